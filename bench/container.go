@@ -42,7 +42,7 @@ func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 			if i == 1 {
 				ours, theirs = nil, nil // discard the first round, in which the image was pulled
 			}
-			var m machinesapi.Created
+			var m machinesapi.CreatedMachine
 			if err := ours.measure(func() (err error) {
 				m, err = client.Create(ctx, app, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 					Image: image, Guest: &bourse.Guest{MemoryMB: 64}, Init: bourse.Init{Cmd: sleeper},

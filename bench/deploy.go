@@ -64,7 +64,7 @@ func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
 			Name: app, Strategy: deploy.Rolling, MaxUnavailable: lanes, Wait: bourse.Duration(time.Minute),
 			Groups: []deploy.Group{{Name: "app", Config: c, Smoke: true, Counts: []deploy.Count{{Region: "gru", Count: machines}}}},
 		}, deploy.State{App: app, Machines: list}, deploy.Options{})
-		_, err = carry.Run(ctx, carry.Over(client, app), plan, carry.Options{})
+		_, err = carry.Run(ctx, carry.NewAPI(client, app), plan, carry.Options{})
 		return err
 	}
 	if err := update(0); err != nil {

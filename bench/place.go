@@ -30,7 +30,7 @@ func benchPlace(ctx context.Context, lab *Lab, out Figures) error {
 	defer db.Close()
 	var place, sync, fork, trip samples
 	for i := range 400 {
-		var m machinesapi.Created
+		var m machinesapi.CreatedMachine
 		var pid int
 		if err := place.measure(func() (err error) { m, err = client.Create(ctx, app, order("gru", 1), ""); return }); err != nil {
 			return err

@@ -33,7 +33,7 @@ func TestTooManyOrders(t *testing.T) {
 	s := start(t, func(c *broker.Config) {
 		ex.Exchange = c.Exchange
 		c.Exchange = ex
-		c.Orders = throttle.TurnsConfig{AtOnce: 2, InProgress: 2}
+		c.Orders = throttle.OrderLimits{Concurrency: 2, InProgress: 2}
 	})
 	var wg sync.WaitGroup
 	for range 2 {

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// destroyAtOnce limits how many machines of a deleted app are destroyed at the same time.
-const destroyAtOnce = 16
+// destroyConcurrency limits how many machines of a deleted app are destroyed at the same time.
+const destroyConcurrency = 16
 
 // deleteApp destroys an app's machines and volumes, and then the app. If it fails partway, the app
 // still exists and the call can be repeated.
@@ -35,7 +35,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 		return err
 	}
 	here := h.Directory.Workers() // read only once: a worker that returns later was not asked, so it must count as missing
-	found, missing := h.known.Find(r.Context(), here, &app, fabric.MachinesQuery{})
+	found, missing := h.machines.Find(r.Context(), here, &app, fabric.MachinesQuery{})
 	missing = append(missing, h.lostOwners(r.Context(), &app, here)...)
 	volumes := h.findVolumes(r.Context(), &app, here)
 	careful := !force && r.URL.Query().Has("force")
@@ -120,15 +120,15 @@ func checkDeletable(volumes []bourse.Volume, missing []bourse.WorkerID) error {
 
 func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found []bourse.Machine, force bool) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(destroyAtOnce)
+	group.SetLimit(destroyConcurrency)
 	for i := range found {
 		m := &found[i]
 		if m.State == bourse.StateDestroyed {
 			continue
 		}
-		worker := ownerAmong(here, m.ID.Tag())
+		worker := ownerOf(here, m.ID.Tag())
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, verbPatience)
+			ctx, cancel := context.WithTimeout(ctx, verbTimeout)
 			defer cancel()
 			_, err := fabric.MachineDestroy.Call(ctx, h.Workers, worker, fabric.MachineAction{Machine: m.ID, Force: force, Nonce: nonceOf(m)})
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
@@ -140,10 +140,10 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 	return group.Wait()
 }
 
-// ownerAmong returns the worker in asked that has the given tag. The tag must be that of an object
+// ownerOf returns the worker in asked that has the given tag. The tag must be that of an object
 // that a worker in asked reported. If that worker has left the cluster since then, calls to it
 // fail.
-func ownerAmong(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
+func ownerOf(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
 	return asked[slices.IndexFunc(asked, func(m bourse.Member) bool { return m.Tag == tag })]
 }
 

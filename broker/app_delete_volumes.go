@@ -27,19 +27,19 @@ func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App, here []bo
 // destroyVolumes destroys volumes. The machines that use them must already have been destroyed.
 func (h *appHandler) destroyVolumes(ctx context.Context, here []bourse.Member, found []bourse.Volume) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(destroyAtOnce)
+	group.SetLimit(destroyConcurrency)
 	for i := range found {
 		id := found[i].ID
-		worker := ownerAmong(here, id.Tag())
+		worker := ownerOf(here, id.Tag())
 		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, verbPatience)
+			ctx, cancel := context.WithTimeout(ctx, verbTimeout)
 			defer cancel()
 			v, err := fabric.VolumeDestroy.Call(ctx, h.Workers, worker, id)
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
 				return nil // already destroyed
 			}
 			if err == nil {
-				h.volumes.Note(&v)
+				h.volumes.RememberReply(&v)
 			}
 			return volumeError(ctx, worker.ID, endpoint.Changing, err)
 		})

@@ -19,12 +19,12 @@ import (
 // appHandler serves the endpoints of apps.
 type appHandler struct {
 	*Config
-	apps    *lookup.Apps
-	quota   *lookup.Checker
-	known   *lookup.Machines
-	volumes *lookup.Volumes
-	deploys *tenant.Releases
-	secrets *tenant.Secrets
+	apps     *lookup.Apps
+	quota    *lookup.Checker
+	machines *lookup.Machines
+	volumes  *lookup.Volumes
+	deploys  *tenant.Releases
+	secrets  *tenant.Secrets
 }
 
 func (h *appHandler) routes() []endpoint.Route {
@@ -73,7 +73,7 @@ func (h *appHandler) getApp(w http.ResponseWriter, r *endpoint.Request) error {
 	if err != nil {
 		return err
 	}
-	counts, missing := h.known.Count(r.Context(), &app)
+	counts, missing := h.machines.Count(r.Context(), &app)
 	gathered := h.volumes.Gather(r.Context(), []bourse.App{app})
 	endpoint.ListUnreachable(w.Header(), missing)
 	return endpoint.WriteJSON(w, http.StatusOK, h.show(&app, counts.Of(&app), gathered.Count().Of(&app), h.deploys.Deployed(r.Context(), &app)))
@@ -81,7 +81,7 @@ func (h *appHandler) getApp(w http.ResponseWriter, r *endpoint.Request) error {
 
 // listApps lists the apps that the caller may use.
 func (h *appHandler) listApps(w http.ResponseWriter, r *endpoint.Request) error {
-	counts, _ := h.known.Count(r.Context(), nil)
+	counts, _ := h.machines.Count(r.Context(), nil)
 	list, missing, err := h.apps.List(r.Context(), counts)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ type Config struct {
 	Region    bourse.Region      // the broker's region; part of request IDs
 	Version   string             // reported by the health endpoint
 	Now       func() time.Time   // default time.Now
-	Patience  time.Duration      // time limit for reads and for calls to several workers in parallel; default 2 s
+	Timeout   time.Duration      // time limit for reads and for calls to several workers in parallel; default 2 s
 
 	// Certified returns the identity of a client that has sent no token, based on its certificate.
 	// If Certified is nil, such clients have no identity.
@@ -90,7 +90,7 @@ type Config struct {
 	Keys    func() *seal.Keys // returns the keys that encrypt secrets, from which the workers' keys are derived; nil: secrets cannot be set through this broker
 	Writer  seal.Writer       // identifies this broker in the versions of secrets
 
-	Orders throttle.TurnsConfig // limits on concurrent orders
+	Orders throttle.OrderLimits // limits on concurrent orders
 	Quotas lookup.Quotas
 }
 
@@ -115,7 +115,7 @@ func New(config Config) *Broker {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	config.Patience = cmp.Or(config.Patience, 2*time.Second)
+	config.Timeout = cmp.Or(config.Timeout, 2*time.Second)
 	config.Region = cmp.Or(config.Region, "local")
 	if config.Members == nil {
 		config.Members = config.Directory.Workers
@@ -131,12 +131,12 @@ func New(config Config) *Broker {
 // compose creates one handler for each kind of API object. It returns the server, its routes, and
 // the failover that orders machines for proxies.
 func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
-	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Patience: c.Patience, Now: c.Now, Log: c.Log}
+	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Timeout: c.Timeout, Now: c.Now, Log: c.Log}
 	machines, volumes := lookup.NewMachines(sources), lookup.NewVolumes(sources)
 	store, quotas := lookup.NewApps(sources, c.Copies), lookup.NewChecker(c.Quotas, machines)
-	g := &endpoint.Gate{Tokens: c.Tokens, Certified: c.Certified, Apps: store, Quota: quotas, Turns: throttle.NewTurns(c.Orders)}
+	g := &endpoint.Gate{Tokens: c.Tokens, Certified: c.Certified, Apps: store, Quota: quotas, Turns: throttle.NewOrderLimiter(c.Orders)}
 	sealed := tenant.NewSecrets(tenant.SecretsConfig{
-		View: c.Secrets, Apps: store, Keys: c.Keys, Writer: c.Writer, MayHave: quotas.MayHaveSecrets, Now: c.Now, Patience: c.Patience,
+		View: c.Secrets, Apps: store, Keys: c.Keys, Writer: c.Writer, MayHave: quotas.MayHaveSecrets, Now: c.Now, Timeout: c.Timeout,
 	})
 	known := func() error { return ready(c.Directory) }
 	released := &tenant.Releases{View: c.Releases, Apps: store, Now: c.Now}
@@ -157,11 +157,11 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 		(&viewHandler{c, machines, volumes}).routes(),
 		(&joinTokenHandler{c}).routes(),
 		(&platformHandler{c}).routes(),
-		(&tenant.Placements{Gate: g, Directory: c.Directory, Workers: c.Workers, Region: c.Region, Patience: min(c.Patience, readPatience)}).Routes(),
+		(&tenant.Placements{Gate: g, Directory: c.Directory, Workers: c.Workers, Region: c.Region, Timeout: min(c.Timeout, readTimeout)}).Routes(),
 		(&tenant.OrgMachines{Apps: store, Machines: machines}).Routes(),
 		(&tenant.Addresses{Apps: store}).Routes(),
 		(&tenant.Unsupported{Apps: store}).Routes(),
-		(&tenant.Proxies{Apps: store, Proxies: c.proxies, Fabric: c.Workers, Patience: c.Patience}).Routes(),
+		(&tenant.Proxies{Apps: store, Proxies: c.proxies, Fabric: c.Workers, Timeout: c.Timeout}).Routes(),
 		(&tenant.Tokens{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
 	)
 	server := &endpoint.Server{Gate: g, Ready: known, Unsupported: openapi.Unsupported(), Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}

@@ -58,7 +58,7 @@ func (o *failover) place(ctx context.Context, order bourse.Order, like bourse.Ma
 	}
 	m := &fill.Machine
 	o.machines.Remember(m)
-	o.machines.Note(m)
+	o.machines.RememberReply(m)
 	o.quota.PlacedMachine(&order)
 	o.Log.Info("machine ordered for a proxy", slog.String("app", string(m.App)), slog.String("machine", string(m.ID)), slog.String("like", string(like)))
 	out.Machine, out.Instance, out.Worker, out.Region = m.ID, m.Instance, m.Worker, m.Region
@@ -75,7 +75,7 @@ func (o *failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	app, err := o.apps.Recall(ctx, m.App)
+	app, err := o.apps.FindCached(ctx, m.App)
 	if err != nil {
 		return bourse.Order{}, err
 	}
@@ -98,7 +98,7 @@ func errNotOrdered() error { return bourse.Errorf(bourse.CodeNotFound, "machine 
 // show fetches the machine from its worker, because the view contains neither the machine's
 // environment nor its files.
 func (o *failover) show(ctx context.Context, owner bourse.Member, id bourse.MachineID) (bourse.Machine, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.Patience)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	return fabric.MachineShow.Call(ctx, o.Workers, owner, id)
 }

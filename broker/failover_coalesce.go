@@ -22,7 +22,7 @@ type coalescer struct {
 	mu      sync.Mutex
 	asking  int
 	placing int
-	orders  map[failoverKey]*shared
+	orders  map[failoverKey]*sharedOrder
 }
 
 // failoverKey identifies a set of equivalent machines, which have the same app, region and config.
@@ -40,8 +40,8 @@ func failoverKeyOf(order *bourse.Order) (failoverKey, error) {
 	return failoverKey{order.App.ID, order.Regions[0][0], sha256.Sum256(config)}, nil
 }
 
-// shared is an order together with the callers that wait for it.
-type shared struct {
+// sharedOrder is an order together with the callers that wait for it.
+type sharedOrder struct {
 	id     bourse.OrderID
 	cancel context.CancelFunc
 	done   chan struct{} // closed after got and err have been set
@@ -98,7 +98,7 @@ func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(cont
 
 // join returns the order for a key, creating it if there is none. If the order is new, the caller
 // must place it, using the context returned as work. Otherwise, work is nil.
-func (t *coalescer) join(ctx context.Context, k failoverKey, id bourse.OrderID) (s *shared, work context.Context, err error) {
+func (t *coalescer) join(ctx context.Context, k failoverKey, id bourse.OrderID) (s *sharedOrder, work context.Context, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -115,9 +115,9 @@ func (t *coalescer) join(ctx context.Context, k failoverKey, id bourse.OrderID) 
 		return nil, nil, bourse.Errorf(bourse.CodeRateLimited, "%d orders for proxies are already in progress", maxPlacing)
 	}
 	if t.orders == nil {
-		t.orders = map[failoverKey]*shared{}
+		t.orders = map[failoverKey]*sharedOrder{}
 	}
-	s = &shared{id: id, done: make(chan struct{}), waiting: 1}
+	s = &sharedOrder{id: id, done: make(chan struct{}), waiting: 1}
 	work, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	t.orders[k] = s
 	t.placing++
@@ -126,7 +126,7 @@ func (t *coalescer) join(ctx context.Context, k failoverKey, id bourse.OrderID) 
 
 // abandon records that a waiting caller has disconnected. If no other caller is waiting, it cancels
 // the order.
-func (t *coalescer) abandon(s *shared) {
+func (t *coalescer) abandon(s *sharedOrder) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s.waiting--; s.waiting == 0 {
@@ -136,7 +136,7 @@ func (t *coalescer) abandon(s *shared) {
 
 // end sets the result of an order. The result of a filled order is reused. An error is returned
 // only to the callers that are already waiting.
-func (t *coalescer) end(k failoverKey, s *shared, got fabric.FailoverOrder, err error) {
+func (t *coalescer) end(k failoverKey, s *sharedOrder, got fabric.FailoverOrder, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s.cancel()

@@ -39,7 +39,7 @@ func TestRepliesWarn(t *testing.T) {
 		t.Errorf("ordered: %s", got)
 	}
 	rec = s.call(t, "POST", "/v1/apps/default/quotes", body)
-	quoted := decodeBody[machinesapi.Quoted](t, rec.Body.Bytes())
+	quoted := decodeBody[machinesapi.QuoteReply](t, rec.Body.Bytes())
 	if diff := cmp.Diff(want, quoted.Warnings); diff != "" || len(rec.Header()[machinesapi.HeaderWarning]) != 3 || quoted.Outcome == "" {
 		t.Errorf("quoted %s %s", rec.Body, diff)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// pullAtOnce limits how many workers are asked to pull at the same time.
-const pullAtOnce = 256
+// pullConcurrency limits how many workers are asked to pull at the same time.
+const pullConcurrency = 256
 
 // imageHandler serves the endpoints of images.
 type imageHandler struct {
@@ -67,7 +67,7 @@ func (h *imageHandler) listImages(w http.ResponseWriter, r *endpoint.Request) er
 	if err != nil {
 		return err
 	}
-	return writeImages(w, lookup.Ask(r.Context(), h.Patience, members, lookup.Asking(h.Workers, &fabric.ImageList, struct{}{})))
+	return writeImages(w, lookup.Ask(r.Context(), h.Timeout, members, lookup.Asking(h.Workers, &fabric.ImageList, struct{}{})))
 }
 
 // pruneImages waits until the workers have removed their images. The workers continue even if the caller disconnects.
@@ -80,7 +80,7 @@ func (h *imageHandler) pruneImages(w http.ResponseWriter, r *endpoint.Request) e
 	if err != nil {
 		return err
 	}
-	return writeImages(w, lookup.Ask(r.Context(), verbPatience, members, lookup.Asking(h.Workers, &fabric.ImagePrune, struct{}{})))
+	return writeImages(w, lookup.Ask(r.Context(), verbTimeout, members, lookup.Asking(h.Workers, &fabric.ImagePrune, struct{}{})))
 }
 
 func writeImages(w http.ResponseWriter, answers []lookup.Answer[[]bourse.Image]) error {
@@ -93,7 +93,7 @@ func writeImages(w http.ResponseWriter, answers []lookup.Answer[[]bourse.Image])
 			out.Images = append(out.Images, machinesapi.WorkerImage{Worker: a.From.ID, Region: a.From.Region, Image: i})
 		}
 	}
-	endpoint.ListUnreachable(w.Header(), lookup.Silent(answers))
+	endpoint.ListUnreachable(w.Header(), lookup.Unresponsive(answers))
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
@@ -120,7 +120,7 @@ func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) err
 		return out.Write(line)
 	}
 	var group errgroup.Group
-	group.SetLimit(pullAtOnce)
+	group.SetLimit(pullConcurrency)
 	for _, m := range members {
 		group.Go(func() error { return h.pullOn(r, m, in.Image, tell) })
 	}
@@ -139,8 +139,8 @@ func errImageName(s string) error {
 // Limits for resolving an image. Workers are asked one after the other, because the registry may
 // not be reachable from every worker.
 const (
-	resolveWorkers  = 16
-	resolvePatience = 10 * time.Second
+	resolveWorkers = 16
+	resolveTimeout = 10 * time.Second
 )
 
 // resolveImage returns the image to which a name currently refers. A broker has no registry client.
@@ -151,14 +151,14 @@ func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) 
 	if !isImageName(name) {
 		return errImageName(name)
 	}
-	app, err := h.apps.Recall(r.Context(), r.App())
+	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return err
 	}
 	if bourse.KindOfImage(name) != bourse.RegistryImage {
 		return endpoint.WriteJSON(w, http.StatusOK, bourse.ParseImageRef(name))
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), resolvePatience)
+	ctx, cancel := context.WithTimeout(r.Context(), resolveTimeout)
 	defer cancel()
 	members := h.Directory.Workers()
 	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })

@@ -42,7 +42,7 @@ func (h *joinTokenHandler) create(w http.ResponseWriter, r *endpoint.Request) er
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
 		return err
 	}
-	if err := h.cannot(); err != nil {
+	if err := h.errDisabled(); err != nil {
 		return err
 	}
 	now := h.Now()
@@ -71,7 +71,7 @@ func (h *joinTokenHandler) create(w http.ResponseWriter, r *endpoint.Request) er
 }
 
 func (h *joinTokenHandler) list(w http.ResponseWriter, _ *endpoint.Request) error {
-	if err := h.cannot(); err != nil {
+	if err := h.errDisabled(); err != nil {
 		return err
 	}
 	out := machinesapi.JoinTokenList{JoinTokens: []machinesapi.JoinToken{}}
@@ -82,7 +82,7 @@ func (h *joinTokenHandler) list(w http.ResponseWriter, _ *endpoint.Request) erro
 }
 
 func (h *joinTokenHandler) revoke(w http.ResponseWriter, r *endpoint.Request) error {
-	if err := h.cannot(); err != nil {
+	if err := h.errDisabled(); err != nil {
 		return err
 	}
 	if err := h.Invitations.Revoke(r.PathValue("token")); err != nil {
@@ -91,8 +91,8 @@ func (h *joinTokenHandler) revoke(w http.ResponseWriter, r *endpoint.Request) er
 	return endpoint.WriteJSON(w, http.StatusOK, struct{}{})
 }
 
-// cannot returns the reason why this broker cannot create join tokens, or nil if it can.
-func (h *joinTokenHandler) cannot() error {
+// errDisabled returns the reason why this broker cannot create join tokens, or nil if it can.
+func (h *joinTokenHandler) errDisabled() error {
 	if h.Invitations == nil {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "this broker cannot sign certificates: it needs issuer.pem in --credentials, and --data")
 	}

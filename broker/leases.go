@@ -45,7 +45,7 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	lease, err := fabric.MachineLease.Call(ctx, h.Workers, to.worker, fabric.LeaseRequest{
 		Machine: to.id, Nonce: r.Header.Get(machinesapi.HeaderNonce), TTL: ttl, Owner: r.Who.Name, Description: in.Description,
@@ -56,7 +56,7 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	// The lease is newer than the machine that was read above, so give this copy of the machine a
 	// later version, too.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
-	h.known.Note(&m)
+	h.machines.RememberReply(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))
 }
 

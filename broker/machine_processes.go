@@ -34,7 +34,7 @@ func (h *machineHandler) machineProcesses(w http.ResponseWriter, r *endpoint.Req
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	list, err := fabric.MachineProcesses.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {

@@ -21,7 +21,7 @@ func (h *machineHandler) machineUsage(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	u, err := fabric.MachineUsage.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// updatePatience is the time limit for an update, which may have to pull an image and stop the
+// updateTimeout is the time limit for an update, which may have to pull an image and stop the
 // previous version.
-const updatePatience = 10*time.Minute + verbPatience
+const updateTimeout = 10*time.Minute + verbTimeout
 
 // updateMachine updates a machine. It replies once the new version has started, so that a
 // subsequent wait for the state started refers to the new version.
@@ -41,7 +41,7 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 	if in.SkipSecrets {
 		keys = nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), updatePatience)
+	ctx, cancel := context.WithTimeout(r.Context(), updateTimeout)
 	defer cancel()
 	done, err := fabric.MachineUpdate.Call(ctx, h.Workers, to.worker, fabric.UpdateRequest{
 		Machine: to.id, Nonce: r.Header.Get(machinesapi.HeaderNonce), Config: *in.Config, Current: in.CurrentVersion,
@@ -52,8 +52,8 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
 	m := &done.Machine
-	h.known.Note(m)
-	h.quota.GrewConfig(app, more)
+	h.machines.RememberReply(m)
+	h.quota.RecordGrowth(app, more)
 	out := machinesapi.FromMachine(m)
 	out.Warnings = warnings
 	if in.LeaseTTL > 0 {
@@ -66,11 +66,11 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 // one of its machines. It also returns the number of bytes by which the config is larger than the
 // machine's current config, as far as this broker knows it.
 func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, config *bourse.Config) (bourse.App, int64, error) {
-	app, err := h.apps.Recall(r.Context(), r.App())
+	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return app, 0, err
 	}
-	now, _ := h.known.Copy(r.Context(), id)
+	now, _ := h.machines.Copy(r.Context(), id)
 	more, err := h.quota.MayHaveConfig(r.Context(), app, &now.Config, config)
 	return app, more, err
 }
@@ -81,7 +81,7 @@ func (h *machineHandler) machineVersions(w http.ResponseWriter, r *endpoint.Requ
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	list, err := fabric.MachineVersions.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {

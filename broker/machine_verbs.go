@@ -21,11 +21,11 @@ func (h *machineHandler) act(r *endpoint.Request, do *verb, act fabric.MachineAc
 		return fabric.ActReply{}, err
 	}
 	act.Machine, act.Nonce, act.By = to.id, r.Header.Get(machinesapi.HeaderNonce), r.Who.Name
-	ctx, cancel := context.WithTimeout(r.Context(), verbPatience)
+	ctx, cancel := context.WithTimeout(r.Context(), verbTimeout)
 	defer cancel()
 	done, err := do.Call(ctx, h.Workers, to.worker, act)
 	if err == nil {
-		h.known.Note(&done.Machine)
+		h.machines.RememberReply(&done.Machine)
 	}
 	return done, endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 }
@@ -53,7 +53,7 @@ func (h *machineHandler) startMachine(w http.ResponseWriter, r *endpoint.Request
 // latestSecrets returns the latest version of the secrets of the app in the request's path, and the
 // keys that decrypt them. When a machine starts, it must receive all secrets that were set before.
 func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, bourse.AppKeys, error) {
-	app, err := h.apps.Recall(r.Context(), r.App())
+	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return 0, nil, err
 	}

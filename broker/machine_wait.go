@@ -38,7 +38,7 @@ func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request)
 	defer cancel()
 	got, err := fabric.MachineWait.Call(ctx, h.Workers, to.worker, want)
 	if err == nil && got.Machine != nil {
-		h.known.Note(got.Machine)
+		h.machines.RememberReply(got.Machine)
 	}
 	switch code := bourse.CodeOf(err); {
 	case err == nil && got.State == bourse.StateDestroyed && !slices.Contains(want.States, bourse.StateDestroyed):
@@ -56,13 +56,13 @@ func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request)
 // waitTimedOut returns a timeout error in the form that clients expect. It contains the machine's
 // current state.
 func (h *machineHandler) waitTimedOut(r *endpoint.Request, to target, wanted bourse.State, cause error) error {
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	m, err := fabric.MachineShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the error is not about the machine, but about its worker, which does not answer
 	}
-	h.known.Note(&m)
+	h.machines.RememberReply(&m)
 	return &bourse.Error{
 		Code: bourse.CodeTimeout, Err: cause,
 		Message: "machine failed to reach desired state, " + string(wanted) + ", currently " + string(m.State),

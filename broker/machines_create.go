@@ -19,17 +19,17 @@ import (
 // orders.
 type orderHandler struct {
 	*Config
-	gate    *endpoint.Gate
-	apps    *lookup.Apps
-	quota   *lookup.Checker
-	known   *lookup.Machines
-	secrets *tenant.Secrets
+	gate     *endpoint.Gate
+	apps     *lookup.Apps
+	quota    *lookup.Checker
+	machines *lookup.Machines
+	secrets  *tenant.Secrets
 }
 
 func (h *orderHandler) routes() []endpoint.Route {
 	return []endpoint.Route{
 		endpoint.On("POST "+endpoint.AllMachines, endpoint.App, h.gate.Ordering(endpoint.MachineLease, h.createMachine)).Reads(machinesapi.CreateMachine{}).Writes(machinesapi.Machine{}),
-		endpoint.On("POST "+endpoint.OneApp+"/quotes", endpoint.App, h.gate.Ordering(endpoint.MachineLease, h.quoteMachine)).Reads(machinesapi.CreateMachine{}).Writes(machinesapi.Quoted{}),
+		endpoint.On("POST "+endpoint.OneApp+"/quotes", endpoint.App, h.gate.Ordering(endpoint.MachineLease, h.quoteMachine)).Reads(machinesapi.CreateMachine{}).Writes(machinesapi.QuoteReply{}),
 		endpoint.On("GET /v1/orders", endpoint.Token, h.listOrders).Writes([]bourse.Decision{}),
 		endpoint.On("GET /v1/orders/{order}", endpoint.Token, h.getOrder).Writes(bourse.Decision{}).Asks("app"),
 		endpoint.On("GET "+endpoint.OneApp+"/orders/{order}/pull", endpoint.App, h.getPull).Writes(machinesapi.PullLine{}),
@@ -60,8 +60,8 @@ func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request)
 	}
 	m := &fill.Machine
 	r.Note(slog.String("machine", string(m.ID)))
-	h.known.Remember(m)
-	h.known.Note(m)
+	h.machines.Remember(m)
+	h.machines.RememberReply(m)
 	if !fill.Repeated {
 		h.quota.PlacedMachine(&order)
 	}
@@ -71,7 +71,7 @@ func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request)
 		out.Nonce = nonceOf(m)
 	}
 	if order.Name != "" {
-		if has := h.known.Named(r.Context(), &order.App, order.Name); len(has) > 0 && has[0].ID != m.ID {
+		if has := h.machines.Named(r.Context(), &order.App, order.Name); len(has) > 0 && has[0].ID != m.ID {
 			out.NameConflict = has[0].ID
 		}
 	}
@@ -90,7 +90,7 @@ func (h *orderHandler) quoteMachine(w http.ResponseWriter, r *endpoint.Request) 
 	if err != nil && bourse.CodeOf(err) != bourse.CodeInsufficient {
 		return err
 	}
-	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.Quoted{Decision: decision, Warnings: warnings})
+	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.QuoteReply{Decision: decision, Warnings: warnings})
 }
 
 // readOrder converts a request to an order. It adds warnings about ignored fields to the reply's
@@ -112,7 +112,7 @@ func (h *orderHandler) readOrder(w http.ResponseWriter, r *endpoint.Request) (bo
 	if err != nil {
 		return bourse.Order{}, nil, err
 	}
-	app, err := h.apps.Recall(r.Context(), r.App())
+	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return bourse.Order{}, nil, err
 	}
@@ -188,7 +188,7 @@ func (c chosen) name(order *bourse.Order) {
 // machines already uses. If two machines with the same name are created at the same moment, both
 // may exist. Replies about the newer machine then contain the ID of the older one in NameConflict.
 func (h *orderHandler) nameIsFree(ctx context.Context, order *bourse.Order) error {
-	found := h.known.Named(ctx, &order.App, order.Name)
+	found := h.machines.Named(ctx, &order.App, order.Name)
 	for _, m := range found {
 		if m.Order == order.ID {
 			return nil
@@ -196,7 +196,7 @@ func (h *orderHandler) nameIsFree(ctx context.Context, order *bourse.Order) erro
 	}
 	for _, m := range found {
 		return &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeAlreadyExists,
-			machinesapi.NameTakenText+"machine %s already exists with name %s%s", m.ID, bourse.Quoted(m.Name), h.known.Where(ctx, m))}
+			machinesapi.NameTakenText+"machine %s already exists with name %s%s", m.ID, bourse.Quoted(m.Name), h.machines.HostStatus(ctx, m))}
 	}
 	return nil
 }

@@ -37,19 +37,19 @@ func readFilter(r *endpoint.Request) (listFilter, error) {
 // is empty. If the app does not exist, gather returns an error.
 func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gathered, error) {
 	if r.App() == "" && r.Who.Cluster() {
-		return h.known.Gather(r.Context(), nil, f.deleted, f.Region), nil
+		return h.machines.Gather(r.Context(), nil, f.deleted, f.Region), nil
 	}
 	if r.App() != "" {
-		app, err := h.apps.Recall(r.Context(), r.App())
+		app, err := h.apps.FindCached(r.Context(), r.App())
 		if err != nil {
 			return lookup.Gathered{}, err
 		}
-		return h.known.Gather(r.Context(), &app, f.deleted, f.Region), nil
+		return h.machines.Gather(r.Context(), &app, f.deleted, f.Region), nil
 	}
 	mine, err := h.gate.AppsOf(r)
 	var all lookup.Gathered
 	for i := range mine {
-		all.Add(h.known.Gather(r.Context(), &mine[i], f.deleted, f.Region))
+		all.Add(h.machines.Gather(r.Context(), &mine[i], f.deleted, f.Region))
 	}
 	return all, err
 }
@@ -80,7 +80,7 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 	}
 	out := []machinesapi.Machine{}
 	for _, l := range wanted {
-		h.known.Remember(&l.Machine)
+		h.machines.Remember(&l.Machine)
 		shown := filter.show(l, h.Now())
 		shown.NameConflict = conflicts[l.ID]
 		out = append(out, shown)
@@ -105,11 +105,11 @@ func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inve
 		}
 		return wanted, nil
 	}
-	app, err := h.apps.Recall(r.Context(), r.App())
+	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return nil, err
 	}
-	wanted = h.known.Whole(r.Context(), &app, wanted)
+	wanted = h.machines.Complete(r.Context(), &app, wanted)
 	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // some machines may have changed in the meantime
 }
 
@@ -144,9 +144,9 @@ func showMachine(m *bourse.Machine, lease bool, now time.Time) machinesapi.Machi
 	return out
 }
 
-// readPatience limits how long a read waits for an object's worker if the view's data can be
+// readTimeout limits how long a read waits for an object's worker if the view's data can be
 // returned instead.
-const readPatience = time.Second
+const readTimeout = time.Second
 
 // getMachine returns one machine. A destroyed machine is returned as long as its worker retains the
 // record, because clients read the exit code. If the worker is unreachable, getMachine returns the
@@ -156,23 +156,23 @@ func (h *machineHandler) getMachine(w http.ResponseWriter, r *endpoint.Request) 
 	if err != nil {
 		return err
 	}
-	_, m, err := h.machineWithin(r, min(h.Patience, readPatience))
+	_, m, err := h.machineWithTimeout(r, min(h.Timeout, readTimeout))
 	if err == nil {
-		h.known.Settle(r.Context(), m.ID)
+		h.machines.Settle(r.Context(), m.ID)
 		out := showMachine(&m, lease, h.Now())
-		out.NameConflict = h.known.Conflict(r.Context(), &m)
+		out.NameConflict = h.machines.Conflict(r.Context(), &m)
 		return endpoint.WriteJSON(w, http.StatusOK, out)
 	}
 	if bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return err
 	}
-	l, ok := h.known.Copy(r.Context(), bourse.MachineID(r.PathValue("machine")))
-	if !ok || !r.Reaches(lookup.OwnerOf(&l.Machine)) {
+	l, ok := h.machines.Copy(r.Context(), bourse.MachineID(r.PathValue("machine")))
+	if !ok || !r.MayUse(lookup.OwnerOf(&l.Machine)) {
 		return err
 	}
 	l.HostStatus = machinesapi.HostUnreachable
 	out := showListed(&l, lease, h.Now())
-	out.NameConflict = h.known.Conflict(r.Context(), &l.Machine)
+	out.NameConflict = h.machines.Conflict(r.Context(), &l.Machine)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
@@ -193,7 +193,7 @@ func (h *machineHandler) machineEvents(w http.ResponseWriter, r *endpoint.Reques
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	events, err := fabric.MachineEvents.Call(ctx, h.Workers, to.worker, fabric.EventsQuery{Machine: to.id, Limit: limit})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // of any role.
 type memberHandler struct {
 	*Config
-	known *lookup.Machines
+	machines *lookup.Machines
 }
 
 const oneMember = "/v1/members/{member}"
@@ -46,7 +46,7 @@ func (h *memberHandler) all(r *endpoint.Request) ([]machinesapi.Member, error) {
 		list = append(list, machinesapi.Member{ID: m.ID, Role: m.Role, Region: m.Region, Address: m.Address, Status: machinesapi.MemberOK})
 	}
 	_, absent := h.Directory.All()
-	for _, w := range h.known.Away(r.Context(), absent) {
+	for _, w := range h.machines.AbsentWorkers(r.Context(), absent) {
 		if seen[w.ID] {
 			continue
 		}

@@ -75,14 +75,14 @@ func (h *machineHandler) changeMetadata(w http.ResponseWriter, r *endpoint.Reque
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	change.Machine = to.id
 	m, err := fabric.MachineMetadata.Call(ctx, h.Workers, to.worker, change)
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	h.known.Note(&m)
+	h.machines.RememberReply(&m)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

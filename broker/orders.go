@@ -82,7 +82,7 @@ func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error
 	if !ok {
 		return bourse.Errorf(bourse.CodeNotFound, "order %s is not in progress on this broker", id)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	image, err := fabric.OrderPull.Call(ctx, h.Workers, at, id)
 	if err != nil {
@@ -105,7 +105,7 @@ func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 // has stored the decision.
 func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	here, away := h.Directory.All()
-	answers := lookup.Ask(ctx, h.Patience, here, lookup.Asking(h.Workers, &fabric.OrderShow, id))
+	answers := lookup.Ask(ctx, h.Timeout, here, lookup.Asking(h.Workers, &fabric.OrderShow, id))
 	lost := 0
 	for _, a := range answers {
 		switch {

@@ -17,11 +17,11 @@ import (
 // machineHandler serves the endpoints of existing machines.
 type machineHandler struct {
 	*Config
-	gate    *endpoint.Gate
-	apps    *lookup.Apps
-	quota   *lookup.Checker
-	known   *lookup.Machines
-	secrets *tenant.Secrets
+	gate     *endpoint.Gate
+	apps     *lookup.Apps
+	quota    *lookup.Checker
+	machines *lookup.Machines
+	secrets  *tenant.Secrets
 }
 
 func (h *machineHandler) routes() []endpoint.Route {
@@ -84,11 +84,11 @@ func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 // worker is lost, or the machine does not exist; only that worker could tell which. absent
 // describes the worker if the worker is known to be absent; otherwise, it is nil.
 func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absent *bourse.Absence) error {
-	l, ok := h.known.Copy(r.Context(), id)
+	l, ok := h.machines.Copy(r.Context(), id)
 	if absent != nil && (!ok || absent.Removed) {
 		return errAbsent(absent)
 	}
-	if !ok || !r.Reaches(lookup.OwnerOf(&l.Machine)) {
+	if !ok || !r.MayUse(lookup.OwnerOf(&l.Machine)) {
 		return errNoMachine()
 	}
 	if l.HeardAt.IsZero() {
@@ -101,10 +101,10 @@ func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absen
 // machineOf fetches the machine in the request's path from its worker. If the machine belongs to
 // another app, it is not found. Errors: not_found, unavailable.
 func (h *machineHandler) machineOf(r *endpoint.Request) (target, bourse.Machine, error) {
-	return h.machineWithin(r, h.Patience)
+	return h.machineWithTimeout(r, h.Timeout)
 }
 
-func (h *machineHandler) machineWithin(r *endpoint.Request, patience time.Duration) (target, bourse.Machine, error) {
+func (h *machineHandler) machineWithTimeout(r *endpoint.Request, patience time.Duration) (target, bourse.Machine, error) {
 	to, err := h.owner(r)
 	if err != nil {
 		return to, bourse.Machine{}, err
@@ -115,11 +115,11 @@ func (h *machineHandler) machineWithin(r *endpoint.Request, patience time.Durati
 	if err != nil {
 		return to, m, endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
 	}
-	h.known.Remember(&m)
-	if !r.Reaches(lookup.OwnerOf(&m)) {
+	h.machines.Remember(&m)
+	if !r.MayUse(lookup.OwnerOf(&m)) {
 		return to, m, errNoMachine()
 	}
-	h.known.Note(&m)
+	h.machines.RememberReply(&m)
 	return to, m, nil
 }
 
@@ -130,8 +130,8 @@ func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
 	if err != nil {
 		return to, err
 	}
-	if of, ok := h.known.Owner(to.id); ok {
-		if !r.Reaches(of) {
+	if of, ok := h.machines.Owner(to.id); ok {
+		if !r.MayUse(of) {
 			return to, errNoMachine()
 		}
 		return to, nil
@@ -140,6 +140,6 @@ func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
 	return to, err
 }
 
-// verbPatience is the time limit for a call that may wait for a program to stop. It is the longest
+// verbTimeout is the time limit for a call that may wait for a program to stop. It is the longest
 // stop timeout plus a margin.
-const verbPatience = bourse.MaxStopTimeout + 30*time.Second
+const verbTimeout = bourse.MaxStopTimeout + 30*time.Second

@@ -43,7 +43,7 @@ func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoin
 			return !slices.ContainsFunc(mine, func(app bourse.App) bool { return h.OwnedBy(&app) })
 		}
 	}
-	found := lookup.HoldsByReservation(lookup.Ask(r.Context(), rs.Patience, rs.Directory.Workers(), lookup.Asking(rs.Workers, &fabric.ReservationList, struct{}{})), foreign)
+	found := lookup.HoldsByReservation(lookup.Ask(r.Context(), rs.Timeout, rs.Directory.Workers(), lookup.Asking(rs.Workers, &fabric.ReservationList, struct{}{})), foreign)
 	out := []machinesapi.Reservation{}
 	for id, holds := range found.Of {
 		out = append(out, machinesapi.FromHolds(id, holds))
@@ -71,12 +71,12 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 		case m != nil:
 			h.At = append(h.At, *m)
 		case a != nil && !a.Lost(rs.Now()):
-			h.Silent = append(h.Silent, a.ID)
+			h.Unresponsive = append(h.Unresponsive, a.ID)
 		default:
 			h.Gone = append(h.Gone, tag.String())
 		}
 	}
-	h.Add(lookup.Ask(r.Context(), rs.Patience, h.At, lookup.Asking(rs.Workers, &fabric.ReservationShow, h.ID.Key())))
+	h.Add(lookup.Ask(r.Context(), rs.Timeout, h.At, lookup.Asking(rs.Workers, &fabric.ReservationShow, h.ID.Key())))
 	if !r.Who.Cluster() && len(h.Holds) == 0 && !rs.reserved(r, h.ID.Key()) {
 		return h, lookup.NoReservation(h.ID)
 	}
@@ -93,15 +93,15 @@ func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.Reservati
 
 func writeReservation(w http.ResponseWriter, h *lookup.Reservation) error {
 	out := machinesapi.FromHolds(h.ID, h.Holds)
-	out.Gone = h.Gone
-	endpoint.ListUnreachable(w.Header(), h.Silent)
+	out.LostWorkers = h.Gone
+	endpoint.ListUnreachable(w.Header(), h.Unresponsive)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
 func (rs *reservationHandler) getReservation(w http.ResponseWriter, r *endpoint.Request) error {
 	h, err := rs.reservationOf(r)
 	if err == nil {
-		err = h.None()
+		err = h.ErrIfEmpty()
 	}
 	if err != nil {
 		return err
@@ -123,17 +123,17 @@ func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoi
 	}
 	h, err := rs.reservationOf(r)
 	if err == nil {
-		err = h.None()
+		err = h.ErrIfEmpty()
 	}
 	if err == nil {
-		err = h.Whole(bourse.CodeUnavailable, "nothing was extended")
+		err = h.ErrIfIncomplete(bourse.CodeUnavailable, "nothing was extended")
 	}
 	if err != nil {
 		return err
 	}
 	now := lookup.Reservation{ID: h.ID, Foreign: h.Foreign}
-	now.Add(lookup.Ask(r.Context(), rs.Patience, h.At, lookup.Asking(rs.Workers, &fabric.ReservationExtend, fabric.ExtendHolds{Reservation: h.ID.Key(), TTL: bourse.Duration(ttl)})))
-	if err := now.Whole(bourse.CodeTimeout, "the others were extended"); err != nil {
+	now.Add(lookup.Ask(r.Context(), rs.Timeout, h.At, lookup.Asking(rs.Workers, &fabric.ReservationExtend, fabric.ExtendHolds{Reservation: h.ID.Key(), TTL: bourse.Duration(ttl)})))
+	if err := now.ErrIfIncomplete(bourse.CodeTimeout, "the others were extended"); err != nil {
 		return err
 	}
 	return writeReservation(w, &now)
@@ -146,13 +146,13 @@ func (rs *reservationHandler) releaseReservation(w http.ResponseWriter, r *endpo
 	if err != nil {
 		return err
 	}
-	if len(h.Silent) > 0 && !r.Who.Cluster() {
-		return bourse.Errorf(bourse.CodeUnavailable, "reservation %s: %s; nothing was released", h.ID, lookup.DoNotAnswer(h.Silent))
+	if len(h.Unresponsive) > 0 && !r.Who.Cluster() {
+		return bourse.Errorf(bourse.CodeUnavailable, "reservation %s: %s; nothing was released", h.ID, lookup.UnresponsiveText(h.Unresponsive))
 	}
-	answers := lookup.Ask(r.Context(), rs.Patience, h.At, lookup.Asking(rs.Workers, &fabric.ReservationRelease, h.ID.Key()))
-	if lost := lookup.Silent(answers); len(lost) > 0 {
+	answers := lookup.Ask(r.Context(), rs.Timeout, h.At, lookup.Asking(rs.Workers, &fabric.ReservationRelease, h.ID.Key()))
+	if lost := lookup.Unresponsive(answers); len(lost) > 0 {
 		return bourse.Errorf(bourse.CodeTimeout, "reservation %s: %s: their holds expire automatically unless they have received the release; the other workers have released theirs",
-			h.ID, lookup.DoNotAnswer(lost))
+			h.ID, lookup.UnresponsiveText(lost))
 	}
 	return endpoint.WriteOK(w)
 }

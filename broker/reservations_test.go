@@ -41,7 +41,7 @@ func TestReservationsAreStoredOnWorkers(t *testing.T) {
 	var who []string
 	for i, h := range got.Holds {
 		who = append(who, fmt.Sprintf("%d %s %s %s %d", h.Order, h.App, h.Worker, h.Region, h.Takes.Of("memory")))
-		if h.OrderID != got.ID.Key().Order(i) || len(h.Left) == 0 {
+		if h.OrderID != got.ID.Key().Order(i) || len(h.Remaining) == 0 {
 			t.Errorf("hold %d: %+v", i, h)
 		}
 	}
@@ -76,7 +76,7 @@ func TestReservationWithAnExpiredHold(t *testing.T) {
 	made := s.reserve(t, `{"orders":[{"region":"gru","count":2}]}`)
 	delete(s.workers["w2"].holds, made.ID.Key())
 	shown, err := api.Reservations().Get(t.Context(), made.ID)
-	if err != nil || len(shown.Holds) != 1 || len(shown.Gone) != 1 || shown.Gone[0] != "w2" {
+	if err != nil || len(shown.Holds) != 1 || len(shown.LostWorkers) != 1 || shown.LostWorkers[0] != "w2" {
 		t.Errorf("shown %+v, %v; want w2 gone", shown, err)
 	}
 	_, err = api.Reservations().Extend(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))})
@@ -360,7 +360,7 @@ func TestHoldsForOtherWorkersAreIgnored(t *testing.T) {
 		made := s.reserve(t, `{"orders":[{"region":"gru","count":2}]}`)
 		lie(&s.workers["w1"].holds[made.ID.Key()][0])
 		shown, err := api.Reservations().Get(t.Context(), made.ID)
-		if err != nil || len(shown.Holds) != 1 || shown.Holds[0].Worker != "w2" || !slices.Equal(shown.Gone, []string{"w1"}) {
+		if err != nil || len(shown.Holds) != 1 || shown.Holds[0].Worker != "w2" || !slices.Equal(shown.LostWorkers, []string{"w1"}) {
 			t.Errorf("%s: shown %+v, %v; want only w2's holds", name, shown, err)
 		}
 	}
@@ -382,7 +382,7 @@ func TestForeignHoldDoesNotHideTheReservation(t *testing.T) {
 	}
 	one := reservePath + "/" + string(made.ID)
 	shown := decodeBody[machinesapi.Reservation](t, call("GET", one, "").Body.Bytes())
-	if len(shown.Holds) != 1 || shown.Holds[0].Worker != "w2" || !slices.Equal(shown.Gone, []string{"w1"}) {
+	if len(shown.Holds) != 1 || shown.Holds[0].Worker != "w2" || !slices.Equal(shown.LostWorkers, []string{"w1"}) {
 		t.Errorf("shown %+v, want only w2's holds", shown)
 	}
 	list := decodeBody[[]machinesapi.Reservation](t, call("GET", reservePath, "").Body.Bytes())

@@ -147,7 +147,7 @@ func TestEveryEndpointAndEveryToken(t *testing.T) {
 	}
 	issued := endpoint.NewIssued(book, nil, func() bool { return true }, func() time.Time { return now })
 	s, routes, _ := compose(&Config{
-		View: appsOnly{}, Tokens: issued, Issued: issued, Orders: throttle.TurnsConfig{}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now },
+		View: appsOnly{}, Tokens: issued, Issued: issued, Orders: throttle.OrderLimits{}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now },
 	})
 	served := map[string]bool{}
 	for _, rt := range routes {

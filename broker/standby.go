@@ -16,7 +16,7 @@ func (h *orderHandler) prepareStandby(ctx context.Context, order *bourse.Order) 
 	}
 	order.SkipLaunch = true
 	for _, id := range order.Config.Standbys {
-		switch has, err := h.known.Has(ctx, &order.App, id); {
+		switch has, err := h.machines.Has(ctx, &order.App, id); {
 		case err != nil:
 			return err
 		case !has:

@@ -161,7 +161,7 @@ func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *ma
 	if err := order.Validate(); err != nil {
 		return bourse.Order{}, err
 	}
-	if order.App, err = h.apps.Recall(r.Context(), name); err != nil {
+	if order.App, err = h.apps.FindCached(r.Context(), name); err != nil {
 		return bourse.Order{}, err
 	}
 	chosen.name(&order)

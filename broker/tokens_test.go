@@ -254,10 +254,10 @@ func TestRevoke(t *testing.T) {
 	revoke("acme", "..%2fx", "", 400)
 	revoke("acme", strings.ToUpper(admin.ID)+"g", "", 400)
 	revoke("acme", admin.ID, "?made=perhaps", 400)
-	if got := revoke("acme", admin.ID, "", 200); !slices.Equal(got.Revoked, []string{admin.ID}) || !slices.Equal(got.Left, []string{ci.ID, job.ID}) {
+	if got := revoke("acme", admin.ID, "", 200); !slices.Equal(got.Revoked, []string{admin.ID}) || !slices.Equal(got.StillValid, []string{ci.ID, job.ID}) {
 		t.Errorf("revoked %+v", got)
 	}
-	if got := revoke("acme", admin.ID, "", 200); len(got.Revoked) != 0 || len(got.Left) != 2 {
+	if got := revoke("acme", admin.ID, "", 200); len(got.Revoked) != 0 || len(got.StillValid) != 2 {
 		t.Errorf("again: %+v", got)
 	}
 	if status, reply := s.with(t, admin.Token, "GET", "/v1/apps", ""); status != 401 || !strings.Contains(string(reply), "was revoked") {
@@ -266,7 +266,7 @@ func TestRevoke(t *testing.T) {
 	if status, _ := s.with(t, ci.Token, "GET", "/v1/apps", ""); status != 200 {
 		t.Errorf("the token created with it is invalid, too: %d", status)
 	}
-	if got := revoke("acme", admin.ID, "?made=true", 200); len(got.Revoked) != 2 || len(got.Left) != 0 {
+	if got := revoke("acme", admin.ID, "?made=true", 200); len(got.Revoked) != 2 || len(got.StillValid) != 0 {
 		t.Errorf("with the tokens created with it: %+v", got)
 	}
 	for _, token := range []string{ci.Token, job.Token} {

@@ -75,10 +75,10 @@ func (h *viewHandler) viewHealth(w http.ResponseWriter, r *endpoint.Request) err
 func (h *viewHandler) missing(ctx context.Context) []machinesapi.MemberHealth {
 	var out []machinesapi.MemberHealth
 	_, absent := h.Directory.All()
-	for _, w := range h.machines.Away(ctx, absent) {
+	for _, w := range h.machines.AbsentWorkers(ctx, absent) {
 		if w.Status == machinesapi.WorkerDown {
 			out = append(out, machinesapi.MemberHealth{
-				ID: w.ID, Role: bourse.RoleWorker, Region: w.Region, DownSince: w.Since, Standing: machinesapi.Standing{State: machinesapi.ViewDown},
+				ID: w.ID, Role: bourse.RoleWorker, Region: w.Region, DownSince: w.Since, ViewLag: machinesapi.ViewLag{State: machinesapi.ViewDown},
 			})
 		}
 	}

@@ -33,7 +33,7 @@ func (h *volumeHandler) createVolume(w http.ResponseWriter, r *endpoint.Request)
 		return &endpoint.Reply{Order: order.ID, Err: bourse.Errorf(bourse.CodeInternal, "order %s was filled without a volume", order.ID)}
 	}
 	r.Note(slog.String("volume", string(fill.Volume.ID)))
-	h.known.Note(fill.Volume)
+	h.volumes.RememberReply(fill.Volume)
 	h.quota.PlacedVolume(order.App)
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromVolume(fill.Volume))
 }
@@ -58,7 +58,7 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 	if err := in.Requirements.Validate(); err != nil {
 		return bourse.Order{}, err
 	}
-	app, err := h.apps.Recall(r.Context(), r.App())
+	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return bourse.Order{}, err
 	}
@@ -126,7 +126,7 @@ func (h *volumeHandler) sourceVolume(r *endpoint.Request, of *bourse.App, id bou
 	if err != nil {
 		return source{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	v, err := fabric.VolumeShow.Call(ctx, h.Workers, owner, id)
 	if bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && !v.OwnedBy(of) {
@@ -144,7 +144,7 @@ func (h *volumeHandler) sourceSnapshot(r *endpoint.Request, of *bourse.App, id b
 	if err != nil {
 		return source{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	volumes, err := fabric.VolumeList.Call(ctx, h.Workers, owner, fabric.VolumesQuery{App: of.Name, AppID: of.ID, Deleted: true})
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// volumePatience is the time limit for calls in which the worker may have to copy a volume, for
+// volumeTimeout is the time limit for calls in which the worker may have to copy a volume, for
 // example to take a snapshot of a large volume. The worker continues even if the call times out.
-const volumePatience = 10 * time.Minute
+const volumeTimeout = 10 * time.Minute
 
 // volumeTargetOf is like volumeOf, but does not return the volume. It only checks that the volume
 // belongs to the app in the path. The app of a volume is usually cached.
@@ -22,8 +22,8 @@ func (h *volumeHandler) volumeTargetOf(r *endpoint.Request) (volumeTarget, error
 	if err != nil {
 		return to, err
 	}
-	if of, ok := h.known.Owner(to.id); ok {
-		if !r.Reaches(of) {
+	if of, ok := h.volumes.Owner(to.id); ok {
+		if !r.MayUse(of) {
 			return to, errNoVolume()
 		}
 		return to, nil
@@ -39,13 +39,13 @@ func (h *volumeHandler) onVolume(r *endpoint.Request, change func(context.Contex
 	if err != nil {
 		return bourse.Volume{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), verbPatience)
+	ctx, cancel := context.WithTimeout(r.Context(), verbTimeout)
 	defer cancel()
 	v, err := change(ctx, to)
 	if err != nil {
 		return v, volumeError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	h.known.Note(&v)
+	h.volumes.RememberReply(&v)
 	return v, nil
 }
 
@@ -101,7 +101,7 @@ func (h *volumeHandler) createSnapshot(w http.ResponseWriter, r *endpoint.Reques
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), volumePatience)
+	ctx, cancel := context.WithTimeout(r.Context(), volumeTimeout)
 	defer cancel()
 	s, err := fabric.VolumeSnapshot.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {

@@ -21,7 +21,7 @@ type volumeHandler struct {
 	gate     *endpoint.Gate
 	apps     *lookup.Apps
 	quota    *lookup.Checker
-	known    *lookup.Volumes
+	volumes  *lookup.Volumes
 	machines *lookup.Machines
 }
 
@@ -71,17 +71,17 @@ func (h *volumeHandler) listVolumes(w http.ResponseWriter, r *endpoint.Request) 
 	if err != nil {
 		return err
 	}
-	app, err := h.apps.Recall(r.Context(), r.App())
+	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return err
 	}
-	found := h.known.Gather(r.Context(), []bourse.App{app})
+	found := h.volumes.Gather(r.Context(), []bourse.App{app})
 	if len(found.Volumes) == 0 && found.Asked > 0 && len(found.Missing) == found.Asked && !h.View.InSync() {
 		return bourse.Errorf(bourse.CodeUnavailable, "none of %d workers answered", found.Asked)
 	}
 	out := []machinesapi.Volume{}
 	for i := range found.Volumes {
-		h.known.Remember(&found.Volumes[i].Volume)
+		h.volumes.Remember(&found.Volumes[i].Volume)
 		out = append(out, showVolume(&found.Volumes[i], summary))
 	}
 	endpoint.ListUnreachable(w.Header(), found.Missing)
@@ -120,7 +120,7 @@ func (h *volumeHandler) orgVolumes(w http.ResponseWriter, r *endpoint.Request) e
 		return endpoint.ErrForbidden()
 	}
 	out := machinesapi.OrgVolumes{Volumes: []machinesapi.Volume{}}
-	found := h.known.Gather(r.Context(), mine)
+	found := h.volumes.Gather(r.Context(), mine)
 	for i := range found.Volumes {
 		out.Volumes = append(out.Volumes, showVolume(&found.Volumes[i], true))
 	}
@@ -158,7 +158,7 @@ func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 // volumeCopy returns this broker's information about the volume in the request's path, without
 // asking the volume's worker.
 func (h *volumeHandler) volumeCopy(r *endpoint.Request) (inventory.ListedVolume, bool) {
-	return h.known.Copy(r.Context(), r.App(), bourse.VolumeID(r.PathValue("volume")), r.Reaches)
+	return h.volumes.Copy(r.Context(), r.App(), bourse.VolumeID(r.PathValue("volume")), r.MayUse)
 }
 
 // volumeOf fetches the volume in the request's path from its worker. If the volume belongs to
@@ -168,17 +168,17 @@ func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volu
 	if err != nil {
 		return to, bourse.Volume{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), min(h.Patience, readPatience))
+	ctx, cancel := context.WithTimeout(r.Context(), min(h.Timeout, readTimeout))
 	defer cancel()
 	v, err := fabric.VolumeShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
 		return to, v, volumeError(r.Context(), to.worker.ID, endpoint.Reading, err)
 	}
-	h.known.Remember(&v)
-	if !r.Reaches(lookup.OwnerOfVolume(&v)) {
+	h.volumes.Remember(&v)
+	if !r.MayUse(lookup.OwnerOfVolume(&v)) {
 		return to, v, errNoVolume()
 	}
-	h.known.Note(&v)
+	h.volumes.RememberReply(&v)
 	return to, v, nil
 }
 

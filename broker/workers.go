@@ -18,7 +18,7 @@ import (
 // workerHandler serves the endpoints of workers and their runs to operators of the cluster.
 type workerHandler struct {
 	*Config
-	known *lookup.Machines
+	machines *lookup.Machines
 }
 
 func (h *workerHandler) routes() []endpoint.Route {
@@ -42,16 +42,16 @@ func (h *workerHandler) routes() []endpoint.Route {
 // themselves.
 func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) error {
 	members, absent := h.Directory.All()
-	answers := lookup.Ask(r.Context(), h.Patience, members, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
+	answers := lookup.Ask(r.Context(), h.Timeout, members, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
 	list := machinesapi.WorkerList{Workers: make([]machinesapi.Worker, len(answers))}
 	for i := range answers {
 		list.Workers[i] = showWorker(&answers[i])
 	}
-	list.Workers = append(list.Workers, h.known.Away(r.Context(), absent)...)
+	list.Workers = append(list.Workers, h.machines.AbsentWorkers(r.Context(), absent)...)
 	slices.SortFunc(list.Workers, func(x, y machinesapi.Worker) int {
 		return cmp.Or(cmp.Compare(x.Region, y.Region), cmp.Compare(x.ID, y.ID))
 	})
-	endpoint.ListUnreachable(w.Header(), lookup.Silent(answers))
+	endpoint.ListUnreachable(w.Header(), lookup.Unresponsive(answers))
 	return endpoint.WriteJSON(w, http.StatusOK, list)
 }
 
@@ -63,7 +63,7 @@ func (h *workerHandler) getWorker(w http.ResponseWriter, r *endpoint.Request) er
 	if member == nil {
 		return errNoWorker(r)
 	}
-	answers := lookup.Ask(r.Context(), h.Patience, []bourse.Member{*member}, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
+	answers := lookup.Ask(r.Context(), h.Timeout, []bourse.Member{*member}, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
 	return endpoint.WriteJSON(w, http.StatusOK, showWorker(&answers[0]))
 }
 
@@ -87,7 +87,7 @@ func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 		defer cancel()
 		facts, err := fabric.WorkerCordon.Call(ctx, h.Workers, member, fabric.CordonRequest{Cordon: cordon, By: r.Who.Name})
 		if err != nil {
@@ -110,7 +110,7 @@ func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.
 	if i < 0 {
 		return nil, nil
 	}
-	list := h.known.Away(r.Context(), absent[i:i+1])
+	list := h.machines.AbsentWorkers(r.Context(), absent[i:i+1])
 	if len(list) == 0 { // the worker has been removed
 		return nil, nil
 	}
@@ -125,7 +125,7 @@ func (h *workerHandler) worker(r *endpoint.Request) (bourse.Member, error) {
 	case member != nil:
 		return *member, nil
 	case away != nil:
-		return bourse.Member{}, bourse.Errorf(bourse.CodeUnavailable, "%s", lookup.Why(away))
+		return bourse.Member{}, bourse.Errorf(bourse.CodeUnavailable, "%s", lookup.UnreachableReason(away))
 	}
 	return bourse.Member{}, errNoWorker(r)
 }
@@ -171,7 +171,7 @@ func (h *workerHandler) listRuns(w http.ResponseWriter, r *endpoint.Request) err
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	runs, err := fabric.RunList.Call(ctx, h.Workers, member, fabric.RunsQuery{Ended: ended})
 	if err != nil {
@@ -191,7 +191,7 @@ func (h *workerHandler) actOnRun(do *fabric.Verb[string, fabric.Run]) endpoint.H
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), h.Patience)
+		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 		defer cancel()
 		run, err := do.Call(ctx, h.Workers, member, r.PathValue("run"))
 		if bourse.CodeOf(err) == bourse.CodeNotFound {

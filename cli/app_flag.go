@@ -54,8 +54,8 @@ func (s *Shell) BindApp(c *cobra.Command, app *string) *AppFlag {
 	return f
 }
 
-// Instead names flags that select several apps. If one of them is set, no app is resolved.
-func (f *AppFlag) Instead(flags ...string) *AppFlag {
+// Unless names flags that select several apps. If one of them is set, no app is resolved.
+func (f *AppFlag) Unless(flags ...string) *AppFlag {
 	f.instead = flags
 	return f
 }

@@ -32,7 +32,7 @@ func which() clitest.Line {
 		command("named", func(s *cli.Shell, c *cobra.Command, app *string) { s.BindApp(c, app).OrArgument() }),
 		command("must", func(s *cli.Shell, c *cobra.Command, app *string) { s.BindApp(c, app).Required(c, new(string)) }),
 		command("list", func(s *cli.Shell, c *cobra.Command, app *string) {
-			s.BindApp(c, app).Instead("all")
+			s.BindApp(c, app).Unless("all")
 			c.Flags().Bool("all", false, "")
 			c.Flags().Bool("quiet", false, "")
 		}),

@@ -10,7 +10,7 @@ import (
 
 func TestBarsAreRedrawnInPlace(t *testing.T) {
 	var screen bytes.Buffer
-	p := Bars{To: Stream{ReadWriter: &screen, TTY: true, Width: 80}}
+	p := Bars{Out: Stream{ReadWriter: &screen, TTY: true, Width: 80}}
 	p.Set(PullBar("gru-1", &bourse.Image{Pull: &bourse.PullProgress{Status: "pulling", Bytes: 5 << 20, Total: 10 << 20}}))
 	p.Set(PullBar("a\x1b[31m", &bourse.Image{Pull: &bourse.PullProgress{Status: "resolving"}}))
 	p.Set(PullBar("gru-1", &bourse.Image{Bytes: 10 << 20}))
@@ -24,7 +24,7 @@ func TestBarsAreRedrawnInPlace(t *testing.T) {
 
 func TestBarsWithoutTerminalPrintOnlyTheEnd(t *testing.T) {
 	var out bytes.Buffer
-	p := Bars{To: Stream{ReadWriter: &out}}
+	p := Bars{Out: Stream{ReadWriter: &out}}
 	for n := range int64(5) {
 		p.Set(Bar{Name: "w", Status: "pulling", Done: n, Total: 5})
 	}

@@ -25,7 +25,7 @@ type Env struct {
 	Transport    http.RoundTripper // sends API requests; nil means the default, which trusts only the chosen CA, if any
 	Now          func() time.Time
 	Version      Version
-	Program      string // command that users type to start this program; "" means bourse; see [Shell.Typed]
+	Program      string // command that users type to start this program; "" means bourse; see [Shell.WithProgramName]
 }
 
 // Process returns the environment of the current process.
@@ -141,7 +141,7 @@ To get started:
 	}
 	root.AddCommand(s.version(), s.man(commands))
 	root.SetFlagErrorFunc(s.flagError)
-	s.typedHelp(root)
+	s.helpWithProgramName(root)
 	return root
 }
 
@@ -164,7 +164,7 @@ func (s *Shell) PrintLine(v any) error {
 // Note prints a message for the user to standard error.
 func (s *Shell) Note(text string) {
 	width, _ := s.Err.Size()
-	for line := range strings.SplitSeq(s.Typed(text), "\n") {
+	for line := range strings.SplitSeq(s.WithProgramName(text), "\n") {
 		for _, part := range Wrap(line, width, len("  ")) {
 			fmt.Fprintln(s.Err, part)
 		}

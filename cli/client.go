@@ -46,7 +46,7 @@ func (s *Shell) Client() *machinesapi.Client {
 func (s *Shell) credential() (token, base string) {
 	t := s.target()
 	token, base = cmp.Or(s.token, t.Token), s.baseURL()
-	if token == "" && !t.named {
+	if token == "" && !t.fromContext {
 		token = s.Getenv("BOURSE_API_TOKEN")
 	}
 	if token != "" {

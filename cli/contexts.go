@@ -191,10 +191,10 @@ func devContext(getenv func(string) string) Context {
 // target describes the API that a command uses.
 type target struct {
 	Context
-	name      string            // name of the context; "" if the API was not chosen through one
-	named     bool              // chosen through a context, so the CA and token in the environment may belong to another cluster
-	transport http.RoundTripper // nil means the default transport
-	err       error             // reason why no request can be sent, or nil
+	name        string            // name of the context; "" if the API was not chosen through one
+	fromContext bool              // chosen through a context, so the CA and token in the environment may belong to another cluster
+	transport   http.RoundTripper // nil means the default transport
+	err         error             // reason why no request can be sent, or nil
 }
 
 // target returns the API chosen by the flags, the environment or the current context, in this order
@@ -231,13 +231,13 @@ func (s *Shell) ChangeCA(change func(old string) string) (changed bool, err erro
 
 // UseAPI makes the command use the given API, regardless of flags and environment. It
 // must be called before the API is first used.
-func (s *Shell) UseAPI(c Context) { s.once.Do(func() { s.use(target{Context: c, named: true}) }) }
+func (s *Shell) UseAPI(c Context) { s.once.Do(func() { s.use(target{Context: c, fromContext: true}) }) }
 
 // use sets the target and its transport. If a CA is configured, the transport trusts only that CA
 // and the one passed to TrustAlso. If the target is unusable, the transport fails every request, so
 // that commands that send no requests still work.
 func (s *Shell) use(t target) {
-	if t.err == nil && (s.ca != "" || !t.named) {
+	if t.err == nil && (s.ca != "" || !t.fromContext) {
 		t.CA, t.err = s.GivenCA()
 	}
 	switch {
@@ -280,7 +280,7 @@ func (s *Shell) inContext(name string) target {
 		return target{Context: Context{API: "http://" + DefaultAPI}}
 	}
 	one, err := all.Find(s.Getenv, name)
-	return target{Context: one, name: name, named: true, err: err}
+	return target{Context: one, name: name, fromContext: true, err: err}
 }
 
 // GivenCA returns the contents of the file that --ca or BOURSE_CA names, or "" if

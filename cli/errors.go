@@ -65,20 +65,20 @@ func WithExitStatus(err error, status int) error {
 	return &statusError{err, status}
 }
 
-// hinted is an error with hints.
-type hinted struct {
+// errorWithHints is an error with hints.
+type errorWithHints struct {
 	err         error
 	hints       []string
 	afterResult bool // err follows a JSON result; see AfterResult
 }
 
-func (h *hinted) Error() string { return h.err.Error() }
+func (h *errorWithHints) Error() string { return h.err.Error() }
 
-func (h *hinted) Unwrap() error { return h.err }
+func (h *errorWithHints) Unwrap() error { return h.err }
 
 // Hints returns the hints that were added to err, or nil.
 func Hints(err error) []string {
-	if h, ok := errors.AsType[*hinted](err); ok {
+	if h, ok := errors.AsType[*errorWithHints](err); ok {
 		return h.hints
 	}
 	return nil
@@ -89,7 +89,7 @@ func Hint(err error, lines ...string) error {
 	if err == nil {
 		return nil
 	}
-	return &hinted{err, lines, isAfterResult(err)}
+	return &errorWithHints{err, lines, isAfterResult(err)}
 }
 
 // AfterResult marks err as an error that follows a JSON result. Because standard output
@@ -99,11 +99,11 @@ func AfterResult(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &hinted{err, Hints(err), true}
+	return &errorWithHints{err, Hints(err), true}
 }
 
 func isAfterResult(err error) bool {
-	h, ok := errors.AsType[*hinted](err)
+	h, ok := errors.AsType[*errorWithHints](err)
 	return ok && h.afterResult
 }
 
@@ -131,7 +131,7 @@ func (s *Shell) printError(err error) {
 		if i == 0 {
 			lead = "  try: "
 		}
-		fmt.Fprintf(&b, "%s%s\n", lead, Clean(s.Typed(h)))
+		fmt.Fprintf(&b, "%s%s\n", lead, Clean(s.WithProgramName(h)))
 	}
 	fmt.Fprint(s.Err, b.String())
 }
@@ -144,8 +144,8 @@ func errorBody(err error) machinesapi.ErrorBody {
 	}
 	if reply, ok := errors.AsType[*machinesapi.ReplyError](err); ok {
 		body.OrderID, body.Refusals, body.RequestID = reply.OrderID, reply.Refusals, reply.RequestID
-		if reply.Word != "" {
-			body.Status = reply.Word
+		if reply.ErrorStatus != "" {
+			body.Status = reply.ErrorStatus
 		}
 	}
 	return body
@@ -185,7 +185,7 @@ func messages(err error) []string {
 // internal error, whose cause is the only information.
 func MessageOf(err error) string {
 	switch e := err.(type) { //nolint:errorlint // only the outermost error counts
-	case *hinted:
+	case *errorWithHints:
 		return MessageOf(e.err)
 	case *bourse.Error:
 		if e.Code != bourse.CodeInternal {
@@ -237,7 +237,7 @@ func (s *Shell) hintsOf(err error) []string {
 		return s.hintOfCause(err)
 	}
 	switch code := bourse.CodeOf(err); {
-	case code == bourse.CodeUnauthorized && s.target().named:
+	case code == bourse.CodeUnauthorized && s.target().fromContext:
 		return []string{"bourse login " + s.baseURL() + ", with another token", "another --context"}
 	case code == bourse.CodeUnauthorized && !s.hasToken():
 		return []string{"bourse login " + s.baseURL(), "--token TOKEN or BOURSE_API_TOKEN"}

@@ -123,7 +123,7 @@ func groupedFlags(all *pflag.FlagSet, groups []FlagGroup) string {
 // the context is canceled when standard input is closed, which means that the process that started
 // the server has exited.
 func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, context.CancelFunc) {
-	OutliveReaders()
+	IgnoreSIGPIPE()
 	// SIGHUP is sent when a terminal is closed, or by an operator who wants configuration
 	// files to be reread. They are reread anyway when they change.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
@@ -157,10 +157,10 @@ func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, err
 	}
 }
 
-// OutliveReaders makes a write to a closed pipe return an error instead of killing the
+// IgnoreSIGPIPE makes a write to a closed pipe return an error instead of killing the
 // process. It is for servers and for commands that must not stop halfway. It catches
 // SIGPIPE instead of ignoring it, because machines would inherit an ignored signal.
-func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+func IgnoreSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // CommandLast makes c accept a remote command, which may have its own flags, after its
 // first argument (such as an image). The flags of c may precede or directly follow the

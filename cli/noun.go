@@ -27,9 +27,9 @@ func onlyVerbs(c *cobra.Command, args []string) error {
 	return unknownVerb(c, args[0])
 }
 
-// Meant maps other programs' subcommands to the corresponding subcommands of Bourse. The outer key
+// Synonyms maps other programs' subcommands to the corresponding subcommands of Bourse. The outer key
 // is the command that the user typed before the word.
-var Meant = map[string]map[string]string{
+var Synonyms = map[string]map[string]string{
 	"": {
 		"ps": "machine list", "ls": "machine list", "list": "machine list", "jobs": "machine list",
 		"run": "machine run", "create": "machine run",
@@ -60,36 +60,36 @@ func unknownVerb(c *cobra.Command, word string) error {
 	}
 	hint := c.CommandPath() + " --help"
 	word = strings.ToLower(word)
-	if command := meant(c, word); command != "" {
+	if command := synonymOf(c, word); command != "" {
 		hint = c.CommandPath() + " " + command
-	} else if command := meant(c.Root(), word); command != "" {
+	} else if command := synonymOf(c.Root(), word); command != "" {
 		hint = c.Root().CommandPath() + " " + command
 	}
 	return Hint(bourse.Errorf(bourse.CodeInvalid, "%s", text), hint)
 }
 
-// meant returns the subcommand of c that the user probably meant by word, or "".
-func meant(c *cobra.Command, word string) string {
+// synonymOf returns the subcommand of c that the user probably meant by word, or "".
+func synonymOf(c *cobra.Command, word string) string {
 	noun := ""
 	if c.HasParent() {
 		noun = c.Name()
 	}
-	if command := Meant[noun][word]; command != "" {
+	if command := Synonyms[noun][word]; command != "" {
 		return command
 	}
-	c.SuggestionsMinimumDistance = maxTypos
+	c.SuggestionsMinimumDistance = maxEditDistance
 	return Nearest(word, c.SuggestionsFor(word))
 }
 
-// maxTypos is the maximum edit distance between a misspelled word and a suggestion.
-const maxTypos = 2
+// maxEditDistance is the maximum edit distance between a misspelled word and a suggestion.
+const maxEditDistance = 2
 
 // Nearest returns the word in list that is most similar to word, or "" if none is similar
 // enough.
 func Nearest(word string, list []string) string {
-	best, least := "", maxTypos+1
+	best, least := "", maxEditDistance+1
 	for _, other := range list {
-		n := typos(word, other)
+		n := editDistance(word, other)
 		if strings.HasPrefix(other, word) {
 			n = min(n, 1)
 		}
@@ -100,8 +100,8 @@ func Nearest(word string, list []string) string {
 	return best
 }
 
-// typos returns the Levenshtein distance between two words.
-func typos(a, b string) int {
+// editDistance returns the Levenshtein distance between two words.
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

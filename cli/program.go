@@ -49,20 +49,20 @@ func started() string { return commandFor(os.Args[0], exec.LookPath) }
 // follow it, and no path or quote may precede it.
 var commandPattern = regexp.MustCompile(`(^|[\s(|])` + programName + ` ([a-z<-])`)
 
-// Typed replaces the program's name in the text's commands with the command that starts
+// WithProgramName replaces the program's name in the text's commands with the command that starts
 // this program, so that users can copy the commands.
-func (s *Shell) Typed(text string) string {
+func (s *Shell) WithProgramName(text string) string {
 	if s.Program == "" || s.Program == programName {
 		return text
 	}
 	return commandPattern.ReplaceAllString(text, "${1}"+strings.ReplaceAll(s.Program, "$", "$$")+" ${2}")
 }
 
-// typedHelp applies Typed to the help of c and its subcommands.
-func (s *Shell) typedHelp(c *cobra.Command) {
-	c.Long, c.Example = s.Typed(c.Long), s.Typed(c.Example)
+// helpWithProgramName applies WithProgramName to the help of c and its subcommands.
+func (s *Shell) helpWithProgramName(c *cobra.Command) {
+	c.Long, c.Example = s.WithProgramName(c.Long), s.WithProgramName(c.Example)
 	for _, sub := range c.Commands() {
-		s.typedHelp(sub)
+		s.helpWithProgramName(sub)
 	}
 }
 

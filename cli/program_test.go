@@ -46,11 +46,11 @@ func TestTyped(t *testing.T) {
 		"  bourse dev  # a\n  bourse machine run": "  bin/bourse dev  # a\n  bin/bourse machine run",
 	} {
 		s := &Shell{Env: Env{Program: "bin/bourse"}}
-		if got := s.Typed(in); got != want {
+		if got := s.WithProgramName(in); got != want {
 			t.Errorf("Typed(%q) = %q, want %q", in, got, want)
 		}
 	}
-	if s := (&Shell{Env: Env{Program: "a$1/bourse"}}); s.Typed("bourse dev") != "a$1/bourse dev" {
-		t.Errorf("a path with a dollar sign: %q", s.Typed("bourse dev"))
+	if s := (&Shell{Env: Env{Program: "a$1/bourse"}}); s.WithProgramName("bourse dev") != "a$1/bourse dev" {
+		t.Errorf("a path with a dollar sign: %q", s.WithProgramName("bourse dev"))
 	}
 }

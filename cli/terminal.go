@@ -27,8 +27,8 @@ type Stream struct {
 	Width int  // width of the terminal in characters; 0 without a terminal
 	Color bool // print colors
 
-	Look func() (width, height int) // returns the current size; nil means a fixed width and unlimited height
-	Raw  func() (func(), error)     // switches to raw mode and returns a function that restores the mode; nil without a terminal
+	CurrentSize func() (width, height int) // returns the current size; nil means a fixed width and unlimited height
+	Raw         func() (func(), error)     // switches to raw mode and returns a function that restores the mode; nil without a terminal
 }
 
 // NewStream returns a Stream for f. It writes plain text to a dumb terminal, and no colors
@@ -54,16 +54,16 @@ func NewStream(f *os.File, getenv func(string) string) Stream {
 	}
 	dumb := getenv("TERM") == "dumb"
 	return Stream{
-		ReadWriter: f, TTY: true, Dumb: dumb, Color: !dumb && getenv("NO_COLOR") == "", Width: int(size.Col), Look: look, Raw: raw,
+		ReadWriter: f, TTY: true, Dumb: dumb, Color: !dumb && getenv("NO_COLOR") == "", Width: int(size.Col), CurrentSize: look, Raw: raw,
 	}
 }
 
 // Size returns the terminal's current width and height in characters. 0 means unlimited.
 func (s Stream) Size() (width, height int) {
-	if s.Look == nil {
+	if s.CurrentSize == nil {
 		return s.Width, 0
 	}
-	return s.Look()
+	return s.CurrentSize()
 }
 
 // Tone is a color that highlights a word. It never conveys information that the word itself
@@ -72,14 +72,14 @@ type Tone int
 
 // The tones.
 const (
-	Plain Tone = iota
-	Good       // healthy or successful
-	Bad        // failed or unreachable
-	Busy       // in transition
-	Quiet      // finished or unimportant
+	Plain        Tone = iota
+	Good              // healthy or successful
+	Bad               // failed or unreachable
+	InTransition      // in transition
+	Muted             // finished or unimportant
 )
 
-var tones = map[Tone]string{Good: "32", Bad: "31", Busy: "33", Quiet: "2"}
+var tones = map[Tone]string{Good: "32", Bad: "31", InTransition: "33", Muted: "2"}
 
 func (t Tone) paint(text string) string {
 	code, ok := tones[t]
@@ -137,7 +137,7 @@ func spinUntil(end <-chan struct{}, w Stream, what string) {
 // Bars draws progress bars, one below the other, and updates them in place. Without a
 // terminal, it prints only a line for each finished item.
 type Bars struct {
-	To    Stream
+	Out   Stream
 	bars  []Bar // bars in the order in which they were first set
 	drawn int   // number of lines on the terminal
 }
@@ -168,9 +168,9 @@ func (p *Bars) Set(b Bar) {
 	default:
 		p.bars[i] = b
 	}
-	if !p.To.TTY || p.To.Dumb {
+	if !p.Out.TTY || p.Out.Dumb {
 		if b.Over {
-			fmt.Fprintf(p.To, "%s  %s\n", Clean(b.Name), Clean(b.Status))
+			fmt.Fprintf(p.Out, "%s  %s\n", Clean(b.Name), Clean(b.Status))
 		}
 		return
 	}
@@ -187,11 +187,11 @@ func (p *Bars) draw() {
 		fmt.Fprintf(&out, "\x1b[%dA", p.drawn)
 	}
 	for _, b := range p.bars {
-		line := Cut(b.line(width), max(p.To.Width-1, MinWidth))
+		line := Cut(b.line(width), max(p.Out.Width-1, MinWidth))
 		out.WriteString("\r\x1b[K" + line + "\n")
 	}
 	p.drawn = len(p.bars)
-	_, _ = io.WriteString(p.To, out.String()) // if the terminal is closed, nobody needs the bars
+	_, _ = io.WriteString(p.Out, out.String()) // if the terminal is closed, nobody needs the bars
 }
 
 // line formats a bar as name, cells, percentage and status.
@@ -242,8 +242,8 @@ func Wrap(line string, width, indent int) []string {
 	return append(out, line)
 }
 
-// CanAsk reports whether standard input and standard error are terminals.
-func (s *Shell) CanAsk() bool { return s.In.TTY && s.Err.TTY }
+// Interactive reports whether standard input and standard error are terminals.
+func (s *Shell) Interactive() bool { return s.In.TTY && s.Err.TTY }
 
 // BindYes adds the flag --yes to a destructive command.
 func BindYes(c *cobra.Command, yes *bool) {
@@ -266,7 +266,7 @@ func (s *Shell) Confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil
 	}
-	if !s.CanAsk() {
+	if !s.Interactive() {
 		return Hint(bourse.Errorf(bourse.CodeInvalid, "%s? Cannot ask for confirmation without a terminal", question), "--yes")
 	}
 	fmt.Fprintf(s.Err, "%s? [y/N] ", Clean(question))

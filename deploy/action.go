@@ -27,9 +27,9 @@ type (
 		Name   string          `json:"volume_name"`
 		SizeGB int64           `json:"size_gb"`
 		Fork   bourse.VolumeID `json:"fork,omitempty"`
-		// For is the config of the machine that will mount the volume. The volume's worker
+		// Machine is the config of the machine that will mount the volume. The volume's worker
 		// must have room for that machine.
-		For *bourse.Config `json:"for,omitempty"`
+		Machine *bourse.Config `json:"for,omitempty"`
 		// AnyWorker allows the volume to be created on a worker that already has one of
 		// the app's volumes with the same name.
 		AnyWorker bool `json:"any_worker,omitempty"`

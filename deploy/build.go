@@ -55,13 +55,13 @@ func (b *builder) add(s Step, after ...int) int {
 	return s.ID
 }
 
-// on returns a step that acts on an existing machine.
-func on(m *machine, do Action, why string) Step {
+// stepOn returns a step that acts on an existing machine.
+func stepOn(m *machine, do Action, why string) Step {
 	return Step{Do: do, Group: m.group, Region: m.Region, Machine: m.ID, Name: m.Name, Why: why}
 }
 
-// onMade returns a step that acts on the machine created by the step with the given ID.
-func (b *builder) onMade(id int, do Action, why string) Step {
+// stepOnCreated returns a step that acts on the machine created by the step with the given ID.
+func (b *builder) stepOnCreated(id int, do Action, why string) Step {
 	made := &b.plan.Steps[id]
 	return Step{Do: do, Group: made.Group, Region: made.Region, MadeBy: &id, Why: why}
 }
@@ -97,11 +97,11 @@ func (b *builder) warnVolumes(m *machine) {
 	}
 }
 
-// roll adds the steps that change a group's machines, at most n at a time. The group has
-// count machines; the first is changed alone. For the machine with index i, roll calls
+// addRolling adds the steps that change a group's machines, at most n at a time. The group has
+// count machines; the first is changed alone. For the machine with index i, addRolling calls
 // change, which adds steps that wait for the steps in after. change returns the steps
 // that a later machine must wait for.
-func roll(count, n int, begin []int, change func(i int, after []int) []int) {
+func addRolling(count, n int, begin []int, change func(i int, after []int) []int) {
 	ended := make([][]int, count)
 	for i := range count {
 		after := begin
@@ -129,14 +129,14 @@ func unavailable(limit float64, count int) int {
 // stop and destroy the retired ones, so that no machine stops serving before its
 // replacement serves.
 func (b *builder) finish() {
-	before := b.serve(b.leaves())
-	before = b.withdraw(before)
+	before := b.uncordonAll(b.leaves())
+	before = b.cordonRetired(before)
 	slices.SortStableFunc(b.retires, func(x, y retire) int { return b.depth(y.machine) - b.depth(x.machine) })
 	gone := map[bourse.MachineID][]int{} // steps that destroy replacements, keyed by the machine that was replaced
 	for _, r := range b.retires {
 		after := before
 		if !r.machine.down() {
-			after = []int{b.add(on(r.machine, StopMachine{}, r.why), before...)}
+			after = []int{b.add(stepOn(r.machine, StopMachine{}, r.why), before...)}
 		}
 		after = append(slices.Clone(after), gone[r.machine.ID]...)
 		to := r.machine.replaces()
@@ -158,10 +158,10 @@ func (b *builder) depth(m *machine) int {
 	return 0
 }
 
-// withdraw cordons the retired machines, and returns the steps after which they may be
+// cordonRetired cordons the retired machines, and returns the steps after which they may be
 // stopped. Before that, it marks each machine as paused. If the plan is interrupted, the
 // mark tells a later plan that the machine has to serve again.
-func (b *builder) withdraw(before []int) []int {
+func (b *builder) cordonRetired(before []int) []int {
 	var marks []Step
 	var running []retire
 	for _, r := range b.retires {
@@ -171,15 +171,15 @@ func (b *builder) withdraw(before []int) []int {
 		}
 	}
 	if len(running) == 0 {
-		if len(before)*len(b.retires) > few*few {
+		if len(before)*len(b.retires) > maxSharedDeps*maxSharedDeps {
 			before = []int{b.add(Step{Do: AwaitProxies{}, Why: "everything else is done"}, before...)}
 		}
 		return before
 	}
-	ids := b.together(marks, before)
+	ids := b.addParallel(marks, before)
 	for i, r := range running {
 		if r.machine.serves() && serving(r.machine.config) {
-			ids[i] = b.add(on(r.machine, CordonMachine{}, r.why), ids[i])
+			ids[i] = b.add(stepOn(r.machine, CordonMachine{}, r.why), ids[i])
 		}
 	}
 	return []int{b.add(Step{Do: AwaitProxies{}, Why: "proxies no longer use the machines that are stopped next"}, ids...)}
@@ -191,15 +191,15 @@ func pause(m *machine, mark bool, why string) Step {
 	if mark {
 		value = "true"
 	}
-	return on(m, SetMetadata{
+	return stepOn(m, SetMetadata{
 		Metadata: map[string]string{KeyPaused: value}, Former: map[string]string{KeyPaused: m.config.Metadata[KeyPaused]},
 	}, why)
 }
 
-// few limits how many dependencies several steps may share directly. If there are more,
+// maxSharedDeps limits how many dependencies several steps may share directly. If there are more,
 // the steps wait for a single intermediate step instead, to keep the number of
 // dependencies small.
-const few = 8
+const maxSharedDeps = 8
 
 // destroy returns the step that destroys a machine.
 func destroy(m *machine, why string) Step {
@@ -207,7 +207,7 @@ func destroy(m *machine, why string) Step {
 	for _, mount := range m.config.Mounts {
 		volumes = append(volumes, mount.Volume)
 	}
-	return on(m, DestroyMachine{volumes}, why)
+	return stepOn(m, DestroyMachine{volumes}, why)
 }
 
 // leaves returns the steps that no other step waits for.
@@ -227,9 +227,9 @@ func (b *builder) leaves() []int {
 	return out
 }
 
-// serve uncordons the machines in b.uncordons, and returns the steps that later steps must
+// uncordonAll uncordons the machines in b.uncordons, and returns the steps that later steps must
 // wait for.
-func (b *builder) serve(before []int) []int {
+func (b *builder) uncordonAll(before []int) []int {
 	if len(b.uncordons) == 0 {
 		return before
 	}
@@ -237,7 +237,7 @@ func (b *builder) serve(before []int) []int {
 	for i, u := range b.uncordons {
 		steps[i] = u.step
 	}
-	ids := b.together(steps, before)
+	ids := b.addParallel(steps, before)
 	heard := b.add(Step{Do: AwaitProxies{}, Why: "proxies use the new machines"}, ids...)
 	out := []int{heard}
 	for _, u := range b.uncordons {
@@ -248,18 +248,18 @@ func (b *builder) serve(before []int) []int {
 	return out
 }
 
-// together adds steps that all wait for the same steps, and returns the steps that later
+// addParallel adds steps that all wait for the same steps, and returns the steps that later
 // steps must wait for. If there are many steps to wait for, only the first of the new steps
 // waits for them, and the others wait for the first. The plan then needs fewer
 // dependencies.
-func (b *builder) together(steps []Step, before []int) []int {
+func (b *builder) addParallel(steps []Step, before []int) []int {
 	if len(steps) == 0 {
 		return before
 	}
 	var ids []int
 	for i, s := range steps {
 		after := before
-		if i > 0 && len(before) > few {
+		if i > 0 && len(before) > maxSharedDeps {
 			after = ids[:1]
 		}
 		ids = append(ids, b.add(s, after...))
@@ -270,9 +270,9 @@ func (b *builder) together(steps []Step, before []int) []int {
 // serving reports whether machines with config c have services.
 func serving(c *bourse.Config) bool { return !empty(c.Services) }
 
-// stamped returns the metadata for a machine in a group. It merges the given maps and
+// metadata returns the metadata for a machine in a group. It merges the given maps and
 // sets the keys that plans write.
-func (b *builder) stamped(group string, given ...map[string]string) map[string]string {
+func (b *builder) metadata(group string, given ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range given {
 		maps.Copy(out, m)
@@ -309,7 +309,7 @@ type placing struct {
 // needed. It returns the ID of the step that creates the machine.
 func (b *builder) make(p placing, after ...int) int {
 	config := *p.config
-	config.Metadata = b.stamped(p.group, p.config.Metadata, p.metadata)
+	config.Metadata = b.metadata(p.group, p.config.Metadata, p.metadata)
 	delete(config.Metadata, KeyPaused)
 	if p.replaces != "" {
 		config.Metadata[KeyReplaces] = string(p.replaces)
@@ -325,7 +325,7 @@ func (b *builder) make(p placing, after ...int) int {
 			mount.Volume, s.Region = v.ID, v.Region
 		} else {
 			volume := s
-			volume.Do = MakeVolume{Name: p.mount.Volume, SizeGB: p.mount.SizeGB, For: &config}
+			volume.Do = MakeVolume{Name: p.mount.Volume, SizeGB: p.mount.SizeGB, Machine: &config}
 			id := b.add(volume, after...)
 			do.Volume, after = &id, []int{id}
 		}

@@ -231,7 +231,7 @@ func fleetCases() []planCase {
 	move := func(name string, there groups, change func(*stage)) planCase {
 		return fleet(name, there, func(s *stage) deploy.Plan {
 			change(s)
-			return deploy.Move(s.state(), slices.Collect(maps.Keys(s.machines)), deploy.MoveOptions{Lanes: 1, Why: "worker a is drained"})
+			return deploy.Move(s.state(), slices.Collect(maps.Keys(s.machines)), deploy.MoveOptions{Concurrency: 1, Why: "worker a is drained"})
 		})
 	}
 	nothing := func(*stage) {}

@@ -40,7 +40,7 @@ func (c *comparer) members(config *bourse.Config) members {
 		"volumes": config.Volumes, "metrics": config.Metrics, "schedule": config.Schedule, "dns": config.DNS,
 		"statics": config.Statics, "the rest": config.Rest,
 	} {
-		if text := c.spell(value); text != "" {
+		if text := c.canonical(value); text != "" {
 			out[name] = text
 		}
 	}
@@ -62,9 +62,9 @@ func guestOf(c *bourse.Config) bourse.Guest {
 	return c.Guest.WithDefaults()
 }
 
-// spell returns v as canonical JSON, which has no spaces, has sorted members, and omits
+// canonical returns v as canonical JSON, which has no spaces, has sorted members, and omits
 // nulls and empty strings, lists and objects. It returns "" if nothing remains.
-func (c *comparer) spell(v any) string {
+func (c *comparer) canonical(v any) string {
 	raw, ok := v.(json.RawMessage)
 	if !ok {
 		var err error
@@ -78,19 +78,19 @@ func (c *comparer) spell(v any) string {
 	if out, ok := c.raw[string(raw)]; ok {
 		return out
 	}
-	out := spelled(raw)
+	out := canonicalJSON(raw)
 	c.raw[string(raw)] = out
 	return out
 }
 
-func spelled(raw []byte) string {
+func canonicalJSON(raw []byte) string {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var v any
 	if d.Decode(&v) != nil {
 		return string(raw)
 	}
-	if v = pruned(v); v == nil {
+	if v = withoutEmpty(v); v == nil {
 		return ""
 	}
 	out, err := json.Marshal(v)
@@ -100,13 +100,13 @@ func spelled(raw []byte) string {
 	return string(out)
 }
 
-// pruned removes empty values from v and returns it, or nil if nothing remains. The items
+// withoutEmpty removes empty values from v and returns it, or nil if nothing remains. The items
 // of a list keep their positions.
-func pruned(v any) any {
+func withoutEmpty(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, value := range v {
-			if value = pruned(value); value == nil {
+			if value = withoutEmpty(value); value == nil {
 				delete(v, name)
 			} else {
 				v[name] = value
@@ -117,7 +117,7 @@ func pruned(v any) any {
 		}
 	case []any:
 		for i := range v {
-			if item := pruned(v[i]); item != nil {
+			if item := withoutEmpty(v[i]); item != nil {
 				v[i] = item
 			}
 		}
@@ -133,7 +133,7 @@ func pruned(v any) any {
 }
 
 // empty reports whether raw JSON contains only empty values.
-func empty(raw json.RawMessage) bool { return len(raw) == 0 || spelled(raw) == "" }
+func empty(raw json.RawMessage) bool { return len(raw) == 0 || canonicalJSON(raw) == "" }
 
 // differences describes the differences between two configs, to be shown to users. It omits
 // the values of environment variables, which may be secrets. The arguments digest and has

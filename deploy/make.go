@@ -24,13 +24,13 @@ type Options struct {
 // interrupted, Make continues from the state in which that plan left the app. The plan has
 // no steps if the app is already in its desired state.
 func Make(app App, have State, opts Options) Plan {
-	s := look(&have, false)
+	s := newSurvey(&have, false)
 	b := newBuilder(string(app.Strategy), app.Name, s, opts, app.Wait)
 	b.plan.Reserve = app.Reserve
 	for _, m := range s.foreign {
 		b.warn("machine %s in %s is not changed: deploys do not manage it (its metadata has no %s %s)", m, m.Region, KeyPlatform, Platform)
 	}
-	if !b.sensible(&app) {
+	if !b.validate(&app) {
 		return b.plan
 	}
 	works := make([]*work, 0, len(app.Groups))
@@ -43,18 +43,18 @@ func Make(app App, have State, opts Options) Plan {
 	if changes && app.Command != nil {
 		b.begin = []int{b.add(b.command(app.Command))}
 	}
-	b.shape(&app, works)
+	b.addGroups(&app, works)
 	b.finish()
 	return b.plan
 }
 
-// sensible reports whether app is valid. If it is not, sensible adds the reasons to the
+// validate reports whether app is valid. If it is not, validate adds the reasons to the
 // plan's refusals.
-func (b *builder) sensible(app *App) bool {
+func (b *builder) validate(app *App) bool {
 	names := map[string]bool{}
 	for i := range app.Groups {
 		name := app.Groups[i].Name
-		if name == "" || names[name] || name == CommandGroup || slices.Contains(groupsOfOthers, name) {
+		if name == "" || names[name] || name == CommandGroup || slices.Contains(foreignGroups, name) {
 			b.refuse("group %s: each group requires a unique name that is not reserved", bourse.Quoted(name))
 		}
 		names[name] = true
@@ -111,14 +111,14 @@ func (b *builder) retireUnit(u *unit, keep *machine, why string) {
 // command returns the step that runs a release command.
 func (b *builder) command(c *Command) Step {
 	config := c.Config
-	config.Metadata = b.stamped(CommandGroup, c.Config.Metadata)
+	config.Metadata = b.metadata(CommandGroup, c.Config.Metadata)
 	config.AutoDestroy, config.Restart = true, &bourse.Restart{Policy: bourse.RestartNo}
 	config.Services, config.Checks, config.Standbys, config.Schedule, config.Mounts = nil, nil, nil, "", nil
 	return Step{Do: RunCommand{&config, bourse.Duration(c.Timeout)}, Group: CommandGroup, Why: "the release command, before any machine is changed"}
 }
 
-// shape adds the steps for each group according to the app's strategy.
-func (b *builder) shape(app *App, works []*work) {
+// addGroups adds the steps for each group according to the app's strategy.
+func (b *builder) addGroups(app *App, works []*work) {
 	for _, w := range works {
 		b.checkStrategy(app.Strategy, w)
 		switch app.Strategy {
@@ -136,7 +136,7 @@ func (b *builder) shape(app *App, works []*work) {
 
 // checkStrategy refuses the plan if the strategy cannot be used for the group.
 func (b *builder) checkStrategy(s Strategy, w *work) {
-	if s != Canary && s != BlueGreen || len(w.warm()) == 0 {
+	if s != Canary && s != BlueGreen || len(w.runningUpdates()) == 0 {
 		return
 	}
 	name := w.group.Name
@@ -150,13 +150,13 @@ func (b *builder) checkStrategy(s Strategy, w *work) {
 
 // rolling changes a few machines of a group at a time, or all at once if wait is false.
 func (b *builder) rolling(w *work, begin []int, wait bool) {
-	warm := w.lanes()
+	warm := w.runningJobs()
 	var first []int
 	n := len(warm)
 	if wait {
 		n = unavailable(w.limit, w.count)
 	}
-	roll(len(warm), max(1, n), begin, func(i int, after []int) []int {
+	addRolling(len(warm), max(1, n), begin, func(i int, after []int) []int {
 		if !wait {
 			after = begin
 		}
@@ -170,7 +170,7 @@ func (b *builder) rolling(w *work, begin []int, wait bool) {
 		first = begin
 	}
 	b.places(w, begin, wait)
-	for _, j := range w.cold() {
+	for _, j := range w.stoppedJobs() {
 		b.change(j, false, first)
 	}
 }
@@ -178,7 +178,7 @@ func (b *builder) rolling(w *work, begin []int, wait bool) {
 // canary creates an additional machine that tests the group's new config without receiving
 // requests. It returns the steps after which the group's machines may be changed.
 func (b *builder) canary(w *work) []int {
-	warm := w.warm()
+	warm := w.runningUpdates()
 	if len(warm) == 0 || w.group.Mount != nil {
 		return b.begin
 	}
@@ -189,14 +189,14 @@ func (b *builder) canary(w *work) []int {
 		why: "an additional machine (canary) tests the release",
 	}
 	id := b.make(p, b.begin...)
-	ready := b.add(b.onMade(id, b.ready(w.group.Smoke), "the canary can serve"), id)
-	return []int{b.add(b.onMade(id, DestroyMachine{}, "the canary was ready"), ready)}
+	ready := b.add(b.stepOnCreated(id, b.ready(w.group.Smoke), "the canary can serve"), id)
+	return []int{b.add(b.stepOnCreated(id, DestroyMachine{}, "the canary was ready"), ready)}
 }
 
 // blueGreen creates a replacement for each running machine that must be updated. Machines
 // that are stopped, or that stay cordoned, are updated in place.
 func (b *builder) blueGreen(w *work) {
-	for _, j := range w.lanes() {
+	for _, j := range w.runningJobs() {
 		if !j.update || j.machine.Cordoned && !j.uncordon {
 			b.change(j, true, b.begin)
 			continue
@@ -208,7 +208,7 @@ func (b *builder) blueGreen(w *work) {
 	if ready := b.places(w, b.begin, true); len(ready) > 0 {
 		first = ready[:1]
 	}
-	for _, j := range w.cold() {
+	for _, j := range w.stoppedJobs() {
 		b.change(j, false, first)
 	}
 }
@@ -219,22 +219,22 @@ func (b *builder) change(j *job, wait bool, after []int) []int {
 	switch {
 	case j.update:
 		do := UpdateMachine{Former: m.Config, Instance: m.InstanceID, Stopped: j.stopped}
-		do.Config, do.StandbyOf = j.standingBy()
+		do.Config, do.StandbyOf = j.standbyConfig()
 		if do.StandbyOf != nil {
 			after = append(slices.Clone(after), *do.StandbyOf)
 		}
-		last = []int{b.add(on(m, do, j.why), after...)}
+		last = []int{b.add(stepOn(m, do, j.why), after...)}
 	case j.start:
-		last = []int{b.add(on(m, StartMachine{}, j.why), after...)}
+		last = []int{b.add(stepOn(m, StartMachine{}, j.why), after...)}
 	}
 	if !j.stopped && (wait || !j.update) {
-		last = []int{b.add(on(m, b.ready(j.smoke), j.why), last...)}
+		last = []int{b.add(stepOn(m, b.ready(j.smoke), j.why), last...)}
 	}
 	if m.paused() && !m.Cordoned && !j.update {
 		last = []int{b.add(pause(m, false, "it is no longer paused"), last...)}
 	}
 	if j.uncordon {
-		b.uncordons = append(b.uncordons, uncordon{m, on(m, UncordonMachine{}, "it is ready")})
+		b.uncordons = append(b.uncordons, uncordon{m, stepOn(m, UncordonMachine{}, "it is ready")})
 	}
 	return last
 }
@@ -247,8 +247,8 @@ func (b *builder) places(w *work, begin []int, wait bool) []int {
 	for i := range w.places {
 		p := &w.places[i]
 		after := begin
-		if p.twin != nil {
-			id := made[*p.twin]
+		if p.primary != nil {
+			id := made[*p.primary]
 			p.standbyOf = &id
 			after = append(slices.Clone(begin), id)
 		}
@@ -259,10 +259,10 @@ func (b *builder) places(w *work, begin []int, wait bool) []int {
 		}
 		end := id
 		if !p.stopped && (wait || p.cordoned || len(b.retires) > 0) {
-			end = b.add(b.onMade(id, b.ready(w.group.Smoke), p.why), id)
+			end = b.add(b.stepOnCreated(id, b.ready(w.group.Smoke), p.why), id)
 		}
 		if p.cordoned {
-			b.uncordons = append(b.uncordons, uncordon{step: b.onMade(id, UncordonMachine{}, "it is ready")})
+			b.uncordons = append(b.uncordons, uncordon{step: b.stepOnCreated(id, UncordonMachine{}, "it is ready")})
 		}
 		if p.former != "" {
 			w.made[p.former] = id

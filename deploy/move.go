@@ -13,27 +13,27 @@ import (
 
 // MoveOptions configure how machines are moved. The zero value is valid.
 type MoveOptions struct {
-	Region bourse.Region   // target region; "" means that each machine stays in its region
-	To     bourse.WorkerID // target worker, which must be in Region; "" means that the exchange chooses one
-	Lanes  int             // maximum number of a group's machines that are moved at a time; default 8
+	Region      bourse.Region   // target region; "" means that each machine stays in its region
+	To          bourse.WorkerID // target worker, which must be in Region; "" means that the exchange chooses one
+	Concurrency int             // maximum number of a group's machines that are moved at a time; default 8
 	// Downtime permits moving a machine with a volume even if too few other machines of its
 	// group serve while the volume is copied.
 	Downtime bool
 	Why      string // reason to show to users, such as "worker a is drained"
 }
 
-const defaultLanes = 8
+const defaultMoveConcurrency = 8
 
 // Moves is the result of [PlanMoves].
 type Moves struct {
-	Plan  Plan               // plan that moves the machines in Go
-	Go    []bourse.MachineID // machines that the plan moves
-	Later []bourse.MachineID // machines with volumes, which a later plan has to move
-	Stay  []Stay
+	Plan      Plan               // plan that moves the machines in Go
+	Moved     []bourse.MachineID // machines that the plan moves
+	Later     []bourse.MachineID // machines with volumes, which a later plan has to move
+	Unmovable []Unmovable
 }
 
-// Stay is a machine that cannot be moved.
-type Stay struct {
+// Unmovable is a machine that cannot be moved.
+type Unmovable struct {
 	Machine bourse.MachineID
 	Name    string
 	Why     string
@@ -50,19 +50,19 @@ func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
 		if !slices.Contains(ids, m.ID) {
 			continue
 		}
-		if why := stays(state, m, &opts); why != "" {
-			out.Stay = append(out.Stay, Stay{m.ID, m.Name, why})
+		if why := whyUnmovable(state, m, &opts); why != "" {
+			out.Unmovable = append(out.Unmovable, Unmovable{m.ID, m.Name, why})
 		} else if len(m.Config.Mounts) > 0 {
 			pinned = append(pinned, m.ID)
 		} else {
-			out.Go = append(out.Go, m.ID)
+			out.Moved = append(out.Moved, m.ID)
 		}
 	}
-	if out.Later = pinned; len(out.Go) == 0 {
-		out.Go, out.Later, opts.Lanes = pinned, nil, 1
+	if out.Later = pinned; len(out.Moved) == 0 {
+		out.Moved, out.Later, opts.Concurrency = pinned, nil, 1
 	}
-	if len(out.Go) > 0 {
-		out.Plan = Move(*state, out.Go, opts)
+	if len(out.Moved) > 0 {
+		out.Plan = Move(*state, out.Moved, opts)
 	}
 	return out
 }
@@ -92,8 +92,8 @@ func (m *Moves) MachineOf(step int) bourse.MachineID {
 	return s.Machine
 }
 
-// stays returns the reason why a machine cannot be moved, or "" if it can.
-func stays(state *State, m *machinesapi.Machine, opts *MoveOptions) string {
+// whyUnmovable returns the reason why a machine cannot be moved, or "" if it can.
+func whyUnmovable(state *State, m *machinesapi.Machine, opts *MoveOptions) string {
 	config := m.Config
 	switch {
 	case opts.To != "" && m.Worker == opts.To:
@@ -165,11 +165,11 @@ type mover struct {
 // on the same worker. A machine with a volume is stopped while its volume is forked, so
 // that no write is lost.
 func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
-	if opts.Lanes < 1 {
-		opts.Lanes = defaultLanes
+	if opts.Concurrency < 1 {
+		opts.Concurrency = defaultMoveConcurrency
 	}
 	opts.Why = cmp.Or(opts.Why, "it moves to another worker")
-	s := look(&have, true)
+	s := newSurvey(&have, true)
 	b := &mover{newBuilder("move", have.App, s, Options{}, 0), opts}
 	if len(ids) == 0 {
 		b.refuse("no machine is specified")
@@ -187,13 +187,13 @@ func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
 
 // move is the move of one machine.
 type move struct {
-	from   *machine
-	to     *machine   // replacement created by an unfinished plan; nil if there is none
-	stale  []*machine // unusable replacements that unfinished plans have created
-	spares []*machine // standbys of from, or of its replacements, that are not moved themselves
-	twins  []*move    // moves of the machines that from is a standby for
-	beside []*move    // moves of other machines with the same standby, which is updated only once
-	made   Step       // step whose Machine or MadeBy field identifies the replacement
+	from        *machine
+	to          *machine   // replacement created by an unfinished plan; nil if there is none
+	stale       []*machine // unusable replacements that unfinished plans have created
+	standbys    []*machine // standbys of from, or of its replacements, that are not moved themselves
+	primaries   []*move    // moves of the machines that from is a standby for
+	sameStandby []*move    // moves of other machines with the same standby, which is updated only once
+	creation    Step       // step whose Machine or MadeBy field identifies the replacement
 }
 
 func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
@@ -207,13 +207,13 @@ func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
 			continue
 		}
 		if mv := b.movable(u); mv != nil {
-			mv.spares = sparesOf(units, u)
+			mv.standbys = standbysOf(units, u)
 			moves = append(moves, mv)
 		}
 	}
-	slices.SortStableFunc(moves, func(a, b *move) int { return order(a.from.standby(), b.from.standby()) })
-	b.pairSpares(moves)
-	roll(len(moves), unavailable(float64(b.opts.Lanes), running), nil, func(i int, after []int) []int {
+	slices.SortStableFunc(moves, func(a, b *move) int { return compareBools(a.from.standby(), b.from.standby()) })
+	b.orderStandbys(moves)
+	addRolling(len(moves), unavailable(float64(b.opts.Concurrency), running), nil, func(i int, after []int) []int {
 		if moves[i].to == nil && len(moves[i].from.config.Mounts) > 0 {
 			return b.moveVolume(moves[i], after)
 		}
@@ -221,19 +221,19 @@ func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
 	})
 }
 
-// pairSpares ensures that each standby is changed only once. If a standby is moved
+// orderStandbys ensures that each standby is changed only once. If a standby is moved
 // itself, it is replaced after the machines for which it stands by.
-func (b *mover) pairSpares(moves []*move) {
+func (b *mover) orderStandbys(moves []*move) {
 	changed := map[*machine]*move{}
 	for _, mv := range moves {
-		mv.spares = slices.DeleteFunc(mv.spares, func(spare *machine) bool {
+		mv.standbys = slices.DeleteFunc(mv.standbys, func(spare *machine) bool {
 			i := slices.IndexFunc(moves, func(other *move) bool { return other.from == spare })
 			switch {
 			case i >= 0:
-				moves[i].twins = append(moves[i].twins, mv)
+				moves[i].primaries = append(moves[i].primaries, mv)
 			case changed[spare] != nil:
 				b.warn("machine %s will no longer stand by for the replacement of machine %s: deploy to restore that", spare, mv.from)
-				changed[spare].beside = append(changed[spare].beside, mv)
+				changed[spare].sameStandby = append(changed[spare].sameStandby, mv)
 			default:
 				changed[spare] = mv
 				return false
@@ -243,9 +243,9 @@ func (b *mover) pairSpares(moves []*move) {
 	}
 }
 
-// sparesOf returns the standbys of all machines in unit u. After an interrupted plan, a
+// standbysOf returns the standbys of all machines in unit u. After an interrupted plan, a
 // standby may refer to a replacement that this plan destroys.
-func sparesOf(units []*unit, u *unit) []*machine {
+func standbysOf(units []*unit, u *unit) []*machine {
 	var out []*machine
 	for _, other := range units {
 		ids := other.root.config.Standbys
@@ -288,7 +288,7 @@ func (b *mover) movable(u *unit) *move {
 // usable reports whether n, which an unfinished plan has created, can be used as the
 // replacement of m.
 func (b *mover) usable(m, n *machine) bool {
-	return !n.lost() && n.Worker != m.Worker && n.State != bourse.StateFailed && b.alike(m, n) &&
+	return !n.lost() && n.Worker != m.Worker && n.State != bourse.StateFailed && b.sameConfig(m, n) &&
 		(len(m.config.Mounts) == 0 || m.copiedTo(n))
 }
 
@@ -297,9 +297,9 @@ func (b *mover) onTarget(n *machine) bool {
 	return (b.opts.To == "" || n.Worker == b.opts.To) && (b.opts.Region == "" || n.Region == b.opts.Region)
 }
 
-// alike reports whether two machines differ only in their volumes, their standbys and
+// sameConfig reports whether two machines differ only in their volumes, their standbys and
 // their metadata.
-func (b *mover) alike(m, n *machine) bool {
+func (b *mover) sameConfig(m, n *machine) bool {
 	same := func(a, b bourse.Mount) bool { return a.Path == b.Path }
 	return len(b.compare.differences(m.config, n.config, "", "")) == 0 && slices.EqualFunc(m.config.Mounts, n.config.Mounts, same)
 }
@@ -326,10 +326,10 @@ func (b *mover) moveMachine(mv *move, after []int) []int {
 	if !m.down() {
 		after = []int{b.add(pause(m, true, b.opts.Why), after...)}
 		if m.serves() {
-			after = []int{b.add(on(m, CordonMachine{}, b.opts.Why), after...)}
+			after = []int{b.add(stepOn(m, CordonMachine{}, b.opts.Why), after...)}
 		}
 		after = []int{b.add(b.proxies(m, "proxies no longer use it"), after...)}
-		after = []int{b.add(on(m, StopMachine{}, b.opts.Why), after...)}
+		after = []int{b.add(stepOn(m, StopMachine{}, b.opts.Why), after...)}
 	}
 	b.discard(mv, after)
 	return after
@@ -342,21 +342,21 @@ func (b *mover) moveVolume(mv *move, after []int) []int {
 	if !m.down() {
 		after = []int{b.add(pause(m, true, b.opts.Why), after...)}
 		if m.serves() {
-			after = []int{b.add(on(m, CordonMachine{}, b.opts.Why), after...)}
+			after = []int{b.add(stepOn(m, CordonMachine{}, b.opts.Why), after...)}
 			after = []int{b.add(b.proxies(m, "proxies no longer use it"), after...)}
 		}
-		after = []int{b.add(on(m, StopMachine{}, "nothing may write to its volume while it is forked"), after...)}
+		after = []int{b.add(stepOn(m, StopMachine{}, "nothing may write to its volume while it is forked"), after...)}
 		b.warn("machine %s in %s does not serve while its volume %s is forked", m, m.Region, m.config.Mounts[0].Volume)
 	}
 	mount := m.config.Mounts[0]
-	do := MakeVolume{Name: mount.Name, SizeGB: max(1, mount.SizeGB), Fork: mount.Volume, For: m.config, AnyWorker: true} // a small region may have no other worker
+	do := MakeVolume{Name: mount.Name, SizeGB: max(1, mount.SizeGB), Fork: mount.Volume, Machine: m.config, AnyWorker: true} // a small region may have no other worker
 	if v := b.survey.known[mount.Volume]; v != nil {
 		do.Name, do.SizeGB = v.Name, v.SizeGB
 	}
 	if b.opts.To != "" { // the machine is placed where its volume is
 		config := *m.config
 		config.Requirements = config.Requirements.On(b.opts.To)
-		do.For = &config
+		do.Machine = &config
 	}
 	fork := b.add(Step{Do: do, Group: m.group, Region: cmp.Or(b.opts.Region, m.Region), Why: b.opts.Why}, after...)
 	after = []int{fork}
@@ -374,8 +374,8 @@ func (b *mover) moveVolume(mv *move, after []int) []int {
 func (b *mover) target(mv *move, fork *int, after *[]int) func(Action) Step {
 	why := b.opts.Why
 	if mv.to != nil {
-		mv.made = on(mv.to, nil, why)
-		return func(do Action) Step { return on(mv.to, do, why) }
+		mv.creation = stepOn(mv.to, nil, why)
+		return func(do Action) Step { return stepOn(mv.to, do, why) }
 	}
 	m := mv.from
 	c := *m.config
@@ -398,36 +398,36 @@ func (b *mover) target(mv *move, fork *int, after *[]int) func(Action) Step {
 		do.Worker, b.plan.Reserve = b.opts.To, true
 	}
 	if m.standby() {
-		c.Standbys, do.StandbyOf = b.twinned(mv, c.Standbys)
+		c.Standbys, do.StandbyOf = b.primariesOf(mv, c.Standbys)
 		if do.StandbyOf != nil {
 			*after = append(slices.Clone(*after), *do.StandbyOf)
 		}
 	}
 	id := b.add(Step{Do: do, Group: m.group, Region: cmp.Or(b.opts.Region, m.Region), Why: why}, *after...)
-	*after, mv.made = []int{id}, b.onMade(id, nil, why)
-	return func(do Action) Step { return b.onMade(id, do, why) }
+	*after, mv.creation = []int{id}, b.stepOnCreated(id, nil, why)
+	return func(do Action) Step { return b.stepOnCreated(id, do, why) }
 }
 
-// goes reports whether the move destroys the machine with this id.
-func (mv *move) goes(id bourse.MachineID) bool {
+// destroys reports whether the move destroys the machine with this id.
+func (mv *move) destroys(id bourse.MachineID) bool {
 	return id == mv.from.ID || slices.ContainsFunc(mv.stale, func(m *machine) bool { return m.ID == id })
 }
 
-// twinned returns the machines that the replacement of a standby must stand by for. The
+// primariesOf returns the machines that the replacement of a standby must stand by for. The
 // argument standbys lists the machines that the existing standby stands by for. If such a
-// machine is moved, or was moved earlier, twinned returns its replacement instead. If
-// this plan creates that replacement, its ID is not known yet, so twinned returns the
+// machine is moved, or was moved earlier, primariesOf returns its replacement instead. If
+// this plan creates that replacement, its ID is not known yet, so primariesOf returns the
 // step that creates it as standbyOf.
-func (b *mover) twinned(mv *move, standbys []bourse.MachineID) (ids []bourse.MachineID, standbyOf *int) {
+func (b *mover) primariesOf(mv *move, standbys []bourse.MachineID) (ids []bourse.MachineID, standbyOf *int) {
 	ids = slices.Clone(standbys)
 	for i, id := range ids {
 		if b.survey.machines[id] == nil {
-			ids[i] = cmp.Or(b.survey.heir(id), id)
+			ids[i] = cmp.Or(b.survey.replacementOf(id), id)
 		}
 	}
-	for _, twin := range mv.twins {
-		ids = slices.DeleteFunc(ids, twin.goes)
-		switch made := twin.made; {
+	for _, twin := range mv.primaries {
+		ids = slices.DeleteFunc(ids, twin.destroys)
+		switch made := twin.creation; {
 		case made.Machine != "":
 			if !slices.Contains(ids, made.Machine) {
 				ids = append(ids, made.Machine)
@@ -446,22 +446,22 @@ func (b *mover) renew(mv *move, after []int) []int {
 	if mv.to == nil || !mv.from.standby() {
 		return after
 	}
-	ids, standbyOf := b.twinned(mv, mv.from.config.Standbys)
+	ids, standbyOf := b.primariesOf(mv, mv.from.config.Standbys)
 	if standbyOf != nil {
 		after = append(slices.Clone(after), *standbyOf)
 	}
-	return b.standBy(mv.to, ids, standbyOf, "the machine that it stands by for is replaced", after)
+	return b.updateStandby(mv.to, ids, standbyOf, "the machine that it stands by for is replaced", after)
 }
 
-// standBy updates the list of machines that a standby stands by for, unless the list is
+// updateStandby updates the list of machines that a standby stands by for, unless the list is
 // already correct. It returns the steps that later steps must wait for.
-func (b *mover) standBy(spare *machine, ids []bourse.MachineID, standbyOf *int, why string, after []int) []int {
+func (b *mover) updateStandby(spare *machine, ids []bourse.MachineID, standbyOf *int, why string, after []int) []int {
 	if standbyOf == nil && slices.Equal(ids, spare.config.Standbys) {
 		return after
 	}
 	c := *spare.config
 	c.Standbys = ids
-	return []int{b.add(on(spare, UpdateMachine{
+	return []int{b.add(stepOn(spare, UpdateMachine{
 		Config: &c, Former: spare.Config, Instance: spare.InstanceID, Stopped: spare.down(), StandbyOf: standbyOf,
 	}, why), after...)}
 }
@@ -474,19 +474,19 @@ func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 		after = []int{b.add(target(UncordonMachine{}), after...)}
 		after = []int{b.add(b.proxies(m, "proxies use the replacement"), after...)}
 	}
-	if len(mv.spares) == 0 {
+	if len(mv.standbys) == 0 {
 		return after
 	}
 	var ends []int
-	for _, spare := range mv.spares {
+	for _, spare := range mv.standbys {
 		ids := slices.Clone(spare.config.Standbys)
-		for _, gone := range append(mv.beside, mv) {
-			ids = slices.DeleteFunc(ids, gone.goes)
+		for _, gone := range append(mv.sameStandby, mv) {
+			ids = slices.DeleteFunc(ids, gone.destroys)
 		}
-		if id := mv.made.Machine; id != "" && !slices.Contains(ids, id) {
+		if id := mv.creation.Machine; id != "" && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
-		ends = append(ends, b.standBy(spare, ids, mv.made.MadeBy, fmt.Sprintf("machine %s, which it stands by for, is replaced", m), after)...)
+		ends = append(ends, b.updateStandby(spare, ids, mv.creation.MadeBy, fmt.Sprintf("machine %s, which it stands by for, is replaced", m), after)...)
 	}
 	return ends
 }
@@ -497,7 +497,7 @@ func (b *mover) discard(mv *move, after []int) {
 	var stale, cordons []int
 	for _, m := range mv.stale {
 		if m.serves() && serving(m.config) {
-			cordons = append(cordons, b.add(on(m, CordonMachine{}, "left by an unfinished plan"), after...))
+			cordons = append(cordons, b.add(stepOn(m, CordonMachine{}, "left by an unfinished plan"), after...))
 		}
 	}
 	if len(cordons) > 0 {

@@ -50,8 +50,8 @@ func ofWorker1(t *testing.T, opts deploy.MoveOptions, list ...machinesapi.Machin
 		}
 	}
 	moves := deploy.PlanMoves(&deploy.State{App: "web", Machines: list}, ids, opts)
-	if got := len(moves.Go) + len(moves.Later) + len(moves.Stay); got != len(ids) {
-		t.Errorf("%d machines go and %d stay, of %d", len(moves.Go), len(moves.Stay), len(ids))
+	if got := len(moves.Moved) + len(moves.Later) + len(moves.Unmovable); got != len(ids) {
+		t.Errorf("%d machines go and %d stay, of %d", len(moves.Moved), len(moves.Unmovable), len(ids))
 	}
 	return moves
 }
@@ -85,11 +85,11 @@ func TestWhatMoves(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			moves := ofWorker1(t, c.opts, c.list...)
-			if len(moves.Go) != c.goes || len(moves.Later) != c.later || len(moves.Plan.Refused) > 0 {
-				t.Errorf("%d go, %d later, want %d and %d; refused: %v", len(moves.Go), len(moves.Later), c.goes, c.later, moves.Plan.Refused)
+			if len(moves.Moved) != c.goes || len(moves.Later) != c.later || len(moves.Plan.Refused) > 0 {
+				t.Errorf("%d go, %d later, want %d and %d; refused: %v", len(moves.Moved), len(moves.Later), c.goes, c.later, moves.Plan.Refused)
 			}
-			if c.stay == "" && len(moves.Stay) > 0 || c.stay != "" && (len(moves.Stay) != 1 || !strings.Contains(moves.Stay[0].Why, c.stay)) {
-				t.Errorf("stays: %+v, want %q", moves.Stay, c.stay)
+			if c.stay == "" && len(moves.Unmovable) > 0 || c.stay != "" && (len(moves.Unmovable) != 1 || !strings.Contains(moves.Unmovable[0].Why, c.stay)) {
+				t.Errorf("stays: %+v, want %q", moves.Unmovable, c.stay)
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func TestOrder(t *testing.T) {
 			for range 12 {
 				list = append(list, machine("m", serves, change))
 			}
-			moves := ofWorker1(t, deploy.MoveOptions{Lanes: 4, Region: "mad"}, list...)
+			moves := ofWorker1(t, deploy.MoveOptions{Concurrency: 4, Region: "mad"}, list...)
 			steps := moves.Plan.Steps
 			before := make([][]bool, len(steps)) // for each step, the steps that have finished before it begins
 			gone := 0
@@ -118,7 +118,7 @@ func TestOrder(t *testing.T) {
 						before[i][j] = before[i][j] || is
 					}
 				}
-				if (deploy.Is[deploy.MakeMachine](s.Do) || deploy.Is[deploy.MakeVolume](s.Do)) && (s.Region != "mad" || !slices.Contains(moves.Go, moves.MachineOf(i))) {
+				if (deploy.Is[deploy.MakeMachine](s.Do) || deploy.Is[deploy.MakeVolume](s.Do)) && (s.Region != "mad" || !slices.Contains(moves.Moved, moves.MachineOf(i))) {
 					t.Errorf("step %d makes something in %s for %q", i, s.Region, moves.MachineOf(i))
 				}
 				if !deploy.Is[deploy.DestroyMachine](s.Do) {
@@ -155,19 +155,19 @@ func TestToAWorker(t *testing.T) {
 					t.Errorf("%s: made on %q, requires %v, reserves %v", name, do.Worker, do.Config.Requirements, moves.Plan.Reserve)
 				}
 			case deploy.MakeVolume:
-				if r := do.For.Requirements; r[bourse.LabelWorker].Label != "w2" || r["slots"].Count != 1 {
+				if r := do.Machine.Requirements; r[bourse.LabelWorker].Label != "w2" || r["slots"].Count != 1 {
 					t.Errorf("%s: its volume requires %v", name, r)
 				}
 			}
 		}
-		if _, bound := m.Config.Requirements[bourse.LabelWorker]; bound || len(moves.Go) != 1 {
-			t.Errorf("%s: %d go, and the machine requires %v", name, len(moves.Go), m.Config.Requirements)
+		if _, bound := m.Config.Requirements[bourse.LabelWorker]; bound || len(moves.Moved) != 1 {
+			t.Errorf("%s: %d go, and the machine requires %v", name, len(moves.Moved), m.Config.Requirements)
 		}
 	}
 	for want, to := range map[string]bourse.WorkerID{"already on worker w1": "w1", "only running machines": "w2"} {
 		moves := ofWorker1(t, deploy.MoveOptions{To: to}, machine("a", stopped))
-		if len(moves.Stay) != 1 || !strings.Contains(moves.Stay[0].Why, want) {
-			t.Errorf("to %s: %+v, want %q", to, moves.Stay, want)
+		if len(moves.Unmovable) != 1 || !strings.Contains(moves.Unmovable[0].Why, want) {
+			t.Errorf("to %s: %+v, want %q", to, moves.Unmovable, want)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func TestReplacement(t *testing.T) {
 	if made.Config.Env["A"] != "b" || made.Config.Metadata[deploy.KeyReplaces] != string(m.ID) || made.Config.Metadata[deploy.KeyGroup] != "app" || made.Config.Mounts[0].Volume != "" || made.Config.Mounts[0].Path != "/data" {
 		t.Errorf("the replacement is made of %+v", made.Config)
 	}
-	if want := (deploy.MakeVolume{Name: "data", SizeGB: 2, Fork: m.Config.Mounts[0].Volume, For: m.Config, AnyWorker: true}); volume != want {
+	if want := (deploy.MakeVolume{Name: "data", SizeGB: 2, Fork: m.Config.Mounts[0].Volume, Machine: m.Config, AnyWorker: true}); volume != want {
 		t.Errorf("the volume is made of %+v, want %+v", volume, want)
 	}
 	if m.Config.Mounts[0].Volume == "" || m.Config.Metadata[deploy.KeyReplaces] != "" {

@@ -299,7 +299,7 @@ func TestUndoneStepsLeaveNothing(t *testing.T) {
 
 var (
 	quick = deploy.Pace{MaxUnavailable: 1}
-	slow  = deploy.MoveOptions{Lanes: 1}
+	slow  = deploy.MoveOptions{Concurrency: 1}
 )
 
 // TestUndo checks that undoing the release of an interrupted deploy restores the former

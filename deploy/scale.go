@@ -23,7 +23,7 @@ type Pace struct {
 // are like the existing ones, which are not updated. In counts, an empty region means any
 // region. Groups that are missing from counts are left unchanged.
 func Scale(have State, counts map[string][]Count, pace Pace) Plan {
-	s := look(&have, false)
+	s := newSurvey(&have, false)
 	b := newBuilder("scale", have.App, s, Options{}, pace.Wait)
 	app := &App{Name: have.App, Strategy: Rolling, MaxUnavailable: pace.MaxUnavailable, Wait: pace.Wait}
 	for _, name := range sortedKeys(counts) {
@@ -35,14 +35,14 @@ func Scale(have State, counts map[string][]Count, pace Pace) Plan {
 		g.Smoke = pace.Smoke
 		app.Groups = append(app.Groups, *g)
 	}
-	if len(b.plan.Refused) > 0 || !b.sensible(app) {
+	if len(b.plan.Refused) > 0 || !b.validate(app) {
 		return b.plan
 	}
 	var works []*work
 	for i := range app.Groups {
 		works = append(works, b.counts(app, &app.Groups[i]))
 	}
-	b.shape(app, works)
+	b.addGroups(app, works)
 	b.finish()
 	return b.plan
 }
@@ -80,8 +80,8 @@ func (b *builder) template(name string, counts []Count) *Group {
 // compare configs. If an earlier plan was interrupted, counts continues from the state in
 // which that plan left the machines.
 func (b *builder) counts(app *App, g *Group) *work {
-	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, heirs: map[bourse.MachineID]bourse.MachineID{}}
-	for _, h := range b.counted(app, w, b.survey.units[g.Name]) {
+	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, keptFor: map[bourse.MachineID]bourse.MachineID{}}
+	for _, h := range b.keepCounted(app, w, b.survey.units[g.Name]) {
 		m := h.machine
 		if !h.standby(g) && (!m.down() || m.paused()) {
 			w.count++
@@ -100,14 +100,14 @@ func (b *builder) counts(app *App, g *Group) *work {
 // Resize returns a plan that changes the size of the machines in the named groups, a few at
 // a time. If groups is empty, it resizes all machines.
 func Resize(have State, groups []string, guest bourse.Guest, pace Pace) Plan {
-	s := look(&have, false)
+	s := newSurvey(&have, false)
 	b := newBuilder("resize", have.App, s, Options{}, pace.Wait)
 	guest = guest.WithDefaults()
 	if err := guest.Validate(); err != nil {
 		b.refuse("%v", err)
 		return b.plan
 	}
-	for _, name := range b.chosen(groups) {
+	for _, name := range b.selectGroups(groups) {
 		w := &work{group: &Group{Name: name, Smoke: pace.Smoke}, limit: pace.MaxUnavailable, made: map[bourse.MachineID]int{}}
 		for _, u := range s.units[name] {
 			for _, m := range u.all() {

@@ -13,9 +13,9 @@ import (
 // DefaultGroup is the process group of machines whose metadata does not name a group.
 const DefaultGroup = "app"
 
-// groupsOfOthers are process groups of temporary machines that other clients create. Plans
+// foreignGroups are process groups of temporary machines that other clients create. Plans
 // ignore such machines.
-var groupsOfOthers = []string{"fly_app_console", "fly_app_test_machine_command"}
+var foreignGroups = []string{"fly_app_console", "fly_app_test_machine_command"}
 
 // machine is an existing machine.
 type machine struct {
@@ -53,9 +53,9 @@ func (m *machine) crashed() bool {
 	return m.State == bourse.StateStopped && m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0
 }
 
-// rests reports whether the machine was stopped or suspended on purpose and therefore
+// stoppedOnPurpose reports whether the machine was stopped or suspended on purpose and therefore
 // should not be started.
-func (m *machine) rests() bool { return m.down() && !m.paused() && !m.crashed() }
+func (m *machine) stoppedOnPurpose() bool { return m.down() && !m.paused() && !m.crashed() }
 
 // ready reports whether the machine is started and its checks pass.
 func (m *machine) ready() bool {
@@ -115,15 +115,15 @@ type survey struct {
 	known     map[bourse.VolumeID]*machinesapi.Volume
 }
 
-// look builds a survey from a state. If all is set, units include machines that deploys
+// newSurvey builds a survey from a state. If all is set, units include machines that deploys
 // do not manage.
-func look(have *State, all bool) *survey {
+func newSurvey(have *State, all bool) *survey {
 	s := &survey{units: map[string][]*unit{}, machines: map[bourse.MachineID]*machine{}, known: map[bourse.VolumeID]*machinesapi.Volume{}}
 	var mine []*machine
 	for i := range have.Machines {
 		m := newMachine(&have.Machines[i])
 		switch {
-		case m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying || slices.Contains(groupsOfOthers, m.group):
+		case m.State == bourse.StateDestroyed || m.State == bourse.StateDestroying || slices.Contains(foreignGroups, m.group):
 			continue
 		case m.group == CommandGroup || m.config.Metadata[KeyCanary] != "":
 			s.leftovers = append(s.leftovers, m)
@@ -137,7 +137,7 @@ func look(have *State, all bool) *survey {
 	slices.SortFunc(mine, compareMachines)
 	slices.SortFunc(s.foreign, compareMachines)
 	slices.SortFunc(s.leftovers, compareMachines)
-	s.unite(mine)
+	s.addUnits(mine)
 	for i := range have.Volumes {
 		v := &have.Volumes[i]
 		s.known[v.ID] = v
@@ -153,9 +153,9 @@ func compareMachines(a, b *machine) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.ID, b.ID))
 }
 
-// unite groups machines into units. A machine belongs to the unit of the machine that it
+// addUnits groups machines into units. A machine belongs to the unit of the machine that it
 // replaces.
-func (s *survey) unite(mine []*machine) {
+func (s *survey) addUnits(mine []*machine) {
 	units := map[bourse.MachineID]*unit{}
 	for _, m := range mine {
 		root := s.rootOf(m)
@@ -194,9 +194,9 @@ func (s *survey) rootOf(m *machine) *machine {
 	return m
 }
 
-// heir returns the replacement of a machine that no longer exists, or "" if there is none.
+// replacementOf returns the replacement of a machine that no longer exists, or "" if there is none.
 // If there are several, it returns the one with the smallest id.
-func (s *survey) heir(id bourse.MachineID) bourse.MachineID {
+func (s *survey) replacementOf(id bourse.MachineID) bourse.MachineID {
 	for _, next := range sortedKeys(s.machines) {
 		if s.machines[next].replaces() == id {
 			return next

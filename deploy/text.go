@@ -85,7 +85,7 @@ func (p *Plan) changes() []change {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b change) int {
-		return cmp.Or(-order(a.kind == command, b.kind == command), cmp.Compare(a.group, b.group), cmp.Compare(a.region, b.region), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
+		return cmp.Or(-compareBools(a.kind == command, b.kind == command), cmp.Compare(a.group, b.group), cmp.Compare(a.region, b.region), cmp.Compare(a.kind, b.kind), cmp.Compare(a.name, b.name))
 	})
 	return out
 }

@@ -14,7 +14,7 @@ import (
 // it has destroyed are not recreated; instead, their replacements get the former config of
 // another machine in the group. The state must contain the machines' versions.
 func Undo(have State, id release.ID, pace Pace) Plan {
-	s := look(&have, false)
+	s := newSurvey(&have, false)
 	b := newBuilder("undo", have.App, s, Options{}, pace.Wait)
 	if id == "" {
 		b.refuse("no release to undo is specified")
@@ -65,7 +65,7 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 		return
 	}
 	j := &job{machine: keep, uncordon: keep.Cordoned && keep.paused(), why: "it serves again"}
-	j.stopped = keep.standby() || keep.rests()
+	j.stopped = keep.standby() || keep.stoppedOnPurpose()
 	switch {
 	case keep.release() == id:
 		to := former(have, keep, id)
@@ -128,7 +128,7 @@ func (b *builder) sibling(have *State, m *machine, id release.ID) *bourse.Config
 			}
 			out := *c
 			out.Mounts, out.Standbys = m.config.Mounts, m.config.Standbys
-			out.Metadata = own(c.Metadata)
+			out.Metadata = preservedMetadata(c.Metadata)
 			for _, key := range []string{KeyPlatform, KeyGroup, KeyRelease, KeyVersion} {
 				if v, ok := c.Metadata[key]; ok {
 					out.Metadata[key] = v
@@ -143,9 +143,9 @@ func (b *builder) sibling(have *State, m *machine, id release.ID) *bourse.Config
 // Restart returns a plan that restarts the running machines of the named groups, a few at a
 // time. If groups is empty, it restarts all running machines.
 func Restart(have State, groups []string, pace Pace) Plan {
-	s := look(&have, true)
+	s := newSurvey(&have, true)
 	b := newBuilder("restart", have.App, s, Options{}, pace.Wait)
-	for _, group := range b.chosen(groups) {
+	for _, group := range b.selectGroups(groups) {
 		var running []*machine
 		for _, u := range s.units[group] {
 			for _, m := range u.all() {
@@ -157,17 +157,17 @@ func Restart(have State, groups []string, pace Pace) Plan {
 				}
 			}
 		}
-		roll(len(running), unavailable(pace.MaxUnavailable, len(running)), nil, func(i int, after []int) []int {
-			id := b.add(on(running[i], RestartMachine{}, "it restarts"), after...)
-			return []int{b.add(on(running[i], b.ready(pace.Smoke), "it has restarted"), id)}
+		addRolling(len(running), unavailable(pace.MaxUnavailable, len(running)), nil, func(i int, after []int) []int {
+			id := b.add(stepOn(running[i], RestartMachine{}, "it restarts"), after...)
+			return []int{b.add(stepOn(running[i], b.ready(pace.Smoke), "it has restarted"), id)}
 		})
 	}
 	return b.plan
 }
 
-// chosen returns the named groups in sorted order, or all groups if none are named. It
+// selectGroups returns the named groups in sorted order, or all groups if none are named. It
 // refuses the plan if a group does not exist.
-func (b *builder) chosen(groups []string) []string {
+func (b *builder) selectGroups(groups []string) []string {
 	all := sortedKeys(b.survey.units)
 	if len(groups) == 0 {
 		return all

@@ -12,15 +12,15 @@ import (
 
 // work contains the changes to make to one group.
 type work struct {
-	group  *Group
-	limit  float64
-	count  int // number of machines that are kept and should run
-	jobs   []*job
-	places []place
-	made   map[bourse.MachineID]int              // steps that create replacements, by replaced machine
-	newest *int                                  // first step that creates a machine; nil if there is none
-	heirs  map[bourse.MachineID]bourse.MachineID // maps every machine to the machine of its unit that is kept
-	first  bourse.MachineID                      // a kept machine that is not a standby; "" if there is none
+	group   *Group
+	limit   float64
+	count   int // number of machines that are kept and should run
+	jobs    []*job
+	places  []place
+	made    map[bourse.MachineID]int              // steps that create replacements, by replaced machine
+	newest  *int                                  // first step that creates a machine; nil if there is none
+	keptFor map[bourse.MachineID]bourse.MachineID // maps every machine to the machine of its unit that is kept
+	first   bourse.MachineID                      // a kept machine that is not a standby; "" if there is none
 }
 
 // job contains the changes to make to an existing machine.
@@ -39,8 +39,8 @@ type job struct {
 // place is a machine to be created.
 type place struct {
 	placing
-	former bourse.MachineID // machine that this one replaces; "" if it is an additional machine
-	twin   *int             // index of the place that this machine is a standby for; nil if it is not a standby
+	former  bourse.MachineID // machine that this one replaces; "" if it is an additional machine
+	primary *int             // index of the place that this machine is a standby for; nil if it is not a standby
 }
 
 // changes reports whether any machine is created or updated.
@@ -48,28 +48,28 @@ func (w *work) changes() bool {
 	return len(w.places) > 0 || slices.ContainsFunc(w.jobs, func(j *job) bool { return j.update })
 }
 
-// warm returns the updates of running machines.
-func (w *work) warm() []*job {
+// runningUpdates returns the updates of running machines.
+func (w *work) runningUpdates() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.update || j.stopped })
 }
 
-// lanes returns all jobs of running machines. Machines that are not ready or not serving
+// runningJobs returns all jobs of running machines. Machines that are not ready or not serving
 // come first.
-func (w *work) lanes() []*job {
+func (w *work) runningJobs() []*job {
 	out := slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return j.stopped })
 	slices.SortStableFunc(out, func(a, b *job) int {
-		return order(a.machine.ready() && a.machine.serves(), b.machine.ready() && b.machine.serves())
+		return compareBools(a.machine.ready() && a.machine.serves(), b.machine.ready() && b.machine.serves())
 	})
 	return out
 }
 
-// cold returns the jobs of machines that are stopped and stay stopped.
-func (w *work) cold() []*job {
+// stoppedJobs returns the jobs of machines that are stopped and stay stopped.
+func (w *work) stoppedJobs() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.stopped })
 }
 
-// order compares two booleans; false is less than true.
-func order(a, b bool) int {
+// compareBools compares two booleans; false is less than true.
+func compareBools(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -81,12 +81,12 @@ func order(a, b bool) int {
 
 // work compares a group with its existing machines, and returns the changes to make.
 func (b *builder) work(app *App, g *Group) *work {
-	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, heirs: map[bourse.MachineID]bourse.MachineID{}}
+	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, keptFor: map[bourse.MachineID]bourse.MachineID{}}
 	units := b.survey.units[g.Name]
-	kept := b.counted(app, w, units)
+	kept := b.keepCounted(app, w, units)
 	for _, k := range kept {
 		for _, m := range k.unit.all() {
-			w.heirs[m.ID] = k.machine.ID
+			w.keptFor[m.ID] = k.machine.ID
 		}
 		if !k.standby(g) {
 			if !k.down() || k.paused() {
@@ -97,46 +97,46 @@ func (b *builder) work(app *App, g *Group) *work {
 	}
 	for _, k := range kept {
 		b.retireUnit(k.unit, k.machine, fmt.Sprintf("machine %s is kept instead", k.machine))
-		b.judge(w, k)
+		b.planMachine(w, k)
 	}
 	return w
 }
 
-// holder is the machine of a unit that a plan keeps. The unit's other machines are
+// keptMachine is the machine of a unit that a plan keeps. The unit's other machines are
 // retired.
-type holder struct {
+type keptMachine struct {
 	*machine
 	unit *unit
 }
 
 // standby reports whether the machine is a standby. Machines of groups with services never
 // are.
-func (h *holder) standby(g *Group) bool { return h.machine.standby() && !serving(&g.Config) }
+func (h *keptMachine) standby(g *Group) bool { return h.machine.standby() && !serving(&g.Config) }
 
-// hold chooses which machine of a unit to keep. It prefers a replacement that is in its
+// chooseKept chooses which machine of a unit to keep. It prefers a replacement that is in its
 // desired state. Otherwise, if the replaced machine does not serve, it chooses a
 // replacement that does. If there is none, it keeps the replaced machine.
-func (b *builder) hold(u *unit, g *Group) *holder {
+func (b *builder) chooseKept(u *unit, g *Group) *keptMachine {
 	for _, m := range u.next {
-		if !m.lost() && m.State != bourse.StateFailed && !b.mountDiffers(m, g) && b.differs(m, b.wanted(m, g)) == "" {
-			return &holder{m, u}
+		if !m.lost() && m.State != bourse.StateFailed && !b.mountDiffers(m, g) && b.differs(m, b.desiredConfig(m, g)) == "" {
+			return &keptMachine{m, u}
 		}
 	}
 	for _, m := range u.next {
 		if m.serves() && (u.root.lost() || !u.root.serves()) {
-			return &holder{m, u}
+			return &keptMachine{m, u}
 		}
 	}
-	return &holder{u.root, u}
+	return &keptMachine{u.root, u}
 }
 
-// counted returns the machines to keep, retires the others, and adds a place for each
+// keepCounted returns the machines to keep, retires the others, and adds a place for each
 // missing machine.
-func (b *builder) counted(app *App, w *work, units []*unit) []*holder {
+func (b *builder) keepCounted(app *App, w *work, units []*unit) []*keptMachine {
 	g := w.group
-	var machines, spares []*holder
+	var machines, spares []*keptMachine
 	for _, u := range units {
-		if h := b.hold(u, g); h.standby(g) {
+		if h := b.chooseKept(u, g); h.standby(g) {
 			spares = append(spares, h)
 		} else {
 			machines = append(machines, h)
@@ -147,7 +147,7 @@ func (b *builder) counted(app *App, w *work, units []*unit) []*holder {
 	case g.Counts == nil:
 		w.firstMachines(app)
 	default:
-		machines = b.fit(app, w, machines)
+		machines = b.adjustCounts(app, w, machines)
 		if len(machines)+len(w.places) == 0 {
 			for _, h := range spares {
 				b.retireUnit(h.unit, nil, fmt.Sprintf("group %s is scaled to 0", g.Name))
@@ -171,7 +171,7 @@ func (w *work) firstMachines(app *App) {
 	}
 	w.place(app.Primary, "a standby for the first machine")
 	last, twin := &w.places[len(w.places)-1], 0
-	last.stopped, last.twin = true, &twin
+	last.stopped, last.primary = true, &twin
 }
 
 func (w *work) place(in bourse.Region, why string) {
@@ -184,12 +184,12 @@ func (w *work) place(in bourse.Region, why string) {
 func (b *builder) replace(w *work, m *machine, config *bourse.Config, why string) {
 	w.places = append(w.places, place{former: m.ID, placing: placing{
 		group: w.group.Name, config: config, mount: w.group.Mount, region: m.Region, why: why,
-		replaces: b.survey.rootOf(m).ID, cordoned: true, stopped: m.rests(), metadata: own(m.config.Metadata),
+		replaces: b.survey.rootOf(m).ID, cordoned: true, stopped: m.stoppedOnPurpose(), metadata: preservedMetadata(m.config.Metadata),
 	}})
 }
 
-// own returns the metadata that plans do not write and must therefore preserve.
-func own(metadata map[string]string) map[string]string {
+// preservedMetadata returns the metadata that plans do not write and must therefore preserve.
+func preservedMetadata(metadata map[string]string) map[string]string {
 	out := maps.Clone(metadata)
 	for _, key := range []string{KeyPlatform, KeyGroup, KeyRelease, KeyVersion, KeyCanary, KeyReplaces, KeyCopies, KeyPaused} {
 		delete(out, key)
@@ -197,9 +197,9 @@ func own(metadata map[string]string) map[string]string {
 	return out
 }
 
-// fit adjusts the number of machines in each region to the desired number, and returns the
+// adjustCounts adjusts the number of machines in each region to the desired number, and returns the
 // machines to keep.
-func (b *builder) fit(app *App, w *work, machines []*holder) []*holder {
+func (b *builder) adjustCounts(app *App, w *work, machines []*keptMachine) []*keptMachine {
 	wanted := map[bourse.Region]int{}
 	var regions []bourse.Region
 	for _, c := range w.group.Counts {
@@ -211,7 +211,7 @@ func (b *builder) fit(app *App, w *work, machines []*holder) []*holder {
 	}
 	_, anywhere := wanted[""]
 	anywhere = anywhere && len(regions) == 1
-	here := map[bourse.Region][]*holder{}
+	here := map[bourse.Region][]*keptMachine{}
 	for _, h := range machines {
 		in := h.Region
 		if anywhere {
@@ -220,45 +220,45 @@ func (b *builder) fit(app *App, w *work, machines []*holder) []*holder {
 		here[in] = append(here[in], h)
 	}
 	slices.Sort(regions)
-	var out []*holder
+	var out []*keptMachine
 	for _, in := range slices.Sorted(maps.Keys(here)) {
-		out = append(out, b.spare(w.group, in, here[in], wanted)...)
+		out = append(out, b.retireSurplus(w.group, in, here[in], wanted)...)
 	}
 	for _, in := range regions {
 		for i := len(here[in]); i < wanted[in]; i++ {
-			w.place(in, scaled(wanted[in], w.group, in, len(here[in])))
+			w.place(in, scaleReason(wanted[in], w.group, in, len(here[in])))
 		}
 	}
 	return out
 }
 
-// spare retires surplus machines in a region, and returns the others. It first retires
+// retireSurplus retires surplus machines in a region, and returns the others. It first retires
 // machines that cannot serve, then machines that share their worker with other machines of
 // the group, and then the newest machines.
-func (b *builder) spare(g *Group, in bourse.Region, here []*holder, wanted map[bourse.Region]int) []*holder {
-	use := func(x, y *holder) int {
-		return cmp.Or(-order(x.serves(), y.serves()), -order(!x.lost(), !y.lost()), -order(x.ready(), y.ready()))
+func (b *builder) retireSurplus(g *Group, in bourse.Region, here []*keptMachine, wanted map[bourse.Region]int) []*keptMachine {
+	use := func(x, y *keptMachine) int {
+		return cmp.Or(-compareBools(x.serves(), y.serves()), -compareBools(!x.lost(), !y.lost()), -compareBools(x.ready(), y.ready()))
 	}
-	slices.SortFunc(here, func(x, y *holder) int {
+	slices.SortFunc(here, func(x, y *keptMachine) int {
 		return cmp.Or(use(x, y), cmp.Compare(x.CreatedAt, y.CreatedAt), cmp.Compare(x.ID, y.ID))
 	})
-	on, beside := map[bourse.WorkerID]int{}, map[*holder]int{}
+	on, beside := map[bourse.WorkerID]int{}, map[*keptMachine]int{}
 	for _, h := range here {
 		beside[h] = on[h.Worker]
 		on[h.Worker]++
 	}
-	slices.SortStableFunc(here, func(x, y *holder) int { return cmp.Or(use(x, y), cmp.Compare(beside[x], beside[y])) })
+	slices.SortStableFunc(here, func(x, y *keptMachine) int { return cmp.Or(use(x, y), cmp.Compare(beside[x], beside[y])) })
 	n := wanted[in]
 	for _, h := range here[min(n, len(here)):] {
-		b.retireUnit(h.unit, nil, scaled(n, g, in, len(here)))
+		b.retireUnit(h.unit, nil, scaleReason(n, g, in, len(here)))
 	}
 	kept := here[:min(n, len(here))]
-	slices.SortFunc(kept, func(x, y *holder) int { return compareMachines(x.machine, y.machine) })
+	slices.SortFunc(kept, func(x, y *keptMachine) int { return compareMachines(x.machine, y.machine) })
 	return kept
 }
 
-// scaled returns the reason for creating or retiring machines of a group in a region.
-func scaled(to int, g *Group, in bourse.Region, from int) string {
+// scaleReason returns the reason for creating or retiring machines of a group in a region.
+func scaleReason(to int, g *Group, in bourse.Region, from int) string {
 	where := ""
 	if in != "" {
 		where = " in " + string(in)
@@ -266,9 +266,9 @@ func scaled(to int, g *Group, in bourse.Region, from int) string {
 	return fmt.Sprintf("group %s%s is scaled from %d to %d", g.Name, where, from, to)
 }
 
-// judge adds the job for a machine that is kept, if the machine has to change. If the
-// machine needs another volume, judge replaces it instead.
-func (b *builder) judge(w *work, h *holder) {
+// planMachine adds the job for a machine that is kept, if the machine has to change. If the
+// machine needs another volume, planMachine replaces it instead.
+func (b *builder) planMachine(w *work, h *keptMachine) {
 	m, g := h.machine, w.group
 	if m.lost() {
 		where := "its worker"
@@ -279,10 +279,10 @@ func (b *builder) judge(w *work, h *holder) {
 		return
 	}
 	hidden := m.Cordoned && (m.paused() || m != h.unit.root)
-	j := &job{machine: m, config: b.wanted(m, g), uncordon: hidden, smoke: g.Smoke, work: w}
+	j := &job{machine: m, config: b.desiredConfig(m, g), uncordon: hidden, smoke: g.Smoke, work: w}
 	j.config.Standbys = w.standbys(m, j.config)
 	standby := h.standby(g)
-	j.stopped = standby || m.rests()
+	j.stopped = standby || m.stoppedOnPurpose()
 	if b.mountDiffers(m, g) {
 		why := mountWhy(m, g)
 		b.replace(w, m, &g.Config, why)
@@ -291,7 +291,7 @@ func (b *builder) judge(w *work, h *holder) {
 	}
 	why := b.differs(m, j.config)
 	if why == "" && standby {
-		why = w.standsByForAnother(j.config)
+		why = w.standbyChange(j.config)
 	}
 	switch {
 	case why != "":
@@ -321,10 +321,10 @@ func (b *builder) warnCordoned(m *machine, hidden bool) {
 	}
 }
 
-// wanted returns the desired config of a machine.
-func (b *builder) wanted(m *machine, g *Group) *bourse.Config {
+// desiredConfig returns the desired config of a machine.
+func (b *builder) desiredConfig(m *machine, g *Group) *bourse.Config {
 	c := g.Config
-	c.Metadata = b.stamped(g.Name, m.config.Metadata, g.Config.Metadata)
+	c.Metadata = b.metadata(g.Name, m.config.Metadata, g.Config.Metadata)
 	if to := m.replaces(); to != "" && b.survey.machines[to] != nil {
 		c.Metadata[KeyReplaces] = string(to)
 	}
@@ -396,7 +396,7 @@ func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	}
 	var out []bourse.MachineID
 	for _, id := range c.Standbys {
-		if heir, ok := w.heirs[id]; ok && heir != m.ID && !slices.Contains(out, heir) {
+		if heir, ok := w.keptFor[id]; ok && heir != m.ID && !slices.Contains(out, heir) {
 			out = append(out, heir)
 		}
 	}
@@ -409,36 +409,36 @@ func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	return out
 }
 
-// standsByForAnother returns the reason why a standby's list of machines must change: a
+// standbyChange returns the reason why a standby's list of machines must change: a
 // listed machine is replaced, or no listed machine is kept. It returns "" if there is no
 // such reason.
-func (w *work) standsByForAnother(c *bourse.Config) string {
+func (w *work) standbyChange(c *bourse.Config) string {
 	for i := range w.places {
 		if id := w.places[i].former; slices.Contains(c.Standbys, id) {
 			return fmt.Sprintf("it stands by for machine %s, which is replaced", id)
 		}
 	}
-	if w.orphan(c.Standbys) && w.first == "" && len(w.places) > 0 {
+	if w.noneKept(c.Standbys) && w.first == "" && len(w.places) > 0 {
 		return "the machine that it stands by for is destroyed"
 	}
 	return ""
 }
 
-// orphan reports whether none of the given machines is kept.
-func (w *work) orphan(ids []bourse.MachineID) bool {
-	return !slices.ContainsFunc(ids, func(id bourse.MachineID) bool { return w.heirs[id] != "" })
+// noneKept reports whether none of the given machines is kept.
+func (w *work) noneKept(ids []bourse.MachineID) bool {
+	return !slices.ContainsFunc(ids, func(id bourse.MachineID) bool { return w.keptFor[id] != "" })
 }
 
-// standingBy returns the config for a job's update. If the machine is to stand by for a
-// machine that the plan creates, the ID of that machine is not known yet, so standingBy
+// standbyConfig returns the config for a job's update. If the machine is to stand by for a
+// machine that the plan creates, the ID of that machine is not known yet, so standbyConfig
 // also returns the step that creates it.
-func (j *job) standingBy() (config *bourse.Config, standbyOf *int) {
+func (j *job) standbyConfig() (config *bourse.Config, standbyOf *int) {
 	ids := j.config.Standbys
 	if len(ids) == 0 {
 		return j.config, nil
 	}
 	var rest []bourse.MachineID
-	if j.work.orphan(ids) && j.work.newest != nil {
+	if j.work.noneKept(ids) && j.work.newest != nil {
 		standbyOf, ids = j.work.newest, nil
 	}
 	for _, id := range ids {

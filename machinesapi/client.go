@@ -43,11 +43,11 @@ type Client struct {
 
 // ReplyError contains those parts of an error reply that bourse.Error does not contain.
 type ReplyError struct {
-	Status    int
-	Word      ErrorStatus // status word in the body of the reply; "" if there is none
-	RequestID string      // ID of the request in the server's log; "" if the server sent none
-	OrderID   bourse.OrderID
-	Refusals  []bourse.Refusal
+	Status      int
+	ErrorStatus ErrorStatus // status word in the body of the reply; "" if there is none
+	RequestID   string      // ID of the request in the server's log; "" if the server sent none
+	OrderID     bourse.OrderID
+	Refusals    []bourse.Refusal
 }
 
 // Error returns a message with the request's ID, or with the HTTP status if the server sent no ID.
@@ -86,7 +86,7 @@ func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 		return resp.Header, nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return resp.Header, c.lost(ctx, k, fmt.Errorf("read the reply: %w", err))
+		return resp.Header, c.noReply(ctx, k, fmt.Errorf("read the reply: %w", err))
 	}
 	return resp.Header, nil
 }
@@ -214,7 +214,7 @@ func (c *Client) send(ctx context.Context, k call) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, MaxBody))
 		_ = resp.Body.Close()
 		if err := waitToRetry(ctx, resp); err != nil {
-			return nil, c.lost(ctx, k, err)
+			return nil, c.noReply(ctx, k, err)
 		}
 	}
 }
@@ -245,14 +245,14 @@ func (c *Client) sendOnce(ctx context.Context, k call, in []byte) (*http.Respons
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, c.lost(ctx, k, err)
+		return nil, c.noReply(ctx, k, err)
 	}
 	return resp, nil
 }
 
-// lost returns the error for a request that received no reply. If there was no connection, or if
+// noReply returns the error for a request that received no reply. If there was no connection, or if
 // the request only reads, the request had no effect; otherwise the outcome is unknown.
-func (c *Client) lost(ctx context.Context, k call, err error) error {
+func (c *Client) noReply(ctx context.Context, k call, err error) error {
 	if ctx.Err() != nil {
 		return &bourse.Error{Code: bourse.CodeOf(ctx.Err()), Message: k.method + " " + k.path + ": " + ctx.Err().Error(), Err: err}
 	}
@@ -295,16 +295,16 @@ func replyError(resp *http.Response) error {
 	if body.Code == "" {
 		body.Code = CodeOfStatus(resp.StatusCode)
 	}
-	if resp.StatusCode == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && bytes.HasPrefix(raw, []byte(wantsTLS)) {
+	if resp.StatusCode == http.StatusBadRequest && resp.Request.URL.Scheme == "http" && bytes.HasPrefix(raw, []byte(tlsRequiredText)) {
 		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + resp.Request.URL.Host + " uses https, not http", Err: &NoReplyError{http.ErrSchemeMismatch}}
 	}
 	return &bourse.Error{Code: body.Code, Message: withoutPrefix(body.Code, body.Error), Err: &ReplyError{
-		Status: resp.StatusCode, Word: body.Status, RequestID: resp.Header.Get(HeaderRequestID), OrderID: body.OrderID, Refusals: body.Refusals,
+		Status: resp.StatusCode, ErrorStatus: body.Status, RequestID: resp.Header.Get(HeaderRequestID), OrderID: body.OrderID, Refusals: body.Refusals,
 	}}
 }
 
-// wantsTLS is the start of the reply that Go's TLS servers send to a plain HTTP request.
-const wantsTLS = "Client sent an HTTP request to an HTTPS server"
+// tlsRequiredText is the start of the reply that Go's TLS servers send to a plain HTTP request.
+const tlsRequiredText = "Client sent an HTTP request to an HTTPS server"
 
 func shorten(b []byte) []byte { return b[:min(len(b), 256)] }
 

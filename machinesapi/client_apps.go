@@ -159,7 +159,7 @@ func (c *Client) PullImage(ctx context.Context, in PullImage, line func(PullLine
 	k.reads = true // repeating a pull does no harm, so the call is safe to retry
 	for l, err := range linesOf[PullLine](resp.Body) {
 		if err != nil {
-			return c.lost(ctx, k, err)
+			return c.noReply(ctx, k, err)
 		}
 		if err := line(l); err != nil {
 			return err

@@ -15,8 +15,8 @@ import (
 // empty, calling Create again with the same order returns the same machine. Errors: invalid,
 // not_found (the app), already_exists (the name), insufficient_capacity (the [ReplyError] contains
 // the refusals and the order ID), timeout (repeat the call with the same order ID).
-func (c *Client) Create(ctx context.Context, app bourse.AppName, in CreateMachine, order bourse.OrderID) (Created, error) {
-	var out Created
+func (c *Client) Create(ctx context.Context, app bourse.AppName, in CreateMachine, order bourse.OrderID) (CreatedMachine, error) {
+	var out CreatedMachine
 	reply, err := c.do(ctx, call{method: http.MethodPost, path: path("apps", string(app), "machines"), header: header(HeaderOrderID, string(order)), in: in}, &out.Machine)
 	if reply != nil {
 		out.Timing = parseTiming(reply.Get(HeaderServerTiming))
@@ -43,8 +43,8 @@ func parseTiming(header string) Timing {
 // Quote returns the decision that an order would receive now, without placing the order. The
 // decision's outcome is "quoted" if a worker would fill the order, and "refused" otherwise. Errors:
 // invalid, not_found (the app).
-func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (Quoted, error) {
-	return ask[Quoted](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in})
+func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (QuoteReply, error) {
+	return ask[QuoteReply](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in})
 }
 
 // Update creates a new version of a machine and waits until it has started. nonce is the nonce of
@@ -293,7 +293,7 @@ func (c *Client) Logs(ctx context.Context, app bourse.AppName, id bourse.Machine
 	for l, err := range linesOf[LogLine](resp.Body) {
 		switch {
 		case err != nil:
-			return c.lost(ctx, k, err)
+			return c.noReply(ctx, k, err)
 		case l.Error != nil:
 			return &bourse.Error{Code: l.Error.Code, Message: withoutPrefix(l.Error.Code, l.Error.Error), Err: &ReplyError{
 				Status: resp.StatusCode, RequestID: resp.Header.Get(HeaderRequestID),

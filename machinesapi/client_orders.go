@@ -92,7 +92,7 @@ func (c *Client) StreamTask(ctx context.Context, app bourse.AppName, in RunTask,
 	for l, err := range linesOf[TaskLine](resp.Body) {
 		switch {
 		case err != nil:
-			return TaskReply{}, c.lost(ctx, k, err)
+			return TaskReply{}, c.noReply(ctx, k, err)
 		case l.Result != nil:
 			return *l.Result, nil
 		case l.Error != nil:
@@ -105,5 +105,5 @@ func (c *Client) StreamTask(ctx context.Context, app bourse.AppName, in RunTask,
 			output([]byte(l.Output))
 		}
 	}
-	return TaskReply{}, c.lost(ctx, k, fmt.Errorf("read the reply: %w", io.EOF))
+	return TaskReply{}, c.noReply(ctx, k, fmt.Errorf("read the reply: %w", io.EOF))
 }

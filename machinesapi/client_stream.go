@@ -33,7 +33,7 @@ type (
 func (c *Client) ExecStream(ctx context.Context, app bourse.AppName, id bourse.MachineID, start ExecStart) (*ExecStream, error) {
 	k := call{method: http.MethodPost, path: machinePath(app, id, "exec", "stream")}
 	dial := func(body io.ReadCloser) (io.ReadCloser, error) { return c.openDuplex(ctx, k, body) }
-	return duplex.Open(start, dial, func(err error) error { return c.lost(ctx, k, err) })
+	return duplex.Open(start, dial, func(err error) error { return c.noReply(ctx, k, err) })
 }
 
 // Tunnel connects to a TCP port of a machine. The connection is closed when ctx is done. The caller

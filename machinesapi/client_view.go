@@ -27,7 +27,7 @@ func (c *Client) Query(ctx context.Context, q ViewQuery) iter.Seq2[ViewLine, err
 		var v viewStream
 		for line, err := range v.lines(resp.Body) {
 			if err != nil {
-				err = c.brokenOff(ctx, k, resp, err)
+				err = c.streamError(ctx, k, resp, err)
 			}
 			if !yield(line, err) {
 				return
@@ -86,7 +86,7 @@ func (s *Subscription) Lines() iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		for line, err := range s.stream.lines(s.resp.Body) {
 			if err != nil {
-				err = s.client.brokenOff(s.ctx, s.call, s.resp, err)
+				err = s.client.streamError(s.ctx, s.call, s.resp, err)
 			}
 			if !yield(line, err) {
 				return
@@ -107,12 +107,12 @@ func (c *Client) ViewHealth(ctx context.Context) (ViewHealth, error) {
 	return ask[ViewHealth](ctx, c, call{method: http.MethodGet, path: path("view", "health")})
 }
 
-// brokenOff returns the error that ended a stream: either the server's error or a connection
+// streamError returns the error that ended a stream: either the server's error or a connection
 // error.
-func (c *Client) brokenOff(ctx context.Context, k call, resp *http.Response, err error) error {
+func (c *Client) streamError(ctx context.Context, k call, resp *http.Response, err error) error {
 	e, ok := err.(*bourse.Error) //nolint:errorlint // created by the decoder, which does not wrap it
 	if !ok || ctx.Err() != nil {
-		return c.lost(ctx, k, err)
+		return c.noReply(ctx, k, err)
 	}
 	if e.Err == nil {
 		e.Err = &ReplyError{Status: resp.StatusCode, RequestID: resp.Header.Get(HeaderRequestID)}

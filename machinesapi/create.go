@@ -46,14 +46,14 @@ type Version struct {
 	Config  *bourse.Config    `json:"user_config"`
 }
 
-// Created is a new machine, together with the data about its order in the reply's headers.
-type Created struct {
+// CreatedMachine is a new machine, together with the data about its order in the reply's headers.
+type CreatedMachine struct {
 	Machine
 	Timing Timing `json:"timing,omitempty"`
 }
 
-// Quoted is the decision that an order would receive now, with warnings about ignored fields.
-type Quoted struct {
+// QuoteReply is the decision that an order would receive now, with warnings about ignored fields.
+type QuoteReply struct {
 	bourse.Decision
 	Warnings []bourse.Warning `json:"warnings,omitempty"`
 }

@@ -64,7 +64,7 @@ type Placement struct {
 	Starts  int             `json:"starts,omitempty"`   // number of starts, including restarts
 	Exit    *ExitEvent      `json:"exit,omitempty"`     // how the program exited, until the machine is started again
 	// PromotedFor is the lost machine that this standby has replaced; see config.standbys.
-	StandsIn bourse.MachineID `json:"stands_in,omitempty"`
+	PromotedFor bourse.MachineID `json:"promoted_for,omitempty"`
 	// NameConflict is the ID of an older machine of the app that has the same name, according to
 	// the broker's view. It is set in lists, in the reply to a request for the machine, and in the
 	// reply to a request that creates the machine.
@@ -89,7 +89,7 @@ const (
 func FromMachine(m *bourse.Machine) Machine {
 	return Machine{Summary: summary(m), Detail: detail(m), Placement: Placement{
 		App: m.App, Worker: m.Worker, OrderID: m.Order, Port: m.Boot.Port, PID: m.Boot.PID, Starts: m.Boot.Number, Exit: exitOf(m),
-		StandsIn: m.Boot.PromotedFor,
+		PromotedFor: m.Boot.PromotedFor,
 	}}
 }
 

@@ -35,18 +35,18 @@ type ProxyRoute struct {
 
 // ProxyMachine is a machine as a proxy sees it.
 type ProxyMachine struct {
-	Machine  bourse.MachineID  `json:"machine"`
-	Instance bourse.InstanceID `json:"instance_id"`
-	Worker   bourse.WorkerID   `json:"worker"`
-	Region   bourse.Region     `json:"region"`
-	State    bourse.State      `json:"state"`
-	Port     int               `json:"port,omitempty"`           // the service's port; 0: the machine's $PORT
-	Ours     int               `json:"requests"`                 // number of requests from this proxy that are in progress on the machine
-	Others   int               `json:"other_requests,omitempty"` // number of requests from other proxies that are in progress on the machine
-	Soft     int               `json:"soft_limit"`
-	Hard     int               `json:"hard_limit,omitempty"`
-	Use      ProxyUse          `json:"use"`
-	Why      string            `json:"why,omitempty"` // reason for the value of Use, unless that is yes
+	Machine       bourse.MachineID  `json:"machine"`
+	Instance      bourse.InstanceID `json:"instance_id"`
+	Worker        bourse.WorkerID   `json:"worker"`
+	Region        bourse.Region     `json:"region"`
+	State         bourse.State      `json:"state"`
+	Port          int               `json:"port,omitempty"`           // the service's port; 0: the machine's $PORT
+	Requests      int               `json:"requests"`                 // number of requests from this proxy that are in progress on the machine
+	OtherRequests int               `json:"other_requests,omitempty"` // number of requests from other proxies that are in progress on the machine
+	Soft          int               `json:"soft_limit"`
+	Hard          int               `json:"hard_limit,omitempty"`
+	Use           ProxyUse          `json:"use"`
+	Why           string            `json:"why,omitempty"` // reason for the value of Use, unless that is yes
 }
 
 // ProxyUse describes whether, and under which conditions, a proxy sends requests to a machine.
@@ -54,11 +54,11 @@ type ProxyUse string
 
 // Values of ProxyUse.
 const (
-	UseYes   ProxyUse = "yes"
-	UseStart ProxyUse = "start" // the machine is started if there are no other machines, or if they cannot serve all requests
-	UseLast  ProxyUse = "last"  // the machine is used only if no other machine can be used
-	UseFull  ProxyUse = "full"
-	UseNo    ProxyUse = "no"
+	UseNow        ProxyUse = "yes"
+	UseStart      ProxyUse = "start" // the machine is started if there are no other machines, or if they cannot serve all requests
+	UseLastResort ProxyUse = "last"  // the machine is used only if no other machine can be used
+	UseFull       ProxyUse = "full"
+	UseNever      ProxyUse = "no"
 )
 
 // Proxies calls the API for the proxies' routes.

@@ -30,10 +30,10 @@ type ExtendReservation struct {
 
 // Reservation is capacity that is reserved on one or several workers.
 type Reservation struct {
-	ID        bourse.ReservationID `json:"id"`
-	ExpiresAt time.Time            `json:"expires_at"`     // when the first hold expires
-	Holds     []Hold               `json:"holds"`          // in the order of the request
-	Gone      []string             `json:"gone,omitempty"` // workers that no longer have their holds
+	ID          bourse.ReservationID `json:"id"`
+	ExpiresAt   time.Time            `json:"expires_at"`     // when the first hold expires
+	Holds       []Hold               `json:"holds"`          // in the order of the request
+	LostWorkers []string             `json:"gone,omitempty"` // workers that no longer have their holds
 }
 
 // Hold is the capacity that one worker has reserved for one order.
@@ -44,8 +44,8 @@ type Hold struct {
 	App       bourse.AppName       `json:"app"`
 	Worker    bourse.WorkerID      `json:"worker"`
 	Region    bourse.Region        `json:"region"`
-	Takes     bourse.Amounts       `json:"takes"` // amounts that were reserved originally
-	Left      bourse.Amounts       `json:"left"`  // amounts that no machine has taken over yet
+	Takes     bourse.Amounts       `json:"takes"`     // amounts that were reserved originally
+	Remaining bourse.Amounts       `json:"remaining"` // amounts that no machine has taken over yet
 	ExpiresAt time.Time            `json:"expires_at"`
 }
 
@@ -56,7 +56,7 @@ func FromHolds(id bourse.ReservationID, holds []bourse.Hold) Reservation {
 		h := &holds[i]
 		out.Holds[i] = Hold{
 			ID: h.Reservation.At([]bourse.WorkerTag{h.Tag}), Order: h.Index, OrderID: h.Order, App: h.App, Worker: h.Worker, Region: h.Region,
-			Takes: h.Takes, Left: append(bourse.Amounts{}, h.Remaining...), ExpiresAt: h.ExpiresAt.UTC(),
+			Takes: h.Takes, Remaining: append(bourse.Amounts{}, h.Remaining...), ExpiresAt: h.ExpiresAt.UTC(),
 		}
 		if h.ExpiresAt.Before(out.ExpiresAt) {
 			out.ExpiresAt = h.ExpiresAt

@@ -139,7 +139,7 @@ type TaskReply struct {
 	Machine      bourse.MachineID `json:"machine"`
 	StartedAt    time.Time        `json:"started_at"`
 	TookMS       float64          `json:"took_ms"` // time from when the worker recorded the order to the end of the task
-	Again        bool             `json:"again,omitempty"`
+	Repeated     bool             `json:"repeated,omitempty"`
 }
 
 // FromTask converts a result. again must be set if an earlier request with the same order ID has
@@ -147,7 +147,7 @@ type TaskReply struct {
 func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	out := TaskReply{
 		ID: r.Order, OK: r.OK(), End: r.End, ExitCode: r.ExitCode, Status: r.Status, Error: r.Error, Worker: r.Worker, Region: r.Region,
-		Machine: r.Machine, StartedAt: r.StartedAt, TookMS: float64(r.Took) / float64(time.Millisecond), Again: again,
+		Machine: r.Machine, StartedAt: r.StartedAt, TookMS: float64(r.Took) / float64(time.Millisecond), Repeated: again,
 	}
 	mediaType, _, _ := bytes.Cut([]byte(r.Type), []byte(";"))
 	switch {

@@ -45,9 +45,9 @@ type TokenList struct {
 
 // RevokedToken is the reply to a revocation.
 type RevokedToken struct {
-	OK      bool     `json:"ok"`
-	Revoked []string `json:"revoked"` // IDs of the revoked tokens
-	Left    []string `json:"left"`    // IDs of tokens that were created with a revoked one and are still valid
+	OK         bool     `json:"ok"`
+	Revoked    []string `json:"revoked"`     // IDs of the revoked tokens
+	StillValid []string `json:"still_valid"` // IDs of tokens that were created with a revoked one and are still valid
 }
 
 // CurrentTokens describes the permissions of the caller's token.

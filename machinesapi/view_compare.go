@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// viewPatience is how long a change may be missing from a member's copy before the member counts
-// as behind. Gossip usually delivers changes much sooner; viewPatience also allows for a few
+// maxViewLag is how long a change may be missing from a member's copy before the member counts
+// as behind. Gossip usually delivers changes much sooner; maxViewLag also allows for a few
 // rounds of anti-entropy.
-const viewPatience = 5 * time.Second
+const maxViewLag = 5 * time.Second
 
 // CompareViews compares the members' copies of the view at the time now. It sets each member's
 // Standing and sorts the members. It computes Gaps, Behind and LagMS from all members' Heads, but
@@ -25,7 +25,7 @@ func CompareViews(members []MemberHealth, now time.Time) ViewHealth {
 	for i := range members {
 		switch m := &members[i]; {
 		case m.Reachable:
-			m.measure(best, now)
+			m.setLag(best, now)
 		case m.State != ViewDown:
 			m.State = ViewUnreachable
 		}
@@ -60,10 +60,10 @@ func furthest(members []MemberHealth) map[streamKey]ViewHead {
 	return best
 }
 
-// measure determines by how much the member is behind. best contains, for each stream, the head of
+// setLag determines by how much the member is behind. best contains, for each stream, the head of
 // the member that has read furthest. The lag is a lower bound, because it is measured from the
 // latest transaction that is missing.
-func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
+func (m *MemberHealth) setLag(best map[streamKey]ViewHead, now time.Time) {
 	var gaps int
 	var behind uint64
 	var lag time.Duration
@@ -85,7 +85,7 @@ func (m *MemberHealth) measure(best map[streamKey]ViewHead, now time.Time) {
 	switch {
 	case m.Gaps == 0 && m.Behind == 0:
 		m.State, m.LagMS = ViewOK, 0
-	case m.LagMS > viewPatience.Milliseconds():
+	case m.LagMS > maxViewLag.Milliseconds():
 		m.State = ViewBehind
 	default:
 		m.State = ViewCatchingUp
@@ -113,7 +113,7 @@ func findDiffering(members []MemberHealth) {
 			continue
 		}
 		for _, t := range m.Tables {
-			if !hasMost(votes[t.Name], t.Checksum) {
+			if !hasMajority(votes[t.Name], t.Checksum) {
 				m.Differs = append(m.Differs, t.Name)
 			}
 		}
@@ -124,8 +124,8 @@ func findDiffering(members []MemberHealth) {
 	}
 }
 
-// hasMost reports whether one checksum has more votes than every other checksum.
-func hasMost(votes map[string]int, checksum string) bool {
+// hasMajority reports whether one checksum has more votes than every other checksum.
+func hasMajority(votes map[string]int, checksum string) bool {
 	for other, n := range votes {
 		if other != checksum && n >= votes[checksum] {
 			return false

@@ -31,11 +31,11 @@ type MemberHealth struct {
 	Quarantine ViewQuarantine `json:"quarantine"`
 	Tables     []ViewTable    `json:"tables"` // sorted by name
 
-	Standing // comparison with the other members, set by CompareViews
+	ViewLag // comparison with the other members, set by CompareViews
 }
 
-// Standing is the result of comparing a member's copy with the other members' copies.
-type Standing struct {
+// ViewLag is the result of comparing a member's copy with the other members' copies.
+type ViewLag struct {
 	State   ViewState `json:"state"`
 	Gaps    int       `json:"gaps"`              // number of streams in which transactions are missing
 	Behind  uint64    `json:"behind"`            // number of transactions that other members have and this member lacks

@@ -150,7 +150,7 @@ func (v *viewStream) takeRow(raw json.RawMessage) (*ViewRow, error) {
 	}
 	blobs(row.Cells)
 	if err == nil {
-		err = v.fits(row.Cells)
+		err = v.checkRow(row.Cells)
 	}
 	return &row, err
 }
@@ -187,11 +187,11 @@ func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
 	if c.Kind == RowDeleted && len(c.Row.Cells) == 0 {
 		return &c, nil // the deleted row's cells are optional
 	}
-	return &c, v.fits(c.Row.Cells)
+	return &c, v.checkRow(c.Row.Cells)
 }
 
-// fits checks that a row has one cell for each column, if the columns are known.
-func (v *viewStream) fits(cells []any) error {
+// checkRow checks that a row has one cell for each column, if the columns are known.
+func (v *viewStream) checkRow(cells []any) error {
 	if v.columns != nil && len(cells) != len(v.columns) {
 		return fmt.Errorf("the row has %d cells, but there are %d columns", len(cells), len(v.columns))
 	}

@@ -168,10 +168,10 @@ func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t 
 
 // Limits for the pause before the proxy retries a machine that has already failed. The proxy
 // retries such a machine only if no other machine is left. The pause doubles each time, from
-// firstPause up to mostPause.
+// minPause up to maxPause.
 const (
-	firstPause = 50 * time.Millisecond
-	mostPause  = 400 * time.Millisecond
+	minPause = 50 * time.Millisecond
+	maxPause = 400 * time.Millisecond
 )
 
 // choose waits for a slot on a machine. If the request has already failed on every usable machine,
@@ -213,7 +213,7 @@ func (x *exchange) backOff() error {
 	if x.tries <= 2 && x.failed.stage == stageSend { // most likely, the upstream had already ended; the next attempt opens a new one
 		return nil
 	}
-	x.pause = min(max(2*x.pause, firstPause), mostPause)
+	x.pause = min(max(2*x.pause, minPause), maxPause)
 	select {
 	case <-time.After(x.pause):
 		return nil
@@ -293,7 +293,7 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 		t.sent = c.written.Load() > before.Load()
 	}
 	t.early = early.Load()
-	if err != nil && t.conn.isShed() {
+	if err != nil && t.conn.wasEvicted() {
 		return resp, errConnectionShare()
 	}
 	if err != nil && isClosed(t.upstream) {
@@ -342,7 +342,7 @@ func (t *attempt) retryReason() string {
 
 // waitLimit limits the number of requests that wait for machines of the same target.
 type waitLimit struct {
-	most int
+	max int
 
 	mu      sync.Mutex
 	targets map[route.Key]int
@@ -357,7 +357,7 @@ func (w *waitLimit) enter(t *route.Target) bool {
 	if w.targets == nil {
 		w.targets = map[route.Key]int{}
 	}
-	if w.targets[at] >= w.most {
+	if w.targets[at] >= w.max {
 		return false
 	}
 	w.targets[at]++

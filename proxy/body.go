@@ -53,12 +53,12 @@ type body struct {
 	read      atomic.Int64
 	discarded atomic.Pointer[error] // why the body is no longer stored; nil: the body is stored
 
-	mu     sync.Mutex  // held while reading from the client
-	store  bodyStore   // the data read so far
-	newest *bodyReader // the reader of the latest attempt
-	err    error       // error that ended reading from the client, including io.EOF
-	late   bool        // err is a timeout
-	timeAt time.Time   // when the read deadline was last set
+	mu       sync.Mutex  // held while reading from the client
+	store    bodyStore   // the data read so far
+	newest   *bodyReader // the reader of the latest attempt
+	err      error       // error that ended reading from the client, including io.EOF
+	timedOut bool        // err is a timeout
+	timeAt   time.Time   // when the read deadline was last set
 }
 
 // reader returns a reader for one attempt, which reads the body from its start.
@@ -98,7 +98,7 @@ func (b *body) clientFault() error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.late {
+	if b.timedOut {
 		return &statusError{status: http.StatusRequestTimeout, text: "the request's body did not arrive in time", err: b.err}
 	}
 	return &statusError{status: http.StatusBadRequest, text: "the request's body is malformed or incomplete", err: b.err}
@@ -190,7 +190,7 @@ func (b *body) next(p []byte) (int, error) {
 		b.allRead.Store(true)
 	default:
 		b.broken.Store(true)
-		b.late = isTimeout(err)
+		b.timedOut = isTimeout(err)
 	}
 	if b.err = err; err != nil && b.timed {
 		_ = b.control.SetReadDeadline(time.Time{}) // no deadline, because from now on the server waits for the next request

@@ -146,7 +146,7 @@ const (
 // and only if faultOf returns machineFault.
 func faultOf(r *request, t *attempt, err error) fault {
 	switch _, refused := errors.AsType[*statusError](err); {
-	case refused || t.stage == stageChoose || t.conn.isShed():
+	case refused || t.stage == stageChoose || t.conn.wasEvicted():
 		return proxyFault
 	case r.clientLeft() || bourse.CodeOf(err) == bourse.CodeCanceled || r.body.clientFault() != nil:
 		return clientFault

@@ -105,7 +105,7 @@ type Config struct {
 	Region    bourse.Region  // the proxy's region
 	Trusted   []netip.Prefix // addresses from which X-Forwarded-For and X-Forwarded-Proto are trusted
 	Limits    Limits
-	Conns     *throttle.Fair // limits connections to machines, sharing them fairly among organizations; nil: unlimited
+	Conns     *throttle.FairBudget // limits connections to machines, sharing them fairly among organizations; nil: unlimited
 	Log       *slog.Logger
 
 	// HoldUpgraded makes an upgraded connection (WebSocket) count as a request in progress for as
@@ -168,7 +168,7 @@ func New(c Config) *Proxy {
 		c.Metrics = noMetrics{}
 	}
 	p := &Proxy{Config: c, cache: replay.NewCache()}
-	p.waitLimit.most = c.Limits.MaxWaiting
+	p.waitLimit.max = c.Limits.MaxWaiting
 	p.transports.limits, p.transports.conns = c.Limits, c.Conns
 	p.reverse = httputil.ReverseProxy{
 		Rewrite: p.rewrite, Transport: retryTransport{p}, ModifyResponse: p.modifyResponse, ErrorHandler: p.handleError,

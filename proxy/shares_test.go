@@ -26,7 +26,7 @@ func TestTheLargestOrganizationGivesWay(t *testing.T) {
 		}
 	})
 	w.machine(addr)
-	w.config.Conns = throttle.NewFair(2)
+	w.config.Conns = throttle.NewFairBudget(2)
 	w.start(proxy.Listener{})
 	ask := func() *bufio.Reader {
 		_, in := w.send("GET / HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n")

@@ -36,7 +36,7 @@ type transportKey struct {
 // transportPool contains a transport for each recently used upstream.
 type transportPool struct {
 	limits Limits
-	conns  *throttle.Fair
+	conns  *throttle.FairBudget
 
 	mu      sync.Mutex
 	entries map[transportKey]*machineTransport
@@ -114,10 +114,10 @@ func errConnectionShare() error {
 // of the owner with the most connections is closed to make room. The new connection may later be
 // closed for the same reason. If the budget is used up and no other owner has more connections,
 // Dial returns CodeRateLimited.
-func Dial(ctx context.Context, conns *throttle.Fair, owner string, up Upstream) (net.Conn, error) {
+func Dial(ctx context.Context, conns *throttle.FairBudget, owner string, up Upstream) (net.Conn, error) {
 	c := &trackedConn{}
 	if conns != nil {
-		c.share = conns.Open(owner, func() { go c.shed() })
+		c.share = conns.Open(owner, func() { go c.evict() })
 		if !c.share.Take(1, 0) {
 			c.share.Release()
 			return nil, errConnectionShare()
@@ -139,7 +139,7 @@ func Dial(ctx context.Context, conns *throttle.Fair, owner string, up Upstream) 
 	return c, nil
 }
 
-func newTransport(key transportKey, limit time.Duration, conns *throttle.Fair) *machineTransport {
+func newTransport(key transportKey, limit time.Duration, conns *throttle.FairBudget) *machineTransport {
 	var speaks http.Protocols
 	speaks.SetHTTP1(!key.h2)
 	speaks.SetUnencryptedHTTP2(key.h2)
@@ -186,8 +186,8 @@ type trackedConn struct {
 	evicted bool       // the connection's place was given to another owner
 }
 
-// shed closes the connection because its place was given to another owner.
-func (c *trackedConn) shed() {
+// evict closes the connection because its place was given to another owner.
+func (c *trackedConn) evict() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.evicted = true; c.Conn != nil {
@@ -195,8 +195,8 @@ func (c *trackedConn) shed() {
 	}
 }
 
-// isShed reports whether the connection was closed because its place was given to another owner.
-func (c *trackedConn) isShed() bool { return c != nil && c.share != nil && c.share.Over() }
+// wasEvicted reports whether the connection was closed because its place was given to another owner.
+func (c *trackedConn) wasEvicted() bool { return c != nil && c.share != nil && c.share.Over() }
 
 // Close implements net.Conn.
 func (c *trackedConn) Close() error {

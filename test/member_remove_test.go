@@ -36,7 +36,7 @@ func TestRemoveWorker(t *testing.T) {
 		in.Name = "web"
 		return in
 	}
-	var m machinesapi.Created
+	var m machinesapi.CreatedMachine
 	eventually(t, patience, "a machine on w1", func() (err error) {
 		m, err = one.Create(t.Context(), app, named("w1"), "")
 		return err

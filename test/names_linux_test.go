@@ -52,10 +52,10 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 	lan.cut()
 	mark := markOf(t)
 	var made []machinesapi.App
-	var machines []machinesapi.Created
+	var machines []machinesapi.CreatedMachine
 	for i, token := range []string{acme, other} {
 		api, org := as(i, token), []string{"acme", "other"}[i]
-		var m machinesapi.Created
+		var m machinesapi.CreatedMachine
 		eventually(t, patience, "an app is made in each half", func() error {
 			a, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "shop", Org: org})
 			if err == nil {

@@ -213,7 +213,7 @@ func TestTwoNetworks(t *testing.T) {
 	})
 	mark := "bourse-two-networks-" + fmt.Sprint(time.Now().UnixNano())
 	for _, name := range []string{"w-there", "w-here"} {
-		var m machinesapi.Created
+		var m machinesapi.CreatedMachine
 		order, in := bourse.NewOrderID(), on(name, sleeper("gru", mark))
 		eventually(t, patience, "an order is filled", func() (err error) { // the broker may know a worker before it can reach it
 			m, err = api.Create(t.Context(), app, in, order)

@@ -32,7 +32,7 @@ type split struct {
 
 // lostOrder is an order for which the reply to the first claim was lost.
 type lostOrder struct {
-	created machinesapi.Created
+	created machinesapi.CreatedMachine
 	err     error
 }
 

@@ -46,7 +46,7 @@ func startGate(t *testing.T) *gate {
 }
 
 // order places an order for a job with the broker.
-func (g *gate) order(script string) (machinesapi.Created, error) {
+func (g *gate) order(script string) (machinesapi.CreatedMachine, error) {
 	return g.api.Create(g.t.Context(), app, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImagePull, Init: bourse.Init{Exec: []string{"sh", "-c", script}}, Restart: &bourse.Restart{Policy: bourse.RestartNo},
 	}}, "")
@@ -164,7 +164,7 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 		t.Errorf("hello: %v, want code 3 and both lines", s)
 	}
 
-	var created machinesapi.Created
+	var created machinesapi.CreatedMachine
 	if !within(patience, func() bool {
 		var err error
 		created, err = g.order("echo from the exchange")

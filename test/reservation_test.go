@@ -87,7 +87,7 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	}
 	eventually(t, patience, "the killed worker's part is there", func() error {
 		r, err := b.Reservations().Get(t.Context(), made.ID)
-		if err == nil && (len(r.Holds) != 2 || len(r.Gone) > 0) {
+		if err == nil && (len(r.Holds) != 2 || len(r.LostWorkers) > 0) {
 			err = fmt.Errorf("%+v", r)
 		}
 		return err

@@ -46,7 +46,7 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 			if err != nil {
 				return []string{err.Error()}
 			}
-			out = append(out, string(m.State)+" "+string(m.StandsIn))
+			out = append(out, string(m.State)+" "+string(m.PromotedFor))
 		}
 		return out
 	}

@@ -231,7 +231,7 @@ func (s *killStorm) create(rng *rand.Rand, o *stormOrder) {
 	in := sleeper(s.regions[rng.IntN(2)], s.program(o))
 	in.Deadline = bourse.Duration(5 * time.Second)
 	s.repeat(rng, func(api *machinesapi.Client) bool {
-		var m machinesapi.Created
+		var m machinesapi.CreatedMachine
 		m, o.why = api.Create(s.t.Context(), app, in, o.id)
 		switch {
 		case o.why == nil:

@@ -94,7 +94,7 @@ func TestTasksOfImages(t *testing.T) {
 	id := bourse.NewOrderID()
 	first := y.task(machinesapi.RunTask{Image: image.Name, Command: []string{"cat", "/proc/sys/kernel/random/uuid"}}, id)
 	again := y.task(machinesapi.RunTask{Image: image.Name, Command: []string{"cat", "/proc/sys/kernel/random/uuid"}}, id)
-	if !first.OK || !again.Again || string(again.Bytes()) != string(first.Bytes()) || again.Machine != first.Machine {
+	if !first.OK || !again.Repeated || string(again.Bytes()) != string(first.Bytes()) || again.Machine != first.Machine {
 		t.Errorf("first %+v, again %+v", first, again)
 	}
 	_, err := y.api.RunTask(t.Context(), app, machinesapi.RunTask{Image: y.registry.Name("nothing:1")}, "")
@@ -168,8 +168,8 @@ func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {
 	}
 	eventually(t, patience, "the answer is told again", func() error {
 		reply, err := y.api.RunTask(t.Context(), app, task, id)
-		if err == nil && (!reply.OK || !reply.Again || reply.Machine != machine || string(reply.Bytes()) != payload) {
-			t.Errorf("again: %s on %s, %d bytes, again %t: %s", reply.End, reply.Machine, len(reply.Bytes()), reply.Again, reply.Error)
+		if err == nil && (!reply.OK || !reply.Repeated || reply.Machine != machine || string(reply.Bytes()) != payload) {
+			t.Errorf("again: %s on %s, %d bytes, again %t: %s", reply.End, reply.Machine, len(reply.Bytes()), reply.Repeated, reply.Error)
 		}
 		return err
 	})

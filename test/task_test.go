@@ -182,7 +182,7 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	for i, id := range ids {
 		eventually(t, patience, "order "+strconv.Itoa(i)+" is told again", func() error {
 			reply, err := w.run(`{"N":1,"SleepSec":15}`, id)
-			if err == nil && (reply.End != bourse.TaskLost || !reply.Again || reply.OK) {
+			if err == nil && (reply.End != bourse.TaskLost || !reply.Repeated || reply.OK) {
 				t.Errorf("order %d again: %+v", i, reply)
 			}
 			return err
@@ -225,7 +225,7 @@ func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 	}
 	eventually(t, patience, "the answer is told again", func() error {
 		reply, err := w.api.RunTask(t.Context(), app, task, id)
-		if err == nil && (!reply.OK || !reply.Again || string(reply.Bytes()) != "the payload") {
+		if err == nil && (!reply.OK || !reply.Repeated || string(reply.Bytes()) != "the payload") {
 			t.Errorf("again: %+v", reply)
 		}
 		return err

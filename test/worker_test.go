@@ -97,7 +97,7 @@ func (c *lossy) killAndReturnAtOnce() {
 		c.t.Fatal(err)
 	}
 	for _, api := range c.apis {
-		var m machinesapi.Created
+		var m machinesapi.CreatedMachine
 		order := bourse.NewOrderID() // with an id, so that a retry finds the machine of an attempt whose answer was lost
 		eventually(c.t, patience, "the worker that came back at once takes orders", func() (err error) {
 			m, err = api.Create(c.t.Context(), app, on("w-lost", sleeper("gru", c.mark)), order)

@@ -152,9 +152,9 @@ const (
 // single broker's own limit, so that one broker alone never exceeds it. The queue's
 // timeout is short, because a claim that does not get a turn soon should be sent to
 // another worker.
-func claimTurns() throttle.TurnsConfig {
+func claimTurns() throttle.OrderLimits {
 	n := 64 * runtime.GOMAXPROCS(0)
-	return throttle.TurnsConfig{AtOnce: n, Queue: n, Patience: 100 * time.Millisecond}
+	return throttle.OrderLimits{Concurrency: n, Queue: n, QueueTimeout: 100 * time.Millisecond}
 }
 
 // admit calls claim, unless the worker's limit on concurrent claims is exceeded. In that

@@ -18,7 +18,7 @@ import (
 // filled on another worker without being canceled here.
 func TestClaimsBeyondTheLimit(t *testing.T) {
 	h := newHost(t, nil)
-	h.Worker.turns = throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, InProgress: 1})
+	h.Worker.turns = throttle.NewOrderLimiter(throttle.OrderLimits{Concurrency: 1, InProgress: 1})
 	turn, err := h.Worker.turns.Take(t.Context(), time.Hour)
 	if err != nil {
 		t.Fatal(err)

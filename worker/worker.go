@@ -37,8 +37,8 @@ type Worker struct {
 	state     *state.State
 	store     *store.Store
 	engine    *fsm.Engine
-	host      *admit.Host     // decides which orders the worker fills
-	turns     *throttle.Turns // limits concurrent claims
+	host      *admit.Host            // decides which orders the worker fills
+	turns     *throttle.OrderLimiter // limits concurrent claims
 	load      loadGauge
 	volumes   *volumes.Volumes
 	machines  *machines.Machines
@@ -74,7 +74,7 @@ func Open(cfg Config) (*Worker, error) {
 		cfg:       cfg,
 		log:       cfg.Log,
 		store:     s,
-		turns:     throttle.NewTurns(claimTurns()),
+		turns:     throttle.NewOrderLimiter(claimTurns()),
 		recovered: make(chan struct{}),
 	}
 	if w.self, err = w.identify(); err != nil {

@@ -14,15 +14,15 @@ import (
 
 // Check is a health check in a machine's configuration, with defaults filled in.
 type Check struct {
-	Name     string        // unique in the machine; for a service's check, it begins with "servicecheck-"
-	Type     CheckType     // tcp or http
-	Kind     CheckKind     // which of the machine's services a failure affects
-	Port     int           // the machine's port, 1 to 65535; 0 means $PORT
-	Named    int           // the port in the config, if it was replaced by the machine's $PORT in Port
-	Service  int           // index of the check's service in the config, starting at 1; 0 if the check is not a service's
-	Interval time.Duration // time from the end of a probe to the next one, 1 s to 1 h
-	Timeout  time.Duration // time limit of a probe, 1 s to 60 s
-	Grace    time.Duration // time after a start during which failures do not count, up to 1 h
+	Name           string        // unique in the machine; for a service's check, it begins with "servicecheck-"
+	Type           CheckType     // tcp or http
+	Kind           CheckKind     // which of the machine's services a failure affects
+	Port           int           // the machine's port, 1 to 65535; 0 means $PORT
+	ConfiguredPort int           // the port in the config, if it was replaced by the machine's $PORT in Port
+	Service        int           // index of the check's service in the config, starting at 1; 0 if the check is not a service's
+	Interval       time.Duration // time from the end of a probe to the next one, 1 s to 1 h
+	Timeout        time.Duration // time limit of a probe, 1 s to 60 s
+	Grace          time.Duration // time after a start during which failures do not count, up to 1 h
 
 	// For type http.
 	Method        string
@@ -33,9 +33,9 @@ type Check struct {
 	Headers       []Header
 }
 
-// Decides reports whether a failure of the check keeps requests from reaching the machine's given
+// AffectsRouting reports whether a failure of the check keeps requests from reaching the machine's given
 // service. The parameter service is the service's index in the config, starting at 1.
-func (c *Check) Decides(service int) bool {
+func (c *Check) AffectsRouting(service int) bool {
 	return c.Kind == Readiness || c.Kind == ServiceCheck && c.Service == service
 }
 

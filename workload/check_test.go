@@ -72,7 +72,7 @@ func TestDecides(t *testing.T) {
 	list := workload.Checks(config(`{"a":{"port":1},"b":{"port":1,"kind":"readiness"}}`, `[{"internal_port":80},{"internal_port":81,"checks":[{}]}]`))
 	got := map[string][2]bool{}
 	for _, c := range list {
-		got[c.Name] = [2]bool{c.Decides(1), c.Decides(2)}
+		got[c.Name] = [2]bool{c.AffectsRouting(1), c.AffectsRouting(2)}
 	}
 	want := map[string][2]bool{"a": {}, "b": {true, true}, "servicecheck-00-tcp-81": {false, true}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -53,20 +53,20 @@ func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "connected to " + c.asked(), conn.Close()
+	return "connected to " + c.describePort(), conn.Close()
 }
 
-// asked describes the port that was probed. If the config names another port, asked also explains
+// describePort describes the port that was probed. If the config names another port, describePort also explains
 // why that port was not probed.
-func (c *Check) asked() string {
+func (c *Check) describePort() string {
 	if !c.usesOtherPort() {
 		return "port " + strconv.Itoa(c.Port)
 	}
-	return fmt.Sprintf("port %d, the machine's $PORT, because port %d was not available on its host", c.Port, c.Named)
+	return fmt.Sprintf("port %d, the machine's $PORT, because port %d was not available on its host", c.Port, c.ConfiguredPort)
 }
 
 // usesOtherPort reports whether a probe uses a port other than the one that the config names.
-func (c *Check) usesOtherPort() bool { return c.Named != 0 && c.Named != c.Port }
+func (c *Check) usesOtherPort() bool { return c.ConfiguredPort != 0 && c.ConfiguredPort != c.Port }
 
 // errReply is the error of a reply whose status does not indicate success.
 type errReply struct{ text string }
@@ -131,7 +131,7 @@ func (c *Check) failure(err error) string {
 		text = coded.Message
 	}
 	if port {
-		return c.asked() + ": " + text
+		return c.describePort() + ": " + text
 	}
 	return text
 }

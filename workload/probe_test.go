@@ -92,11 +92,11 @@ func TestProbeTCP(t *testing.T) {
 	if passed, output := k.Probe(t.Context(), to(l)); passed || output != "port 80: dial: connect: connection refused" {
 		t.Errorf("%t %q: it should say why, without the host's address", passed, output)
 	}
-	k.Named = 4000
+	k.ConfiguredPort = 4000
 	if passed, output := k.Probe(t.Context(), to(l)); passed || output != "port 80, the machine's $PORT, because port 4000 was not available on its host: dial: connect: connection refused" {
 		t.Errorf("%t %q: it should say which port it asked, and why", passed, output)
 	}
-	k.Named = 0
+	k.ConfiguredPort = 0
 	none := one(t, "{}")
 	if passed, output := none.Probe(t.Context(), to(l)); passed || output != "the machine has no $PORT: the check needs a port" {
 		t.Errorf("%t %q", passed, output)

@@ -115,7 +115,7 @@ func (r *review) json(path string, raw []byte) error {
 // walk reviews a member that was received as JSON, and all members below it.
 func (r *review) walk(path string, value any) error {
 	if field := bourse.FieldOf(path); field != nil && !field.HasMembers(path, r.kind) {
-		if requestsSomething(value, field.NoEffect) {
+		if hasEffect(value, field.NoEffect) {
 			return r.reviewField(field)
 		}
 		return nil
@@ -141,7 +141,7 @@ func (r *review) walk(path string, value any) error {
 		}
 		return nil
 	}
-	if requestsSomething(value, nil) {
+	if hasEffect(value, nil) {
 		r.warn(path, "unknown to Bourse: stored and returned, but without effect")
 	}
 	return nil
@@ -166,7 +166,7 @@ func (r *review) unknown(path string, value any) {
 			r.unknown(path+"[]", v)
 		}
 	default:
-		if requestsSomething(value, nil) {
+		if hasEffect(value, nil) {
 			r.warn(path, "not supported by Bourse: ignored")
 		}
 	}
@@ -190,9 +190,9 @@ func (r *review) warn(field, message string) {
 	}
 }
 
-// requestsSomething reports whether a member's value requests anything. It returns false if the
+// hasEffect reports whether a member's value requests anything. It returns false if the
 // value is empty, false, 0, or one of idle.
-func requestsSomething(value any, idle []string) bool {
+func hasEffect(value any, idle []string) bool {
 	switch v := value.(type) {
 	case nil:
 		return false
@@ -200,13 +200,13 @@ func requestsSomething(value any, idle []string) bool {
 		return v
 	case map[string]any:
 		for _, below := range v {
-			if requestsSomething(below, nil) {
+			if hasEffect(below, nil) {
 				return true
 			}
 		}
 		return false
 	case []any:
-		return slices.ContainsFunc(v, func(item any) bool { return requestsSomething(item, nil) })
+		return slices.ContainsFunc(v, func(item any) bool { return hasEffect(item, nil) })
 	}
 	text := fmt.Sprint(value)
 	return text != "" && text != "0" && !slices.Contains(idle, text)

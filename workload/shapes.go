@@ -221,8 +221,8 @@ func Validate(k *bourse.StoredConfig) error {
 	_, processes := processesIn(k)
 	return cmp.Or(services, checks, processes,
 		unsupportedItems("config.containers", k.Containers), unsupportedItems("config.volumes", k.Volumes),
-		shaped[*Metrics]("config.metrics", k.Metrics),
-		shaped[[]*Static]("config.statics", k.Statics), shaped[rest]("config", k.Rest))
+		checkShape[*Metrics]("config.metrics", k.Metrics),
+		checkShape[[]*Static]("config.statics", k.Statics), checkShape[rest]("config", k.Rest))
 }
 
 // ServiceConfigs returns config.services without filling in the defaults.
@@ -257,7 +257,7 @@ func processesIn(k *bourse.StoredConfig) ([]processConfig, error) {
 	return decode[[]processConfig]("config.processes", k.Processes)
 }
 
-func shaped[T any](path string, raw json.RawMessage) error {
+func checkShape[T any](path string, raw json.RawMessage) error {
 	_, err := decode[T](path, raw)
 	return err
 }

@@ -21,7 +21,7 @@ type Gate struct {
 	Certified func(*tls.ConnectionState) (Identity, bool)
 	Apps      *lookup.Apps
 	Quota     *lookup.Checker
-	Turns     *throttle.Turns
+	Turns     *throttle.OrderLimiter
 }
 
 // Authorize identifies the caller and checks that it may use the route. Errors: unauthorized,
@@ -58,14 +58,14 @@ func (g *Gate) Authorize(rt *Route, r *Request) error {
 		}
 		r.Of = &app
 	}
-	return within(rt, r)
+	return checkRestrictions(rt, r)
 }
 
-// within checks the restrictions of the caller's token. A read-only token may not change anything,
+// checkRestrictions checks the restrictions of the caller's token. A read-only token may not change anything,
 // run commands in a machine, or connect to it. A machine token may be used only for its own
 // machines. Endpoints that are not about a single machine refuse such a token, unless their routes
 // are declared with [ForMachines]. Errors: forbidden.
-func within(rt *Route, r *Request) error {
+func checkRestrictions(rt *Route, r *Request) error {
 	id := bourse.MachineID(r.PathValue("machine"))
 	switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
 	case r.Who.ReadOnly && !reads:
@@ -105,7 +105,7 @@ func (g *Gate) identify(r *Request) (Identity, error) {
 // every caller. App names are not secret, and clients would conclude from forbidden that the name
 // is already taken. Errors: not_found; forbidden if the caller may not use the app; unavailable.
 func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
-	app, err := g.Apps.Recall(r.Context(), name)
+	app, err := g.Apps.FindCached(r.Context(), name)
 	if err == nil && !r.Who.May(app) {
 		err = ErrForbidden()
 	}
@@ -116,7 +116,7 @@ func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
 func (g *Gate) AppsOf(r *Request) ([]bourse.App, error) {
 	list, _, err := g.Apps.List(r.Context(), nil)
 	if !slices.ContainsFunc(list, func(app bourse.App) bool { return app.Name == bourse.DefaultAppName }) {
-		if app, errDefault := g.Apps.Recall(r.Context(), bourse.DefaultAppName); errDefault == nil {
+		if app, errDefault := g.Apps.FindCached(r.Context(), bourse.DefaultAppName); errDefault == nil {
 			list = append(list, app)
 		}
 	}

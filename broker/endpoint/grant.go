@@ -26,9 +26,9 @@ func identityOf(t *inventory.Token) Identity {
 	return who
 }
 
-// good returns nil if a token is valid now. Otherwise it returns the reason: CodeUnauthorized, or
+// checkValid returns nil if a token is valid now. Otherwise it returns the reason: CodeUnauthorized, or
 // CodeUnavailable if this release cannot tell whether the token is valid.
-func good(t *inventory.Token, now time.Time) error {
+func checkValid(t *inventory.Token, now time.Time) error {
 	switch {
 	case !t.RevokedAt.IsZero():
 		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " was revoked", Err: ErrTokenEnded}
@@ -44,8 +44,8 @@ func good(t *inventory.Token, now time.Time) error {
 // error may be shown to the token's bearer.
 var ErrTokenEnded = errors.New("the token is no longer valid")
 
-// Live reports whether the token is valid now, as far as this release can determine.
-func Live(t *inventory.Token, now time.Time) bool { return good(t, now) == nil }
+// IsValid reports whether the token is valid now, as far as this release can determine.
+func IsValid(t *inventory.Token, now time.Time) bool { return checkValid(t, now) == nil }
 
 // Format of tokens. The prefix identifies a string as a Bourse token for people and secret
 // scanners, and shows clients that it is not a Fly token.

@@ -62,7 +62,7 @@ func (s *Issued) Identify(ctx context.Context, token string) (Identity, error) {
 	case t == nil || subtle.ConstantTimeCompare([]byte(t.Digest), []byte(digest)) == 0:
 		return Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "unknown token")
 	}
-	if err := good(t, s.now()); err != nil {
+	if err := checkValid(t, s.now()); err != nil {
 		return Identity{}, err
 	}
 	return identityOf(t), nil

@@ -14,7 +14,7 @@ import (
 // [prometheus.Collector].
 type Counts struct {
 	orders    *prometheus.CounterVec
-	took      *prometheus.HistogramVec
+	duration  *prometheus.HistogramVec
 	steps     *prometheus.HistogramVec
 	refusals  map[bourse.RefusalReason]prometheus.Counter // one counter for each known reason, and one for all other reasons
 	requests  *prometheus.CounterVec
@@ -43,7 +43,7 @@ func NewCounts() *Counts {
 	c := &Counts{
 		orders: counter("orders_total", "Number of orders by outcome. For refused orders, reason is the most frequent refusal, or the error's code.",
 			"kind", "outcome", "reason"),
-		took:     histogram("order_seconds", "Duration of orders in seconds.", "kind", "outcome"),
+		duration: histogram("order_seconds", "Duration of orders in seconds.", "kind", "outcome"),
 		steps:    histogram("order_step_seconds", "Duration of each step of filled orders in seconds; skipped steps are not counted.", "kind", "step"),
 		refusals: map[bourse.RefusalReason]prometheus.Counter{other: refusals.WithLabelValues(other)},
 		requests: counter("requests_total", "Number of completed requests. 429: too many requests; 503: temporarily unavailable.", "route", "status"),
@@ -55,7 +55,7 @@ func NewCounts() *Counts {
 	for _, reason := range bourse.RefusalReasons() {
 		c.refusals[reason] = refusals.WithLabelValues(string(reason))
 	}
-	c.collected = []prometheus.Collector{c.orders, c.took, c.steps, refusals, c.requests, c.answered, c.open}
+	c.collected = []prometheus.Collector{c.orders, c.duration, c.steps, refusals, c.requests, c.answered, c.open}
 	return c
 }
 
@@ -94,7 +94,7 @@ func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decis
 		outcome = "repeated" // an earlier request filled the order and was counted
 	}
 	c.orders.WithLabelValues(kind, outcome, c.count(d, err)).Inc()
-	c.took.WithLabelValues(kind, outcome).Observe(d.Times.Total.Seconds())
+	c.duration.WithLabelValues(kind, outcome).Observe(d.Times.Total.Seconds())
 	if fill == nil || fill.Repeated {
 		return
 	}

@@ -36,10 +36,10 @@ func (r *Request) Note(attrs ...slog.Attr) { r.notes = append(r.notes, attrs...)
 // App returns the name of the app in the path.
 func (r *Request) App() bourse.AppName { return bourse.AppName(r.PathValue("app")) }
 
-// Reaches reports whether the caller may use a record with the given owner. The owner must be the
+// MayUse reports whether the caller may use a record with the given owner. The owner must be the
 // app in the request's path. If the caller may use every app, only the app's name has to match, so
 // that the caller can also use records of a deleted app with that name.
-func (r *Request) Reaches(of lookup.Owner) bool {
+func (r *Request) MayUse(of lookup.Owner) bool {
 	if r.Of != nil {
 		return r.Of.Owns(of.App, of.ID, of.Made)
 	}
@@ -94,7 +94,7 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 	if r.Who.Org != "" {
 		throttle.BodyFor(r.Request, "organization "+r.Who.Org)
 	}
-	if !early(rt.Pattern) {
+	if !servedBeforeReady(rt.Pattern) {
 		if err := s.Ready(); err != nil {
 			return err
 		}
@@ -227,10 +227,10 @@ func ListUnreachable(r interface{ Set(key, value string) }, ids []bourse.WorkerI
 	r.Set(machinesapi.HeaderUnreachable, strings.Join(names, ","))
 }
 
-// early reports whether an endpoint is served even while the broker does not know its cluster. Most
+// servedBeforeReady reports whether an endpoint is served even while the broker does not know its cluster. Most
 // of these endpoints concern only this server. Those for join tokens are included because the first
 // broker of a cluster is alone at first, and no other server can join without a join token.
-func early(pattern string) bool {
+func servedBeforeReady(pattern string) bool {
 	_, path, _ := strings.Cut(pattern, " ")
 	return pattern == anyPath || path == "/v1/health" || path == "/metrics" || path == "/openapi.json" ||
 		strings.HasPrefix(path, "/v1/view/") || strings.HasPrefix(path, "/v1/join_tokens")

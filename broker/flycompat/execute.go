@@ -61,7 +61,7 @@ type selected struct {
 // the reply then contains no data.
 func (x *execution) object(ctx context.Context, set ast.SelectionSet, of object, path []any) (map[string]any, bool) {
 	if len(path) > 2*maxDepth { // twice maxDepth, because each list adds an index to the path
-		return nil, x.tooMuch("its depth exceeds %d fields", maxDepth)
+		return nil, x.failQuery("its depth exceeds %d fields", maxDepth)
 	}
 	fields, ok := x.collect(nil, set, of, map[string]bool{})
 	if !ok {
@@ -84,7 +84,7 @@ func (x *execution) object(ctx context.Context, set ast.SelectionSet, of object,
 // value returns the selected parts of a field's value.
 func (x *execution) value(ctx context.Context, f selected, value any, path []any) (any, bool) {
 	if x.work--; x.work < 0 {
-		return nil, x.tooMuch("it selects too many values")
+		return nil, x.failQuery("it selects too many values")
 	}
 	switch v := value.(type) {
 	case object:
@@ -134,7 +134,7 @@ func (x *execution) field(ctx context.Context, f *ast.Field, of object, path []a
 func (x *execution) collect(fields []selected, set ast.SelectionSet, of object, seen map[string]bool) ([]selected, bool) {
 	for _, s := range set {
 		if x.work--; x.work < 0 {
-			return nil, x.tooMuch("it has too many selections")
+			return nil, x.failQuery("it has too many selections")
 		}
 		var more ast.SelectionSet
 		switch s := s.(type) {
@@ -206,8 +206,8 @@ func (x *execution) fail(path []any, err error) {
 	})
 }
 
-// tooMuch makes the whole query fail with the given error. It always returns false.
-func (x *execution) tooMuch(format string, args ...any) bool {
+// failQuery makes the whole query fail with the given error. It always returns false.
+func (x *execution) failQuery(format string, args ...any) bool {
 	x.errors = nil
 	x.fail(nil, bourse.Errorf(bourse.CodeInvalid, "the query is too large: "+format, args...))
 	return false

@@ -19,10 +19,10 @@ import (
 
 // Limits for one page of logs.
 const (
-	logMachines = 100     // only the app's newest machines are read, unless the request selects an instance or a region
-	logAtOnce   = 16      // number of machines that are read concurrently
-	logLines    = 100     // number of lines per machine, on the first page and for a machine that is not in the token yet
-	logBytes    = 1 << 20 // total size of all machines' lines on a page, in bytes; the remaining lines follow on the next page
+	logMachines    = 100     // only the app's newest machines are read, unless the request selects an instance or a region
+	logConcurrency = 16      // number of machines that are read concurrently
+	logLines       = 100     // number of lines per machine, on the first page and for a machine that is not in the token yet
+	logBytes       = 1 << 20 // total size of all machines' lines on a page, in bytes; the remaining lines follow on the next page
 )
 
 // logPage is a page of an app's logs.
@@ -97,7 +97,7 @@ func getLogs(c *caller, w http.ResponseWriter, r *http.Request) error {
 	next := positions{}
 	var mu sync.Mutex // guards out and next
 	group, ctx := errgroup.WithContext(r.Context())
-	group.SetLimit(logAtOnce)
+	group.SetLimit(logConcurrency)
 	for i := range machines {
 		m := &machines[i]
 		at, known := before[m.ID]

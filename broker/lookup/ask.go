@@ -43,8 +43,8 @@ func Asking[Req, Rep any](f fabric.Fabric, v *fabric.Verb[Req, Rep], req Req) fu
 	return func(ctx context.Context, to bourse.Member) (Rep, error) { return v.Call(ctx, f, to, req) }
 }
 
-// Silent returns the workers that did not answer, or answered with an error.
-func Silent[T any](answers []Answer[T]) []bourse.WorkerID {
+// Unresponsive returns the workers that did not answer, or answered with an error.
+func Unresponsive[T any](answers []Answer[T]) []bourse.WorkerID {
 	var out []bourse.WorkerID
 	for _, a := range answers {
 		if a.Err != nil {

@@ -43,14 +43,14 @@ func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, re
 			members = slices.DeleteFunc(members, func(m bourse.Member) bool { return m.Region != region })
 		}
 	}
-	u := machineUnion{told: known, rows: make([]*inventory.Listed, 0, len(rows)), answers: k.askMachines(ctx, members, query)}
+	u := machineUnion{replies: known, rows: make([]*inventory.Listed, 0, len(rows)), answers: k.askMachines(ctx, members, query)}
 	for i := range rows {
 		if row := &rows[i]; k.isOwnersRow(row) {
 			u.rows = append(u.rows, row)
 			k.fresh.sawInView(row.ID, row.UpdatedAt)
 		}
 	}
-	return Gathered{Machines: u.machines(app, deleted), Asked: len(members), Missing: Silent(u.answers), Overflow: overflow(u.answers)}
+	return Gathered{Machines: u.machines(app, deleted), Asked: len(members), Missing: Unresponsive(u.answers), Overflow: overflow(u.answers)}
 }
 
 // Add adds the result for another app to g.
@@ -79,7 +79,7 @@ func overflow(answers []Answer[[]bourse.Machine]) error {
 
 // machineUnion combines data about machines from several sources.
 type machineUnion struct {
-	told    map[bourse.MachineID]bourse.Machine // recent replies from the machines' workers
+	replies map[bourse.MachineID]bourse.Machine // recent replies from the machines' workers
 	rows    []*inventory.Listed                 // rows of the view
 	answers []Answer[[]bourse.Machine]          // answers from workers that have just been asked
 }
@@ -88,7 +88,7 @@ type machineUnion struct {
 // workers, the result contains the view's rows, updated with recent replies. A worker that was
 // asked but did not answer counts as unreachable, regardless of the view.
 func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.Listed {
-	byID := make(map[bourse.MachineID]*inventory.Listed, len(u.rows)+len(u.told))
+	byID := make(map[bourse.MachineID]*inventory.Listed, len(u.rows)+len(u.replies))
 	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: the worker was asked, but did not answer
 	for _, a := range u.answers {
 		heard[a.From.ID] = a.Err == nil
@@ -114,7 +114,7 @@ func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.List
 	for _, l := range u.rows {
 		old(l)
 	}
-	for _, m := range u.told {
+	for _, m := range u.replies {
 		old(&inventory.Listed{Machine: m, HostStatus: machinesapi.HostOK, Complete: true})
 	}
 	out := make([]*inventory.Listed, 0, len(byID))
@@ -133,7 +133,7 @@ func oldestFirst(x, y *bourse.Machine) int {
 
 // askMachines asks the workers for their machines in parallel.
 func (k *Machines) askMachines(ctx context.Context, members []bourse.Member, query fabric.MachinesQuery) []Answer[[]bourse.Machine] {
-	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.MachineList, query))
+	return Ask(ctx, k.Timeout, members, Asking(k.Workers, &fabric.MachineList, query))
 }
 
 // Find asks workers for the machines of an app, for callers that cannot rely on the view. It
@@ -150,7 +150,7 @@ func (k *Machines) Find(ctx context.Context, workers []bourse.Member, app *bours
 		}
 	}
 	slices.SortFunc(out, func(x, y bourse.Machine) int { return oldestFirst(&x, &y) })
-	return out, Silent(answers)
+	return out, Unresponsive(answers)
 }
 
 // Counts contains the number of machines of each app.

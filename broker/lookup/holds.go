@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Held contains the workers' holds, grouped by reservation.
-type Held struct {
+// ReservedHolds contains the workers' holds, grouped by reservation.
+type ReservedHolds struct {
 	Of      map[bourse.ReservationID][]bourse.Hold // the holds of each reservation, in the order of its requests
 	Missing []bourse.WorkerID                      // workers that did not answer
 }
@@ -16,7 +16,7 @@ type Held struct {
 // HoldsByReservation groups the reported holds by reservation. If any of a worker's holds for a
 // reservation is foreign (see [Reservation]), all of the worker's holds for that reservation are
 // omitted. Holds that a worker reports on behalf of another worker are ignored.
-func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Hold) bool) Held {
+func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Hold) bool) ReservedHolds {
 	byKey := map[bourse.ReservationKey][]bourse.Hold{}
 	for _, a := range answers {
 		parts := map[bourse.ReservationKey][]bourse.Hold{}
@@ -31,7 +31,7 @@ func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Ho
 			}
 		}
 	}
-	out := Held{Of: make(map[bourse.ReservationID][]bourse.Hold, len(byKey)), Missing: Silent(answers)}
+	out := ReservedHolds{Of: make(map[bourse.ReservationID][]bourse.Hold, len(byKey)), Missing: Unresponsive(answers)}
 	for key, list := range byKey {
 		slices.SortFunc(list, func(x, y bourse.Hold) int {
 			return cmp.Or(cmp.Compare(x.Index, y.Index), cmp.Compare(x.Worker, y.Worker), cmp.Compare(x.Order, y.Order))

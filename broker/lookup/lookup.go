@@ -36,7 +36,7 @@ type Sources struct {
 	View      View
 	Directory Directory
 	Workers   fabric.Fabric
-	Patience  time.Duration // time limit for asking several workers in parallel
+	Timeout   time.Duration // time limit for asking several workers in parallel
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -68,7 +68,7 @@ type Machines struct {
 
 // NewMachines creates a Machines with empty caches.
 func NewMachines(s Sources) *Machines {
-	return &Machines{s, newOwners[bourse.MachineID](), newFresh(s.Now)}
+	return &Machines{s, newOwners[bourse.MachineID](), newReplyCache(s.Now)}
 }
 
 // Owner returns the cached app of a machine. It returns false if the app is not cached.
@@ -77,8 +77,8 @@ func (k *Machines) Owner(id bourse.MachineID) (Owner, bool) { return k.owners.of
 // Remember caches the app of a machine, which never changes.
 func (k *Machines) Remember(m *bourse.Machine) { k.owners.remember(m.ID, OwnerOf(m)) }
 
-// Note remembers a reply about the machine from the machine's worker.
-func (k *Machines) Note(m *bourse.Machine) { k.fresh.note(m) }
+// RememberReply remembers a reply about the machine from the machine's worker.
+func (k *Machines) RememberReply(m *bourse.Machine) { k.fresh.note(m) }
 
 // Replied returns the machines of an app whose latest replies from their workers are not in the
 // view yet.
@@ -104,8 +104,8 @@ func (k *Volumes) Owner(id bourse.VolumeID) (Owner, bool) { return k.owners.of(i
 // Remember caches the app of a volume, which never changes.
 func (k *Volumes) Remember(v *bourse.Volume) { k.owners.remember(v.ID, OwnerOfVolume(v)) }
 
-// Note remembers a reply about the volume from the volume's worker.
-func (k *Volumes) Note(v *bourse.Volume) {
+// RememberReply remembers a reply about the volume from the volume's worker.
+func (k *Volumes) RememberReply(v *bourse.Volume) {
 	if v.ID == "" {
 		return
 	}
@@ -113,8 +113,8 @@ func (k *Volumes) Note(v *bourse.Volume) {
 	k.fresh.note(v)
 }
 
-// DoNotAnswer returns a phrase that lists the workers that did not answer.
-func DoNotAnswer(ids []bourse.WorkerID) string {
+// UnresponsiveText returns a phrase that lists the workers that did not answer.
+func UnresponsiveText(ids []bourse.WorkerID) string {
 	names := make([]string, len(ids))
 	for i, id := range ids {
 		names[i] = string(id)

@@ -59,15 +59,15 @@ func Read(text []byte) (Quotas, error) {
 }
 
 func (q *Quotas) ofOrg(org string) Quota {
-	return q.Orgs[org].or(q.Org).or(defaultOrgQuota)
+	return q.Orgs[org].withDefaults(q.Org).withDefaults(defaultOrgQuota)
 }
 
 func (q *Quotas) ofApp(app bourse.AppName) Quota {
-	return q.Apps[string(app)].or(q.App).or(defaultAppQuota)
+	return q.Apps[string(app)].withDefaults(q.App).withDefaults(defaultAppQuota)
 }
 
-// or returns a copy of q whose zero fields are replaced by those of d.
-func (q Quota) or(d Quota) Quota {
+// withDefaults returns a copy of q whose zero fields are replaced by those of d.
+func (q Quota) withDefaults(d Quota) Quota {
 	if q.Machines == 0 {
 		q.Machines = d.Machines
 	}

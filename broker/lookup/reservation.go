@@ -10,11 +10,11 @@ import (
 
 // Reservation collects the holds of one reservation.
 type Reservation struct {
-	ID     bourse.ReservationID
-	At     []bourse.Member // the reservation's workers, except unknown ones
-	Holds  []bourse.Hold   // in the order of the reservation's requests
-	Gone   []string        // workers that no longer have a hold for the reservation, and tags of unknown workers
-	Silent []bourse.WorkerID
+	ID           bourse.ReservationID
+	At           []bourse.Member // the reservation's workers, except unknown ones
+	Holds        []bourse.Hold   // in the order of the reservation's requests
+	Gone         []string        // workers that no longer have a hold for the reservation, and tags of unknown workers
+	Unresponsive []bourse.WorkerID
 
 	Foreign func(*bourse.Hold) bool // reports whether the caller is not allowed to use a hold; nil: all holds may be used
 }
@@ -35,7 +35,7 @@ func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 		case a.Err == nil, bourse.CodeOf(a.Err) == bourse.CodeNotFound:
 			r.Gone = append(r.Gone, string(a.From.ID))
 		default:
-			r.Silent = append(r.Silent, a.From.ID)
+			r.Unresponsive = append(r.Unresponsive, a.From.ID)
 		}
 	}
 	slices.SortFunc(r.Holds, func(x, y bourse.Hold) int {
@@ -43,26 +43,26 @@ func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	})
 }
 
-// None returns an error if no holds were found.
-func (r *Reservation) None() error {
+// ErrIfEmpty returns an error if no holds were found.
+func (r *Reservation) ErrIfEmpty() error {
 	switch {
 	case len(r.Holds) > 0:
 		return nil
-	case len(r.Silent) > 0:
-		return bourse.Errorf(bourse.CodeUnavailable, "reservation %s: %s", r.ID, DoNotAnswer(r.Silent))
+	case len(r.Unresponsive) > 0:
+		return bourse.Errorf(bourse.CodeUnavailable, "reservation %s: %s", r.ID, UnresponsiveText(r.Unresponsive))
 	}
 	return NoReservation(r.ID)
 }
 
-// Whole returns an error if the reservation is incomplete. The code is conflict if some workers no
+// ErrIfIncomplete returns an error if the reservation is incomplete. The code is conflict if some workers no
 // longer have their holds. If some workers did not answer, it is the code passed as silence. The
 // error's text ends with the text passed as so.
-func (r *Reservation) Whole(silence bourse.Code, so string) error {
+func (r *Reservation) ErrIfIncomplete(silence bourse.Code, so string) error {
 	switch {
 	case len(r.Gone) > 0:
 		return bourse.Errorf(bourse.CodeConflict, "reservation %s: worker %s no longer has its hold; %s", r.ID, strings.Join(r.Gone, ", "), so)
-	case len(r.Silent) > 0:
-		return bourse.Errorf(silence, "reservation %s: %s; %s", r.ID, DoNotAnswer(r.Silent), so)
+	case len(r.Unresponsive) > 0:
+		return bourse.Errorf(silence, "reservation %s: %s; %s", r.ID, UnresponsiveText(r.Unresponsive), so)
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// appMemory is how long a broker assumes that an app still exists after finding it. During this
+// appCacheTime is how long a broker assumes that an app still exists after finding it. During this
 // time, machines can still be created in an app that another broker has deleted.
-const appMemory = time.Second
+const appCacheTime = time.Second
 
 // maxApps is the maximum number of cached apps. A full cache is cleared.
 const maxApps = 1 << 12
@@ -34,9 +34,9 @@ type Apps struct {
 	copies  func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
 	lookups singleflight.Group // combines concurrent lookups of the same app
 
-	mu     sync.Mutex
-	recent map[bourse.AppName]seenApp
-	looked time.Time // time when the workers were last asked for an app that is not in the view
+	mu         sync.Mutex
+	recent     map[bourse.AppName]seenApp
+	lastSearch time.Time // time when the workers were last asked for an app that is not in the view
 }
 
 type seenApp struct {
@@ -85,10 +85,10 @@ func (s *Apps) all(ctx context.Context) (appRecords, error) {
 // viewResult contains the records read from the view, and specifies whether the workers must be
 // asked as well.
 type viewResult struct {
-	known  appRecords
-	failed error // error if the view could not be read
-	enough bool  // known is sufficient, provided that the view is reliable
-	search bool  // ask the workers even if the view is in sync
+	known      appRecords
+	failed     error // error if the view could not be read
+	sufficient bool  // known is sufficient, provided that the view is reliable
+	search     bool  // ask the workers even if the view is in sync
 }
 
 // complete adds the workers' records to the view's records if the view is insufficient or
@@ -102,7 +102,7 @@ func (s *Apps) complete(ctx context.Context, l viewResult) (appRecords, []bourse
 	if synced && !l.search {
 		return l.known, nil, nil
 	}
-	answers := Ask(ctx, s.Patience, s.Directory.Workers(), s.copies)
+	answers := Ask(ctx, s.Timeout, s.Directory.Workers(), s.copies)
 	for _, a := range answers {
 		if a.Err == nil {
 			l.known.merge(a.Got...)
@@ -111,10 +111,10 @@ func (s *Apps) complete(ctx context.Context, l viewResult) (appRecords, []bourse
 	if synced {
 		return l.known, nil, nil // the search was only a precaution, so missing answers do not matter
 	}
-	if err := NoneAnswered(answers); err != nil && !l.enough {
+	if err := NoneAnswered(answers); err != nil && !l.sufficient {
 		return nil, nil, err
 	}
-	return l.known, Silent(answers), nil
+	return l.known, Unresponsive(answers), nil
 }
 
 // maySearch reports whether searchInterval has passed since the last search.
@@ -122,10 +122,10 @@ func (s *Apps) maySearch() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Now()
-	if now.Sub(s.looked) < searchInterval {
+	if now.Sub(s.lastSearch) < searchInterval {
 		return false
 	}
-	s.looked = now
+	s.lastSearch = now
 	return true
 }
 
@@ -133,7 +133,7 @@ func (s *Apps) maySearch() bool {
 // created, or if used counts machines in it.
 func (s *Apps) List(ctx context.Context, used Counts) ([]bourse.App, []bourse.WorkerID, error) {
 	known, err := s.all(ctx)
-	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, enough: len(known) > 0, search: len(known) == 0})
+	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, sufficient: len(known) > 0, search: len(known) == 0})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,13 +155,13 @@ func (s *Apps) Find(ctx context.Context, name bourse.AppName) (bourse.App, error
 	known, err := s.one(ctx, name)
 	_, enough := existing(known, name)
 	search := !enough && s.maySearch()
-	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, enough: enough, search: search})
+	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, sufficient: enough, search: search})
 	if err != nil {
 		return bourse.App{}, err
 	}
 	app, ok := existing(known, name)
 	if _, deleted := known[name]; !ok && !deleted && len(missing) > 0 {
-		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no other worker knows it", name, DoNotAnswer(missing))
+		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no other worker knows it", name, UnresponsiveText(missing))
 	}
 	if !ok && !search && len(known) == 0 { // no record says that the app was deleted, and the workers were not asked this time
 		if seen, ok := s.seen(name); ok {
@@ -189,9 +189,9 @@ func existing(known appRecords, name bourse.AppName) (bourse.App, bool) {
 	return bourse.App{}, false
 }
 
-// Recall is like [Apps.Find], but returns a cached app if it was found less than appMemory ago.
+// FindCached is like [Apps.Find], but returns a cached app if it was found less than appCacheTime ago.
 // Errors: not_found, unavailable.
-func (s *Apps) Recall(ctx context.Context, name bourse.AppName) (bourse.App, error) {
+func (s *Apps) FindCached(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	if app, ok := s.seen(name); ok {
 		return app, nil
 	}
@@ -199,7 +199,7 @@ func (s *Apps) Recall(ctx context.Context, name bourse.AppName) (bourse.App, err
 	// disconnects. Instead, it has its own deadline.
 	shared := context.WithoutCancel(ctx)
 	found, err, _ := s.lookups.Do(string(name), func() (any, error) {
-		ctx, cancel := context.WithTimeout(shared, s.Patience)
+		ctx, cancel := context.WithTimeout(shared, s.Timeout)
 		defer cancel()
 		return s.Find(ctx, name)
 	})
@@ -207,13 +207,13 @@ func (s *Apps) Recall(ctx context.Context, name bourse.AppName) (bourse.App, err
 	return app, err
 }
 
-// seen returns an app from the cache, and reports whether the app was found less than appMemory
+// seen returns an app from the cache, and reports whether the app was found less than appCacheTime
 // ago.
 func (s *Apps) seen(name bourse.AppName) (bourse.App, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen, ok := s.recent[name]
-	return seen.app, ok && s.Now().Sub(seen.at) < appMemory
+	return seen.app, ok && s.Now().Sub(seen.at) < appCacheTime
 }
 
 func (s *Apps) remember(app bourse.App) {

@@ -38,19 +38,19 @@ type usage struct {
 // usages caches the usage of apps, because counting is expensive.
 type usages struct {
 	mu sync.Mutex
-	of map[bourse.AppRef]*counted
+	of map[bourse.AppRef]*cachedUsage
 }
 
-type counted struct {
+type cachedUsage struct {
 	usage
 	until time.Time
 }
 
 const (
-	countedFor = time.Second
-	// The result of a count is cached for countedPart times as long as the count took, so that
+	minCacheTime = time.Second
+	// The result of a count is cached for cacheFactor times as long as the count took, so that
 	// little time is spent on counting.
-	countedPart = 50
+	cacheFactor = 50
 	maxCounted  = 4096
 )
 
@@ -67,7 +67,7 @@ func (c *Checker) usageOf(ctx context.Context, app bourse.App) usage {
 	now := c.machines.Now()
 	c.usages.mu.Lock()
 	defer c.usages.mu.Unlock()
-	c.usages.of[app.Ref()] = &counted{u, now.Add(max(countedFor, countedPart*now.Sub(began)))}
+	c.usages.of[app.Ref()] = &cachedUsage{u, now.Add(max(minCacheTime, cacheFactor*now.Sub(began)))}
 	return u
 }
 
@@ -80,14 +80,14 @@ func (s *usages) find(ref bourse.AppRef, now time.Time) (usage, bool) {
 	switch {
 	case c == nil:
 		if s.of == nil || len(s.of) >= maxCounted {
-			s.of = map[bourse.AppRef]*counted{}
+			s.of = map[bourse.AppRef]*cachedUsage{}
 		}
-		c = &counted{}
+		c = &cachedUsage{}
 		s.of[ref] = c
 	case now.Before(c.until):
 		return c.usage, true
 	}
-	c.until = now.Add(countedFor)
+	c.until = now.Add(minCacheTime)
 	return c.usage, false
 }
 
@@ -155,7 +155,7 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 	case has.config+configBytes(&order.Config) > quota.ConfigBytes:
 		err = exceeded("app", string(order.App.Name), quota.ConfigBytes, "bytes of config in all its machines")
 	}
-	if err != nil && order.HasChosenID && c.repeats(ctx, order) {
+	if err != nil && order.HasChosenID && c.isRepetition(ctx, order) {
 		return nil
 	}
 	return err
@@ -172,12 +172,12 @@ func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config
 	return more, err
 }
 
-// GrewConfig records in the app's cached usage that a machine's config has grown by the given
+// RecordGrowth records in the app's cached usage that a machine's config has grown by the given
 // number of bytes.
-func (c *Checker) GrewConfig(app bourse.App, more int64) { c.placed(app, usage{config: more}) }
+func (c *Checker) RecordGrowth(app bourse.App, more int64) { c.placed(app, usage{config: more}) }
 
-// repeats reports whether a machine that this broker knows has already filled the order.
-func (c *Checker) repeats(ctx context.Context, order *bourse.Order) bool {
+// isRepetition reports whether a machine that this broker knows has already filled the order.
+func (c *Checker) isRepetition(ctx context.Context, order *bourse.Order) bool {
 	for _, m := range c.machines.Replied(order.App.Name) {
 		if m.Order == order.ID {
 			return true

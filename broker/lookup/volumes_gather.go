@@ -61,12 +61,12 @@ func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes
 	for _, v := range known {
 		u.add(&inventory.ListedVolume{Volume: v, HostStatus: machinesapi.HostOK})
 	}
-	return GatheredVolumes{u.sorted(apps), len(members), Silent(answers)}
+	return GatheredVolumes{u.sorted(apps), len(members), Unresponsive(answers)}
 }
 
 // Ask asks workers in parallel.
 func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric.VolumesQuery) []Answer[[]bourse.Volume] {
-	return Ask(ctx, k.Patience, members, Asking(k.Workers, &fabric.VolumeList, query))
+	return Ask(ctx, k.Timeout, members, Asking(k.Workers, &fabric.VolumeList, query))
 }
 
 // volumeUnion combines data about volumes from several sources. If a worker has answered, its

@@ -151,9 +151,9 @@ var added = map[string]string{
 	"CreateMachine": "deadline race first_try reservation",
 	"CreateVolume":  "deadline first_try requirements",
 	"bourse.Config": "requirements task runtime",
-	"Machine":       "app worker order_id port pid starts exit name_conflict warnings host_heard_at stands_in",
+	"Machine":       "app worker order_id port pid starts exit name_conflict warnings host_heard_at promoted_for",
 	"Volume":        "app worker order_id error host_heard_at updated_at",
 }
 
-// ours reports whether a member of a Machines API type was added by Bourse.
-func ours(of, member string) bool { return slices.Contains(strings.Fields(added[of]), member) }
+// isAddition reports whether a member of a Machines API type was added by Bourse.
+func isAddition(of, member string) bool { return slices.Contains(strings.Fields(added[of]), member) }

@@ -20,9 +20,9 @@ type schemas struct {
 	read  map[reflect.Type]bool // types that occur in requests; their schemas require no members
 }
 
-// written returns the schema of a type that implements its own JSON encoding. It returns false for
+// knownSchema returns the schema of a type that implements its own JSON encoding. It returns false for
 // other types.
-func written(t reflect.Type) (object, bool) {
+func knownSchema(t reflect.Type) (object, bool) {
 	switch t {
 	case reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}, true
@@ -53,7 +53,7 @@ func list(items ...string) []string { return items }
 
 // of returns the schema of a type. The schema of a named type is a reference.
 func (s *schemas) of(t reflect.Type) object {
-	if out, ok := written(t); ok {
+	if out, ok := knownSchema(t); ok {
 		return out
 	}
 	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
@@ -124,7 +124,7 @@ func (s *schemas) members(t reflect.Type) object {
 		out["required"] = required
 	}
 	for name := range properties {
-		if ours(nameOf(t), name) {
+		if isAddition(nameOf(t), name) {
 			properties[name] = object{"allOf": []any{properties[name]}, "x-bourse": true}
 		}
 	}

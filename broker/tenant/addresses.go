@@ -43,7 +43,7 @@ func assignment(app *bourse.App) machinesapi.IPAssignment {
 }
 
 func (h *Addresses) list(w http.ResponseWriter, r *endpoint.Request) error {
-	app, err := h.Apps.Recall(r.Context(), r.App())
+	app, err := h.Apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (h *Addresses) assign(w http.ResponseWriter, r *endpoint.Request) error {
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
 		return err
 	}
-	app, err := h.Apps.Recall(r.Context(), r.App())
+	app, err := h.Apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (h *Addresses) assign(w http.ResponseWriter, r *endpoint.Request) error {
 
 // release always fails, because an app keeps its address as long as it exists.
 func (h *Addresses) release(_ http.ResponseWriter, r *endpoint.Request) error {
-	app, err := h.Apps.Recall(r.Context(), r.App())
+	app, err := h.Apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return err
 	}

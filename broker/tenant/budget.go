@@ -16,32 +16,32 @@ const maxHeld = 128 << 20
 // unused budget.
 type budget struct {
 	mu   sync.Mutex
-	held int64
+	used int64
 }
 
 // share is the part of a budget that a single request uses. It is safe for concurrent use.
 type share struct {
 	of   *budget
-	held int64 // in bytes; guarded by of.mu
+	used int64 // in bytes; guarded by of.mu
 }
 
 // take reserves n more bytes, which remain reserved until release is called. Errors: rate_limited.
 func (s *share) take(n int64) error {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	if s.of.held+n > maxHeld {
+	if s.of.used+n > maxHeld {
 		return bourse.Errorf(bourse.CodeRateLimited, "too many replies of proxies are being processed: try again later, or request a single app")
 	}
-	s.of.held += n
-	s.held += n
+	s.of.used += n
+	s.used += n
 	return nil
 }
 
 func (s *share) release() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
-	s.of.held -= s.held
-	s.held = 0
+	s.of.used -= s.used
+	s.used = 0
 }
 
 // countingReader reserves memory in a share for the bytes that are read.

@@ -89,8 +89,8 @@ func isName(s string) bool {
 	return true
 }
 
-// fits checks whether the app may have all secrets in after. Errors: forbidden (a quota), invalid.
-func (s *Secrets) fits(app bourse.App, after []seal.Secret) error {
+// checkTotal checks whether the app may have all secrets in after. Errors: forbidden (a quota), invalid.
+func (s *Secrets) checkTotal(app bourse.App, after []seal.Secret) error {
 	total := 0
 	for i := range after {
 		total += len(after[i].Name) + len(after[i].Sealed) - seal.Overhead

@@ -24,7 +24,7 @@ type Placements struct {
 	Directory lookup.Directory
 	Workers   fabric.Fabric
 	Region    bourse.Region // the broker's region
-	Patience  time.Duration // time limit for quotes
+	Timeout   time.Duration // time limit for quotes
 }
 
 // Routes returns the handler's routes.
@@ -113,7 +113,7 @@ func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) m
 			region[m.ID] = m.Region
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.Patience)
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	var mu sync.Mutex
 	out := map[bourse.Region][]int64{}

@@ -26,12 +26,12 @@ const ProxyStatusPath = "/proxy/status"
 
 // Proxies serves the endpoints of proxies.
 type Proxies struct {
-	Apps     *lookup.Apps
-	Proxies  func() []bourse.Member // returns the proxies that are members now; nil: there are no proxies
-	Fabric   fabric.Fabric
-	Patience time.Duration // time limit for the reply of each proxy
+	Apps    *lookup.Apps
+	Proxies func() []bourse.Member // returns the proxies that are members now; nil: there are no proxies
+	Fabric  fabric.Fabric
+	Timeout time.Duration // time limit for the reply of each proxy
 
-	held budget
+	budget budget
 }
 
 // Routes returns the handler's routes.
@@ -49,7 +49,7 @@ func (h *Proxies) all(w http.ResponseWriter, r *endpoint.Request) error {
 }
 
 func (h *Proxies) of(w http.ResponseWriter, r *endpoint.Request) error {
-	app, err := h.Apps.Recall(r.Context(), r.App())
+	app, err := h.Apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (h *Proxies) of(w http.ResponseWriter, r *endpoint.Request) error {
 
 // Limits for requests to proxies.
 const (
-	atOnce      = 16
+	concurrency = 16
 	maxReply    = 16 << 20 // size of a proxy's reply, in bytes; enough for about 50 000 machines
 	maxAppReply = 1 << 20  // size of a proxy's reply about a single app, in bytes
 )
@@ -74,12 +74,12 @@ func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesa
 	if h.Proxies == nil {
 		return []machinesapi.Proxy{}, func() {}
 	}
-	taken := share{of: &h.held}
+	taken := share{of: &h.budget}
 	members := h.Proxies()
 	slices.SortFunc(members, func(a, b bourse.Member) int { return cmp.Compare(a.ID, b.ID) })
 	out := make([]machinesapi.Proxy, len(members))
 	var group errgroup.Group
-	group.SetLimit(atOnce)
+	group.SetLimit(concurrency)
 	for i, m := range members {
 		group.Go(func() error {
 			said, err := h.one(ctx, m, app, &taken)
@@ -97,7 +97,7 @@ func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesa
 }
 
 func (h *Proxies) one(ctx context.Context, to bourse.Member, app bourse.AppName, taken *share) (said machinesapi.Proxy, err error) {
-	ctx, cancel := context.WithTimeout(ctx, h.Patience)
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	at, most := url.URL{Path: ProxyStatusPath}, int64(maxReply)
 	if app != "" {

@@ -26,7 +26,7 @@ func (s saying) Call(context.Context, bourse.Member, *http.Request) (*http.Respo
 }
 
 func asking(text string, proxies ...bourse.WorkerID) *Proxies {
-	return &Proxies{Fabric: saying{text: text}, Patience: time.Minute, Proxies: func() (out []bourse.Member) {
+	return &Proxies{Fabric: saying{text: text}, Timeout: time.Minute, Proxies: func() (out []bourse.Member) {
 		for _, id := range proxies {
 			out = append(out, bourse.Member{ID: id})
 		}
@@ -39,15 +39,15 @@ func asking(text string, proxies ...bourse.WorkerID) *Proxies {
 // written. A reply that is short as JSON but needs a lot of memory counts with its decoded size.
 func TestMemoryForProxyRepliesIsLimited(t *testing.T) {
 	h := asking(`{"routes":[{"app":"web","machines":[{"machine":"148e21ea1d5389"}]}]}`, "p1", "p2")
-	others := share{of: &h.held}
+	others := share{of: &h.budget}
 	if err := others.take(maxHeld); err != nil {
 		t.Fatal(err)
 	}
 	errorsOf := func(app bourse.AppName) (n int) {
 		list, release := h.ask(t.Context(), app)
 		defer release()
-		if h.held.held > maxHeld {
-			t.Errorf("%d bytes are held", h.held.held)
+		if h.budget.used > maxHeld {
+			t.Errorf("%d bytes are held", h.budget.used)
 		}
 		for _, p := range list {
 			if p.Error != "" {
@@ -60,17 +60,17 @@ func TestMemoryForProxyRepliesIsLimited(t *testing.T) {
 		t.Errorf("%d proxies of 2 have an error while other requests use the whole limit", n)
 	}
 	others.release()
-	if n := errorsOf(""); n != 0 || h.held.held != 0 {
-		t.Errorf("then %d proxies have an error, and %d bytes are held afterwards", n, h.held.held)
+	if n := errorsOf(""); n != 0 || h.budget.used != 0 {
+		t.Errorf("then %d proxies have an error, and %d bytes are held afterwards", n, h.budget.used)
 	}
 	empty := `{"routes":[{"machines":[` + strings.Repeat("{},", 1000) + `{}]}]}`
 	h = asking(empty, "p1", "p2")
-	others = share{of: &h.held}
+	others = share{of: &h.budget}
 	if err := others.take(maxHeld - 300_000); err != nil {
 		t.Fatal(err)
 	}
-	if n := errorsOf("web"); n != 1 || h.held.held != others.held {
-		t.Errorf("of two proxies with replies of %d bytes that occupy %d, %d have an error; %d bytes are held afterwards", len(empty), decoded([]byte(empty)), n, h.held.held-others.held)
+	if n := errorsOf("web"); n != 1 || h.budget.used != others.used {
+		t.Errorf("of two proxies with replies of %d bytes that occupy %d, %d have an error; %d bytes are held afterwards", len(empty), decoded([]byte(empty)), n, h.budget.used-others.used)
 	}
 	h = asking(strings.Repeat(" ", maxAppReply)+`{"routes":[]}`, "p1")
 	if n := errorsOf("web"); n != 1 {

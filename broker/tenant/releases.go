@@ -59,7 +59,7 @@ func (h *Releases) Routes() []endpoint.Route {
 // of returns the app in the request's path and the app's releases, oldest first. The releases'
 // version numbers are set.
 func (h *Releases) of(r *endpoint.Request) (bourse.App, []release.Release, error) {
-	app, err := h.Apps.Recall(r.Context(), r.App())
+	app, err := h.Apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return app, nil, err
 	}

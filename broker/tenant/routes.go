@@ -74,7 +74,7 @@ func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	app, err := s.Apps.Recall(r.Context(), r.App())
+	app, err := s.Apps.FindCached(r.Context(), r.App())
 	if err != nil {
 		return 0, nil, err
 	}

@@ -31,13 +31,13 @@ type SecretView interface {
 
 // SecretsConfig configures Secrets.
 type SecretsConfig struct {
-	View     SecretView
-	Apps     *lookup.Apps
-	Keys     func() *seal.Keys           // returns the keys that encrypt secrets, from which the workers' keys are derived; nil: secrets cannot be set here
-	Writer   seal.Writer                 // identifies this broker in the versions of secrets
-	MayHave  func(bourse.App, int) error // returns an error if the app may not have the given number of secrets
-	Now      func() time.Time
-	Patience time.Duration // how long to wait until a version arrives in the view
+	View    SecretView
+	Apps    *lookup.Apps
+	Keys    func() *seal.Keys           // returns the keys that encrypt secrets, from which the workers' keys are derived; nil: secrets cannot be set here
+	Writer  seal.Writer                 // identifies this broker in the versions of secrets
+	MayHave func(bourse.App, int) error // returns an error if the app may not have the given number of secrets
+	Now     func() time.Time
+	Timeout time.Duration // how long to wait until a version arrives in the view
 }
 
 // Secrets serves the endpoints of apps' secrets.
@@ -83,7 +83,7 @@ func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64
 
 // await returns the marks of an app's secrets once they include the given version.
 func (s *Secrets) await(ctx context.Context, app string, version uint64) (seal.Marks, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Patience)
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
 	marks, err := s.View.AwaitSecrets(ctx, app, version)
 	if err == nil && !marks.Has(version) {
@@ -126,7 +126,7 @@ func (s *Secrets) changeHere(ctx context.Context, app bourse.App, values map[str
 		return nil, marks.Version(), has, nil
 	}
 	if len(c.Put) > 0 {
-		if err := s.fits(app, after); err != nil {
+		if err := s.checkTotal(app, after); err != nil {
 			return nil, 0, nil, err
 		}
 	}

@@ -104,7 +104,7 @@ func (h *Tokens) mayHave(ctx context.Context, org string) error {
 	for i := range all {
 		if all[i].Org == org {
 			remembered++
-			if endpoint.Live(&all[i], now) {
+			if endpoint.IsValid(&all[i], now) {
 				live++
 			}
 		}
@@ -157,7 +157,7 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 	if i < 0 || !mayRevoke(&r.Who, &all[i]) {
 		return bourse.Errorf(bourse.CodeNotFound, "token %s not found", id) // the reply must not reveal that the token exists
 	}
-	out := machinesapi.RevokedToken{OK: true, Revoked: []string{}, Left: []string{}}
+	out := machinesapi.RevokedToken{OK: true, Revoked: []string{}, StillValid: []string{}}
 	for _, g := range madeWith(all, id) {
 		switch {
 		case !g.RevokedAt.IsZero():
@@ -167,8 +167,8 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 				return err
 			}
 			out.Revoked = append(out.Revoked, g.ID)
-		case endpoint.Live(&g, h.Now()):
-			out.Left = append(out.Left, g.ID)
+		case endpoint.IsValid(&g, h.Now()):
+			out.StillValid = append(out.StillValid, g.ID)
 		}
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, out)

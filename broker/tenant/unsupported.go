@@ -52,7 +52,7 @@ func (h *Unsupported) Routes() []endpoint.Route {
 // exist.
 func (h *Unsupported) none(list any) endpoint.Handler {
 	return func(w http.ResponseWriter, r *endpoint.Request) error {
-		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {
+		if _, err := h.Apps.FindCached(r.Context(), r.App()); err != nil {
 			return err
 		}
 		return endpoint.WriteJSON(w, http.StatusOK, list)
@@ -63,7 +63,7 @@ func (h *Unsupported) none(list any) endpoint.Handler {
 // message.
 func (h *Unsupported) absent(text string) endpoint.Handler {
 	return func(_ http.ResponseWriter, r *endpoint.Request) error {
-		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {
+		if _, err := h.Apps.FindCached(r.Context(), r.App()); err != nil {
 			return err
 		}
 		return bourse.Errorf(bourse.CodeNotFound, "%s", text)
@@ -73,7 +73,7 @@ func (h *Unsupported) absent(text string) endpoint.Handler {
 // refuse returns a handler that replies that the object cannot be created. text is the reason.
 func (h *Unsupported) refuse(text string) endpoint.Handler {
 	return func(_ http.ResponseWriter, r *endpoint.Request) error {
-		if _, err := h.Apps.Recall(r.Context(), r.App()); err != nil {
+		if _, err := h.Apps.FindCached(r.Context(), r.App()); err != nil {
 			return err
 		}
 		return &endpoint.Reply{Status: http.StatusUnprocessableEntity, Err: bourse.Errorf(bourse.CodeInvalid, "%s", text)}

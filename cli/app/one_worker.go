@@ -62,7 +62,7 @@ func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupSt
 	}
 	running := func(m *machinesapi.Machine) bool { return m.State == bourse.StateStarted }
 	slices.SortStableFunc(all, func(a, b *machinesapi.Machine) int { // the first machine stays, preferably a stopped one
-		return cmp.Compare(btoi(running(a)), btoi(running(b)))
+		return cmp.Compare(boolToInt(running(a)), boolToInt(running(b)))
 	})
 	for i, m := range all {
 		if to := workers[i%len(workers)]; to != out.Worker {
@@ -75,7 +75,7 @@ func oneWorker(ctx context.Context, s *cli.Shell, app bourse.AppName, g *GroupSt
 	return out
 }
 
-func btoi(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}

@@ -58,7 +58,7 @@ func revoke(ctx context.Context, s *cli.Shell, word string, made bool) error {
 	if len(reply.Revoked) == 0 {
 		s.Note("token " + id + " was already revoked")
 	}
-	if n := len(reply.Left); n > 0 {
+	if n := len(reply.StillValid); n > 0 {
 		s.Note(fmt.Sprintf("%d tokens that were created with it are still valid; to revoke them too: bourse token revoke %s --made", n, id))
 	}
 	return nil

@@ -105,7 +105,7 @@ func (r *rotation) run(c *cobra.Command) error {
 		case len(missing) == 0:
 			again = cli.Backoff{}
 		case r.shell.Now().After(r.end):
-			return r.giveUp(&out, missing)
+			return r.incompleteError(&out, missing)
 		default:
 			noted = out.Step
 			if err := again.Wait(c.Context()); err != nil {
@@ -204,8 +204,8 @@ func (r *rotation) finish() error {
 	return err
 }
 
-// giveUp returns the error for a step that some servers have not completed.
-func (r *rotation) giveUp(out *machinesapi.Rotation, missing []machinesapi.RotationServer) error {
+// incompleteError returns the error for a step that some servers have not completed.
+func (r *rotation) incompleteError(out *machinesapi.Rotation, missing []machinesapi.RotationServer) error {
 	const most = 5
 	for _, m := range missing[:min(most, len(missing))] {
 		r.shell.Note(fmt.Sprintf("%s: %s", cli.Clean(string(m.ID)), cli.Clean(m.Error)))

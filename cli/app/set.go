@@ -73,7 +73,7 @@ func readPairs(ctx context.Context, s *cli.Shell, args []string) (names []string
 }
 
 func readStdin(ctx context.Context, s *cli.Shell) (string, error) {
-	if s.CanAsk() {
+	if s.Interactive() {
 		s.Note("type the value, then Ctrl-D; the terminal shows what you type")
 	}
 	text, err := s.ReadInput(ctx, func(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, maxInput+1)) })

@@ -84,8 +84,8 @@ type GroupStatus struct {
 	// Trouble contains a line for each problem of the group's machines.
 	Trouble []string `json:"trouble,omitempty"`
 
-	lost bool // the worker of at least one machine is unreachable
-	ill  bool // at least one machine on a reachable worker has a problem
+	lost      bool // the worker of at least one machine is unreachable
+	unhealthy bool // at least one machine on a reachable worker has a problem
 }
 
 // statusOf fetches an app's status. If quotes is set, it also requests a quote for each group whose
@@ -120,12 +120,12 @@ func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName, quotes bool
 	return st, err
 }
 
-// urlPatience limits the time spent on looking up the app's URLs, so that slow proxies do
+// urlTimeout limits the time spent on looking up the app's URLs, so that slow proxies do
 // not delay the rest of the status.
-const urlPatience = 2 * time.Second
+const urlTimeout = 2 * time.Second
 
 func urlsOf(ctx context.Context, s *cli.Shell, app bourse.AppName) []string {
-	ctx, cancel := context.WithTimeout(ctx, urlPatience)
+	ctx, cancel := context.WithTimeout(ctx, urlTimeout)
 	defer cancel()
 	list, err := machinesapi.Proxies{Client: s.Client()}.Of(ctx, app)
 	if err != nil {
@@ -167,7 +167,7 @@ func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 		g.Checks[c.Status]++
 		failing = failing || c.Status == bourse.CheckCritical
 		if c.Status == bourse.CheckCritical {
-			g.ill = g.ill || reached
+			g.unhealthy = g.unhealthy || reached
 			g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": check "+c.Name+": "+strings.Join(strings.Fields(c.Output), " "))
 		}
 	}
@@ -180,10 +180,10 @@ func (g *GroupStatus) add(m *machinesapi.Machine, config *bourse.Config) {
 		g.lost = true
 		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: worker %s is %s", cmp.Or(m.Name, string(m.ID)), m.Worker, m.HostStatus))
 	case m.State == bourse.StateFailed:
-		g.ill = true
+		g.unhealthy = true
 		g.Trouble = append(g.Trouble, cmp.Or(m.Name, string(m.ID))+": failed")
 	case m.Exit != nil && !m.Exit.RequestedStop && m.Exit.ExitCode != 0: // reported until the machine is started again
-		g.ill = true
+		g.unhealthy = true
 		g.Trouble = append(g.Trouble, fmt.Sprintf("%s: crashed with exit code %d: bourse machine logs -a %s %s", cmp.Or(m.Name, string(m.ID)), m.Exit.ExitCode, m.App, m.ID))
 	}
 	wakes := false
@@ -249,7 +249,7 @@ func (st *Status) print(out cli.Stream, s *cli.Shell) error {
 		}
 	}
 	for _, line := range st.next() {
-		if _, err := fmt.Fprintln(out, s.Typed("  try: "+line)); err != nil {
+		if _, err := fmt.Fprintln(out, s.WithProgramName("  try: "+line)); err != nil {
 			return err
 		}
 	}
@@ -277,7 +277,7 @@ func (st *Status) trouble() []string {
 // next lists commands that help with the app's problems.
 func (st *Status) next() []string {
 	var out []string
-	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return g.ill }) {
+	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return g.unhealthy }) {
 		out = append(out, "bourse logs -a "+string(st.App), "bourse events -a "+string(st.App))
 	}
 	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return g.lost }) {

@@ -163,7 +163,7 @@ func TestWatchFrames(t *testing.T) {
 		}))
 	}
 	low := clitest.Drawn(t, 80, func(s *cli.Shell) error {
-		s.Out.Look = func() (int, int) { return 40, 8 }
+		s.Out.CurrentSize = func() (int, int) { return 40, 8 }
 		return follow(s, nil)
 	})
 	for line := range strings.Lines(low) {

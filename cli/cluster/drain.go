@@ -51,7 +51,7 @@ moved back.`,
 	flags.BoolVar(&only, "plan", false, "show which machines would move, without moving them")
 	cli.BindYes(c, &yes)
 	flags.IntVar(&d.apps, "apps", 4, "`number` of apps whose machines are moved at the same time")
-	flags.IntVar(&d.options.Lanes, "at-once", 8, "`number` of an app's machines that are moved at the same time")
+	flags.IntVar(&d.options.Concurrency, "at-once", 8, "`number` of an app's machines that are moved at the same time")
 	flags.BoolVar(&d.options.Downtime, "allow-downtime", false, "also move machines with volumes if no other machine of their group can serve in the meantime")
 	return c
 }
@@ -65,19 +65,19 @@ type drain struct {
 	states  map[bourse.AppName]*deploy.State // state of each app when its moves were planned
 	show    *plans.Progress                  // progress display; nil if --json is set
 
-	mu    sync.Mutex
-	moved map[bourse.MachineID]bool
-	gone  map[bourse.VolumeID]bool // volumes on the worker that were destroyed after they had been copied
-	total int                      // number of machines to move
-	stay  []left
-	kept  []left // volumes on the worker whose machines this drain has destroyed
+	mu               sync.Mutex
+	moved            map[bourse.MachineID]bool
+	gone             map[bourse.VolumeID]bool // volumes on the worker that were destroyed after they had been copied
+	total            int                      // number of machines to move
+	unmovable        []remaining
+	remainingVolumes []remaining // volumes on the worker whose machines this drain has destroyed
 }
 
 // drainPlan is the output of --plan --json.
 type drainPlan struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Plans  []deploy.Plan   `json:"plans"` // one per app
-	Left   []left          `json:"left"`
+	Left   []remaining     `json:"left"`
 }
 
 func (d *drain) run(ctx context.Context, only, yes bool) error {
@@ -128,10 +128,10 @@ func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, err
 		if err != nil {
 			return nil, err
 		}
-		moves := deploy.PlanMoves(state, d.here(state, nil), d.options)
+		moves := deploy.PlanMoves(state, d.machinesHere(state, nil), d.options)
 		out[m.App] = moves
 		d.states[m.App] = state
-		d.total += len(moves.Go) + len(moves.Later)
+		d.total += len(moves.Moved) + len(moves.Later)
 	}
 	return out, nil
 }
@@ -146,9 +146,9 @@ func stateOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (*deploy.Sta
 	return &deploy.State{App: app, Machines: machines, Volumes: volumes}, err
 }
 
-// here returns the ids of the app's machines that are on the worker. It omits destroyed
+// machinesHere returns the ids of the app's machines that are on the worker. It omits destroyed
 // machines and those in the set "but".
-func (d *drain) here(state *deploy.State, but map[bourse.MachineID]bool) (ids []bourse.MachineID) {
+func (d *drain) machinesHere(state *deploy.State, but map[bourse.MachineID]bool) (ids []bourse.MachineID) {
 	for i := range state.Machines {
 		if m := &state.Machines[i]; m.Worker == d.worker && !but[m.ID] && m.State != bourse.StateDestroyed && m.State != bourse.StateDestroying {
 			ids = append(ids, m.ID)
@@ -164,11 +164,11 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, 
 		if !only {
 			return nil
 		}
-		out := drainPlan{Worker: d.worker, Plans: []deploy.Plan{}, Left: []left{}}
+		out := drainPlan{Worker: d.worker, Plans: []deploy.Plan{}, Left: []remaining{}}
 		for _, app := range names {
 			moves := all[app]
 			out.Plans = append(out.Plans, moves.Plan)
-			out.Left = append(out.Left, leftOf(app, moves.Stay)...)
+			out.Left = append(out.Left, remainingOf(app, moves.Unmovable)...)
 		}
 		out.Left = append(out.Left, d.volumes(ctx)...)
 		return d.shell.PrintJSON(out)
@@ -179,7 +179,7 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, 
 		moves := all[app]
 		for i := range d.states[app].Machines {
 			m := &d.states[app].Machines[i]
-			if !slices.Contains(moves.Go, m.ID) && !slices.Contains(moves.Later, m.ID) {
+			if !slices.Contains(moves.Moved, m.ID) && !slices.Contains(moves.Later, m.ID) {
 				continue
 			}
 			if moving++; moving > maxRows {
@@ -191,7 +191,7 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, 
 			}
 			t.Row(string(app), cmp.Or(m.Config.Metadata[deploy.KeyGroup], "-"), string(m.Region), m.Name, do, why)
 		}
-		for _, x := range moves.Stay {
+		for _, x := range moves.Unmovable {
 			if stay++; stay <= maxRows {
 				t.Row(string(app), "-", "-", x.Name, "stays", x.Why)
 			}
@@ -230,9 +230,9 @@ func sortedApps(all map[bourse.AppName]deploy.Moves) []bourse.AppName {
 	return names
 }
 
-func leftOf(app bourse.AppName, list []deploy.Stay) (out []left) {
+func remainingOf(app bourse.AppName, list []deploy.Unmovable) (out []remaining) {
 	for _, x := range list {
-		out = append(out, left{App: app, Machine: x.Machine, Name: x.Name, Why: x.Why})
+		out = append(out, remaining{App: app, Machine: x.Machine, Name: x.Name, Why: x.Why})
 	}
 	return out
 }
@@ -280,9 +280,9 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 		if err != nil {
 			return err
 		}
-		moves := deploy.PlanMoves(state, d.here(state, skip), d.options)
-		if len(moves.Go) == 0 {
-			d.leave(leftOf(app, moves.Stay)...)
+		moves := deploy.PlanMoves(state, d.machinesHere(state, skip), d.options)
+		if len(moves.Moved) == 0 {
+			d.addRemaining(remainingOf(app, moves.Unmovable)...)
 			return nil
 		}
 		shown := func(run.Event) {}
@@ -290,10 +290,10 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 			shown = d.show.Add(&moves.Plan)
 		}
 		var failed []run.Event
-		result, err := run.Run(ctx, run.Over(d.shell.Client(), app), moves.Plan, run.Options{
+		result, err := run.Run(ctx, run.NewAPI(d.shell.Client(), app), moves.Plan, run.Options{
 			Owner: "drain of worker " + string(d.worker),
 			Events: func(e run.Event) {
-				if e.State == run.Failed && e.Step != run.Whole {
+				if e.State == run.Failed && e.Step != run.WholeRun {
 					failed = append(failed, e)
 				}
 				d.event(app, &moves, e)
@@ -305,14 +305,14 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 			continue
 		}
 		if err == nil {
-			d.leave(leftOf(app, moves.Stay)...)
+			d.addRemaining(remainingOf(app, moves.Unmovable)...)
 			return nil
 		}
 		before := len(skip)
 		for _, e := range failed {
 			if id := moves.MachineOf(e.Step); id != "" && !skip[id] {
 				skip[id] = true
-				d.leave(left{App: app, Machine: id, Name: cmp.Or(moves.Plan.Seen[id].Name, moves.Plan.Steps[e.Step].Name, string(id)), Why: e.Text})
+				d.addRemaining(remaining{App: app, Machine: id, Name: cmp.Or(moves.Plan.Seen[id].Name, moves.Plan.Steps[e.Step].Name, string(id)), Why: e.Text})
 			}
 		}
 		if ctx.Err() != nil || len(skip) == before {
@@ -321,10 +321,10 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 	}
 }
 
-func (d *drain) leave(list ...left) {
+func (d *drain) addRemaining(list ...remaining) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.stay = append(d.stay, list...)
+	d.unmovable = append(d.unmovable, list...)
 }
 
 // event records which machines were moved and which volumes were destroyed. With --json, it also
@@ -336,7 +336,7 @@ func (d *drain) event(app bourse.AppName, moves *deploy.Moves, e run.Event) {
 			run.Event
 		}{app, e})
 	}
-	if e.Step == run.Whole || e.State != run.Done {
+	if e.Step == run.WholeRun || e.State != run.Done {
 		return
 	}
 	d.mu.Lock()
@@ -345,7 +345,7 @@ func (d *drain) event(app bourse.AppName, moves *deploy.Moves, e run.Event) {
 	case deploy.DestroyVolume:
 		d.gone[do.Volume] = true
 	case deploy.DestroyMachine:
-		if slices.Contains(moves.Go, s.Machine) {
+		if slices.Contains(moves.Moved, s.Machine) {
 			d.moved[s.Machine] = true
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// left is a machine or volume that remains on the drained worker.
-type left struct {
+// remaining is a machine or volume that remains on the drained worker.
+type remaining struct {
 	App     bourse.AppName   `json:"app"`
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	Volume  bourse.VolumeID  `json:"volume,omitempty"`
@@ -25,7 +25,7 @@ type left struct {
 type drained struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Moved  int             `json:"moved"`
-	Left   []left          `json:"left"` // machines, and volumes that no machine uses
+	Left   []remaining     `json:"left"` // machines, and volumes that no machine uses
 }
 
 // report prints the outcome. It returns an error if machines remain on the worker.
@@ -35,27 +35,27 @@ func (d *drain) report(ctx context.Context) error {
 
 // conclude prints the outcome, including the given volumes that remain on the worker. It
 // returns an error if machines remain there.
-func (d *drain) conclude(volumes []left) error {
+func (d *drain) conclude(volumes []remaining) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.shell.JSON {
-		if err := d.shell.PrintLine(drained{d.worker, len(d.moved), append(append([]left{}, d.stay...), volumes...)}); err != nil {
+		if err := d.shell.PrintLine(drained{d.worker, len(d.moved), append(append([]remaining{}, d.unmovable...), volumes...)}); err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(d.shell.Out, "%s  cordoned, %s moved, %d left\n", d.worker, cli.Count(len(d.moved), "machine"), len(d.stay))
+		fmt.Fprintf(d.shell.Out, "%s  cordoned, %s moved, %d left\n", d.worker, cli.Count(len(d.moved), "machine"), len(d.unmovable))
 		width, _ := d.shell.Out.Size()
-		for _, x := range d.stay {
+		for _, x := range d.unmovable {
 			for _, part := range cli.Wrap(cli.Clean(fmt.Sprintf("  %s  %s  %s", x.App, x.Name, x.Why)), width, 6) {
 				fmt.Fprintln(d.shell.Out, part)
 			}
 		}
 		d.printVolumes(volumes)
 	}
-	if len(d.stay) == 0 {
+	if len(d.unmovable) == 0 {
 		return nil
 	}
-	return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s still has %s", d.worker, cli.Count(len(d.stay), "machine")),
+	return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "worker %s still has %s", d.worker, cli.Count(len(d.unmovable), "machine")),
 		"bourse machine list --all-apps --worker "+string(d.worker), "bourse worker drain "+string(d.worker)+", to continue", "bourse worker uncordon "+string(d.worker)+", to accept orders again")
 }
 
@@ -70,7 +70,7 @@ func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
-		d.kept = append(d.kept, left{App: app, Volume: id, Why: "no machine uses it"})
+		d.remainingVolumes = append(d.remainingVolumes, remaining{App: app, Volume: id, Why: "no machine uses it"})
 	}
 }
 
@@ -78,9 +78,9 @@ func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 // does not move them. The list comes from the view, corrected for the changes that this
 // drain has made since the view was updated. It includes volumes of machines that the drain
 // has destroyed.
-func (d *drain) volumes(ctx context.Context) []left {
+func (d *drain) volumes(ctx context.Context) []remaining {
 	d.mu.Lock()
-	out := slices.Clone(d.kept)
+	out := slices.Clone(d.remainingVolumes)
 	d.mu.Unlock()
 	for line, err := range d.shell.Client().Query(ctx, machinesapi.ViewQuery{Statement: volumesLeft, Params: []any{string(d.worker)}}) {
 		if err != nil {
@@ -96,26 +96,26 @@ func (d *drain) volumes(ctx context.Context) []left {
 		for i := range cells {
 			cells[i], _ = line.Row.Cells[i].(string) // "" if the cell is NULL
 		}
-		x := left{Volume: bourse.VolumeID(cells[0]), App: bourse.AppName(cells[1]), Name: cells[2], Why: "no machine uses it"}
-		known := slices.ContainsFunc(out, func(o left) bool { return o.Volume == x.Volume })
-		if !known && d.leaves(x.Volume, bourse.MachineID(cells[3])) {
+		x := remaining{Volume: bourse.VolumeID(cells[0]), App: bourse.AppName(cells[1]), Name: cells[2], Why: "no machine uses it"}
+		known := slices.ContainsFunc(out, func(o remaining) bool { return o.Volume == x.Volume })
+		if !known && d.remains(x.Volume, bourse.MachineID(cells[3])) {
 			out = append(out, x)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b left) int { return cmp.Compare(a.App, b.App) })
+	slices.SortStableFunc(out, func(a, b remaining) int { return cmp.Compare(a.App, b.App) })
 	return out
 }
 
-// leaves reports whether a volume remains on the worker and no machine uses it. machine is
+// remains reports whether a volume remains on the worker and no machine uses it. machine is
 // the volume's last known machine, or "".
-func (d *drain) leaves(id bourse.VolumeID, machine bourse.MachineID) bool {
+func (d *drain) remains(id bourse.VolumeID, machine bourse.MachineID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.gone[id] && (machine == "" || d.moved[machine])
 }
 
 // printVolumes lists the remaining volumes, with one line for each app.
-func (d *drain) printVolumes(volumes []left) {
+func (d *drain) printVolumes(volumes []remaining) {
 	for len(volumes) > 0 {
 		app, n := volumes[0].App, 0
 		var ids []bourse.VolumeID

@@ -23,7 +23,7 @@ func printHealth(s *cli.Shell, h *machinesapi.ViewHealth) error {
 		return err
 	}
 	for _, t := range []*cli.Table{errorTable(h), differenceTable(h), quarantineTable(h, s.Now())} {
-		if err := below(t, s.Out); err != nil {
+		if err := printBelow(t, s.Out); err != nil {
 			return err
 		}
 	}
@@ -140,8 +140,8 @@ func quarantineTable(h *machinesapi.ViewHealth, now time.Time) *cli.Table {
 	return t
 }
 
-// below writes a table preceded by an empty line. It writes nothing if the table is empty.
-func below(t *cli.Table, w cli.Stream) error {
+// printBelow writes a table preceded by an empty line. It writes nothing if the table is empty.
+func printBelow(t *cli.Table, w cli.Stream) error {
 	if t.Empty() {
 		return nil
 	}

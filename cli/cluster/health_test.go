@@ -48,7 +48,7 @@ func troubled() []machinesapi.MemberHealth {
 // down returns a worker that was killed.
 func down() machinesapi.MemberHealth {
 	return machinesapi.MemberHealth{
-		ID: "ord-1", Role: bourse.RoleWorker, Region: "ord", DownSince: clitest.Now.Add(-time.Hour), Standing: machinesapi.Standing{State: machinesapi.ViewDown},
+		ID: "ord-1", Role: bourse.RoleWorker, Region: "ord", DownSince: clitest.Now.Add(-time.Hour), ViewLag: machinesapi.ViewLag{State: machinesapi.ViewDown},
 	}
 }
 

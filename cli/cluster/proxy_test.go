@@ -17,9 +17,9 @@ import (
 
 func some() machinesapi.ProxyList {
 	machines := []machinesapi.ProxyMachine{
-		{Machine: "148e21ea1d5389", Region: "gru", State: bourse.StateStarted, Ours: 3, Others: 1, Soft: 20, Use: machinesapi.UseYes},
+		{Machine: "148e21ea1d5389", Region: "gru", State: bourse.StateStarted, Requests: 3, OtherRequests: 1, Soft: 20, Use: machinesapi.UseNow},
 		{Machine: "148e21ea1d5390", Region: "gru", State: bourse.StateStopped, Soft: 20, Use: machinesapi.UseStart, Why: "it is stopped: a request starts it"},
-		{Machine: "148e21ea1d5391", Region: "mad", State: bourse.StateStarted, Soft: 20, Use: machinesapi.UseNo, Why: "it is cordoned"},
+		{Machine: "148e21ea1d5391", Region: "mad", State: bourse.StateStarted, Soft: 20, Use: machinesapi.UseNever, Why: "it is cordoned"},
 	}
 	local := machinesapi.ProxyRoute{App: "web", Ports: "80", Machines: machines, URLs: []string{"http://web.localhost:8080/"}}
 	named := machinesapi.ProxyRoute{App: "web", Ports: "443", Machines: machines[:1], URLs: []string{"https://web.example.com/", "http://web.example.com/"}}

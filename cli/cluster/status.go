@@ -84,7 +84,7 @@ func printProxies(s *cli.Shell, list []machinesapi.Proxy) error {
 }
 
 func row(p *machinesapi.Proxy, t *machinesapi.ProxyRoute, m *machinesapi.ProxyMachine) []string {
-	requests := fmt.Sprint(m.Ours + m.Others)
+	requests := fmt.Sprint(m.Requests + m.OtherRequests)
 	if m.Soft > 0 {
 		requests += fmt.Sprintf("/%d", m.Soft)
 	}

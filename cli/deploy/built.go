@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// unbuilt is the image name that a plan shows if the image would have to be built and has
+// unbuiltImage is the image name that a plan shows if the image would have to be built and has
 // no name yet.
-const unbuilt = "to-be-built"
+const unbuiltImage = "to-be-built"
 
 // buildFlags contains the flags for building and pushing an image.
 type buildFlags struct {
@@ -37,9 +37,9 @@ func (b *buildFlags) given() bool {
 	return b.dockerfile != "" || b.target != "" || b.pushTo != "" || len(b.args) > 0
 }
 
-// over applies the flags to a configuration's build section, which may be nil, and returns
+// applyTo applies the flags to a configuration's build section, which may be nil, and returns
 // the resulting section.
-func (b *buildFlags) over(in *config.Build) (config.Build, error) {
+func (b *buildFlags) applyTo(in *config.Build) (config.Build, error) {
 	out := config.Build{}
 	if in != nil {
 		out = *in
@@ -76,7 +76,7 @@ func (b *buildFlags) buildsAs(c *config.Build, dir string) (name string, wanted 
 // to be built, built builds and pushes it. Otherwise it returns "", because the configuration names
 // the image. With --plan, it builds nothing, and later reports whether an image would be built.
 func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config, image string) (name string, later bool, err error) {
-	b, err := f.build.over(c.Build)
+	b, err := f.build.applyTo(c.Build)
 	if err != nil {
 		return "", false, err
 	}
@@ -93,7 +93,7 @@ func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config,
 	case !wanted:
 		return "", false, nil
 	case f.only:
-		return cmp.Or(name, unbuilt), true, nil
+		return cmp.Or(name, unbuiltImage), true, nil
 	}
 	login, err := f.registry.login(s)
 	if err != nil {

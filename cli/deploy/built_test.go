@@ -45,7 +45,7 @@ func TestBuildFlags(t *testing.T) {
 	t.Parallel()
 	in := config.Build{Dockerfile: "a", Target: "base", Args: map[string]string{"A": "1", "B": "2"}}
 	f := buildFlags{dockerfile: "b/Dockerfile", target: "release", args: []string{"B=3", "C=x=y"}}
-	got, err := f.over(&in)
+	got, err := f.applyTo(&in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +57,10 @@ func TestBuildFlags(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || len(in.Args) != 2 {
 		t.Errorf("%v (-want +got):\n%s", in.Args, diff)
 	}
-	if got, err := new(buildFlags).over(&in); err != nil || !cmp.Equal(got, in) {
+	if got, err := new(buildFlags).applyTo(&in); err != nil || !cmp.Equal(got, in) {
 		t.Errorf("without flags: %+v, %v", got, err)
 	}
-	if got, err := (&buildFlags{args: []string{"A=1"}}).over(nil); err != nil || got.Args["A"] != "1" {
+	if got, err := (&buildFlags{args: []string{"A=1"}}).applyTo(nil); err != nil || got.Args["A"] != "1" {
 		t.Errorf("without a configuration: %+v, %v", got, err)
 	}
 }

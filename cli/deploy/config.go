@@ -98,7 +98,7 @@ func resolveConfig(name string, options config.Options) (app deploy.App, warning
 		}
 		return app, warnings, err
 	}
-	options.Later = true
+	options.BuildLater = true
 	err = withFiles(name, func(files fs.FS) error {
 		options.Files = files
 		app, warnings, err = c.App(options)

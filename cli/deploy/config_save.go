@@ -101,7 +101,7 @@ func saveConfig(ctx context.Context, s *cli.Shell, name string, object []byte, c
 	text.Write(body)
 	if name == "" {
 		name = "fly.toml"
-		if c, err := config.Parse("bourse.toml", text.Bytes()); err == nil && c.Ours() {
+		if c, err := config.Parse("bourse.toml", text.Bytes()); err == nil && c.HasBourseFields() {
 			name = "bourse.toml"
 		}
 	}

@@ -181,5 +181,5 @@ func (t *target) name() (bourse.AppName, error) {
 	return name, err
 }
 
-// vName formats a release's version, for example "v4".
-func vName(r *release.Release) string { return fmt.Sprintf("v%d", r.Version) }
+// versionName formats a release's version, for example "v4".
+func versionName(r *release.Release) string { return fmt.Sprintf("v%d", r.Version) }

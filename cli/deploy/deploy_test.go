@@ -312,7 +312,7 @@ func TestSpread(t *testing.T) {
 		{map[bourse.Region]int{"gru": 1, "mad": 4}, 2, map[bourse.Region]int{"gru": 1, "mad": 1}},
 		{map[bourse.Region]int{"gru": 3}, 0, map[bourse.Region]int{"gru": 0}},
 	} {
-		if diff := cmp.Diff(tt.want, spread(tt.there, tt.n)); diff != "" {
+		if diff := cmp.Diff(tt.want, adjustRegions(tt.there, tt.n)); diff != "" {
 			t.Errorf("%v to %d (-want +got):\n%s", tt.there, tt.n, diff)
 		}
 	}
@@ -397,7 +397,7 @@ func TestScaleRegions(t *testing.T) {
 		"without a list, over those":   {counts{"gru": 1, "mad": 1}, "", 4, counts{"gru": 2, "mad": 2}},
 		"more regions than there are ": {counts{"gru": 1}, "gru,mad,ord", 1, counts{"gru": 1, "mad": 0, "ord": 0}},
 	} {
-		have := &there{}
+		have := &appState{}
 		for region, n := range tt.now {
 			for range n {
 				c := &bourse.Config{Metadata: map[string]string{deploy.KeyPlatform: deploy.Platform, deploy.KeyGroup: "web"}}

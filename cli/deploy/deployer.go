@@ -23,8 +23,8 @@ type deployer struct {
 	client *machinesapi.Client
 	target *target
 	planFlags
-	keep  bool     // do not undo a plan that fails
-	again []string // commands that continue an interrupted plan; nil means the default, see resumes
+	keep           bool     // do not undo a plan that fails
+	resumeCommands []string // commands that continue an interrupted plan; nil means the default, see resumes
 }
 
 func newDeployer(s *cli.Shell, t *target, f *planFlags) *deployer {
@@ -33,8 +33,8 @@ func newDeployer(s *cli.Shell, t *target, f *planFlags) *deployer {
 
 // resumes returns the commands that continue or undo an interrupted plan.
 func (d *deployer) resumes() []string {
-	if d.again != nil {
-		return d.again
+	if d.resumeCommands != nil {
+		return d.resumeCommands
 	}
 	which := ""
 	if d.target.app != "" {
@@ -57,7 +57,7 @@ func (d *deployer) deploy(ctx context.Context, f *deployFlags) error {
 	for _, line := range w.warnings {
 		d.shell.Note("warning: " + cli.Clean(line))
 	}
-	have, err := look(ctx, d.shell, w.App.Name)
+	have, err := readState(ctx, d.shell, w.App.Name)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (d *deployer) deploy(ctx context.Context, f *deployFlags) error {
 }
 
 // make changes an app to its desired state. If the app does not exist, make creates it.
-func (d *deployer) make(ctx context.Context, w *want, have *there, org string) error {
+func (d *deployer) make(ctx context.Context, w *desired, have *appState, org string) error {
 	o := deploy.Options{}
 	if !have.missing && !w.unbuilt {
 		var err error
@@ -80,8 +80,8 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 	if err := refused(&p); err != nil {
 		return err
 	}
-	if len(p.Steps) == 0 && !have.unended() {
-		if err := d.nothing(&p); err != nil {
+	if len(p.Steps) == 0 && !have.hasUnfinished() {
+		if err := d.reportNothing(&p); err != nil {
 			return err
 		}
 		return d.printURL(ctx, &w.App)
@@ -94,19 +94,19 @@ func (d *deployer) make(ctx context.Context, w *want, have *there, org string) e
 			return err
 		}
 	}
-	cli.OutliveReaders() // complete the release even if nobody reads the output
+	cli.IgnoreSIGPIPE() // complete the release even if nobody reads the output
 	r, err := d.record(ctx, w)
 	if err != nil {
 		return err
 	}
 	o.Release, o.Version = r.ID, r.Version
-	plan := func(have *there) (deploy.Plan, error) { return deploy.Make(w.App, have.State, o), nil }
+	plan := func(have *appState) (deploy.Plan, error) { return deploy.Make(w.App, have.State, o), nil }
 	p = deploy.Make(w.App, have.State, o)
-	title := "release " + vName(&r) + " of " + string(p.App)
+	title := "release " + versionName(&r) + " of " + string(p.App)
 	if w.Description != "" {
 		title += " (" + w.Description + ")"
 	}
-	if _, err = d.carry(ctx, &p, plan, title, run.Options{Release: r.ID}); err != nil {
+	if _, err = d.execute(ctx, &p, plan, title, run.Options{Release: r.ID}); err != nil {
 		return err
 	}
 	return d.printURL(ctx, &w.App)
@@ -123,14 +123,14 @@ func refused(p *deploy.Plan) error {
 	return bourse.Errorf(bourse.CodeInvalid, "%s", strings.Join(cli.Bounded(p.Refused, maxLines), "\n"))
 }
 
-// nothing prints the plan's warnings and reports that there is nothing to do.
-func (d *deployer) nothing(p *deploy.Plan) error {
+// reportNothing prints the plan's warnings and reports that there is nothing to do.
+func (d *deployer) reportNothing(p *deploy.Plan) error {
 	d.warn(p)
 	if d.shell.JSON {
 		return d.shell.PrintLine(plans.Line{Plan: p})
 	}
 	text := "the app is up to date"
-	if left := plans.Left(p); left > 0 {
+	if left := plans.CountUnreachable(p); left > 0 {
 		text = fmt.Sprintf("%d left as they were, because their workers do not answer; everything else is up to date", left)
 	}
 	_, err := fmt.Fprintf(d.shell.Out, "%s  nothing to do: %s\n", p.App, text)
@@ -145,7 +145,7 @@ func (d *deployer) warn(p *deploy.Plan) {
 
 // fits requests quotes for the machines that the plan creates. It returns an error if one of the
 // machines would be refused by all workers.
-func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *there) error {
+func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *appState) error {
 	end := cli.Spin(d.shell.Err, "requesting quotes")
 	fits := plans.Fits(ctx, d.quotes(have), p)
 	end()
@@ -156,7 +156,7 @@ func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *there) error 
 }
 
 // quotes returns a source of quotes for an app that may not exist yet.
-func (d *deployer) quotes(have *there) plans.Quotes {
+func (d *deployer) quotes(have *appState) plans.Quotes {
 	if have.missing {
 		return anyApp{d.client}
 	}
@@ -167,7 +167,7 @@ func (d *deployer) quotes(have *there) plans.Quotes {
 // does not.
 type anyApp struct{ client *machinesapi.Client }
 
-func (e anyApp) Quote(ctx context.Context, _ bourse.AppName, in machinesapi.CreateMachine) (machinesapi.Quoted, error) {
+func (e anyApp) Quote(ctx context.Context, _ bourse.AppName, in machinesapi.CreateMachine) (machinesapi.QuoteReply, error) {
 	return e.client.Quote(ctx, cli.DefaultApp, in)
 }
 
@@ -180,7 +180,7 @@ func (d *deployer) makeApp(ctx context.Context, name bourse.AppName, org string)
 }
 
 // record creates the release of a deploy.
-func (d *deployer) record(ctx context.Context, w *want) (release.Release, error) {
+func (d *deployer) record(ctx context.Context, w *desired) (release.Release, error) {
 	metadata, err := w.metadata()
 	if err != nil {
 		return release.Release{}, err
@@ -190,9 +190,9 @@ func (d *deployer) record(ctx context.Context, w *want) (release.Release, error)
 	})
 }
 
-// carry executes a plan and shows its progress. Once it holds the leases of the app's machines, it
+// execute executes a plan and shows its progress. Once it holds the leases of the app's machines, it
 // calls plan with the app's current state and executes the resulting plan instead of p.
-func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) (deploy.Plan, error), title string, o run.Options) (run.Result, error) {
+func (d *deployer) execute(ctx context.Context, p *deploy.Plan, plan func(*appState) (deploy.Plan, error), title string, o run.Options) (run.Result, error) {
 	if err := refused(p); err != nil {
 		return run.Result{}, err
 	}
@@ -204,18 +204,18 @@ func (d *deployer) carry(ctx context.Context, p *deploy.Plan, plan func(*there) 
 	}
 	o.Owner, o.KeepOnFailure, o.Watch = plans.Owner(d.shell, title), d.keep, d.watch
 	o.Replan = func(ctx context.Context) (deploy.Plan, error) {
-		have, err := read(ctx, d.client, p.App)
+		have, err := requestState(ctx, d.client, p.App)
 		if err != nil {
 			return deploy.Plan{}, err
 		}
 		return plan(have)
 	}
-	c := plans.Carrier{Shell: d.shell, API: run.Over(d.client, p.App), Title: title, Resume: d.resumes(), Options: o}
-	return c.Carry(ctx, p)
+	c := plans.Executor{Shell: d.shell, API: run.NewAPI(d.client, p.App), Title: title, Resume: d.resumes(), Options: o}
+	return c.Execute(ctx, p)
 }
 
 // show prints a plan instead of executing it. It returns errChanges if the plan has steps.
-func (d *deployer) show(ctx context.Context, p *deploy.Plan, have *there) error {
+func (d *deployer) show(ctx context.Context, p *deploy.Plan, have *appState) error {
 	var fits []plans.Fit
 	if len(p.Refused) == 0 {
 		end := cli.Spin(d.shell.Err, "requesting quotes")
@@ -228,7 +228,7 @@ func (d *deployer) show(ctx context.Context, p *deploy.Plan, have *there) error 
 	if err := refused(p); err != nil {
 		return cli.AfterResult(bourse.Errorf(bourse.CodeInvalid, "the plan cannot be carried out: %s", cli.Count(len(p.Refused), "reason")))
 	}
-	if err := plans.ShortError(fits); err != nil {
+	if err := plans.NoRoomError(fits); err != nil {
 		return cli.AfterResult(err)
 	}
 	if len(p.Steps) > 0 {
@@ -237,7 +237,7 @@ func (d *deployer) show(ctx context.Context, p *deploy.Plan, have *there) error 
 	return nil
 }
 
-func (d *deployer) print(p *deploy.Plan, fits []plans.Fit, have *there) error {
+func (d *deployer) print(p *deploy.Plan, fits []plans.Fit, have *appState) error {
 	if d.shell.JSON {
 		return d.shell.PrintJSON(plans.Line{Plan: p, Fits: fits})
 	}

@@ -122,7 +122,7 @@ func newImagePull(s *cli.Shell) *cobra.Command {
 // pullImage pulls an image on all matching workers and shows a progress bar for each. It
 // fails if the pull fails on any worker.
 func pullImage(ctx context.Context, s *cli.Shell, image string, target machinesapi.ImageTarget) error {
-	bars := cli.Bars{To: s.Err}
+	bars := cli.Bars{Out: s.Err}
 	var problems []error
 	asked := 0
 	err := s.Client().PullImage(ctx, machinesapi.PullImage{Image: image, ImageTarget: target}, func(l machinesapi.PullLine) error {

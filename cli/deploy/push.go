@@ -105,7 +105,7 @@ Registries on loopback are accessed over plain HTTP, all others over HTTPS.`,
 
 // showPush runs a push, shows the progress that it reports, and returns its result.
 func showPush(ctx context.Context, s *cli.Shell, name string, do func(context.Context, func(push.Progress)) (string, error)) (string, error) {
-	bars := cli.Bars{To: s.Err}
+	bars := cli.Bars{Out: s.Err}
 	stop := cli.Spin(s.Err, "reading")
 	defer stop()
 	var last push.Progress

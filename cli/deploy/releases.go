@@ -72,7 +72,7 @@ func listReleases(ctx context.Context, s *cli.Shell, app bourse.AppName, limit i
 	t := cli.NewTable("VERSION", "STATUS", "STRATEGY", "IMAGE", "BY", "AGE", "DESCRIPTION").Numbers(0, 5).Narrow(3, 6).KeepEnd(3).Drop(2)
 	return cli.PrintList(s, list, "no releases; to create one: bourse deploy", t, func(r *release.Release) []string {
 		return []string{
-			vName(r), string(r.Status), cmp.Or(r.Strategy, "-"), cmp.Or(r.Image, "-"), cmp.Or(r.User, "-"),
+			versionName(r), string(r.Status), cmp.Or(r.Strategy, "-"), cmp.Or(r.Image, "-"), cmp.Or(r.User, "-"),
 			cli.Age(s.Now().Sub(r.CreatedAt)), r.Description,
 		}
 	})

@@ -20,17 +20,17 @@ func (d *deployer) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, err := look(ctx, d.shell, app)
+	have, err := readState(ctx, d.shell, app)
 	if err != nil {
 		return err
 	}
-	if err := have.mustBe(); err != nil {
+	if err := have.requireApp(); err != nil {
 		return err
 	}
 	if len(have.releases) == 0 || !unfinished(&have.releases[0]) {
 		text := "app " + string(app) + " has no release"
 		if len(have.releases) > 0 {
-			text = fmt.Sprintf("release %s of %s is %s", vName(&have.releases[0]), app, have.releases[0].Status)
+			text = fmt.Sprintf("release %s of %s is %s", versionName(&have.releases[0]), app, have.releases[0].Status)
 		}
 		return cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "%s: there is nothing to resume", text), "bourse deploy", "bourse releases -a "+string(app))
 	}
@@ -43,14 +43,14 @@ func (d *deployer) resume(ctx context.Context) error {
 	if o.Digests, err = digests(ctx, d.shell, &w.App); err != nil {
 		return err
 	}
-	plan := func(have *there) (deploy.Plan, error) { return deploy.Make(w.App, have.State, o), nil }
+	plan := func(have *appState) (deploy.Plan, error) { return deploy.Make(w.App, have.State, o), nil }
 	p := deploy.Make(w.App, have.State, o)
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
 	// Continue even if the plan has no steps: a request that the killed client sent may still take
 	// effect, and carry plans again.
-	result, err := d.carry(ctx, &p, plan, "release "+vName(r)+" of "+string(app), run.Options{Release: r.ID, Resumed: true})
+	result, err := d.execute(ctx, &p, plan, "release "+versionName(r)+" of "+string(app), run.Options{Release: r.ID, Resumed: true})
 	begun := slices.ContainsFunc(result.Steps, func(o run.Outcome) bool { return o.State != "" })
 	if stays := d.keep || ctx.Err() != nil; err == nil || stays || !begun || errors.Is(err, run.ErrOvertaken) {
 		return err
@@ -61,8 +61,8 @@ func (d *deployer) resume(ctx context.Context) error {
 // undoWhole undoes an entire release that failed after it was resumed. The run itself has
 // undone only its own changes, not those made before the interruption.
 func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release.Release) error {
-	d.shell.Note("undoing the earlier changes of release " + vName(r) + ", too")
-	have, err := look(ctx, d.shell, app)
+	d.shell.Note("undoing the earlier changes of release " + versionName(r) + ", too")
+	have, err := readState(ctx, d.shell, app)
 	if err != nil {
 		return err
 	}

@@ -52,11 +52,11 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 	if err != nil {
 		return err
 	}
-	have, err := look(ctx, d.shell, app)
+	have, err := readState(ctx, d.shell, app)
 	if err != nil {
 		return err
 	}
-	if err := have.mustBe(); err != nil {
+	if err := have.requireApp(); err != nil {
 		return err
 	}
 	if len(have.releases) == 0 {
@@ -69,7 +69,7 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 	to, err := former(have.releases, named)
 	if err != nil || to == nil {
 		if err == nil && !d.shell.JSON {
-			_, err = fmt.Fprintf(d.shell.Out, "%s  release %s failed, and its changes were undone: there is nothing to roll back\n", app, vName(newest))
+			_, err = fmt.Fprintf(d.shell.Out, "%s  release %s failed, and its changes were undone: there is nothing to roll back\n", app, versionName(newest))
 		}
 		return err
 	}
@@ -78,7 +78,7 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 		return err
 	}
 	w.App.Name = app
-	w.Description = "rollback to " + vName(to)
+	w.Description = "rollback to " + versionName(to)
 	return d.make(ctx, w, have, "")
 }
 
@@ -106,12 +106,12 @@ func former(list []release.Release, named string) (*release.Release, error) {
 			return &list[i], nil
 		}
 	}
-	return nil, cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "there is no complete release before %s", vName(&list[0])), "bourse releases -a "+string(list[0].App))
+	return nil, cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "there is no complete release before %s", versionName(&list[0])), "bourse releases -a "+string(list[0].App))
 }
 
 // undo undoes an incomplete release.
-func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) error {
-	plan := func(have *there) (deploy.Plan, error) {
+func (d *deployer) undo(ctx context.Context, have *appState, r *release.Release) error {
+	plan := func(have *appState) (deploy.Plan, error) {
 		if err := versions(ctx, d.client, have); err != nil {
 			return deploy.Plan{}, err
 		}
@@ -128,7 +128,7 @@ func (d *deployer) undo(ctx context.Context, have *there, r *release.Release) er
 	}
 	// Continue even if the plan has no steps: a request that the killed client sent may still take
 	// effect, and carry plans again.
-	if _, err := d.carry(ctx, &p, plan, "rollback of release "+vName(r)+" of "+string(have.App), run.Options{}); err != nil {
+	if _, err := d.execute(ctx, &p, plan, "rollback of release "+versionName(r)+" of "+string(have.App), run.Options{}); err != nil {
 		return err
 	}
 	return d.ended(context.WithoutCancel(ctx), r, release.Failed)

@@ -52,11 +52,11 @@ type scaled struct {
 }
 
 func scaleShow(ctx context.Context, s *cli.Shell, app bourse.AppName) error {
-	have, err := look(ctx, s, app)
+	have, err := readState(ctx, s, app)
 	if err != nil {
 		return err
 	}
-	if err := have.mustBe(); err != nil {
+	if err := have.requireApp(); err != nil {
 		return err
 	}
 	t := cli.NewTable("GROUP", "REGION", "COUNT", "SIZE", "MACHINES").Numbers(2).Narrow(4).Wrap()
@@ -65,7 +65,7 @@ func scaleShow(ctx context.Context, s *cli.Shell, app bourse.AppName) error {
 	})
 }
 
-func sizes(have *there) []scaled {
+func sizes(have *appState) []scaled {
 	type place struct {
 		group  string
 		region bourse.Region
@@ -141,7 +141,7 @@ func (f *workFlags) groups() []string {
 }
 
 // run makes a plan and executes it. With --plan, it only prints the plan.
-func (f *workFlags) run(ctx context.Context, s *cli.Shell, doing string, plan func(*there) (deploy.Plan, error)) error {
+func (f *workFlags) run(ctx context.Context, s *cli.Shell, doing string, plan func(*appState) (deploy.Plan, error)) error {
 	d := newDeployer(s, &f.target, &f.planFlags)
 	err := d.work(ctx, doing, plan)
 	if f.only {
@@ -150,14 +150,14 @@ func (f *workFlags) run(ctx context.Context, s *cli.Shell, doing string, plan fu
 	return err
 }
 
-func (d *deployer) work(ctx context.Context, doing string, plan func(*there) (deploy.Plan, error)) error {
+func (d *deployer) work(ctx context.Context, doing string, plan func(*appState) (deploy.Plan, error)) error {
 	app, err := d.target.name()
 	if err != nil {
 		return err
 	}
-	have, err := look(ctx, d.shell, app)
+	have, err := readState(ctx, d.shell, app)
 	if err == nil {
-		err = have.mustBe()
+		err = have.requireApp()
 	}
 	if err != nil {
 		return err
@@ -173,13 +173,13 @@ func (d *deployer) work(ctx context.Context, doing string, plan func(*there) (de
 		return err
 	}
 	if len(p.Steps) == 0 {
-		return d.nothing(&p)
+		return d.reportNothing(&p)
 	}
 	if err := d.fits(ctx, &p, have); err != nil {
 		return err
 	}
-	d.again = []string{"the same command again"}
-	_, err = d.carry(ctx, &p, plan, doing+" of "+string(app), run.Options{})
+	d.resumeCommands = []string{"the same command again"}
+	_, err = d.execute(ctx, &p, plan, doing+" of "+string(app), run.Options{})
 	return err
 }
 
@@ -204,7 +204,7 @@ other regions keep their machines. New machines are like the existing ones.`,
 			if err != nil {
 				return err
 			}
-			return f.run(c.Context(), s, "scale count "+strings.Join(args, " "), func(have *there) (deploy.Plan, error) {
+			return f.run(c.Context(), s, "scale count "+strings.Join(args, " "), func(have *appState) (deploy.Plan, error) {
 				counts, err := countsOf(have, f.group, listed, args)
 				if err != nil {
 					return deploy.Plan{}, err
@@ -239,8 +239,8 @@ configuration contains a size, the next deploy sets that one again.`,
 			if !sizeGiven(c) {
 				return cli.UsageError(c)
 			}
-			return f.run(c.Context(), s, "scale vm", func(have *there) (deploy.Plan, error) {
-				guest, err := resized(have, f.group, &size)
+			return f.run(c.Context(), s, "scale vm", func(have *appState) (deploy.Plan, error) {
+				guest, err := newSize(have, f.group, &size)
 				if err != nil {
 					return deploy.Plan{}, err
 				}
@@ -271,8 +271,8 @@ func regionsOf(list string) ([]bourse.Region, error) {
 	return out, nil
 }
 
-// groupsThere returns the sorted names of groups that have machines.
-func groupsThere(have *there) []string {
+// groupNames returns the sorted names of groups that have machines.
+func groupNames(have *appState) []string {
 	var out []string
 	for i := range have.Machines {
 		if c := have.Machines[i].Known(); c != nil && c.Metadata[deploy.KeyPlatform] == deploy.Platform {
@@ -285,8 +285,8 @@ func groupsThere(have *there) []string {
 
 // countsOf parses the desired numbers of machines. Each argument is GROUP=N or just N,
 // which applies to the given group or to the app's only group.
-func countsOf(have *there, group string, regions []bourse.Region, args []string) (map[string][]deploy.Count, error) {
-	groups := groupsThere(have)
+func countsOf(have *appState, group string, regions []bourse.Region, args []string) (map[string][]deploy.Count, error) {
+	groups := groupNames(have)
 	out := map[string][]deploy.Count{}
 	for _, arg := range args {
 		name, number, named := strings.Cut(arg, "=")
@@ -313,7 +313,7 @@ func countsOf(have *there, group string, regions []bourse.Region, args []string)
 // counts returns the desired number of a group's machines in each region. If regions is
 // set, n is divided among these regions, and other regions keep their current number.
 // Otherwise n is the total for the regions that have machines.
-func counts(have *there, group string, regions []bourse.Region, n int) []deploy.Count {
+func counts(have *appState, group string, regions []bourse.Region, n int) []deploy.Count {
 	there := map[bourse.Region]int{}
 	for i := range have.Machines {
 		m := &have.Machines[i]
@@ -327,19 +327,19 @@ func counts(have *there, group string, regions []bourse.Region, n int) []deploy.
 		there[m.Region]++
 	}
 	if len(regions) > 0 {
-		maps.Copy(there, shares(there, regions, n))
+		maps.Copy(there, divide(there, regions, n))
 		return listed(there)
 	}
 	if len(there) == 0 {
 		return []deploy.Count{{Count: n}}
 	}
-	return listed(spread(there, n))
+	return listed(adjustRegions(there, n))
 }
 
-// shares divides n equally among regions. The remainder goes to the regions with the most
+// divide divides n equally among regions. The remainder goes to the regions with the most
 // machines now, so that as few machines as possible change; ties go to the regions listed
 // first.
-func shares(now map[bourse.Region]int, regions []bourse.Region, n int) map[bourse.Region]int {
+func divide(now map[bourse.Region]int, regions []bourse.Region, n int) map[bourse.Region]int {
 	most := slices.Clone(regions)
 	slices.SortStableFunc(most, func(a, b bourse.Region) int { return now[b] - now[a] })
 	out := map[bourse.Region]int{}
@@ -352,10 +352,10 @@ func shares(now map[bourse.Region]int, regions []bourse.Region, n int) map[bours
 	return out
 }
 
-// spread changes the total number of machines to n in single steps. Each step adds a
+// adjustRegions changes the total number of machines to n in single steps. Each step adds a
 // machine to the region with the fewest or removes one from the region with the most. Ties
 // go to the region that is first in alphabetical order.
-func spread(there map[bourse.Region]int, n int) map[bourse.Region]int {
+func adjustRegions(there map[bourse.Region]int, n int) map[bourse.Region]int {
 	out := maps.Clone(there)
 	regions := slices.Sorted(maps.Keys(out))
 	sum := 0
@@ -388,9 +388,9 @@ func listed(counts map[bourse.Region]int) []deploy.Count {
 	return out
 }
 
-// resized applies size flags to the current size of a group's machines, or of all machines
+// newSize applies size flags to the current size of a group's machines, or of all machines
 // if group is "". It returns an error if the resulting sizes differ.
-func resized(have *there, group string, size *place.Size) (*bourse.Guest, error) {
+func newSize(have *appState, group string, size *place.Size) (*bourse.Guest, error) {
 	var out *bourse.Guest
 	for _, x := range sizes(have) {
 		if group != "" && x.Group != group {
@@ -425,7 +425,7 @@ Machines that are not running are left alone.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return f.run(c.Context(), s, "restart", func(have *there) (deploy.Plan, error) {
+			return f.run(c.Context(), s, "restart", func(have *appState) (deploy.Plan, error) {
 				return deploy.Restart(have.State, f.groups(), f.pace()), nil
 			})
 		},

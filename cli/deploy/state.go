@@ -16,22 +16,22 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// there holds an app's current state.
-type there struct {
+// appState holds an app's current state.
+type appState struct {
 	deploy.State
 	missing  bool              // the app does not exist
 	releases []release.Release // the app's releases, newest first
 }
 
-// look reads the current state of an app and shows a spinner in the meantime.
-func look(ctx context.Context, s *cli.Shell, app bourse.AppName) (*there, error) {
+// readState reads the current state of an app and shows a spinner in the meantime.
+func readState(ctx context.Context, s *cli.Shell, app bourse.AppName) (*appState, error) {
 	defer cli.Spin(s.Err, "reading app "+cli.Clean(string(app)))()
-	return read(ctx, s.Client(), app)
+	return requestState(ctx, s.Client(), app)
 }
 
-// read reads the current state of an app.
-func read(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (*there, error) {
-	out := &there{State: deploy.State{App: app}}
+// requestState reads the current state of an app.
+func requestState(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (*appState, error) {
+	out := &appState{State: deploy.State{App: app}}
 	var silent, silentVolumes []bourse.WorkerID
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
@@ -48,7 +48,7 @@ func read(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (
 	})
 	if err := g.Wait(); err != nil {
 		if bourse.CodeOf(err) == bourse.CodeNotFound {
-			return &there{State: deploy.State{App: app}, missing: true}, nil
+			return &appState{State: deploy.State{App: app}, missing: true}, nil
 		}
 		return nil, err
 	}
@@ -63,14 +63,14 @@ func read(ctx context.Context, client *machinesapi.Client, app bourse.AppName) (
 	return out, nil
 }
 
-// unended reports whether the newest release is pending or running, which means that its
+// hasUnfinished reports whether the newest release is pending or running, which means that its
 // client is still working or was killed.
-func (t *there) unended() bool {
+func (t *appState) hasUnfinished() bool {
 	return len(t.releases) > 0 && (t.releases[0].Status == release.Pending || t.releases[0].Status == release.Running)
 }
 
-// mustBe returns an error if the app does not exist.
-func (t *there) mustBe() error {
+// requireApp returns an error if the app does not exist.
+func (t *appState) requireApp() error {
 	if !t.missing {
 		return nil
 	}
@@ -108,7 +108,7 @@ func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]str
 const askers = 16
 
 // versions reads the former configs of all machines into have.Versions.
-func versions(ctx context.Context, client *machinesapi.Client, have *there) error {
+func versions(ctx context.Context, client *machinesapi.Client, have *appState) error {
 	have.Versions = make(map[bourse.MachineID][]machinesapi.Version, len(have.Machines))
 	var mu sync.Mutex // guards have.Versions
 	g, ctx := errgroup.WithContext(ctx)

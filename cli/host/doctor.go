@@ -177,7 +177,7 @@ func printFindings(s *cli.Shell, found []finding) error {
 		counts[f.Status]++
 		t.Row(string(f.Status), f.Check, f.Finding)
 		if f.Try != "" {
-			t.Row("", "", "try: "+s.Typed(f.Try))
+			t.Row("", "", "try: "+s.WithProgramName(f.Try))
 		}
 	}
 	if err := t.Write(s.Out); err != nil {
@@ -203,7 +203,7 @@ func toneOf(cell string) cli.Tone {
 	case statusProblem:
 		return cli.Bad
 	case statusWarning:
-		return cli.Busy
+		return cli.InTransition
 	}
 	return cli.Plain
 }

@@ -36,13 +36,13 @@ type cluster struct {
 	now     func() time.Time
 	secure  bool
 	creds   *admission.Credentials // nil if there are no valid credentials
-	wire    *direct.Fabric
+	fabric  *direct.Fabric
 }
 
 // Limits of connections to other servers.
 const (
-	stepLimit  = 4 * time.Second // for connecting, or for a request and its answer
-	asksAtOnce = 128
+	stepLimit      = 4 * time.Second // for connecting, or for a request and its answer
+	askConcurrency = 128
 )
 
 func newCluster(own []serve.Server, release string, now func() time.Time) *cluster {
@@ -61,7 +61,7 @@ func newCluster(own []serve.Server, release string, now func() time.Time) *clust
 	if c.creds != nil {
 		secure = c.creds.Client
 	}
-	c.wire = direct.NewOver(direct.TCP, secure, admission.Proof{Cluster: own[0].Cluster})
+	c.fabric = direct.NewOver(direct.TCP, secure, admission.Proof{Cluster: own[0].Cluster})
 	return c
 }
 
@@ -75,7 +75,7 @@ type answer struct {
 // check checks the connections from this host to all other members and back, the
 // members' versions, and the clock.
 func (c *cluster) check(ctx context.Context) []finding {
-	defer c.wire.Close()
+	defer c.fabric.Close()
 	found := c.checkNATS(ctx)
 	running, own := c.askOwn(ctx)
 	joined, join := c.askJoin(ctx)
@@ -117,11 +117,11 @@ func (c *cluster) checkNATS(ctx context.Context) []finding {
 		}
 		found[i] = ok("NATS", "%s accepts connections", addresses[i])
 	})
-	return oneSuffices(found)
+	return downgrade(found)
 }
 
-// oneSuffices turns problems into warnings if any of the findings is ok.
-func oneSuffices(found []finding) []finding {
+// downgrade turns problems into warnings if any of the findings is ok.
+func downgrade(found []finding) []finding {
 	if slices.ContainsFunc(found, func(f finding) bool { return f.Status == statusOK }) {
 		for i := range found {
 			if found[i].Status == statusProblem {
@@ -197,7 +197,7 @@ func (c *cluster) askJoin(ctx context.Context) ([]answer, []finding) {
 		}
 		found[i] = ok("join", "%s accepts connections", address)
 	})
-	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), oneSuffices(found)
+	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), downgrade(found)
 }
 
 // joined returns the configured membership addresses, except those of this host's own
@@ -262,7 +262,7 @@ func (c *cluster) ask(ctx context.Context, m bourse.Member, ids ...string) answe
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
 	where := &url.URL{Path: gossip.PathMembers, RawQuery: url.Values{"id": ids}.Encode()}
-	resp, err := c.wire.Call(ctx, m, &http.Request{Method: http.MethodGet, URL: where, Header: http.Header{}})
+	resp, err := c.fabric.Call(ctx, m, &http.Request{Method: http.MethodGet, URL: where, Header: http.Header{}})
 	if err != nil {
 		a.err = err
 		return a
@@ -272,10 +272,10 @@ func (c *cluster) ask(ctx context.Context, m bourse.Member, ids ...string) answe
 	return a
 }
 
-// each calls do with each number from 0 to n-1, up to asksAtOnce at a time.
+// each calls do with each number from 0 to n-1, up to askConcurrency at a time.
 func each(n int, do func(i int)) {
 	var running errgroup.Group
-	running.SetLimit(asksAtOnce)
+	running.SetLimit(askConcurrency)
 	for i := range n {
 		running.Go(func() error {
 			do(i)

@@ -138,9 +138,9 @@ func checkVolumes(c *serve.HostConfig) []finding {
 	return []finding{ok(name, "loop devices and e2fsprogs are available")}
 }
 
-// leastFiles is the limit on open files below which there is a warning. Servers keep
+// minFiles is the limit on open files below which there is a warning. Servers keep
 // several connections open for each machine, member and client.
-const leastFiles = 65536
+const minFiles = 65536
 
 // checkLimits checks the limits of the systemd service that runs the servers. If
 // systemd is not running, it checks the limits that servers would inherit from this
@@ -158,7 +158,7 @@ func checkLimits(ctx context.Context, configured bool) []finding {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return []finding{warning(name, "ulimit -Hn", "not checked: %v", err)}
 	}
-	if limit.Max < leastFiles {
+	if limit.Max < minFiles {
 		return []finding{warning(name, "ulimit -Hn 1048576, as root, before the servers are started", "servers that are started here may open only %d files", limit.Max)}
 	}
 	return []finding{ok(name, "servers that are started here may open %d files", limit.Max)}
@@ -190,7 +190,7 @@ func checkService(shown string) []finding {
 	if p["TasksMax"] != "infinity" {
 		found = append(found, warning(name, edit+"TasksMax=infinity", "TasksMax is %s, for the servers and all machines together", p["TasksMax"]))
 	}
-	if n, err := strconv.ParseUint(p["LimitNOFILE"], 10, 64); err == nil && n < leastFiles {
+	if n, err := strconv.ParseUint(p["LimitNOFILE"], 10, 64); err == nil && n < minFiles {
 		found = append(found, warning(name, edit+"LimitNOFILE=1048576", "LimitNOFILE is %d: each server may open only so many files", n))
 	}
 	if found == nil {

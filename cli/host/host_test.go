@@ -126,7 +126,7 @@ func TestWrite(t *testing.T) {
 				t.Errorf("%s: %d servers, %v; want %d", name, len(servers), err, len(h.roles))
 			}
 		}
-		if err := h.fresh(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
+		if err := h.checkNoConfig(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 			t.Errorf("%s: set up again: %v, want already exists", name, err)
 		}
 	}

@@ -54,7 +54,7 @@ which is valid for a year. You can move it to a safe place.`,
 }
 
 func (h *setup) init(ctx context.Context, cluster string, servers []string) error {
-	if err := h.fresh(); err != nil {
+	if err := h.checkNoConfig(); err != nil {
 		return err
 	}
 	if err := h.find(ctx); err != nil {
@@ -95,8 +95,8 @@ func (h *setup) init(ctx context.Context, cluster string, servers []string) erro
 		return err
 	}
 	h.shell.UseAPI(one)
-	h.found()
-	return h.start(ctx, func(ctx context.Context) error { return h.greet(ctx, cluster, len(servers) > 0) })
+	h.printSettings()
+	return h.start(ctx, func(ctx context.Context) error { return h.printNextSteps(ctx, cluster, len(servers) > 0) })
 }
 
 // createCredentials creates the files that all servers of the cluster share, and the
@@ -154,8 +154,8 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	return one, nil
 }
 
-// greet prints what to do next. onNATS reports whether the cluster uses NATS.
-func (h *setup) greet(ctx context.Context, cluster string, onNATS bool) error {
+// printNextSteps prints what to do next. onNATS reports whether the cluster uses NATS.
+func (h *setup) printNextSteps(ctx context.Context, cluster string, onNATS bool) error {
 	token, err := h.shell.Client().JoinTokens().Create(ctx, machinesapi.CreateJoinToken{})
 	if err != nil {
 		return err

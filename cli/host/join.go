@@ -51,7 +51,7 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 	if err != nil {
 		return err
 	}
-	if err := h.fresh(); err != nil {
+	if err := h.checkNoConfig(); err != nil {
 		return err
 	}
 	if err := h.find(ctx); err != nil {
@@ -96,7 +96,7 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 	if err := h.write(reply.Cluster, to); err != nil {
 		return err
 	}
-	h.found()
+	h.printSettings()
 	return h.start(ctx, func(context.Context) error {
 		_, err := fmt.Fprintf(h.shell.Out, "\n%s is part of cluster %s. On the first host: bourse worker list\n", h.name, cli.Clean(reply.Cluster))
 		return err

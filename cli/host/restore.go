@@ -72,8 +72,8 @@ type restore struct {
 	setup
 	whole    bool
 	manifest *manifest
-	small    map[string][]byte // contents of the files to restore, except the view, by their names in the archive
-	kept     map[string]bool   // names of the certificates that an earlier attempt has renewed
+	contents map[string][]byte // contents of the files to restore, except the view, by their names in the archive
+	renewed  map[string]bool   // names of the certificates that an earlier attempt has renewed
 }
 
 func (r *restore) run(ctx context.Context, path string) error {
@@ -94,7 +94,7 @@ func (r *restore) run(ctx context.Context, path string) error {
 	if err := r.logIn(); err != nil {
 		return err
 	}
-	r.found()
+	r.printSettings()
 	return r.start(ctx, func(context.Context) error {
 		_, err := fmt.Fprintf(r.shell.Out, "\n%s is part of cluster %s again, with the backup of %s.\n",
 			r.manifest.Host, cli.Clean(r.manifest.Cluster), cli.Since(r.manifest.Time, r.shell.Now()))
@@ -118,12 +118,12 @@ func (r *restore) check(f io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if err := r.absent(); err != nil {
+	if err := r.checkOverwrites(); err != nil {
 		return err
 	}
 	for name, pair := range renewed {
-		if !r.kept[name] {
-			r.small[name] = pair
+		if !r.renewed[name] {
+			r.contents[name] = pair
 		}
 	}
 	return nil
@@ -138,13 +138,13 @@ func codeOfOpen(err error) bourse.Code {
 
 // read verifies the archive and reads all files except the view.
 func (r *restore) read(f io.Reader) (err error) {
-	r.small, r.kept = map[string][]byte{}, map[string]bool{}
+	r.contents, r.renewed = map[string][]byte{}, map[string]bool{}
 	r.manifest, err = readArchive(f, func(_ *manifest, file *archived, content io.Reader) error {
 		if isView(file) {
 			return nil
 		}
 		data, err := io.ReadAll(content)
-		r.small[file.Name] = data
+		r.contents[file.Name] = data
 		return err
 	})
 	return err
@@ -188,7 +188,7 @@ func (r *restore) certificates() (map[string][]byte, error) {
 	out, now := map[string][]byte{}, r.shell.Now()
 	for _, s := range r.manifest.Servers {
 		name := configPrefix + string(s.Name) + ".pem"
-		pair, ok := r.small[name]
+		pair, ok := r.contents[name]
 		if !ok {
 			continue // a server without certificates
 		}
@@ -200,7 +200,7 @@ func (r *restore) certificates() (map[string][]byte, error) {
 		if err != nil {
 			return nil, notBackup("%s: %w", name, err)
 		}
-		if now.Add(enoughLife).Before(cert.NotAfter) {
+		if now.Add(minCertTime).Before(cert.NotAfter) {
 			continue
 		}
 		if out[name], err = r.reissue(cert, now); err != nil {
@@ -210,9 +210,9 @@ func (r *restore) certificates() (map[string][]byte, error) {
 	return out, nil
 }
 
-// enoughLife is how long a restored certificate must remain valid, so that its server can
+// minCertTime is how long a restored certificate must remain valid, so that its server can
 // renew it.
-const enoughLife = 24 * time.Hour
+const minCertTime = 24 * time.Hour
 
 // reissue creates a new key and a new certificate for the server that the certificate old
 // names.
@@ -221,7 +221,7 @@ func (r *restore) reissue(old *x509.Certificate, now time.Time) ([]byte, error) 
 	if err != nil {
 		return nil, notBackup("the certificate of %s: %w", old.Subject.CommonName, err)
 	}
-	data, ok := r.small[configPrefix+filepath.Base(r.dir().Issuer())]
+	data, ok := r.contents[configPrefix+filepath.Base(r.dir().Issuer())]
 	if !ok {
 		return nil, cli.Hint(bourse.Errorf(bourse.CodeFailedPrecondition, "the certificate of %s is valid until %s, and the backup contains no issuer that could sign another one", who.ID, old.NotAfter.UTC().Format(time.RFC3339)),
 			"bourse member remove "+string(who.ID)+", on a host of the cluster, then bourse join here")
@@ -254,10 +254,10 @@ func (r *restore) target(f *archived) string {
 	return ""
 }
 
-// absent checks that no file would be overwritten. Files with the same contents may exist,
+// checkOverwrites checks that no file would be overwritten. Files with the same contents may exist,
 // so that an interrupted restore can be repeated. A view may exist, too, because it is
 // newer than the one in the backup.
-func (r *restore) absent() error {
+func (r *restore) checkOverwrites() error {
 	for i := range r.manifest.Files {
 		f := &r.manifest.Files[i]
 		path := r.target(f)
@@ -272,9 +272,9 @@ func (r *restore) absent() error {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			return bourse.Errorf(bourse.CodeInvalid, "%w", err)
-		case bytes.Equal(there, r.small[f.Name]):
+		case bytes.Equal(there, r.contents[f.Name]):
 		case r.serves(f.Name, there): // an earlier attempt has renewed the certificate
-			r.small[f.Name], r.kept[f.Name] = there, true
+			r.contents[f.Name], r.renewed[f.Name] = there, true
 		default:
 			return cli.Hint(bourse.Errorf(bourse.CodeAlreadyExists, "%s exists, with other contents than in the backup", path),
 				"move it away, if no server uses it")
@@ -287,7 +287,7 @@ func (r *restore) absent() error {
 func (r *restore) serves(name string, pair []byte) bool {
 	for _, s := range r.manifest.Servers {
 		if name == configPrefix+string(s.Name)+".pem" {
-			creds, err := admission.NewCredentials(r.small[configPrefix+filepath.Base(r.dir().CA())], admission.Pair{Cert: pair, Key: pair})
+			creds, err := admission.NewCredentials(r.contents[configPrefix+filepath.Base(r.dir().CA())], admission.Pair{Cert: pair, Key: pair})
 			return err == nil && creds.Self() == admission.Identity{ID: s.Name, Role: s.Role}
 		}
 	}
@@ -347,7 +347,7 @@ func (r *restore) write(ctx context.Context, archive io.ReadSeeker) error {
 		return 0
 	})
 	for _, f := range files {
-		if err := wholefile.Write(r.target(&f), r.small[f.Name], f.Mode); err != nil {
+		if err := wholefile.Write(r.target(&f), r.contents[f.Name], f.Mode); err != nil {
 			return bourse.Errorf(bourse.CodeUnavailable, "write %s: %w; repeat the command", r.target(&f), err)
 		}
 	}
@@ -413,14 +413,14 @@ func (r *restore) logIn() error {
 	if err != nil {
 		return nil // the broker has no fixed address
 	}
-	for line := range strings.Lines(string(r.small[configPrefix+filepath.Base(r.dir().Tokens())])) {
+	for line := range strings.Lines(string(r.contents[configPrefix+filepath.Base(r.dir().Tokens())])) {
 		words := strings.Fields(line)
 		if len(words) != 2 || words[1] != "*" {
 			continue
 		}
 		one := cli.Context{
 			API: "https://" + net.JoinHostPort(listen.Addr().String(), fmt.Sprint(listen.Port())),
-			CA:  string(r.small[configPrefix+filepath.Base(r.dir().CA())]), Token: words[0],
+			CA:  string(r.contents[configPrefix+filepath.Base(r.dir().CA())]), Token: words[0],
 		}
 		_, err := cli.UpdateContexts(r.shell.Getenv, func(all *cli.Contexts) error {
 			all.ByName[r.manifest.Cluster], all.Current = one, r.manifest.Cluster

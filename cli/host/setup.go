@@ -58,8 +58,8 @@ func (h *setup) bind(c *cobra.Command, roles []string) {
 // dir returns the credentials directory.
 func (h *setup) dir() admission.Dir { return admission.Dir(filepath.Dir(h.config)) }
 
-// fresh returns an error if this host already has a configuration.
-func (h *setup) fresh() error {
+// checkNoConfig returns an error if this host already has a configuration.
+func (h *setup) checkNoConfig() error {
 	_, err := os.Lstat(h.config)
 	switch {
 	case err == nil:
@@ -215,7 +215,7 @@ func (h *setup) write(cluster string, n networks) error {
 	if err != nil {
 		return bourse.Errorf(bourse.CodeInternal, "encode the configuration: %w", err)
 	}
-	text = slices.Concat([]byte(serve.FileHeader+"\n"), text, []byte(serve.UsualSettings("")))
+	text = slices.Concat([]byte(serve.FileHeader+"\n"), text, []byte(serve.CommonSettings("")))
 	for _, role := range h.roles {
 		own := n.server(bourse.Role(role))
 		lines, err := toml.Marshal(own)
@@ -223,7 +223,7 @@ func (h *setup) write(cluster string, n networks) error {
 			return bourse.Errorf(bourse.CodeInternal, "encode the configuration of the %s: %w", role, err)
 		}
 		text = append(fmt.Appendf(text, "\n[%s]\n", role), lines...)
-		text = append(text, serve.UsualSettings(bourse.Role(role), slices.Collect(maps.Keys(own))...)...)
+		text = append(text, serve.CommonSettings(bourse.Role(role), slices.Collect(maps.Keys(own))...)...)
 	}
 	if err := wholefile.Write(h.config, text, 0o600); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "write the configuration: %w", err)
@@ -301,8 +301,8 @@ func systemctl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// found prints the host's settings.
-func (h *setup) found() {
+// printSettings prints the host's settings.
+func (h *setup) printSettings() {
 	containerd := "not found: install it to run images, or set allow-host = true below [worker] in " + h.config + " to run commands of this host"
 	if _, err := os.Stat("/run/containerd/containerd.sock"); err == nil {
 		containerd = "/run/containerd/containerd.sock"

@@ -193,7 +193,7 @@ func tokenFor(ctx context.Context, s *cli.Shell, u *url.URL) (string, error) {
 		return "", nil
 	}
 	read := readLine
-	if s.CanAsk() {
+	if s.Interactive() {
 		read = func(in io.Reader) ([]byte, error) { return readHidden(s, in) }
 		if s.In.Raw != nil {
 			restore, err := s.In.Raw()

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// ended lists the states of a machine whose program has ended and will not be
+// endedStates lists the states of a machine whose program has ended and will not be
 // restarted.
-var ended = []string{string(bourse.StateStopped), string(bourse.StateFailed), string(bourse.StateDestroyed)}
+var endedStates = []string{string(bourse.StateStopped), string(bourse.StateFailed), string(bourse.StateDestroyed)}
 
 // attached prints the output of a new machine until its program ends for good, and returns
 // the program's exit status as an error. If remove is set, attached then destroys the
@@ -65,7 +65,7 @@ func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.Machin
 func waitForEnd(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
 	var backoff cli.Backoff
 	for {
-		_, err := s.Client().Wait(ctx, bourse.AppName(app), id, machinesapi.WaitMachine{States: ended, Timeout: bourse.Duration(maxWait)})
+		_, err := s.Client().Wait(ctx, bourse.AppName(app), id, machinesapi.WaitMachine{States: endedStates, Timeout: bourse.Duration(maxWait)})
 		switch {
 		case err == nil, ctx.Err() != nil, bourse.CodeOf(err) == bourse.CodeNotFound:
 			return ctx.Err()

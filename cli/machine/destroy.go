@@ -22,7 +22,7 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeMachine(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
-			if !force && !yes && s.CanAsk() {
+			if !force && !yes && s.Interactive() {
 				if err := each(c.Context(), s, app, args, checkDestroyable(c.Context(), s, app, yes)); err != nil {
 					return err
 				}

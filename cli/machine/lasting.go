@@ -11,16 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// startedFor is how long a machine must stay started before a command reports that it has
+// minStartedTime is how long a machine must stay started before a command reports that it has
 // started. A program that cannot run usually exits at once.
-const startedFor = time.Second
+const minStartedTime = time.Second
 
-// confirmStarted checks that a machine stays started. It waits for startedFor, and returns
+// confirmStarted checks that a machine stays started. It waits for minStartedTime, and returns
 // the machine's state. before describes the machine when it was first seen started. If the
 // program has exited since then, confirmStarted fails, unless the machine is in one of the
 // given states and will not be restarted.
 func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
-	timer := time.NewTimer(startedFor)
+	timer := time.NewTimer(minStartedTime)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -78,7 +78,7 @@ type listFlags struct {
 }
 
 func (f *listFlags) bind(s *cli.Shell, c *cobra.Command) {
-	s.BindApp(c, &f.app).Instead("all-apps", "org")
+	s.BindApp(c, &f.app).Unless("all-apps", "org")
 	flags := c.Flags()
 	flags.BoolVarP(&f.allApps, "all-apps", "A", false, "machines of every app that the token may access")
 	flags.StringVarP(&f.org, "org", "o", "", "machines of all apps of this `organization`")
@@ -129,7 +129,7 @@ func machineTable(s *cli.Shell, list []machinesapi.Machine, apps bool) *cli.Tabl
 	if !apps {
 		t.Hide(2)
 	}
-	if !slices.ContainsFunc(list, func(m machinesapi.Machine) bool { return hostDoubt(s, &m) != "" }) {
+	if !slices.ContainsFunc(list, func(m machinesapi.Machine) bool { return hostWarning(s, &m) != "" }) {
 		t.Hide(12) // omit the column if it would be "ok" in every row
 	}
 	if !slices.ContainsFunc(list, func(m machinesapi.Machine) bool { _, ok := nextStart(s, &m); return ok }) {
@@ -149,13 +149,13 @@ func machineRow(s *cli.Shell, m *machinesapi.Machine) []string {
 	return []string{
 		string(m.ID), m.Name, string(m.App), stateText(m), string(m.Region), cmp.Or(string(m.Worker), "-"), image, size,
 		known(m.Port > 0, "%d", m.Port), strconv.Itoa(max(0, m.Starts-1)), exit, since(s, m.CreatedAt),
-		cmp.Or(hostDoubt(s, m), string(machinesapi.HostOK)), nextText(s, m),
+		cmp.Or(hostWarning(s, m), string(machinesapi.HostOK)), nextText(s, m),
 	}
 }
 
-// hostDoubt describes the status of a machine's host if the host does not answer. In that
+// hostWarning describes the status of a machine's host if the host does not answer. In that
 // case, the machine's data may be outdated. It returns "" if the host answers.
-func hostDoubt(s *cli.Shell, m *machinesapi.Machine) string {
+func hostWarning(s *cli.Shell, m *machinesapi.Machine) string {
 	if m.HostStatus == "" || m.HostStatus == machinesapi.HostOK {
 		return ""
 	}

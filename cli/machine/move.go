@@ -62,8 +62,8 @@ be moved to another worker later.`,
 			if err := s.Confirm(c.Context(), yes, "move machine "+string(id)+", and destroy it once its replacement is ready"); err != nil {
 				return err
 			}
-			carrier := plans.Carrier{Shell: s, API: execute.Over(s.Client(), bourse.AppName(app)), Title: title, Options: execute.Options{Owner: title}}
-			_, err = carrier.Carry(c.Context(), plan)
+			carrier := plans.Executor{Shell: s, API: execute.NewAPI(s.Client(), bourse.AppName(app)), Title: title, Options: execute.Options{Owner: title}}
+			_, err = carrier.Execute(c.Context(), plan)
 			return err
 		},
 	}
@@ -100,7 +100,7 @@ func toWorker(ctx context.Context, s *cli.Shell, options *deploy.MoveOptions) er
 // fitsOn returns nil if the worker would accept the machine; otherwise it returns the
 // worker's refusal.
 func fitsOn(fits []plans.Fit, worker bourse.WorkerID) error {
-	short := plans.Short(fits)
+	short := plans.FirstWithoutRoom(fits)
 	if short == nil {
 		return nil
 	}
@@ -110,7 +110,7 @@ func fitsOn(fits []plans.Fit, worker bourse.WorkerID) error {
 			return cli.Hint(err, cli.AfterRefusals([]bourse.Refusal{r})...)
 		}
 	}
-	return plans.ShortError(fits)
+	return plans.NoRoomError(fits)
 }
 
 // planMove plans the move of one machine. Errors: failed_precondition if the machine cannot
@@ -139,8 +139,8 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 		return nil, err
 	}
 	moves := deploy.PlanMoves(&deploy.State{App: bourse.AppName(app), Machines: list, Volumes: volumes}, []bourse.MachineID{id}, options)
-	if len(moves.Stay) > 0 {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be moved: %s", id, moves.Stay[0].Why)
+	if len(moves.Unmovable) > 0 {
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be moved: %s", id, moves.Unmovable[0].Why)
 	}
 	if options.To != "" || options.Region != "" && options.Region != list[i].Region {
 		return &moves.Plan, nil

@@ -60,7 +60,7 @@ exits with status 6.`,
 					return err
 				}
 			}
-			return enough(list, count)
+			return checkCapacity(list, count)
 		},
 	}
 	flags := c.Flags()
@@ -86,9 +86,9 @@ func volumeBytes(text string) (uint64, error) {
 	return uint64(size) << 20, err
 }
 
-// enough returns an error if the listed regions together have room for fewer than want
+// checkCapacity returns an error if the listed regions together have room for fewer than want
 // machines. A want of 0 counts as 1.
-func enough(list []machinesapi.RegionPlacement, want int64) error {
+func checkCapacity(list []machinesapi.RegionPlacement, want int64) error {
 	var n int64
 	for i := range list {
 		n += list[i].Count

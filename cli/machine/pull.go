@@ -23,7 +23,7 @@ func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image str
 		return func(bool) { spin() }
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := pullProgress{Shell: s, image: image, bars: cli.Bars{To: s.Err}, first: spin}
+	p := pullProgress{Shell: s, image: image, bars: cli.Bars{Out: s.Err}, first: spin}
 	var following sync.WaitGroup
 	following.Go(func() { p.follow(ctx, app, order) })
 	return func(filled bool) {

@@ -34,7 +34,7 @@ func newReservationList(s *cli.Shell) *cobra.Command {
 				var left bourse.Amounts
 				for i := range r.Holds {
 					apps, workers = append(apps, string(r.Holds[i].App)), append(workers, string(r.Holds[i].Worker))
-					for _, a := range r.Holds[i].Left {
+					for _, a := range r.Holds[i].Remaining {
 						left = left.Plus(a)
 					}
 				}

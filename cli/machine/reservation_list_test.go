@@ -12,7 +12,7 @@ import (
 
 func TestReservationList(t *testing.T) {
 	hold := func(worker bourse.WorkerID, left bourse.Amounts) machinesapi.Hold {
-		return machinesapi.Hold{App: "shop", Worker: worker, Left: left}
+		return machinesapi.Hold{App: "shop", Worker: worker, Remaining: left}
 	}
 	some := bourse.Amounts{{Resource: "cpu", Amount: 62}, {Resource: "memory", Amount: 256}}
 	list := []machinesapi.Reservation{

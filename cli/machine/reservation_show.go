@@ -41,7 +41,7 @@ func printReservation(s *cli.Shell, r *machinesapi.Reservation) error {
 	var f cli.Facts
 	f.Add("reservation", string(r.ID))
 	f.Add("expires", r.ExpiresAt.Local().Format(time.RFC3339)+" (in "+r.ExpiresAt.Sub(s.Now()).Round(time.Second).String()+")")
-	f.Add("no longer held by", strings.Join(r.Gone, ", "))
+	f.Add("no longer held by", strings.Join(r.LostWorkers, ", "))
 	if err := f.Write(s.Out); err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func printReservation(s *cli.Shell, r *machinesapi.Reservation) error {
 	t := cli.NewTable("WORKER", "REGION", "APP", "HELD", "UNUSED", "ORDER").Narrow(5, 3)
 	for i := range r.Holds {
 		h := &r.Holds[i]
-		t.Row(string(h.Worker), string(h.Region), string(h.App), showAmounts(h.Takes), showAmounts(h.Left), string(h.OrderID))
+		t.Row(string(h.Worker), string(h.Region), string(h.App), showAmounts(h.Takes), showAmounts(h.Remaining), string(h.OrderID))
 	}
 	return t.Write(s.Out)
 }

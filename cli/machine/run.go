@@ -126,20 +126,20 @@ func runMachine(ctx context.Context, s *cli.Shell, f *runFlags, args []string) e
 
 // warn prints the order's warnings. It omits the warning about services if served returns a
 // more detailed note.
-func warn(s *cli.Shell, m *machinesapi.Created) {
+func warn(s *cli.Shell, m *machinesapi.CreatedMachine) {
 	said := served(&m.Machine) != ""
 	place.Warn(s, slices.DeleteFunc(slices.Clone(m.Warnings), func(w bourse.Warning) bool { return said && w.Field == "config.services" }))
 }
 
 // create places the order and shows its progress.
-func create(ctx context.Context, s *cli.Shell, app string, req machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Created, error) {
+func create(ctx context.Context, s *cli.Shell, app string, req machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.CreatedMachine, error) {
 	end := followPull(ctx, s, bourse.AppName(app), req.Config.Image, order)
 	m, err := s.Client().Create(ctx, bourse.AppName(app), req, order)
 	end(err == nil)
 	return m, err
 }
 
-func printCreated(s *cli.Shell, m *machinesapi.Created) error {
+func printCreated(s *cli.Shell, m *machinesapi.CreatedMachine) error {
 	var f cli.Facts
 	f.Add("machine", string(m.ID)+"  "+m.Name)
 	where := fmt.Sprintf("%s in region %s", m.State, m.Region)

@@ -30,13 +30,13 @@ type Spare struct {
 	Region bourse.Region    `json:"region"`
 	Worker bourse.WorkerID  `json:"worker"`
 	State  bourse.State     `json:"state"`
-	// For lists the machines for which the spare is a standby. The spare is started if one
+	// Primaries lists the machines for which the spare is a standby. The spare is started if one
 	// of them is lost. If the list is empty, only a request or a user starts the spare.
-	For []Twin `json:"for,omitempty"`
+	Primaries []Primary `json:"for,omitempty"`
 }
 
-// Twin is a machine for which a spare stands by.
-type Twin struct {
+// Primary is a machine for which a spare stands by.
+type Primary struct {
 	ID     bourse.MachineID `json:"id"`
 	Name   string           `json:"name,omitempty"` // "" if the machine no longer exists
 	Worker bourse.WorkerID  `json:"worker,omitempty"`
@@ -57,11 +57,11 @@ func spares(list []machinesapi.Machine) []Spare {
 		}
 		s := Spare{ID: m.ID, Name: m.Name, Group: config.Metadata[deploy.KeyGroup], Region: m.Region, Worker: m.Worker, State: m.State}
 		for _, id := range names {
-			t := Twin{ID: id}
+			t := Primary{ID: id}
 			if at := slices.IndexFunc(list, func(o machinesapi.Machine) bool { return o.ID == id }); at >= 0 {
 				t.Name, t.Worker, t.State = list[at].Name, list[at].Worker, list[at].State
 			}
-			s.For = append(s.For, t)
+			s.Primaries = append(s.Primaries, t)
 		}
 		out = append(out, s)
 	}
@@ -90,7 +90,7 @@ with it.`,
 			}
 			t := cli.NewTable("SPARE", "NAME", "GROUP", "REGION", "WORKER", "STATE", "STANDS BY FOR").Narrow(6, 1).Drop(2, 3).Wrap()
 			return cli.PrintList(s, spares(list), "app "+app+" has no spares", t, func(x *Spare) []string {
-				return []string{string(x.ID), x.Name, cmp.Or(x.Group, "-"), string(x.Region), string(x.Worker), string(x.State), x.twins()}
+				return []string{string(x.ID), x.Name, cmp.Or(x.Group, "-"), string(x.Region), string(x.Worker), string(x.State), x.primaries()}
 			})
 		},
 	}
@@ -98,9 +98,9 @@ with it.`,
 	return c
 }
 
-func (x *Spare) twins() string {
+func (x *Spare) primaries() string {
 	var parts []string
-	for _, t := range x.For {
+	for _, t := range x.Primaries {
 		switch {
 		case t.Name == "":
 			parts = append(parts, string(t.ID)+" (does not exist)")

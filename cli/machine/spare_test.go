@@ -39,7 +39,7 @@ func TestSpareList(t *testing.T) {
 // of a spare.
 func TestSpareTestScreens(t *testing.T) {
 	m := spareFixture()[2]
-	p := trial("shop", &m, time.Minute)
+	p := testPlan("shop", &m, time.Minute)
 	show := func(s *cli.Shell, fails bool) {
 		var passed atomic.Int64 // each redraw reads the clock
 		s.Now = func() time.Time { return clitest.Now.Add(time.Duration(passed.Load())) }

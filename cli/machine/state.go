@@ -17,9 +17,9 @@ const maxReason = 40
 // that the machine is a standby or has been promoted.
 func stateText(m *machinesapi.Machine) string {
 	switch asked := m.Exit == nil || m.Exit.RequestedStop; {
-	case m.StandsIn != "" && m.Exit == nil:
+	case m.PromotedFor != "" && m.Exit == nil:
 		return string(m.State) + " (promoted)"
-	case m.State == bourse.StateStopped && m.StandsIn == "" && asked && m.Config != nil && len(m.Config.Standbys) > 0:
+	case m.State == bourse.StateStopped && m.PromotedFor == "" && asked && m.Config != nil && len(m.Config.Standbys) > 0:
 		return string(m.State) + " (standby)"
 	case m.Exit == nil:
 		return string(m.State)
@@ -50,12 +50,12 @@ func exitText(state bourse.State, x *machinesapi.ExitEvent) string {
 	return how
 }
 
-// faults maps signals that indicate a program error to their names. The numbers are
+// faultSignals maps signals that indicate a program error to their names. The numbers are
 // Linux's, because machines run on Linux.
-var faults = map[int]string{4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 13: "SIGPIPE"}
+var faultSignals = map[int]string{4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 13: "SIGPIPE"}
 
 func signalName(n int) string {
-	if name := faults[n]; name != "" {
+	if name := faultSignals[n]; name != "" {
 		return name
 	}
 	if name, err := bourse.ParseSignal(strconv.Itoa(n)); err == nil {
@@ -76,9 +76,9 @@ func stateTone(text string) cli.Tone {
 	case bourse.StateFailed:
 		return cli.Bad
 	case bourse.StateSuspended, bourse.StateStopped, bourse.StateDestroyed:
-		return cli.Quiet
+		return cli.Muted
 	case bourse.StateCreated, bourse.StateStarting, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing, bourse.StateDestroying:
-		return cli.Busy
+		return cli.InTransition
 	}
 	return cli.Plain
 }

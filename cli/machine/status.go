@@ -49,16 +49,16 @@ func printMachine(s *cli.Shell, m *machinesapi.Machine) error {
 		state += ", cordoned: receives no requests"
 	}
 	f.Add("state", state)
-	f.Add("promoted for", string(m.StandsIn))
+	f.Add("promoted for", string(m.PromotedFor))
 	f.Add("app", string(m.App))
 	f.Add("region", string(m.Region))
 	f.Add("worker", string(m.Worker))
-	f.Add("host", hostDoubt(s, m))
+	f.Add("host", hostWarning(s, m))
 	f.Add("address", m.PrivateIP)
 	addConfig(&f, m.Known())
 	if list := servicesOf(m.Known()); len(list) > 0 {
 		f.Add("services", servedPorts(list))
-		f.Add("access", s.Typed(forwardCommand(m, list)))
+		f.Add("access", s.WithProgramName(forwardCommand(m, list)))
 	}
 	if d := m.ImageRef.Digest; d != "" {
 		f.Add("digest", d)

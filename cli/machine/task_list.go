@@ -42,7 +42,7 @@ worker's daemon started, and its last error. Only started machines accept payloa
 			slices.SortStableFunc(list, func(x, y machinesapi.Machine) int {
 				return cmp.Or(cmp.Compare(x.App, y.App), cmp.Compare(x.Known().Task.Name, y.Known().Task.Name))
 			})
-			rows := tallies(c.Context(), s, list)
+			rows := withCounts(c.Context(), s, list)
 			t := cli.NewTable("TASK", "APP", "MACHINE", "NAME", "STATE", "REGION", "WORKER", "AT ONCE", "RAN", "FAILED", "LAST ERROR").
 				Numbers(7, 8, 9).Narrow(10, 3, 0, 1).Drop(6, 3, 5, 10, 7)
 			if !all {
@@ -64,7 +64,7 @@ worker's daemon started, and its last error. Only started machines accept payloa
 			})
 		},
 	}
-	s.BindApp(c, &app).Instead("all-apps")
+	s.BindApp(c, &app).Unless("all-apps")
 	c.Flags().BoolVarP(&all, "all-apps", "A", false, "machines of every app that the token may access")
 	return c
 }
@@ -78,8 +78,8 @@ type warmMachine struct {
 // usageReaders is the maximum number of machines that are queried at the same time.
 const usageReaders = 8
 
-// tallies adds task counters to the machines in list that are started.
-func tallies(ctx context.Context, s *cli.Shell, list []machinesapi.Machine) []warmMachine {
+// withCounts adds task counters to the machines in list that are started.
+func withCounts(ctx context.Context, s *cli.Shell, list []machinesapi.Machine) []warmMachine {
 	out := make([]warmMachine, len(list))
 	var group errgroup.Group
 	group.SetLimit(usageReaders)

@@ -42,12 +42,12 @@ is stopped again.`,
 				err := bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s: only a stopped machine can be tested", m.ID, m.State)
 				return cli.Hint(err, "bourse spare list -a "+app)
 			}
-			plan := trial(bourse.AppName(app), m, wait)
-			carrier := plans.Carrier{
-				Shell: s, API: run.Over(s.Client(), bourse.AppName(app)), Title: "test of spare " + m.Name, Options: run.Options{Owner: "test of spare " + m.Name},
+			plan := testPlan(bourse.AppName(app), m, wait)
+			carrier := plans.Executor{
+				Shell: s, API: run.NewAPI(s.Client(), bourse.AppName(app)), Title: "test of spare " + m.Name, Options: run.Options{Owner: "test of spare " + m.Name},
 				Done: "the spare became ready and was stopped again",
 			}
-			_, err = carrier.Carry(c.Context(), &plan)
+			_, err = carrier.Execute(c.Context(), &plan)
 			return err
 		},
 	}
@@ -56,10 +56,10 @@ is stopped again.`,
 	return c
 }
 
-// trial returns a plan that tests a spare: it starts the spare, waits until it is ready,
+// testPlan returns a plan that tests a spare: it starts the spare, waits until it is ready,
 // and restores its previous state. If a step fails, the plan's undo steps restore that
 // state, too.
-func trial(app bourse.AppName, m *machinesapi.Machine, wait time.Duration) deploy.Plan {
+func testPlan(app bourse.AppName, m *machinesapi.Machine, wait time.Duration) deploy.Plan {
 	p := deploy.Plan{App: app, What: "test of a spare"}
 	group := ""
 	if config := m.Known(); config != nil {

@@ -36,7 +36,7 @@ func newVolumeList(s *cli.Shell) *cobra.Command {
 			return cli.PrintList(s, list, none, volumeTable(org != ""), func(v *machinesapi.Volume) []string { return volumeRow(s, v) })
 		},
 	}
-	s.BindApp(c, &app).Instead("org")
+	s.BindApp(c, &app).Unless("org")
 	c.Flags().StringVarP(&org, "org", "o", "", "volumes of all apps of this `organization`")
 	return c
 }

@@ -40,14 +40,14 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 	}
 	if len(r.Ranked) > 0 {
 		title := "ranked (0 to 1, higher is better)"
-		if filler(d, r) != "" {
+		if filledBy(d, r) != "" {
 			title = "ranked (0 to 1, higher is better; * filled it)"
 		}
 		fmt.Fprintln(w, "\n"+title)
 		if r.OldestQuote > 0 {
 			fmt.Fprintf(w, "no worker was asked; ranked by answers from up to %s earlier and later claims\n", cli.Took(r.OldestQuote))
 		}
-		if err := rankingTable(r.Ranked, filler(d, r)).Write(w); err != nil {
+		if err := rankingTable(r.Ranked, filledBy(d, r)).Write(w); err != nil {
 			return err
 		}
 	}
@@ -64,10 +64,10 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 	return nil
 }
 
-// filler returns the worker that filled the order in the given round, or "" if no worker
+// filledBy returns the worker that filled the order in the given round, or "" if no worker
 // did. A decision that is stored with its machine contains no claims, only the worker's
 // name.
-func filler(d *bourse.Decision, r *bourse.Round) bourse.WorkerID {
+func filledBy(d *bourse.Decision, r *bourse.Round) bourse.WorkerID {
 	for _, c := range r.Claims {
 		if c.Refusal == nil {
 			return c.Worker

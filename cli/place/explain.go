@@ -27,7 +27,7 @@ func Explain(s *cli.Shell, err error, app string, order bourse.OrderID) error {
 	}
 	if replied {
 		order = cmp.Or(reply.OrderID, order)
-		if saysAll(bourse.MessageOf(err), reply.Refusals) {
+		if repeatsRefusals(bourse.MessageOf(err), reply.Refusals) {
 			return err
 		}
 		if err := PrintRefusals(s, reply.Refusals); err != nil {
@@ -46,9 +46,9 @@ func Explain(s *cli.Shell, err error, app string, order bourse.OrderID) error {
 	}
 }
 
-// saysAll reports whether an order's error message already contains everything that workers
+// repeatsRefusals reports whether an order's error message already contains everything that workers
 // reported about the image. A table of refusals would then only repeat it.
-func saysAll(message string, refusals []bourse.Refusal) bool {
+func repeatsRefusals(message string, refusals []bourse.Refusal) bool {
 	other := func(r bourse.Refusal) bool {
 		switch r.Reason {
 		case bourse.RefusedNoImage, bourse.RefusedRegistry, bourse.RefusedProgram:

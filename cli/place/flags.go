@@ -84,7 +84,7 @@ func (f *Flags) Remove() bool { return f.rm }
 // Request builds the API request from the flags and arguments. args contains the image,
 // followed by the command.
 func (f *Flags) Request(args []string) (machinesapi.CreateMachine, error) {
-	if err := f.image.when.taken(args[0]); err != nil {
+	if err := f.image.when.rejectImage(args[0]); err != nil {
 		return machinesapi.CreateMachine{}, err
 	}
 	req := machinesapi.CreateMachine{

@@ -32,10 +32,10 @@ func (f *startFlags) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&f.least, "min-machines-running", 0, "minimum `number` of the app's machines per region that autostop keeps running")
 }
 
-// taken rejects an image that is probably meant as the value of --autostop, because the
+// rejectImage rejects an image that is probably meant as the value of --autostop, because the
 // user wrote a space instead of "=". The value is optional, so pflag takes the next word as
 // an argument.
-func (f *startFlags) taken(image string) error {
+func (f *startFlags) rejectImage(image string) error {
 	if f.flags != nil && f.flags.Changed("autostop") && slices.Contains(autostops, image) {
 		return cli.FlagError("--autostop", bourse.Errorf(bourse.CodeInvalid, "%s would be taken as the image: use --autostop=%s", bourse.Quoted(image), image))
 	}

@@ -65,10 +65,10 @@ func TestAutostopWithSpace(t *testing.T) {
 	if err := flags.Parse([]string{"--autostop", "suspend", "nginx"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.taken(flags.Arg(0)); bourse.CodeOf(err) != bourse.CodeInvalid {
+	if err := f.rejectImage(flags.Arg(0)); bourse.CodeOf(err) != bourse.CodeInvalid {
 		t.Errorf("%v, want invalid", err)
 	}
-	if err := f.taken("nginx"); err != nil {
+	if err := f.rejectImage("nginx"); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 // Interval and time limit for polling an order whose request was interrupted. Polling stops when
 // the broker has recorded the order's outcome.
 const (
-	cancelPatience = 5 * time.Second
-	cancelStep     = 100 * time.Millisecond
+	cancelTimeout = 5 * time.Second
+	cancelStep    = 100 * time.Millisecond
 )
 
 // afterInterrupt returns the outcome of an order whose request the user interrupted.
@@ -21,7 +21,7 @@ func afterInterrupt(s *cli.Shell, order bourse.OrderID) error {
 		return bourse.Errorf(bourse.CodeCanceled, "interrupted")
 	}
 	defer cli.Spin(s.Err, "canceling order "+string(order))()
-	ctx, cancel := context.WithTimeout(context.Background(), cancelPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), cancelTimeout)
 	defer cancel()
 	tick := time.NewTicker(cancelStep)
 	defer tick.Stop()

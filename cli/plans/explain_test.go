@@ -24,7 +24,7 @@ func TestExplainAnother(t *testing.T) {
 		{run.ErrLeased, release.Failed, "bourse releases -a shop, to see"},
 		{run.ErrOvertaken, release.Interrupted, "bourse status -a shop, to see"},
 	} {
-		c := Carrier{Title: "release v4 of shop", Resume: []string{"bourse rollback"}}
+		c := Executor{Title: "release v4 of shop", Resume: []string{"bourse rollback"}}
 		err := c.explain(t.Context(), cordons(), &run.Result{Status: tt.status}, &bourse.Error{Code: bourse.CodeConflict, Message: "another: " + tt.cause.Error(), Err: tt.cause})
 		hints := strings.Join(cli.Hints(err), "\n")
 		if bourse.CodeOf(err) != bourse.CodeConflict || !strings.Contains(hints, tt.hint) || strings.Contains(hints, "rollback") {

@@ -34,11 +34,11 @@ type Fit struct {
 
 // Quotes is a source of quotes. *machinesapi.Client implements it.
 type Quotes interface {
-	Quote(ctx context.Context, app bourse.AppName, in machinesapi.CreateMachine) (machinesapi.Quoted, error)
+	Quote(ctx context.Context, app bourse.AppName, in machinesapi.CreateMachine) (machinesapi.QuoteReply, error)
 }
 
-// askers limits the number of concurrent requests for quotes.
-const askers = 8
+// quoteConcurrency limits the number of concurrent requests for quotes.
+const quoteConcurrency = 8
 
 // Fits requests quotes for the machines that a plan creates, one for each combination of
 // group, region and size.
@@ -70,8 +70,8 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 				config.Requirements = config.Requirements.On(makes.Worker)
 			} else if makes.Volume != nil {
 				volume, _ := p.Steps[*makes.Volume].Do.(deploy.MakeVolume)
-				if volume.For != nil {
-					config.Requirements = volume.For.Requirements
+				if volume.Machine != nil {
+					config.Requirements = volume.Machine.Requirements
 				}
 			}
 			at = len(out)
@@ -81,7 +81,7 @@ func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 		out[at].Count++
 	}
 	var g errgroup.Group
-	g.SetLimit(askers)
+	g.SetLimit(quoteConcurrency)
 	for i := range out {
 		g.Go(func() error {
 			out[i].ask(ctx, api, p.App)
@@ -150,9 +150,9 @@ func (f *Fit) reasons() (out []string) {
 
 const maxRefusals = 5
 
-// Short returns the first element of fits whose machines no worker would accept. It returns
+// FirstWithoutRoom returns the first element of fits whose machines no worker would accept. It returns
 // nil if all machines fit.
-func Short(fits []Fit) *Fit {
+func FirstWithoutRoom(fits []Fit) *Fit {
 	for i := range fits {
 		if !fits[i].Fit() {
 			return &fits[i]
@@ -161,18 +161,18 @@ func Short(fits []Fit) *Fit {
 	return nil
 }
 
-// ShortError returns an error if there are machines that no worker would accept, and nil
+// NoRoomError returns an error if there are machines that no worker would accept, and nil
 // otherwise. The error omits the refusals, because the user has seen them.
-func ShortError(fits []Fit) error {
-	if f := Short(fits); f != nil {
+func NoRoomError(fits []Fit) error {
+	if f := FirstWithoutRoom(fits); f != nil {
 		return f.short()
 	}
 	return nil
 }
 
-// RefusedError is like [ShortError], but the error includes each worker's refusal.
+// RefusedError is like [NoRoomError], but the error includes each worker's refusal.
 func RefusedError(fits []Fit) error {
-	if f := Short(fits); f != nil {
+	if f := FirstWithoutRoom(fits); f != nil {
 		return f.short(f.reasons()...)
 	}
 	return nil

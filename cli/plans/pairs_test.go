@@ -38,7 +38,7 @@ func moving(t *testing.T, app bourse.AppName, names ...string) *deploy.Plan {
 		state.Machines = append(state.Machines, m)
 		ids = append(ids, m.ID)
 	}
-	p := deploy.Move(state, ids, deploy.MoveOptions{Lanes: 8, Why: "worker gru-1 is drained"})
+	p := deploy.Move(state, ids, deploy.MoveOptions{Concurrency: 8, Why: "worker gru-1 is drained"})
 	return &p
 }
 
@@ -81,7 +81,7 @@ func TestReplacementsAreOneLine(t *testing.T) {
 		t.Errorf("%d subjects, want 2: %+v", len(list), list)
 	}
 	var words []string
-	b := newBoard("", p)
+	b := newPlanProgress("", p)
 	for _, e := range played(p, done) {
 		b.apply(e)
 	}
@@ -113,7 +113,7 @@ func drainScreen(t *testing.T, s *cli.Shell) {
 	}
 	failed := run.Event{Step: ready, State: run.Failed, At: clitest.Now.Add(20 * time.Second), Text: "check http did not pass within 20s: connection refused"}
 	event(failed)
-	event(run.Event{Step: run.Whole, State: run.Undoing, At: failed.At})
+	event(run.Event{Step: run.WholeRun, State: run.Undoing, At: failed.At})
 	event(run.Event{Step: ready - 1, State: run.Undoing, At: failed.At})
 	event(run.Event{Step: ready - 1, State: run.Undone, At: failed.At.Add(time.Second)})
 	third := moving(t, "shop", "quiet-river-1234", "db")

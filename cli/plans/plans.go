@@ -105,13 +105,13 @@ func newSubject(p *deploy.Plan, head int, pairs map[bourse.MachineID]bool) subje
 	}
 	out := subject{group: s.Group, region: s.Region, machine: s.Machine, name: cmp.Or(s.Name, string(s.Machine)), do: s.Do}
 	if out.name == "" {
-		out.name, out.unnamed = nameless(s), true
+		out.name, out.unnamed = describeStep(s), true
 	}
 	return out
 }
 
-// nameless describes the subject of a step without a machine.
-func nameless(s *deploy.Step) string {
+// describeStep describes the subject of a step without a machine.
+func describeStep(s *deploy.Step) string {
 	switch do := s.Do.(type) {
 	case deploy.RunCommand:
 		return "release command"

@@ -125,13 +125,13 @@ func failure() []run.Event {
 		Lines: []machinesapi.LogLine{{Text: "listening on :8080"}, {Text: "database: \x1b[31mno such host\x1b[0m"}},
 	}
 	return append(halfway(),
-		moment(7, 5300, run.Done, ""), failed, moment(run.Whole, 24200, run.Undoing, ""),
+		moment(7, 5300, run.Done, ""), failed, moment(run.WholeRun, 24200, run.Undoing, ""),
 		moment(1, 24300, run.Undoing, ""), moment(6, 24300, run.Undoing, ""),
 		moment(1, 26000, run.Undone, ""), moment(6, 26100, run.Undone, ""), moment(5, 26100, run.Undoing, ""), moment(5, 26200, run.Undone, ""))
 }
 
-func boardAfter(events []run.Event) *board {
-	b := newBoard("", shop())
+func boardAfter(events []run.Event) *planProgress {
+	b := newPlanProgress("", shop())
 	for _, e := range events {
 		b.apply(e)
 	}
@@ -139,8 +139,8 @@ func boardAfter(events []run.Event) *board {
 }
 
 // screen returns the lines that show the progress of a single plan.
-func (b *board) screen(now time.Time, width, height int, color bool) []string {
-	x := boards{title: "release v4 of shop", list: []*board{b}}
+func (b *planProgress) screen(now time.Time, width, height int, color bool) []string {
+	x := screen{title: "release v4 of shop", list: []*planProgress{b}}
 	return x.screen(now, width, height, color)
 }
 
@@ -304,9 +304,9 @@ func TestDrawnOver(t *testing.T) {
 	}
 }
 
-type quotes func(machinesapi.CreateMachine) (machinesapi.Quoted, error)
+type quotes func(machinesapi.CreateMachine) (machinesapi.QuoteReply, error)
 
-func (q quotes) Quote(_ context.Context, _ bourse.AppName, in machinesapi.CreateMachine) (machinesapi.Quoted, error) {
+func (q quotes) Quote(_ context.Context, _ bourse.AppName, in machinesapi.CreateMachine) (machinesapi.QuoteReply, error) {
 	return q(in)
 }
 
@@ -316,16 +316,16 @@ func TestFits(t *testing.T) {
 	p := shop()
 	p.Steps = append(p.Steps, p.Steps[6], p.Steps[6])
 	asked := make(chan string, 10)
-	api := quotes(func(in machinesapi.CreateMachine) (machinesapi.Quoted, error) {
+	api := quotes(func(in machinesapi.CreateMachine) (machinesapi.QuoteReply, error) {
 		asked <- in.Region
 		switch in.Region {
 		case "gru":
-			return machinesapi.Quoted{Decision: bourse.Decision{Outcome: bourse.OutcomeQuoted, Rounds: []bourse.Round{{Ranked: []bourse.Ranking{{Worker: "gru-1"}, {Worker: "gru-2"}}}}}}, nil
+			return machinesapi.QuoteReply{Decision: bourse.Decision{Outcome: bourse.OutcomeQuoted, Rounds: []bourse.Round{{Ranked: []bourse.Ranking{{Worker: "gru-1"}, {Worker: "gru-2"}}}}}}, nil
 		}
-		return machinesapi.Quoted{}, errors.New("no answer")
+		return machinesapi.QuoteReply{}, errors.New("no answer")
 	})
 	got := Fits(t.Context(), api, p)
-	if len(asked) != 2 || len(got) != 2 || got[1].Count != 3 || !got[0].Fit() || got[1].Fit() || Short(got) != &got[1] {
+	if len(asked) != 2 || len(got) != 2 || got[1].Count != 3 || !got[0].Fit() || got[1].Fit() || FirstWithoutRoom(got) != &got[1] {
 		t.Errorf("%d asked, %+v", len(asked), got)
 	}
 	if lines := got[0].lines(); lines[0] != "fits: 1 of group web in gru: 2 workers would take one, best gru-1" {

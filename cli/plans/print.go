@@ -13,7 +13,7 @@ import (
 func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 	width, _ := s.Out.Size()
 	if width == 0 {
-		width = whole
+		width = unlimitedWidth
 	}
 	var b strings.Builder
 	b.WriteString(p.Text(width))
@@ -28,9 +28,9 @@ func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 	return err
 }
 
-// whole is a width that no line reaches, so that lines are not broken if the output is not
+// unlimitedWidth is a width that no line reaches, so that lines are not broken if the output is not
 // a terminal.
-const whole = 1 << 20
+const unlimitedWidth = 1 << 20
 
 // Summary describes a plan's changes in one line, for example "2 updated, 1 created".
 func Summary(p *deploy.Plan) string {
@@ -47,7 +47,7 @@ func Summary(p *deploy.Plan) string {
 		}
 	}
 	if p.Release != "" {
-		if left := Left(p); left > 0 {
+		if left := CountUnreachable(p); left > 0 {
 			parts = append(parts, fmt.Sprintf("%d left as they were, because their workers do not answer", left))
 		}
 	}
@@ -57,9 +57,9 @@ func Summary(p *deploy.Plan) string {
 	return strings.Join(parts, ", ")
 }
 
-// Left counts the machines that a plan leaves unchanged because their workers do not
+// CountUnreachable counts the machines that a plan leaves unchanged because their workers do not
 // answer.
-func Left(p *deploy.Plan) int {
+func CountUnreachable(p *deploy.Plan) int {
 	n := 0
 	for _, seen := range p.Seen {
 		if seen.Lost {

@@ -24,7 +24,7 @@ type Progress struct {
 	drawn bool // lines on the terminal are updated in place
 
 	mu     sync.Mutex
-	boards boards
+	boards screen
 	lines  int // number of lines on the terminal that are updated in place
 
 	end  chan struct{}
@@ -33,16 +33,16 @@ type Progress struct {
 
 // Show starts to show the progress of a plan. The caller must call End.
 func Show(s *cli.Shell, title string, p *deploy.Plan) *Progress {
-	return show(s, boards{title: title, list: []*board{newBoard("", p)}})
+	return show(s, screen{title: title, list: []*planProgress{newPlanProgress("", p)}})
 }
 
 // ShowAll starts to show the progress of several apps' plans, which [Progress.Add] adds.
 // machines is the total number of machines in these plans. The caller must call End.
 func ShowAll(s *cli.Shell, title string, machines int) *Progress {
-	return show(s, boards{title: title, total: machines, many: true})
+	return show(s, screen{title: title, total: machines, severalApps: true})
 }
 
-func show(s *cli.Shell, all boards) *Progress {
+func show(s *cli.Shell, all screen) *Progress {
 	out := &Progress{shell: s, drawn: s.Err.TTY && !s.Err.Dumb && !s.JSON, boards: all, end: make(chan struct{})}
 	if out.drawn {
 		out.done.Go(out.animate)
@@ -55,7 +55,7 @@ func show(s *cli.Shell, all boards) *Progress {
 func (p *Progress) Add(plan *deploy.Plan) func(run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := newBoard(string(plan.App), plan)
+	b := newPlanProgress(string(plan.App), plan)
 	p.boards.add(b)
 	return func(e run.Event) { p.event(b, e) }
 }
@@ -76,7 +76,7 @@ func (p *Progress) animate() {
 // Event receives an event of the plan that was passed to [Show].
 func (p *Progress) Event(e run.Event) { p.event(p.boards.list[0], e) }
 
-func (p *Progress) event(b *board, e run.Event) {
+func (p *Progress) event(b *planProgress, e run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shell.JSON {
@@ -85,13 +85,13 @@ func (p *Progress) event(b *board, e run.Event) {
 	}
 	if e.Plan != nil {
 		began := b.began
-		*b = *newBoard(b.label, e.Plan)
+		*b = *newPlanProgress(b.label, e.Plan)
 		b.began = began
 	}
 	e.Text = b.short(&e)
 	s := b.apply(e)
 	switch {
-	case e.Step == run.Whole && e.State == run.Waiting && e.Text != "":
+	case e.Step == run.WholeRun && e.State == run.Waiting && e.Text != "":
 		p.say("  " + e.Text)
 		return
 	case s == nil:
@@ -125,7 +125,7 @@ func (p *Progress) say(lines ...string) {
 	p.wipe(&b)
 	width, _ := p.shell.Err.Size()
 	for _, line := range lines {
-		line = cli.Clean(p.shell.Typed(line))
+		line = cli.Clean(p.shell.WithProgramName(line))
 		indent := len(line) - len(strings.TrimLeft(line, " ")) + len("  ")
 		for _, part := range cli.Wrap(line, width, indent) {
 			b.WriteString(part + "\n")

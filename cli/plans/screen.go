@@ -12,17 +12,17 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// boards holds the plans that are shown on one screen.
-type boards struct {
-	title string
-	total int // total number of machines, including those of plans that will be added; 0 means the number in the added plans
-	many  bool
-	list  []*board
+// screen holds the plans that are shown on one screen.
+type screen struct {
+	title       string
+	total       int // total number of machines, including those of plans that will be added; 0 means the number in the added plans
+	severalApps bool
+	list        []*planProgress
 }
 
 // add adds a plan. Subjects that are also part of an earlier plan for the same app are no
 // longer shown there.
-func (x *boards) add(b *board) {
+func (x *screen) add(b *planProgress) {
 	for _, former := range x.list {
 		if former.label == b.label {
 			former.leave(b)
@@ -32,7 +32,7 @@ func (x *boards) add(b *board) {
 }
 
 // leave hides the subjects that are also part of the other plan.
-func (b *board) leave(other *board) {
+func (b *planProgress) leave(other *planProgress) {
 	for i := range b.subjects {
 		s := &b.subjects[i]
 		s.hidden = s.hidden || s.id() != "" && slices.ContainsFunc(other.subjects, func(o subject) bool { return o.id() == s.id() })
@@ -49,7 +49,7 @@ type row struct {
 	status
 }
 
-func (x *boards) rows() (out []row) {
+func (x *screen) rows() (out []row) {
 	for _, b := range x.list {
 		for i := range b.subjects {
 			if s := &b.subjects[i]; !s.hidden {
@@ -61,7 +61,7 @@ func (x *boards) rows() (out []row) {
 }
 
 // began returns the time of the first event, or zero if there was none yet.
-func (x *boards) began() (t time.Time) {
+func (x *screen) began() (t time.Time) {
 	for _, b := range x.list {
 		if t.IsZero() || !b.began.IsZero() && b.began.Before(t) {
 			t = b.began
@@ -71,7 +71,7 @@ func (x *boards) began() (t time.Time) {
 }
 
 // head returns the first line of the screen.
-func (x *boards) head(rows []row, now time.Time) string {
+func (x *screen) head(rows []row, now time.Time) string {
 	count := map[run.State]int{}
 	for i := range rows {
 		count[rows[i].state]++
@@ -91,8 +91,8 @@ func (x *boards) head(rows []row, now time.Time) string {
 
 // progress formats how many subjects are done, if there are several plans and the event
 // completes a subject. Otherwise it returns "".
-func (x *boards) progress(b *board, s *subject, e *run.Event) string {
-	if !x.many || e.State != run.Done || b.status(s).state != run.Done {
+func (x *screen) progress(b *planProgress, s *subject, e *run.Event) string {
+	if !x.severalApps || e.State != run.Done || b.status(s).state != run.Done {
 		return ""
 	}
 	rows := x.rows()
@@ -107,7 +107,7 @@ func (x *boards) progress(b *board, s *subject, e *run.Event) string {
 
 // screen returns the lines for a screen of the given size; a height of 0 means no limit. If
 // there are too many rows, it omits the least interesting ones.
-func (x *boards) screen(now time.Time, width, height int, color bool) []string {
+func (x *screen) screen(now time.Time, width, height int, color bool) []string {
 	width = max(width, cli.MinWidth)
 	if x.began().IsZero() {
 		return []string{cli.Cut(x.title, width)}
@@ -118,7 +118,7 @@ func (x *boards) screen(now time.Time, width, height int, color bool) []string {
 		room = max(1, min(room, height-4)) // 4 lines remain for the head, the table's header, the omitted rows and the cursor
 	}
 	t := cli.NewTable("APP", "GROUP", "REGION", "MACHINE", "STATE", "TIME", "").Numbers(5).Narrow(6, 3).Drop(1).Paint(4, toneOf)
-	if !x.many {
+	if !x.severalApps {
 		t.Hide(0)
 	}
 	t.Indent = "  "
@@ -138,8 +138,8 @@ func (x *boards) screen(now time.Time, width, height int, color bool) []string {
 	return lines
 }
 
-// interest lists the states of rows from the most to the least interesting.
-var interest = []run.State{run.Failed, run.Left, run.Undoing, run.Waiting, run.Running, run.Undone, "", run.Done}
+// stateOrder lists the states of rows from the most to the least interesting.
+var stateOrder = []run.State{run.Failed, run.Left, run.Undoing, run.Waiting, run.Running, run.Undone, "", run.Done}
 
 // shown returns the indexes of the rows to show, in ascending order.
 func shown(rows []row, room int) []int {
@@ -151,7 +151,7 @@ func shown(rows []row, room int) []int {
 		return all
 	}
 	slices.SortStableFunc(all, func(a, b int) int {
-		return cmp.Compare(slices.Index(interest, rows[a].state), slices.Index(interest, rows[b].state))
+		return cmp.Compare(slices.Index(stateOrder, rows[a].state), slices.Index(stateOrder, rows[b].state))
 	})
 	all = all[:room]
 	slices.Sort(all)

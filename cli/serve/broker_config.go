@@ -30,9 +30,9 @@ func (c *BrokerConfig) bind(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.LostAfter, "lost-after", bourse.LostAfter, "`time` that a worker may be absent before it counts as permanently lost; until then, orders that it may have filled wait for it")
 }
 
-// settle completes the config once the flags are parsed.
-func (c *BrokerConfig) settle(flags *pflag.FlagSet) []error {
-	problems := c.ServerConfig.settle(flags, bourse.RoleBroker, &c.Name)
+// complete completes the config once the flags are parsed.
+func (c *BrokerConfig) complete(flags *pflag.FlagSet) []error {
+	problems := c.ServerConfig.completeServer(flags, bourse.RoleBroker, &c.Name)
 	c.viewIn(c.Data)
 	return problems
 }

@@ -32,7 +32,7 @@ type child struct {
 	config    func() []byte    // returns the configuration file's text for the next start; nil if the server does not use it
 	announced func(Ready)      // called each time the server becomes ready
 	failed    func(error) bool // reports whether to give up after a process exited before it was ready
-	patience  time.Duration    // how long the process may take to exit before it is killed
+	timeout   time.Duration    // how long the process may take to exit before it is killed
 
 	shell  *cli.Shell
 	served atomic.Bool   // whether the current or latest process became ready
@@ -41,7 +41,7 @@ type child struct {
 }
 
 func (c *child) init(s *cli.Shell) {
-	c.shell, c.quit, c.again, c.patience = s, make(chan struct{}), make(chan struct{}, 1), stopPatience
+	c.shell, c.quit, c.again, c.timeout = s, make(chan struct{}), make(chan struct{}, 1), stopTimeout
 }
 
 // restart makes run restart the process. It does not wait. Several calls before the
@@ -110,7 +110,7 @@ func (c *child) once() error {
 	}
 	defer func() { _ = lifeline.Close() }()
 	cmd.Stdout = &readyLine{of: c}
-	output := &namedLines{name: c.name, to: c.shell.Err, quit: c.quit}
+	output := &prefixWriter{name: c.name, to: c.shell.Err, quit: c.quit}
 	cmd.Stderr = output
 	sent, err := c.start(cmd)
 	if err != nil {
@@ -187,22 +187,22 @@ func (l *readyLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end asks the process to exit, and kills it if it has not exited after c.patience.
-func (c *child) end(p *os.Process, ended <-chan error, said *namedLines) {
+// end asks the process to exit, and kills it if it has not exited after c.timeout.
+func (c *child) end(p *os.Process, ended <-chan error, said *prefixWriter) {
 	_ = p.Signal(syscall.SIGTERM) // the process may have exited already
 	select {
 	case err := <-ended:
 		if err != nil {
 			c.shell.Note(fmt.Sprintf("%s failed while stopping (%v)", c.name, err))
-			said.tell()
+			said.printStored()
 		}
 		return
-	case <-time.After(c.patience):
+	case <-time.After(c.timeout):
 	}
 	c.shell.Note(c.name + " does not stop; killing it")
 	_ = p.Kill()
 	<-ended
-	said.tell()
+	said.printStored()
 }
 
 // codeOfExit returns the error code that a server's exit status stands for.
@@ -228,11 +228,11 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// namedLines copies a server's standard error, with the server's name before each line.
+// prefixWriter copies a server's standard error, with the server's name before each line.
 // While the cluster is stopping, servers log errors about servers that have already
-// stopped. During that time, namedLines stores only the last lines, and prints them if
+// stopped. During that time, prefixWriter stores only the last lines, and prints them if
 // the server fails.
-type namedLines struct {
+type prefixWriter struct {
 	name string
 	to   io.Writer
 	quit <-chan struct{}
@@ -241,11 +241,11 @@ type namedLines struct {
 	last []string
 }
 
-// lastLines is the number of lines that are stored while a server is being stopped.
-const lastLines = 5
+// maxStoredLines is the number of lines that are stored while a server is being stopped.
+const maxStoredLines = 5
 
 // Write is called from one goroutine at a time.
-func (n *namedLines) Write(p []byte) (int, error) {
+func (n *prefixWriter) Write(p []byte) (int, error) {
 	n.rest = append(n.rest, p...)
 	for {
 		line, rest, ok := strings.Cut(string(n.rest), "\n")
@@ -257,26 +257,26 @@ func (n *namedLines) Write(p []byte) (int, error) {
 	}
 }
 
-func (n *namedLines) flush() {
+func (n *prefixWriter) flush() {
 	if len(n.rest) > 0 {
 		n.show(string(n.rest))
 		n.rest = nil
 	}
 }
 
-func (n *namedLines) show(line string) {
+func (n *prefixWriter) show(line string) {
 	line = fmt.Sprintf("%s: %s\n", n.name, cli.Clean(line))
 	if !isClosed(n.quit) {
 		_, _ = io.WriteString(n.to, line)
 		return
 	}
-	if n.last = append(n.last, line); len(n.last) > lastLines {
+	if n.last = append(n.last, line); len(n.last) > maxStoredLines {
 		n.last = n.last[1:]
 	}
 }
 
-// tell prints the stored lines of a server that has exited.
-func (n *namedLines) tell() {
+// printStored prints the stored lines of a server that has exited.
+func (n *prefixWriter) printStored() {
 	n.flush()
 	_, _ = io.WriteString(n.to, strings.Join(n.last, ""))
 }

@@ -25,9 +25,9 @@ import (
 )
 
 const (
-	stopPatience    = 5 * time.Second // how long a server may take to stop cleanly
+	stopTimeout     = 5 * time.Second // how long a server may take to stop cleanly
 	killGrace       = 2 * time.Second // how long the remaining processes may take to exit after that
-	readyWithin     = 3 * time.Minute // how long all servers may take to become ready and find each other
+	readyTimeout    = 3 * time.Minute // how long all servers may take to become ready and find each other
 	membersInterval = 5 * time.Millisecond
 )
 
@@ -80,7 +80,7 @@ func run(ctx context.Context, s *cli.Shell, d config) error {
 // join the broker. It returns once all workers accept the broker's orders.
 func (c *cluster) start(ctx context.Context) error {
 	defer cli.Spin(c.shell.Err, "starting the cluster")()
-	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := os.MkdirAll(c.config.data, 0o700); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
@@ -207,7 +207,7 @@ func (c *cluster) await(ctx context.Context, d *server) error {
 	case err := <-c.failed:
 		return err
 	case <-ctx.Done():
-		return bourse.Errorf(bourse.CodeTimeout, "%s is not ready after %s", d.name, readyWithin)
+		return bourse.Errorf(bourse.CodeTimeout, "%s is not ready after %s", d.name, readyTimeout)
 	}
 }
 
@@ -224,7 +224,7 @@ func (c *cluster) awaitMembers(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return bourse.Errorf(bourse.CodeTimeout, "the broker has found only %d of %d workers after %s", acceptingOrders(list), want, readyWithin)
+			return bourse.Errorf(bourse.CodeTimeout, "the broker has found only %d of %d workers after %s", acceptingOrders(list), want, readyTimeout)
 		case <-time.After(membersInterval):
 		}
 	}
@@ -305,7 +305,7 @@ func (c *cluster) stop() error {
 	}
 	c.running.Wait()
 	c.removeCredentials()
-	if left := killDescendants(killGrace, stopPatience); left > 0 {
+	if left := killDescendants(killGrace, stopTimeout); left > 0 {
 		return bourse.Errorf(bourse.CodeInternal, "%s could not be killed", cli.Count(left, "process"))
 	}
 	if err := c.config.clear(); err != nil {

@@ -22,26 +22,26 @@ import (
 // ServerConfig is the part of the configuration that all kinds of servers share:
 // addresses, membership, credentials and readiness.
 type ServerConfig struct {
-	File        string           // configuration file, whose settings the command line overrides; "" means none
-	Address     netip.Addr       // the host's address, from which Listen and Gossip get their defaults; may be the zero Addr
-	Credentials Credentials      // the files in --credentials
-	Listen      netip.AddrPort   // API address; port 0 means any free port
-	Gossip      netip.AddrPort   // membership address; port 0 means any free port
-	Join        []string         // gossip addresses of other servers, host:port
-	Region      bourse.Region    // may be "" for a broker
-	NATS        NATSConfig       //
-	Cluster     string           // name of the cluster; servers of other clusters are ignored
-	View        string           // path of the view's file; "" means a temporary file
-	Names       []string         // names that clients use for the server, in addition to IP addresses, localhost and those in its certificate
-	Insecure    bool             // whether the server may listen beyond loopback without credentials
-	ReadyFile   string           // file that is written once the server is ready and removed when it stops; "" means none
-	Log         LogConfig        //
-	LifeLine    bool             // whether to stop when standard input is closed, because the parent process has then exited
-	fromParent  bool             // whether to read the text of File from configFD; the parent process has already checked it
-	rejected    map[string]error // errors of flags that could not be parsed, by flag
-	file        *File            // the settings in File; nil if there are none, or if they could not be read
-	given       map[string]bool  // flags that are set on the command line
-	named       int              // number of configured addresses in Join; the rest are those of this host's other servers
+	File           string           // configuration file, whose settings the command line overrides; "" means none
+	Address        netip.Addr       // the host's address, from which Listen and Gossip get their defaults; may be the zero Addr
+	Credentials    Credentials      // the files in --credentials
+	Listen         netip.AddrPort   // API address; port 0 means any free port
+	Gossip         netip.AddrPort   // membership address; port 0 means any free port
+	Join           []string         // gossip addresses of other servers, host:port
+	Region         bourse.Region    // may be "" for a broker
+	NATS           NATSConfig       //
+	Cluster        string           // name of the cluster; servers of other clusters are ignored
+	View           string           // path of the view's file; "" means a temporary file
+	Names          []string         // names that clients use for the server, in addition to IP addresses, localhost and those in its certificate
+	Insecure       bool             // whether the server may listen beyond loopback without credentials
+	ReadyFile      string           // file that is written once the server is ready and removed when it stops; "" means none
+	Log            LogConfig        //
+	LifeLine       bool             // whether to stop when standard input is closed, because the parent process has then exited
+	fromParent     bool             // whether to read the text of File from configFD; the parent process has already checked it
+	rejected       map[string]error // errors of flags that could not be parsed, by flag
+	file           *File            // the settings in File; nil if there are none, or if they could not be read
+	setByFlag      map[string]bool  // flags that are set on the command line
+	configuredJoin int              // number of configured addresses in Join; the rest are those of this host's other servers
 }
 
 // DefaultCluster is the default name of a cluster.
@@ -73,16 +73,16 @@ func (c *ServerConfig) shared() *ServerConfig { return c }
 // configs.
 func (c *ServerConfig) settings() ServerConfig {
 	s := *c
-	s.Join, s.file, s.given = c.Join[:c.named], nil, nil
+	s.Join, s.file, s.setByFlag = c.Join[:c.configuredJoin], nil, nil
 	return s
 }
 
-// settle completes the config of a server once the flags are parsed. It takes missing
+// completeServer completes the config of a server once the flags are parsed. It takes missing
 // settings from the configuration file, from --address, and from the credentials directory.
 // It returns the configuration file's problems.
-func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bourse.WorkerID) []error {
-	c.given = map[string]bool{}
-	flags.Visit(func(flag *pflag.Flag) { c.given[flag.Name] = true })
+func (c *ServerConfig) completeServer(flags *pflag.FlagSet, role bourse.Role, name *bourse.WorkerID) []error {
+	c.setByFlag = map[string]bool{}
+	flags.Visit(func(flag *pflag.Flag) { c.setByFlag[flag.Name] = true })
 	if c.File != "" && c.file == nil {
 		var err error
 		if c.file, err = c.readFile(); err != nil {
@@ -93,7 +93,7 @@ func (c *ServerConfig) settle(flags *pflag.FlagSet, role bourse.Role, name *bour
 	if c.file != nil {
 		problems = c.file.apply(flags, c, role)
 	}
-	c.named = len(c.Join)
+	c.configuredJoin = len(c.Join)
 	onGossip := c.Gossip.IsValid()
 	c.listenByDefault(role)
 	if c.file != nil && c.Address.IsValid() { // this server joins the host's other servers
@@ -204,7 +204,7 @@ func parseLevel(s string) (level slog.Level, err error) {
 func (c *ServerConfig) serverProblems(api, has []admission.Safeguard) []error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(c.rejected)) {
-		problems = append(problems, about(c.rejected[name], name))
+		problems = append(problems, flagErrors(c.rejected[name], name))
 	}
 	for _, j := range c.Join {
 		if _, _, err := net.SplitHostPort(j); err != nil {
@@ -221,7 +221,7 @@ func (c *ServerConfig) serverProblems(api, has []admission.Safeguard) []error {
 		problems = append(problems, flagError("server-name", admission.CheckName(name)))
 	}
 	for _, err := range c.Credentials.problems {
-		problems = append(problems, about(err, "credentials"))
+		problems = append(problems, flagErrors(err, "credentials"))
 	}
 	if c.Log.Format != "text" && c.Log.Format != "json" {
 		problems = append(problems, invalid("log-format", "--log-format %s: use text or json", bourse.Quoted(c.Log.Format)))
@@ -241,7 +241,7 @@ func (c *ServerConfig) serverProblems(api, has []admission.Safeguard) []error {
 		{"gossip", admission.Listen{What: "the membership", Addr: c.Gossip, Needs: []admission.Safeguard{admission.GossipKey}, Has: has}},
 	} {
 		if l.Addr.IsValid() { // an address that could not be parsed has already been reported
-			problems = append(problems, about(admission.CheckListen(l.Listen, c.Insecure), l.flag, "address"))
+			problems = append(problems, flagErrors(admission.CheckListen(l.Listen, c.Insecure), l.flag, "address"))
 		}
 	}
 	return problems

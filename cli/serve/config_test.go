@@ -21,7 +21,7 @@ func settle(t testing.TB, c roleConfig, args ...string) {
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	if err := cli.JoinProblems(c.settle(flags)); err != nil {
+	if err := cli.JoinProblems(c.complete(flags)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -21,21 +21,21 @@ const FileHeader = `# The servers of this host. Settings have the names of flags
 # To check this file: bourse serve --check. To apply changes: systemctl reload bourse
 `
 
-// usual lists the settings that operators change most often. The role "" stands for the
+// commonSettings lists the settings that operators change most often. The role "" stands for the
 // settings above the tables.
-var usual = map[bourse.Role][]string{
+var commonSettings = map[bourse.Role][]string{
 	"":                {"log-level"},
 	bourse.RoleBroker: {"server-name", "quotas", "lost-after"},
 	bourse.RoleProxy:  {"http", "https", "tcp", "domain", "certificates", "acme", "drain"},
 	bourse.RoleWorker: {"cpus", "memory", "disk", "gpus", "resource", "label", "overcommit", "allow-host", "images", "registry", "registry-auth", "ports", "idle-after"},
 }
 
-// UsualSettings returns those settings of a server that operators change most often, as
+// CommonSettings returns those settings of a server that operators change most often, as
 // comments with their defaults. The role "" stands for the settings above the tables. It
 // omits the settings that the file contains already.
-func UsualSettings(role bourse.Role, contained ...string) string {
+func CommonSettings(role bourse.Role, contained ...string) string {
 	return commented(role, func(name string) bool {
-		return slices.Contains(usual[role], name) && !slices.Contains(contained, name)
+		return slices.Contains(commonSettings[role], name) && !slices.Contains(contained, name)
 	})
 }
 
@@ -55,10 +55,10 @@ region = "local"
 data = "/var/lib/bourse"
 `)
 	required := []string{"name", "region", "data"}
-	text.WriteString(commented("", func(name string) bool { return inAll(name) && !slices.Contains(required, name) }))
+	text.WriteString(commented("", func(name string) bool { return isCommon(name) && !slices.Contains(required, name) }))
 	for _, role := range bourse.ServerRoles() {
 		if slices.Contains(roles, string(role)) {
-			fmt.Fprintf(&text, "\n[%s]\n%s", role, commented(role, func(name string) bool { return !inAll(name) }))
+			fmt.Fprintf(&text, "\n[%s]\n%s", role, commented(role, func(name string) bool { return !isCommon(name) }))
 		}
 	}
 	_, err := io.WriteString(w, text.String())
@@ -69,9 +69,9 @@ data = "/var/lib/bourse"
 // between the servers of a host.
 var ownSettings = []string{"listen", "gossip", "ready-file"}
 
-// inAll reports whether a setting belongs above the tables: every kind of server has it,
+// isCommon reports whether a setting belongs above the tables: every kind of server has it,
 // and the servers of a host may share its value.
-func inAll(name string) bool {
+func isCommon(name string) bool {
 	return !slices.Contains(ownSettings, name) && !slices.ContainsFunc(bourse.ServerRoles(), func(role bourse.Role) bool {
 		return !settable(flagsOf(role), name)
 	})

@@ -56,12 +56,12 @@ func TestPrintDefaults(t *testing.T) {
 
 // Every usual setting exists. Those that the file contains are omitted.
 func TestUsualSettings(t *testing.T) {
-	for role, names := range usual {
+	for role, names := range commonSettings {
 		for _, name := range names {
-			if !strings.Contains(UsualSettings(role), "\n#"+name+" = ") {
+			if !strings.Contains(CommonSettings(role), "\n#"+name+" = ") {
 				t.Errorf("%s is not a setting of %q", name, role)
 			}
-			if strings.Contains(UsualSettings(role, name), "\n#"+name+" = ") {
+			if strings.Contains(CommonSettings(role, name), "\n#"+name+" = ") {
 				t.Errorf("%s occurs twice", name)
 			}
 		}

@@ -72,7 +72,7 @@ machines still end.`,
 			if d.inner {
 				return run(c.Context(), s, d)
 			}
-			return keep(c.Context(), s, d)
+			return runKeeper(c.Context(), s, d)
 		},
 	}
 	flags := c.Flags()

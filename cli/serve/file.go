@@ -290,7 +290,7 @@ func (f *File) apply(flags *pflag.FlagSet, c *ServerConfig, role bourse.Role) []
 			inTable[s.name] = true
 			if !settable(flags, s.name) {
 				problems = append(problems, f.problem(s.at, "%s is not a setting of a %s: bourse serve %s --help lists them", s.name, role, role))
-			} else if !c.given[s.name] {
+			} else if !c.setByFlag[s.name] {
 				problems = append(problems, f.set(flags, c.rejected, &s))
 			}
 		}
@@ -299,7 +299,7 @@ func (f *File) apply(flags *pflag.FlagSet, c *ServerConfig, role bourse.Role) []
 		switch {
 		case !anySettable(s.name):
 			problems = append(problems, f.problem(s.at, "%s is not a setting of any server", s.name))
-		case !settable(flags, s.name) || c.given[s.name] || inTable[s.name]:
+		case !settable(flags, s.name) || c.setByFlag[s.name] || inTable[s.name]:
 		default:
 			s.values = own(s.name, s.values, role)
 			problems = append(problems, f.set(flags, c.rejected, &s))

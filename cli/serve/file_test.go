@@ -96,7 +96,7 @@ func TestFileWithMistakes(t *testing.T) {
 		if err := flags.Parse([]string{"--config", file(t, text)}); err != nil {
 			t.Fatal(err)
 		}
-		if err := cli.JoinProblems(c.settle(flags)); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), want) {
+		if err := cli.JoinProblems(c.complete(flags)); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v\nwant %q", text, err, want)
 		}
 	}

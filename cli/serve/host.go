@@ -18,9 +18,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// hostPatience limits the time that each of a host's servers may take to exit. It must
+// hostTimeout limits the time that each of a host's servers may take to exit. It must
 // be longer than a proxy's default --drain.
-const hostPatience = 30 * time.Second
+const hostTimeout = 30 * time.Second
 
 // newHost turns c into the command that runs a host's servers.
 func newHost(s *cli.Shell, c *cobra.Command) *cobra.Command {
@@ -131,7 +131,7 @@ func RunHost(ctx context.Context, s *cli.Shell, path string, each func(Ready) er
 func runHost(ctx context.Context, s *cli.Shell, path string, hangups <-chan os.Signal, each func(Ready) error, all func() error) error {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	h := &host{shell: s, path: path, each: each, all: all, fail: fail, servers: map[bourse.Role]*hosted{}}
+	h := &host{shell: s, path: path, each: each, all: all, fail: fail, servers: map[bourse.Role]*hostServer{}}
 	if _, err := h.load(); err != nil {
 		return err
 	}
@@ -161,12 +161,12 @@ type host struct {
 
 	mu       sync.Mutex // guards the following fields, and is held while the function each is called
 	file     *File      // the latest valid configuration
-	servers  map[bourse.Role]*hosted
+	servers  map[bourse.Role]*hostServer
 	complete bool // whether every server has been ready
 }
 
-// hosted is one of a host's servers.
-type hosted struct {
+// hostServer is one of a host's servers.
+type hostServer struct {
 	child
 	settings roleConfig
 	ready    bool // whether it has ever been ready
@@ -227,11 +227,11 @@ func (h *host) load() (changes []string, err error) {
 // configuration that was checked, because the file may have changed since then, and may be
 // incomplete while it is being edited.
 func (h *host) start(s Server) {
-	c := &hosted{settings: s.config}
+	c := &hostServer{settings: s.config}
 	h.servers[s.Role] = c
 	c.name = string(s.Role)
 	c.init(h.shell)
-	c.patience = hostPatience
+	c.timeout = hostTimeout
 	c.args = func() []string {
 		return []string{"serve", c.name, "--config", h.path, "--config-from-parent", "--life-line"}
 	}
@@ -266,7 +266,7 @@ func (h *host) hasStarted() bool {
 }
 
 // announce reports that a server is ready.
-func (h *host) announce(c *hosted, r Ready) error {
+func (h *host) announce(c *hostServer, r Ready) error {
 	h.mu.Lock()
 	c.ready = true
 	err := h.each(r)

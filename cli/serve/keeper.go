@@ -26,22 +26,22 @@ import (
 // outlive the inner process become the keeper's children, so the keeper can find and
 // kill them.
 
-// keeperPatience limits the time that the inner process may take to exit. It is longer
+// keeperTimeout limits the time that the inner process may take to exit. It is longer
 // than the time that the inner process gives its servers.
-const keeperPatience = stopPatience + killGrace + 5*time.Second
+const keeperTimeout = stopTimeout + killGrace + 5*time.Second
 
-// sameSignal is the time during which a second signal counts as a duplicate of the
+// duplicateSignal is the time during which a second signal counts as a duplicate of the
 // first.
-const sameSignal = 200 * time.Millisecond
+const duplicateSignal = 200 * time.Millisecond
 
-// keep runs the inner process until it exits, and stops it once ctx is done. A signal
+// runKeeper runs the inner process until it exits, and stops it once ctx is done. A signal
 // during the shutdown kills everything immediately.
-func keep(ctx context.Context, s *cli.Shell, d config) error {
+func runKeeper(ctx context.Context, s *cli.Shell, d config) error {
 	if err := d.portFree(); err != nil {
 		return err
 	}
 	adoptOrphans()
-	cli.OutliveReaders()
+	cli.IgnoreSIGPIPE()
 	args := append(slices.Clip(s.Args), "--inner")
 	if d.data == "" {
 		d.removeLeftovers(s)
@@ -70,7 +70,7 @@ func keep(ctx context.Context, s *cli.Shell, d config) error {
 		grace, killed, err = endInner(s, lifeline, inner, ended)
 	}
 	_ = lifeline.Close() // the pipe may be closed already
-	if left := killDescendants(grace, keeperPatience); left > 0 {
+	if left := killDescendants(grace, keeperTimeout); left > 0 {
 		return bourse.Errorf(bourse.CodeInternal, "%s could not be killed", cli.Count(left, "process"))
 	}
 	exit, failed := errors.AsType[*exec.ExitError](err)
@@ -100,7 +100,7 @@ var errInUse = errors.New("its servers are still running")
 // removeLeftovers removes the files, mounts and containerd namespaces of previous clusters
 // whose keeper and inner process were both killed, for example because the host crashed.
 func (d *config) removeLeftovers(s *cli.Shell) {
-	removed, err := tempdir.RemoveLeft(os.TempDir(), tempPrefix, func(dir string) error {
+	removed, err := tempdir.RemoveLeftover(os.TempDir(), tempPrefix, func(dir string) error {
 		if inUse(dir) {
 			return errInUse // its servers may still be shutting down
 		}
@@ -156,14 +156,14 @@ func endInner(s *cli.Shell, lifeline *os.File, inner *exec.Cmd, ended <-chan err
 	_ = lifeline.Close()
 	began := time.Now()
 	grace = killGrace
-	late := time.After(keeperPatience)
+	late := time.After(keeperTimeout)
 wait:
 	for {
 		select {
 		case err := <-ended:
 			return grace, false, err
 		case <-again:
-			if time.Since(began) < sameSignal {
+			if time.Since(began) < duplicateSignal {
 				continue // the parent may have signaled both this process and its group
 			}
 			grace = killGrace / 4

@@ -61,13 +61,13 @@ func (n *NATSConfig) problems(insecure, guarded bool) []error {
 	var out []error
 	if !n.Set() {
 		if n.Creds != "" || n.NKey != "" || n.TLS.Set() {
-			out = append(out, about(bourse.Errorf(bourse.CodeInvalid, "--nats-creds, --nats-nkey, --nats-ca, --nats-cert and --nats-key require --nats"),
+			out = append(out, flagErrors(bourse.Errorf(bourse.CodeInvalid, "--nats-creds, --nats-nkey, --nats-ca, --nats-cert and --nats-key require --nats"),
 				"nats-creds", "nats-nkey", "nats-ca", "nats-cert", "nats-key"))
 		}
 		return out
 	}
 	if (n.TLS.Cert == "") != (n.TLS.Key == "") {
-		out = append(out, about(bourse.Errorf(bourse.CodeInvalid, "--nats-cert and --nats-key must be used together"), "nats-cert", "nats-key"))
+		out = append(out, flagErrors(bourse.Errorf(bourse.CodeInvalid, "--nats-cert and --nats-key must be used together"), "nats-cert", "nats-key"))
 	}
 	for _, s := range n.URLs {
 		u, err := url.Parse(s)

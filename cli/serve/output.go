@@ -21,9 +21,9 @@ type output struct {
 
 	// The position in the output needs no lock, because finish continues from it only after
 	// the follower has returned.
-	last   time.Time // time of the latest line
-	same   int       // number of lines with that time that have been read
-	pieces map[string]*strings.Builder
+	last          time.Time // time of the latest line
+	sameTimeLines int       // number of lines with that time that have been read
+	pieces        map[string]*strings.Builder
 }
 
 // follow starts printing the task's output.
@@ -42,7 +42,7 @@ func (r *runProgram) follow(ctx context.Context) *output {
 func (o *output) finish() {
 	o.stop()
 	o.done.Wait()
-	skip := o.same
+	skip := o.sameTimeLines
 	// Output that cannot be read at this point is lost.
 	_ = o.r.cfg.Runner.Logs(context.Background(), o.r.machine, driver.LogQuery{Since: o.last}, func(l driver.LogLine) error {
 		if skip > 0 && l.At.Equal(o.last) {
@@ -55,9 +55,9 @@ func (o *output) finish() {
 
 func (o *output) line(l driver.LogLine) error {
 	if !l.At.Equal(o.last) {
-		o.last, o.same = l.At, 0
+		o.last, o.sameTimeLines = l.At, 0
 	}
-	o.same++
+	o.sameTimeLines++
 	b := o.pieces[l.Stream]
 	if b == nil {
 		b = &strings.Builder{}

@@ -141,6 +141,6 @@ func (c *cluster) announce(took time.Duration) error {
 		fmt.Fprintf(&b, "  curl -k https://web.localhost%s/   # with TLS and HTTP/2; the certificate is self-signed\n", strings.TrimPrefix(secure, "https://127.0.0.1"))
 	}
 	b.WriteString("\nCtrl-C stops everything and cleans up.\n")
-	_, err = c.shell.Out.Write([]byte(c.shell.Typed(b.String())))
+	_, err = c.shell.Out.Write([]byte(c.shell.WithProgramName(b.String())))
 	return err
 }

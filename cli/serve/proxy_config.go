@@ -15,19 +15,19 @@ import (
 // ProxyConfig is the configuration of "bourse serve proxy".
 type ProxyConfig struct {
 	ServerConfig
-	Data    string          // directory for the view, which may be lost, and for ACME certificates; "" means none
-	Name    bourse.WorkerID // the server's name in the membership; "" means a generated one
-	HTTP    []WebListen
-	HTTPS   []WebListen
-	TCP     []StreamListen
-	Domains []string                  // domains below which each app has a host name
-	Hosts   map[string]bourse.AppName // additional host names of apps
-	Certs   CertsConfig
-	Behind  []netip.Prefix // load balancers that send a PROXY header
-	Trusted []netip.Prefix // upstream proxies whose X-Forwarded-For is trusted
-	Most    int            // maximum number of open connections per listener; 0 means the default
-	Drain   time.Duration  // how long requests in progress may take when the proxy stops
-	Hold    bool           // whether open WebSockets and streams keep their machine running
+	Data           string          // directory for the view, which may be lost, and for ACME certificates; "" means none
+	Name           bourse.WorkerID // the server's name in the membership; "" means a generated one
+	HTTP           []WebListen
+	HTTPS          []WebListen
+	TCP            []StreamListen
+	Domains        []string                  // domains below which each app has a host name
+	Hosts          map[string]bourse.AppName // additional host names of apps
+	Certs          CertsConfig
+	LoadBalancers  []netip.Prefix // load balancers that send a PROXY header
+	Trusted        []netip.Prefix // upstream proxies whose X-Forwarded-For is trusted
+	MaxConnections int            // maximum number of open connections per listener; 0 means the default
+	Drain          time.Duration  // how long requests in progress may take when the proxy stops
+	HoldOpen       bool           // whether open WebSockets and streams keep their machine running
 }
 
 // CertsConfig configures the source of certificates for host names.
@@ -53,16 +53,16 @@ func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Certs.Email, "acme", "", "`email` address for the ACME CA, from which certificates that are not in --certificates are obtained; requires --data, and an --http address that is accessible at port 80")
 	flags.StringVar(&c.Certs.CA, "acme-ca", "", "directory `URL` of the ACME CA (default: Let's Encrypt)")
 	flags.BoolVar(&c.Certs.SelfSigned, "self-signed", false, "create self-signed certificates for names that have no other")
-	bindAll(b, &c.Behind, "proxy-protocol-from", "addresses or `networks` of load balancers that send a PROXY header (v1 or v2) at the start of each connection, separated by commas", parsePrefixes)
+	bindAll(b, &c.LoadBalancers, "proxy-protocol-from", "addresses or `networks` of load balancers that send a PROXY header (v1 or v2) at the start of each connection, separated by commas", parsePrefixes)
 	bindAll(b, &c.Trusted, "trust-forwarded-from", "addresses or `networks` of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, separated by commas", parsePrefixes)
-	flags.IntVar(&c.Most, "connections", 0, "maximum `number` of open connections per listener; an eighth of them may come from the same address (default: 32768)")
+	flags.IntVar(&c.MaxConnections, "connections", 0, "maximum `number` of open connections per listener; an eighth of them may come from the same address (default: 32768)")
 	flags.DurationVar(&c.Drain, "drain", 20*time.Second, "`time` for requests in progress to finish when the proxy stops")
-	flags.BoolVar(&c.Hold, "hold-open", false, "keep machines running while a WebSocket or TCP connection to them is open, even if it is idle")
+	flags.BoolVar(&c.HoldOpen, "hold-open", false, "keep machines running while a WebSocket or TCP connection to them is open, even if it is idle")
 }
 
-// settle completes the config once the flags are parsed.
-func (c *ProxyConfig) settle(flags *pflag.FlagSet) []error {
-	problems := c.ServerConfig.settle(flags, bourse.RoleProxy, &c.Name)
+// complete completes the config once the flags are parsed.
+func (c *ProxyConfig) complete(flags *pflag.FlagSet) []error {
+	problems := c.ServerConfig.completeServer(flags, bourse.RoleProxy, &c.Name)
 	c.viewIn(c.Data)
 	if len(c.HTTP)+len(c.HTTPS)+len(c.TCP) == 0 {
 		c.HTTP = []WebListen{{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 8080), 0}}
@@ -90,8 +90,8 @@ func (c *ProxyConfig) problems() []error {
 	if len(c.HTTPS) > 0 && c.Certs == (CertsConfig{CA: c.Certs.CA}) {
 		problems = append(problems, invalid("https", "--https requires certificates: --certificates DIR, --acme EMAIL or --self-signed"))
 	}
-	if c.Most < 0 {
-		problems = append(problems, invalid("connections", "--connections %d: use 1 or more", c.Most))
+	if c.MaxConnections < 0 {
+		problems = append(problems, invalid("connections", "--connections %d: use 1 or more", c.MaxConnections))
 	}
 	if c.Drain < 0 || c.Drain > time.Hour {
 		problems = append(problems, invalid("drain", "--drain %s: use at most 1h", c.Drain))

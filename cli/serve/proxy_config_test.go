@@ -32,8 +32,8 @@ func TestProxyConfig(t *testing.T) {
 		HTTP: []WebListen{{at("0.0.0.0:80"), 80}, {at("127.0.0.1:8081"), 8081}, {at("0.0.0.0:8082"), 0}}, HTTPS: []WebListen{{at("[::]:443"), 443}},
 		TCP: []StreamListen{{at("0.0.0.0:5432"), "db", 5433}}, Domains: []string{"example.com", "example.org", "localhost"},
 		Hosts: map[string]bourse.AppName{"shop.example.com": "web"}, Certs: CertsConfig{Email: "ops@example.com"},
-		Behind:  []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("10.1.0.0/16")},
-		Trusted: []netip.Prefix{netip.MustParsePrefix("fd00::/8")}, Data: "/var/lib/proxy", Drain: c.Drain,
+		LoadBalancers: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32"), netip.MustParsePrefix("10.1.0.0/16")},
+		Trusted:       []netip.Prefix{netip.MustParsePrefix("fd00::/8")}, Data: "/var/lib/proxy", Drain: c.Drain,
 	}
 	same := cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
 	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(ProxyConfig{}, "ServerConfig"), same, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {

@@ -11,9 +11,9 @@ import (
 
 // roleConfig is the configuration of one kind of server.
 type roleConfig interface {
-	bind(flags *pflag.FlagSet)           // binds the flags to the config
-	settle(flags *pflag.FlagSet) []error // completes the config once the flags are parsed; returns problems of the file
-	problems() []error                   // returns all problems of the completed config
+	bind(flags *pflag.FlagSet)             // binds the flags to the config
+	complete(flags *pflag.FlagSet) []error // completes the config once the flags are parsed; returns problems of the file
+	problems() []error                     // returns all problems of the completed config
 	server() Server
 	shared() *ServerConfig
 	settings() any // returns a copy for comparison, without anything that depends on the host's other servers
@@ -42,14 +42,14 @@ func flagsOf(role bourse.Role) *pflag.FlagSet {
 // complete completes a config once the flags are parsed, and returns all of its problems. A
 // problem of a setting in the configuration file begins with that setting's position.
 func complete(c roleConfig, flags *pflag.FlagSet) []error {
-	problems := c.settle(flags)
+	problems := c.complete(flags)
 	file := c.shared().file
 	if file == nil && len(problems) > 0 {
 		return problems // the configuration file cannot be read
 	}
 	for _, err := range c.problems() {
 		if err != nil && file != nil {
-			err = file.locate(err, c.server().Role, c.shared().given)
+			err = file.locate(err, c.server().Role, c.shared().setByFlag)
 		}
 		problems = append(problems, err)
 	}
@@ -68,8 +68,8 @@ type flagProblem struct {
 // Unwrap returns the problem without the flags.
 func (p *flagProblem) Unwrap() error { return p.error }
 
-// about attaches the flags that have caused a problem. It returns nil if err is nil.
-func about(err error, flags ...string) error {
+// flagErrors attaches the flags that have caused a problem. It returns nil if err is nil.
+func flagErrors(err error, flags ...string) error {
 	if err == nil {
 		return nil
 	}
@@ -77,9 +77,9 @@ func about(err error, flags ...string) error {
 }
 
 // flagError returns a problem of one flag, or nil if err is nil.
-func flagError(flag string, err error) error { return about(cli.FlagError("--"+flag, err), flag) }
+func flagError(flag string, err error) error { return flagErrors(cli.FlagError("--"+flag, err), flag) }
 
 // invalid returns a problem of a flag. The message must name the flag.
 func invalid(flag, format string, args ...any) error {
-	return about(bourse.Errorf(bourse.CodeInvalid, format, args...), flag)
+	return flagErrors(bourse.Errorf(bourse.CodeInvalid, format, args...), flag)
 }

@@ -45,7 +45,7 @@ type Print interface {
 func Run(ctx context.Context, cfg Config) (failed []string, err error) {
 	var all sync.WaitGroup
 	var printing sync.Mutex
-	ends := make([]end, len(cfg.Tasks))
+	ends := make([]taskEnd, len(cfg.Tasks))
 	for i, t := range cfg.Tasks {
 		r := &runProgram{cfg: &cfg, Task: t, printing: &printing, machine: machineOf(i)}
 		all.Go(func() { ends[i] = r.run(ctx) })
@@ -67,8 +67,8 @@ func machineOf(i int) bourse.MachineID {
 	return bourse.MachineID(fmt.Sprintf("%s%08x", bourse.WorkerTag(1), i))
 }
 
-// end is the final outcome of a task.
-type end struct {
+// taskEnd is the final outcome of a task.
+type taskEnd struct {
 	failed bool
 	err    error // error from the driver
 }
@@ -88,21 +88,21 @@ func (r *runProgram) say(format string, args ...any) {
 }
 
 // run runs the task and restarts it according to its policy.
-func (r *runProgram) run(ctx context.Context) end {
+func (r *runProgram) run(ctx context.Context) taskEnd {
 	out := r.follow(ctx)
 	defer out.finish()
 	policy := (&bourse.Config{Restart: &bourse.Restart{Policy: r.Restart}}).RestartPolicy()
 	var restarts []time.Time
 	for boot := 1; ; boot++ {
-		exit, err := r.once(ctx, driver.TaskID{Machine: r.machine, Boot: boot})
+		exit, err := r.runOnce(ctx, driver.TaskID{Machine: r.machine, Boot: boot})
 		if err != nil || ctx.Err() != nil {
-			return end{err: err}
+			return taskEnd{err: err}
 		}
 		var again bool
 		if again, restarts = policy.ShouldRestart(exit, restarts); !again {
 			gaveUp := len(restarts) >= policy.MaxRetries && policy.Policy != bourse.RestartNo && (exit.Failed() || policy.Policy == bourse.RestartAlways)
 			r.say("%s%s", describeExit(exit), map[bool]string{true: ", too often; not restarting it"}[gaveUp])
-			return end{failed: exit.Failed() || gaveUp}
+			return taskEnd{failed: exit.Failed() || gaveUp}
 		}
 		restarts = append(restarts, exit.At)
 		pause := bourse.RestartBackoff(len(restarts))
@@ -112,13 +112,13 @@ func (r *runProgram) run(ctx context.Context) end {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return end{}
+			return taskEnd{}
 		}
 	}
 }
 
-// once starts the task and waits until it ends. It stops the task once ctx is done.
-func (r *runProgram) once(ctx context.Context, id driver.TaskID) (bourse.Exit, error) {
+// runOnce starts the task and waits until it ends. It stops the task once ctx is done.
+func (r *runProgram) runOnce(ctx context.Context, id driver.TaskID) (bourse.Exit, error) {
 	d := r.cfg.Runner
 	_, err := d.Start(ctx, driver.Task{ID: id, Image: bourse.ImageHost, Command: r.Command, Env: r.cfg.Env, Dir: r.cfg.Dir})
 	if code := bourse.CodeOf(err); code == bourse.CodeInvalid {

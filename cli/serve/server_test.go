@@ -12,7 +12,7 @@ import (
 func TestLastLines(t *testing.T) {
 	var out bytes.Buffer
 	quit := make(chan struct{})
-	n := &namedLines{name: "gru-1", to: &out, quit: quit}
+	n := &prefixWriter{name: "gru-1", to: &out, quit: quit}
 	write := func(text string) {
 		if _, err := n.Write([]byte(text)); err != nil {
 			t.Fatal(err)
@@ -32,7 +32,7 @@ func TestLastLines(t *testing.T) {
 	if out.Len() > 0 {
 		t.Errorf("while the cluster is being stopped: %q", &out)
 	}
-	n.tell()
+	n.printStored()
 	if want := "gru-1: late 16\ngru-1: late 17\ngru-1: late 18\ngru-1: late 19\ngru-1: error: the \\x1b[31mreason\n"; out.String() != want {
 		t.Errorf("%q, want %q", &out, want)
 	}

@@ -43,7 +43,7 @@ even if this command is killed with SIGKILL.`,
 			if err != nil {
 				return err
 			}
-			cli.OutliveReaders()
+			cli.IgnoreSIGPIPE()
 			failed, err := run(c.Context(), tasks, newPrinter(s, tasks))
 			if err != nil {
 				return err

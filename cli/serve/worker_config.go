@@ -13,19 +13,19 @@ import (
 // WorkerConfig is the configuration of "bourse serve worker".
 type WorkerConfig struct {
 	ServerConfig
-	Data      string          // data directory; required
-	Name      bourse.WorkerID // the server's name; required; fixed at the first start
-	Capacity  Capacity
-	Host      HostConfig
-	Pull      PullConfig
-	Ports     cli.PortRange // ports that are assigned to machines as $PORT; the zero value means the worker's default
-	AllowHost bool          // whether to accept orders with the image "host"
-	Forget    bool          // whether to remove machines and volumes on this host that are not in the store
-	NoLimits  bool          // whether to ignore the limits of machines with the image "host"
-	Ephemeral bool          // whether to destroy all machines and end all processes when the daemon stops
-	Standby   time.Duration // how long another worker may be silent before this worker starts the standbys of its machines
-	IdleAfter time.Duration // idle time after which a machine is stopped or suspended if its config requests that
-	allowHost *bool         // value of --allow-host; nil means that AllowHost contains the default
+	Data          string          // data directory; required
+	Name          bourse.WorkerID // the server's name; required; fixed at the first start
+	Capacity      Capacity
+	Host          HostConfig
+	Pull          PullConfig
+	Ports         cli.PortRange // ports that are assigned to machines as $PORT; the zero value means the worker's default
+	AllowHost     bool          // whether to accept orders with the image "host"
+	RemoveUnknown bool          // whether to remove machines and volumes on this host that are not in the store
+	NoLimits      bool          // whether to ignore the limits of machines with the image "host"
+	Ephemeral     bool          // whether to destroy all machines and end all processes when the daemon stops
+	Standby       time.Duration // how long another worker may be silent before this worker starts the standbys of its machines
+	IdleAfter     time.Duration // idle time after which a machine is stopped or suspended if its config requests that
+	allowHost     *bool         // value of --allow-host; nil means that AllowHost contains the default
 }
 
 // Bounds of --idle-after. The minimum is about the time that a machine takes to start.
@@ -63,7 +63,7 @@ func (c *WorkerConfig) bind(flags *pflag.FlagSet) {
 	bindEach(b, "overcommit", "overcommit factor of a resource, `NAME=F`; shared=8 offers 8 shared CPUs per core; may be repeated", c.Capacity.addOvercommit)
 	bindParsed(b, &c.Ports, "ports", "", "`range` of the ports that are assigned to machines as $PORT (default: 20000-29999)", cli.ParsePorts)
 	bindOptional(b, &c.allowHost, "allow-host", "accept orders with image host, which run commands directly on this host (default: true if the worker is only accessible on loopback)")
-	flags.BoolVar(&c.Forget, "forget-machines", false, "remove machines and volumes on this host that are missing from the data directory; without this flag, the worker refuses to start if there are any")
+	flags.BoolVar(&c.RemoveUnknown, "forget-machines", false, "remove machines and volumes on this host that are missing from the data directory; without this flag, the worker refuses to start if there are any")
 	flags.BoolVar(&c.NoLimits, "no-limits", false, "do not enforce the limits of machines with image host, and show this in the worker's labels")
 	flags.DurationVar(&c.Standby, "standby-after", 10*time.Second, "`time` that another worker may be silent before this worker starts the standbys of its machines")
 	flags.DurationVar(&c.IdleAfter, "idle-after", time.Minute, "idle `time` after which a machine is stopped or suspended if its services request it (autostop)")
@@ -80,10 +80,10 @@ func (c *Capacity) addOvercommit(s string) error {
 	return err
 }
 
-// settle completes the config once the flags are parsed. A worker that is only
+// complete completes the config once the flags are parsed. A worker that is only
 // accessible from this host allows the image host by default.
-func (c *WorkerConfig) settle(flags *pflag.FlagSet) []error {
-	problems := c.ServerConfig.settle(flags, bourse.RoleWorker, &c.Name)
+func (c *WorkerConfig) complete(flags *pflag.FlagSet) []error {
+	problems := c.ServerConfig.completeServer(flags, bourse.RoleWorker, &c.Name)
 	c.viewIn(c.Data)
 	if c.AllowHost = c.Listen.Addr().IsLoopback() && c.NATS.Local(); c.allowHost != nil {
 		c.AllowHost = *c.allowHost

@@ -11,7 +11,7 @@ import (
 // PullConfig configures whether and how a worker also acts as a gateway, from which other
 // hosts fetch work.
 type PullConfig struct {
-	On        bool
+	Enabled   bool
 	Listen    netip.AddrPort // address at which /sched is served; port 0 means any free port
 	TokenFile string         // file with callers' tokens; "" means that no token is required
 	Lost      time.Duration  // how long a job's poller may be silent before the job fails
@@ -26,7 +26,7 @@ const (
 )
 
 func (c *PullConfig) bind(b binder) {
-	b.BoolVar(&c.On, "pull", false, "run as a gateway: accept orders with image pull and hand them to hosts that fetch work at --pull-listen")
+	b.BoolVar(&c.Enabled, "pull", false, "run as a gateway: accept orders with image pull and hand them to hosts that fetch work at --pull-listen")
 	bindParsed(b, &c.Listen, "pull-listen", DefaultPull, "address at which hosts fetch work, `IP:PORT`; port 0 means any free port", cli.ParseListen)
 	b.StringVar(&c.TokenFile, "pull-token-file", "", "`file` with the tokens that hosts must send to fetch or submit work; each line has a token and *")
 	b.DurationVar(&c.Lost, "pull-lost", defaultLost, "`time` that a job's poller may be silent before the job fails")
@@ -34,7 +34,7 @@ func (c *PullConfig) bind(b binder) {
 
 // problems returns all problems of a gateway's config.
 func (c *PullConfig) problems(server *ServerConfig) []error {
-	if !c.On {
+	if !c.Enabled {
 		return nil
 	}
 	var problems []error
@@ -49,7 +49,7 @@ func (c *PullConfig) problems(server *ServerConfig) []error {
 		has = append(has, admission.Tokens)
 	}
 	if c.Listen.IsValid() { // an address that could not be parsed has already been reported
-		problems = append(problems, about(admission.CheckListen(admission.Listen{
+		problems = append(problems, flagErrors(admission.CheckListen(admission.Listen{
 			What: "the gateway", Addr: c.Listen, Needs: []admission.Safeguard{admission.TLS, admission.Tokens}, Has: has,
 		}, server.Insecure), "pull-listen", "pull"))
 	}

@@ -39,7 +39,7 @@ func TestPullConfig(t *testing.T) {
 		}
 	}
 	c := workerConfig(t, with(base, "--pull", "--pull-lost", "90s")...)
-	if c.Pull.Listen.String() != DefaultPull || c.Pull.Lost != 90*time.Second || !c.Pull.On {
+	if c.Pull.Listen.String() != DefaultPull || c.Pull.Lost != 90*time.Second || !c.Pull.Enabled {
 		t.Errorf("parsed as %+v", c.Pull)
 	}
 }

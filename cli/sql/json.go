@@ -8,9 +8,9 @@ import (
 // jsonRows prints rows as a JSON array of objects, one per line. The array is closed only
 // if the answer is complete, so that an incomplete answer is not valid JSON.
 type jsonRows struct {
-	w     io.Writer
-	names []string // column names, as JSON
-	some  bool     // at least one row was printed
+	w       io.Writer
+	names   []string // column names, as JSON
+	printed bool     // at least one row was printed
 }
 
 func (j *jsonRows) begin(columns []string) error {
@@ -25,10 +25,10 @@ func (j *jsonRows) row(r changedRow) error {
 		return err
 	}
 	lead := ",\n"
-	if !j.some {
+	if !j.printed {
 		lead = "[\n"
 	}
-	j.some = true
+	j.printed = true
 	_, err = io.WriteString(j.w, lead+object)
 	return err
 }
@@ -37,7 +37,7 @@ func (j *jsonRows) flush() error { return nil }
 
 func (j *jsonRows) end() error {
 	tail := "\n]\n"
-	if !j.some {
+	if !j.printed {
 		tail = "[]\n"
 	}
 	_, err := io.WriteString(j.w, tail)

@@ -13,7 +13,7 @@ import (
 
 const (
 	screenInterval = 100 * time.Millisecond // minimum time between two updates
-	markFor        = 3 * time.Second        // how long a changed row is marked
+	markDuration   = 3 * time.Second        // how long a changed row is marked
 )
 
 // screen shows the rows of a watched query on a terminal. A goroutine redraws it when rows
@@ -24,16 +24,16 @@ type screen struct {
 	stop chan struct{}
 	done sync.WaitGroup
 
-	mu      sync.Mutex
-	columns []string
-	rows    []screenRow
-	changes uint64    // number of changes
-	last    time.Time // time of the last change
-	trouble string    // reason for the loss of the connection; "" while connected
-	whole   bool      // all initial rows have been received
-	dirty   bool
-	drawn   int // number of lines drawn on the terminal
-	err     error
+	mu         sync.Mutex
+	columns    []string
+	rows       []screenRow
+	changes    uint64    // number of changes
+	last       time.Time // time of the last change
+	lostReason string    // reason for the loss of the connection; "" while connected
+	whole      bool      // all initial rows have been received
+	dirty      bool
+	drawn      int // number of lines drawn on the terminal
+	err        error
 }
 
 type screenRow struct {
@@ -79,7 +79,7 @@ func (s *screen) row(r changedRow) error {
 	if r.kind != kindRow {
 		s.changes++
 		s.last = s.now()
-		row.markEnd = s.last.Add(markFor)
+		row.markEnd = s.last.Add(markDuration)
 	}
 	switch {
 	case r.kind == "delete" && at >= 0:
@@ -110,13 +110,13 @@ func (s *screen) restart() error { return nil }
 func (s *screen) lost(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trouble, s.dirty = why, true
+	s.lostReason, s.dirty = why, true
 }
 
 func (s *screen) back(bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.trouble, s.dirty = "", true
+	s.lostReason, s.dirty = "", true
 }
 
 // close draws the final state and leaves the cursor below it.
@@ -137,7 +137,7 @@ func (s *screen) draw() {
 			r.mark, s.dirty = "", true
 		}
 	}
-	if !s.dirty || !s.whole && s.trouble == "" || s.err != nil {
+	if !s.dirty || !s.whole && s.lostReason == "" || s.err != nil {
 		return
 	}
 	s.dirty = false
@@ -193,8 +193,8 @@ func (s *screen) lines() []string {
 // status returns the status line, which is shown below the table.
 func (s *screen) status() string {
 	text := "-- " + cli.Count(len(s.rows), "row")
-	if s.trouble != "" {
-		return text + "; connection lost, reconnecting: " + cli.Clean(s.trouble)
+	if s.lostReason != "" {
+		return text + "; connection lost, reconnecting: " + cli.Clean(s.lostReason)
 	}
 	if s.changes > 0 {
 		text += fmt.Sprintf(", %s, the last at %s", cli.Count(int64(s.changes), "change"), s.last.Local().Format(time.TimeOnly))

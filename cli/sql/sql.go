@@ -102,12 +102,12 @@ func run(ctx context.Context, s *cli.Shell, f options, args []string) error {
 		return context.Cause(ctx) // with --watch, the command normally ends this way
 	}
 	if bourse.CodeOf(err) == bourse.CodeTimeout {
-		return cli.Hint(err, smallerResult)
+		return cli.Hint(err, smallerResultHint)
 	}
 	return withTables(ctx, s, err)
 }
 
-const smallerResult = "a smaller result, with WHERE or LIMIT"
+const smallerResultHint = "a smaller result, with WHERE or LIMIT"
 
 // statement returns the statement to run, or "" if none was given.
 func statement(ctx context.Context, s *cli.Shell, args []string) (string, error) {
@@ -164,7 +164,7 @@ func ask(ctx context.Context, s *cli.Shell, q machinesapi.ViewQuery, f options) 
 	}
 	if end.Truncated {
 		err := bourse.Errorf(bourse.CodeInvalid, "the answer was truncated after %s, the server's limit", cli.Count(end.Rows, "row"))
-		return cli.AfterResult(cli.Hint(err, smallerResult))
+		return cli.AfterResult(cli.Hint(err, smallerResultHint))
 	}
 	if s.Out.TTY && s.Err.TTY && !s.JSON && !f.csv {
 		s.Note(cli.Count(end.Rows, "row") + " in " + cli.Took(time.Duration(end.MS*float64(time.Millisecond))))

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// schemaPatience is the time limit for fetching the schema to add a hint to an error.
-const schemaPatience = time.Second
+// schemaTimeout is the time limit for fetching the schema to add a hint to an error.
+const schemaTimeout = time.Second
 
 // tableInfo describes a table of the view.
 type tableInfo struct {
@@ -146,7 +146,7 @@ func withTables(ctx context.Context, s *cli.Shell, err error) error {
 	if m == nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, schemaPatience)
+	ctx, cancel := context.WithTimeout(ctx, schemaTimeout)
 	defer cancel()
 	tables, failed := viewTables(ctx, s)
 	if failed != nil || len(tables) == 0 {

@@ -13,11 +13,11 @@ func newSink(s *cli.Shell, f options) watchSink {
 	case s.JSON:
 		return &jsonLines{shell: s}
 	case f.csv:
-		return &printedChanges{shell: s, rowPrinter: &csvRows{w: s.Out, tty: s.Out.TTY, watched: true}}
+		return &changePrinter{shell: s, rowPrinter: &csvRows{w: s.Out, tty: s.Out.TTY, watched: true}}
 	case s.Out.TTY && !s.Out.Dumb:
 		return newScreen(s.Out, s.Now)
 	}
-	return &printedChanges{shell: s, rowPrinter: &tableRows{out: s.Out, watched: true}}
+	return &changePrinter{shell: s, rowPrinter: &tableRows{out: s.Out, watched: true}}
 }
 
 // notices prints the connection's state to standard error.
@@ -35,15 +35,15 @@ func (t notices) back(fresh bool) {
 	t.shell.Note("reconnected; no changes were missed")
 }
 
-// printedChanges prints the rows and changes of a watched query one after the other.
-type printedChanges struct {
+// changePrinter prints the rows and changes of a watched query one after the other.
+type changePrinter struct {
 	rowPrinter
-	shell  *cli.Shell
-	begun  bool
-	wholly bool // all initial rows have been received
+	shell    *cli.Shell
+	begun    bool
+	complete bool // all initial rows have been received
 }
 
-func (p *printedChanges) begin(columns []string) error {
+func (p *changePrinter) begin(columns []string) error {
 	if p.begun { // the header was already printed, and the columns have not changed
 		return nil
 	}
@@ -51,18 +51,18 @@ func (p *printedChanges) begin(columns []string) error {
 	return p.rowPrinter.begin(columns)
 }
 
-func (p *printedChanges) settled(uint64) error {
-	if !p.wholly {
-		p.wholly = true
+func (p *changePrinter) settled(uint64) error {
+	if !p.complete {
+		p.complete = true
 		return p.end()
 	}
 	return p.flush()
 }
 
-func (p *printedChanges) restart() error  { return p.row(changedRow{kind: kindRestart}) }
-func (p *printedChanges) lost(why string) { notices{p.shell}.lost(why) }
-func (p *printedChanges) back(fresh bool) { notices{p.shell}.back(fresh) }
-func (p *printedChanges) close() error    { return p.flush() }
+func (p *changePrinter) restart() error  { return p.row(changedRow{kind: kindRestart}) }
+func (p *changePrinter) lost(why string) { notices{p.shell}.lost(why) }
+func (p *changePrinter) back(fresh bool) { notices{p.shell}.back(fresh) }
+func (p *changePrinter) close() error    { return p.flush() }
 
 // jsonLines prints the rows and changes of a watched query as JSON objects, one per line.
 type jsonLines struct {

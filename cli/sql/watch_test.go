@@ -181,7 +181,7 @@ func TestWatchDoesNotRetryStatementTimeout(t *testing.T) {
 			reply{want: "GET /v1/view/subscriptions/s1?from=4", status: http.StatusGatewayTimeout},
 			reply{want: "GET /v1/view/subscriptions/s1?from=4", lines: []string{`{"columns":["id","n"]}`, `{"error":{"code":"timeout","message":"the statement took longer than 1s"}}`}},
 		)
-		if bourse.CodeOf(err) != bourse.CodeTimeout || !slices.Equal(cli.Hints(err), []string{smallerResult}) {
+		if bourse.CodeOf(err) != bourse.CodeTimeout || !slices.Equal(cli.Hints(err), []string{smallerResultHint}) {
 			t.Errorf("got error %v (%q), want timeout and a hint to reduce the result", err, cli.Hints(err))
 		}
 	})
@@ -270,7 +270,7 @@ func displayed(written string) []string {
 func TestScreenFits(t *testing.T) {
 	width, height := 20, 6
 	var b bytes.Buffer
-	s := &screen{out: cli.Stream{ReadWriter: &b, TTY: true, Look: func() (int, int) { return width, height }}, now: clitest.Now.UTC}
+	s := &screen{out: cli.Stream{ReadWriter: &b, TTY: true, CurrentSize: func() (int, int) { return width, height }}, now: clitest.Now.UTC}
 	if err := s.begin([]string{"a\x1b[2J", "b", "c", "d", "e", "f"}); err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +314,7 @@ func TestScreenMarksChanges(t *testing.T) {
 	if diff := cmp.Diff([]string{"", "~", "+"}, marks()); diff != "" {
 		t.Errorf("marks (-want +got):\n%s", diff)
 	}
-	clock = clock.Add(markFor)
+	clock = clock.Add(markDuration)
 	before := b.Len()
 	if diff := cmp.Diff([]string{"", "", ""}, marks()); diff != "" || b.Len() == before {
 		t.Errorf("marks later (-want +got), %d bytes drawn:\n%s", b.Len()-before, diff)

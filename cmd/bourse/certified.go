@@ -18,10 +18,10 @@ const (
 	recordRetry = 5 * time.Second // delay after a failed write to the view
 )
 
-// recording returns the stage in which a broker records in the view which brokers and
+// recordStage returns the stage in which a broker records in the view which brokers and
 // proxies have certificates, so that they are still known when they are down. It writes
 // once for each certificate.
-func (s *server) recording() stage {
+func (s *server) recordStage() stage {
 	return stage{name: "recording", run: func(ctx context.Context) error {
 		if s.creds == nil { // without certificates, a server's name proves nothing
 			<-ctx.Done()

@@ -369,7 +369,7 @@ func functionsOfClients(t *testing.T) []string {
 // existing command, and that the word itself is not a command.
 func TestMeantCommandsExist(t *testing.T) {
 	root := cli.Root(&cli.Shell{Env: cli.Env{Getenv: func(string) string { return "" }}}, commands)
-	for noun, words := range cli.Meant {
+	for noun, words := range cli.Synonyms {
 		for word, command := range words {
 			below := strings.Fields(noun)
 			if c, _, err := root.Find(append(below, strings.Fields(command)...)); err != nil || c.HasSubCommands() && c.Name() != "serve" {

@@ -21,8 +21,8 @@ import (
 // proofs proves this server's identity, and verifies the identities of members, with the cluster's
 // certificates.
 type proofs struct {
-	creds *admission.Credentials
-	wire  *direct.Fabric
+	creds  *admission.Credentials
+	fabric *direct.Fabric
 }
 
 var _ gossip.Proofs = proofs{}
@@ -32,7 +32,7 @@ func (p proofs) Sign(statement []byte) ([]byte, error) { return p.creds.Sign(sta
 
 // Key implements gossip.Proofs.
 func (p proofs) Key(ctx context.Context, m bourse.Member) (gossip.Key, error) {
-	cert, err := p.wire.Certificate(ctx, m)
+	cert, err := p.fabric.Certificate(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (p proofs) Key(ctx context.Context, m bourse.Member) (gossip.Key, error) {
 
 // Names implements gossip.Proofs.
 func (p proofs) Names(ctx context.Context, m bourse.Member) ([]string, error) {
-	resp, err := p.wire.Call(ctx, m, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: gossip.PathSelf}, Header: http.Header{}})
+	resp, err := p.fabric.Call(ctx, m, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: gossip.PathSelf}, Header: http.Header{}})
 	if err != nil {
 		return nil, err
 	}
@@ -146,8 +146,8 @@ func (v workerSecrets) AwaitSynced(ctx context.Context) {
 		return
 	}
 	select {
-	case <-v.server.met():
-	case <-time.After(joinPatience):
+	case <-v.server.contacted():
+	case <-time.After(joinTimeout):
 	case <-ctx.Done():
 	}
 	tick := time.NewTicker(syncedInterval)

@@ -25,7 +25,7 @@ import (
 
 // openDesk opens a broker's desk, which admits hosts and renews certificates. It returns nil if the
 // broker has no issuer.
-func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Desk, error) {
+func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Enrollment, error) {
 	if s.creds == nil || c.Credentials.Issuer == "" || c.Data == "" {
 		return nil, nil
 	}
@@ -49,15 +49,15 @@ func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &enroll.Desk{
-		Issuer: issuer.Get, CA: ca.Get, Ledger: ledger, Region: c.Region, Taken: s.taken, Refused: s.creds.Refused, Log: s.log, Now: time.Now,
+	return &enroll.Enrollment{
+		Issuer: issuer.Get, CA: ca.Get, Ledger: ledger, Region: c.Region, NameInUse: s.nameInUse, Refused: s.creds.Refused, Log: s.log, Now: time.Now,
 		Common: func(roles []bourse.Role) (enroll.Reply, error) { return s.common(c, roles) },
 	}, nil
 }
 
-// taken reports whether a server with this name is a member, or is down but was not
+// nameInUse reports whether a server with this name is a member, or is down but was not
 // removed.
-func (s *server) taken(name bourse.WorkerID) bool {
+func (s *server) nameInUse(name bourse.WorkerID) bool {
 	named := func(m bourse.Member) bool { return m.ID == name }
 	present, absent := s.replica.directory.All()
 	return slices.ContainsFunc(s.members(), named) || slices.ContainsFunc(present, named) ||
@@ -90,7 +90,7 @@ func (s *server) common(c *serve.BrokerConfig, roles []bourse.Role) (enroll.Repl
 // invitations creates join tokens for a broker.
 type invitations struct {
 	*enroll.Ledger
-	desk    *enroll.Desk
+	desk    *enroll.Enrollment
 	address string // address of the broker's API
 }
 
@@ -110,7 +110,7 @@ func (v invitations) Make(terms enroll.Terms, now time.Time) (enroll.Issued, str
 }
 
 // withDesk adds the desk's paths to a broker's API. desk may be nil.
-func (s *server) withDesk(h http.Handler, desk *enroll.Desk) http.Handler {
+func (s *server) withDesk(h http.Handler, desk *enroll.Enrollment) http.Handler {
 	if desk == nil {
 		return h
 	}

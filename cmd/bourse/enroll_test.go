@@ -10,7 +10,7 @@ import (
 // A server without certificates has nothing to renew, and a broker has nothing to record. The
 // stages must not return in that case, because this would stop the server.
 func TestStagesWithoutCertificates(t *testing.T) {
-	for _, stage := range []stage{new(server).renewal(), new(server).recording()} {
+	for _, stage := range []stage{new(server).renewal(), new(server).recordStage()} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

@@ -55,17 +55,17 @@ func (s *server) shareSecretsKeys(keys *admission.Live[*seal.Keys]) {
 			}
 			return keys.IDs(), nil
 		},
-		InNeed: func() error { return s.oldKeyInNeed(keys.Get()) },
+		CheckOldKey: func() error { return s.checkOldKey(keys.Get()) },
 	}
 }
 
-// inNeedWithin limits the time of a search for secrets that need the old key.
-const inNeedWithin = 5 * time.Second
+// oldKeyTimeout limits the time of a search for secrets that need the old key.
+const oldKeyTimeout = 5 * time.Second
 
-// oldKeyInNeed returns failed_precondition if the view contains secrets that were not encrypted
+// checkOldKey returns failed_precondition if the view contains secrets that were not encrypted
 // with the first of the keys.
-func (s *server) oldKeyInNeed(keys *seal.Keys) error {
-	ctx, cancel := context.WithTimeout(context.Background(), inNeedWithin)
+func (s *server) checkOldKey(keys *seal.Keys) error {
+	ctx, cancel := context.WithTimeout(context.Background(), oldKeyTimeout)
 	defer cancel()
 	all, err := s.replica.Apps(ctx)
 	if err != nil {
@@ -147,11 +147,11 @@ func (s *server) sharePaths(mux *http.ServeMux) {
 
 // openRotations enables a broker to rotate the shared keys.
 func (s *server) openRotations() {
-	holders := map[machinesapi.SharedKey]func() []enroll.Holder{
+	holders := map[machinesapi.SharedKey]func() []enroll.KeyServer{
 		machinesapi.KeyGossip: s.others, machinesapi.KeySecrets: s.otherBrokers, machinesapi.KeyCA: s.others,
 	}
 	for key, file := range s.shared {
-		s.rotations[key] = &enroll.Rotation{Self: s.self, Own: file, Holders: holders[key], Send: s.sendKeys(key)}
+		s.rotations[key] = &enroll.Rotation{Self: s.self, Own: file, Servers: holders[key], Send: s.sendKeys(key)}
 	}
 	if len(s.deskFiles) == 0 {
 		delete(s.rotations, machinesapi.KeyCA)
@@ -161,11 +161,11 @@ func (s *server) openRotations() {
 }
 
 // others returns the cluster's other servers, including those that are down.
-func (s *server) others() []enroll.Holder {
-	var all []enroll.Holder
+func (s *server) others() []enroll.KeyServer {
+	var all []enroll.KeyServer
 	for _, m := range s.members() {
 		if m.ID != s.self.ID {
-			all = append(all, enroll.Holder{Member: m})
+			all = append(all, enroll.KeyServer{Member: m})
 		}
 	}
 	down := s.replica.directory.Certified() // Certified also returns running servers, which the loop below skips
@@ -176,17 +176,17 @@ func (s *server) others() []enroll.Holder {
 		}
 	}
 	for _, m := range down {
-		known := slices.ContainsFunc(all, func(h enroll.Holder) bool { return h.Member.ID == m.ID })
+		known := slices.ContainsFunc(all, func(h enroll.KeyServer) bool { return h.Member.ID == m.ID })
 		if m.ID != s.self.ID && !known {
-			all = append(all, enroll.Holder{Member: m, Down: true})
+			all = append(all, enroll.KeyServer{Member: m, Down: true})
 		}
 	}
 	return all
 }
 
 // otherBrokers returns the cluster's other brokers.
-func (s *server) otherBrokers() []enroll.Holder {
-	return slices.DeleteFunc(s.others(), func(h enroll.Holder) bool { return h.Member.Role != bourse.RoleBroker })
+func (s *server) otherBrokers() []enroll.KeyServer {
+	return slices.DeleteFunc(s.others(), func(h enroll.KeyServer) bool { return h.Member.Role != bourse.RoleBroker })
 }
 
 // sendKeys returns a function that sends a key file to another server.

@@ -31,7 +31,7 @@ var release string
 func main() { os.Exit(run()) }
 
 func run() int {
-	if outlive := survivor(os.Args); outlive != nil {
+	if outlive := companionMain(os.Args); outlive != nil {
 		return outlive(os.Args[2])
 	}
 	// The first signal cancels ctx, which stops everything cleanly. From then on signals

@@ -28,7 +28,7 @@ import (
 // TestMain lets the test binary act as the bourse program in scripts, and as the
 // supervisor that a worker starts.
 func TestMain(m *testing.M) {
-	if survivor(os.Args) != nil {
+	if companionMain(os.Args) != nil {
 		os.Exit(run())
 	}
 	// The race detector makes every process sleep for a second when it exits.

@@ -250,10 +250,10 @@ func onLoopback(ln net.Listener) bool {
 	return ok && at.AddrPort().Addr().Unmap().IsLoopback()
 }
 
-// withdraw returns the stage that removes a token's file before the token's listener
+// tokenStage returns the stage that removes a token's file before the token's listener
 // closes. The file must not be removed later, because the next server with the same
 // address writes a file with the same name. t may be nil.
-func withdraw(t *loopback.Token) stage {
+func tokenStage(t *loopback.Token) stage {
 	return atEnd("token", func(context.Context) error {
 		if t == nil {
 			return nil
@@ -337,18 +337,18 @@ func (s *server) changed() <-chan struct{} {
 	if len(s.groups) == 1 {
 		return s.groups[0].Changed()
 	}
-	s.either.mu.Lock()
-	defer s.either.mu.Unlock()
-	return s.either.changed
+	s.groupChanges.mu.Lock()
+	defer s.groupChanges.mu.Unlock()
+	return s.groupChanges.changed
 }
 
-// either reports membership changes in either of two groups.
-type either struct {
+// combinedChanges reports membership changes in either of two groups.
+type combinedChanges struct {
 	mu      sync.Mutex
 	changed chan struct{}
 }
 
-func (e *either) run(ctx context.Context, one, other *gossip.Members) {
+func (e *combinedChanges) run(ctx context.Context, one, other *gossip.Members) {
 	for ctx.Err() == nil {
 		a, b := one.Changed(), other.Changed()
 		e.mu.Lock()
@@ -373,7 +373,7 @@ func (s *server) membership() stage {
 		}
 		if len(s.groups) > 1 {
 			running.Go(func() error {
-				s.either.run(ctx, s.groups[0], s.groups[1])
+				s.groupChanges.run(ctx, s.groups[0], s.groups[1])
 				return nil
 			})
 		}
@@ -384,6 +384,6 @@ func (s *server) membership() stage {
 	}}
 }
 
-// met returns a channel that is closed once the server has contacted the other members,
+// contacted returns a channel that is closed once the server has contacted the other members,
 // or has found that there are none.
-func (s *server) met() <-chan struct{} { return s.groups[0].Ready() }
+func (s *server) contacted() <-chan struct{} { return s.groups[0].Ready() }

@@ -62,7 +62,7 @@ func (o natsIssuer) serve(t *testing.T, port int) *natsserver.Server {
 	}
 	go s.Start() // returns after Shutdown
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(natsPatience) {
+	if !s.ReadyForConnections(natsTimeout) {
 		t.Fatal("NATS does not listen")
 	}
 	return s

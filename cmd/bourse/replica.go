@@ -63,7 +63,7 @@ func (s *server) openReplica() error {
 // removes the directories of servers that were killed.
 func makeViewDir(log *slog.Logger) (*tempdir.Dir, error) {
 	const prefix = "bourse-view-"
-	if _, err := tempdir.RemoveLeft(os.TempDir(), prefix, func(string) error { return nil }); err != nil {
+	if _, err := tempdir.RemoveLeftover(os.TempDir(), prefix, func(string) error { return nil }); err != nil {
 		log.Warn("remove views of killed servers failed", "err", err)
 	}
 	dir, err := tempdir.Make(os.TempDir(), prefix)
@@ -84,17 +84,17 @@ func (r *replica) removeDir() error {
 // be running.
 func (r *replica) close() error { return errors.Join(r.View.Close(), r.removeDir()) }
 
-// viewing returns the stage during which the view accepts writes. It must come before
+// viewStage returns the stage during which the view accepts writes. It must come before
 // the stages that write to the view.
-func (s *server) viewing() stage { return stage{name: "view", run: s.replica.View.Run} }
+func (s *server) viewStage() stage { return stage{name: "view", run: s.replica.View.Run} }
 
 // replication returns the stage that replicates the view. It begins once the server has
 // contacted the other members.
 func (s *server) replication() stage {
 	return stage{name: "replication", run: func(ctx context.Context) error {
 		select {
-		case <-s.met():
-		case <-time.After(joinPatience):
+		case <-s.contacted():
+		case <-time.After(joinTimeout):
 		case <-ctx.Done():
 			return nil
 		}
@@ -102,8 +102,10 @@ func (s *server) replication() stage {
 	}}
 }
 
-// directing returns the stage that keeps the directory of members up to date.
-func (s *server) directing() stage { return stage{name: "directory", run: s.replica.directory.Run} }
+// directoryStage returns the stage that keeps the directory of members up to date.
+func (s *server) directoryStage() stage {
+	return stage{name: "directory", run: s.replica.directory.Run}
+}
 
 // withReplication adds the paths for other servers to h. Callers of these paths must
 // have a server's certificate. h checks its own callers.

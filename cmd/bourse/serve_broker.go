@@ -93,7 +93,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		Log: s.log, Region: c.Region, Version: version().Release,
 		Members: s.members, Self: s.self.ID, LockOut: s.creds != nil,
 		Releases: known, Secrets: known, Keys: keys, Writer: seal.WriterOf(c.Name),
-		Orders: throttle.TurnsConfig{AtOnce: c.Orders}, Quotas: quotas,
+		Orders: throttle.OrderLimits{Concurrency: c.Orders}, Quotas: quotas,
 	}
 	s.openRotations()
 	if s.creds != nil {
@@ -108,19 +108,19 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	api := broker.New(config)
 	s.orders = direct.Handler(s.self.ID, admission.Require(s.tracer.Handler(api.FailoverHandler()), bourse.RoleProxy))
 	return runStages(ctx, s.log,
-		s.watching(),
+		s.watchStage(),
 		s.renewal(),
-		s.viewing(),
+		s.viewStage(),
 		s.lockOut(),
 		s.membership(),
 		s.replication(),
-		s.directing(),
-		s.recording(),
+		s.directoryStage(),
+		s.recordStage(),
 		stage{name: "exchange", run: exchange.Run},
 		stage{name: "api", run: func(ctx context.Context) error {
 			return s.serve(ctx, s.listener, s.withReplication(s.withDesk(s.tracer.Handler(flycompat.Handler(api.Handler())), desk)), toClients)
 		}},
-		withdraw(local),
+		tokenStage(local),
 		stage{name: "nats", run: func(ctx context.Context) error { return s.serveLink(ctx, s.withDesk(http.NotFoundHandler(), desk)) }},
 		stage{name: "queries", run: engine.Run}, // stops before the API, so that requests that follow the view end first
 		s.announce(),

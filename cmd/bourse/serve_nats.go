@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-const natsPatience = 10 * time.Second // time limit for the server's start
+const natsTimeout = 10 * time.Second // time limit for the server's start
 
 // serveNATS runs a NATS server until ctx is done.
 func serveNATS(ctx context.Context, c serve.NATSServerConfig) error {
@@ -37,7 +37,7 @@ func serveNATS(ctx context.Context, c serve.NATSServerConfig) error {
 		s.Shutdown()
 		s.WaitForShutdown()
 	}()
-	if !s.ReadyForConnections(natsPatience) {
+	if !s.ReadyForConnections(natsTimeout) {
 		return bourse.Errorf(bourse.CodeConflict, "NATS cannot listen on %s", c.Listen)
 	}
 	ready := serve.ServerConfig{ReadyFile: c.ReadyFile}

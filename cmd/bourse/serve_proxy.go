@@ -74,8 +74,8 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 			}
 			return out, err
 		},
-		Whole: s.replica.InSync,
-		Heard: func(tag bourse.WorkerTag) (bourse.WorkerID, bool) {
+		Complete: s.replica.InSync,
+		ReachableWorker: func(tag bourse.WorkerTag) (bourse.WorkerID, bool) {
 			m, ok := s.replica.directory.ByTag(tag)
 			return m.ID, ok
 		},
@@ -90,7 +90,7 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	defer func() { err = errors.Join(err, spools.Close()) }()
 	p.proxy = proxy.New(proxy.Config{
 		Orders: proxy.BrokerOrders{Fabric: s.fabric(), Members: s.members, ByTag: s.replica.directory.ByTag}, Replays: &proxy.Replays{Apps: p.routes, Spools: spools},
-		Metrics: p.counts, Tracer: s.tracer, Routes: p.routes, Balance: p.balance, Upstreams: upstreamPool{p.upstreams}, Region: c.Region, Trusted: c.Trusted, HoldUpgraded: c.Hold, Log: s.log,
+		Metrics: p.counts, Tracer: s.tracer, Routes: p.routes, Balance: p.balance, Upstreams: upstreamPool{p.upstreams}, Region: c.Region, Trusted: c.Trusted, HoldUpgraded: c.HoldOpen, Log: s.log,
 		Limits: proxy.Limits{MaxWaiting: min(10_000, shares.waiting)}, Conns: shares.machines,
 	})
 	p.shares = shares
@@ -98,15 +98,15 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 	if err := p.listen(); err != nil {
 		return err
 	}
-	s.extra = p.tell
+	s.extra = p.addAddresses
 	return runStages(ctx, s.log,
-		s.watching(),
+		s.watchStage(),
 		s.renewal(),
-		s.viewing(),
+		s.viewStage(),
 		s.lockOut(),
 		s.membership(),
 		s.replication(),
-		s.directing(),
+		s.directoryStage(),
 		stage{name: "routes", run: func(ctx context.Context) error {
 			watcher := s.replica.Watch(wire.TableMachines, wire.TableApps)
 			defer watcher.Stop()
@@ -124,8 +124,8 @@ func serveProxy(ctx context.Context, c serve.ProxyConfig) (err error) {
 func (p *proxyServer) listen() error {
 	c := p.config
 	p.edge = edge.Config{
-		Routes: p.routes, Balance: p.balance, Upstreams: upstreamPool{p.upstreams}, HoldOpen: c.Hold, LoadBalancers: c.Behind,
-		Limits: edge.Limits{Connections: c.Most, Drain: c.Drain}, Log: p.log, Clients: p.shares.clients, Conns: p.shares.machines,
+		Routes: p.routes, Balance: p.balance, Upstreams: upstreamPool{p.upstreams}, HoldOpen: c.HoldOpen, LoadBalancers: c.LoadBalancers,
+		Limits: edge.Limits{Connections: c.MaxConnections, Drain: c.Drain}, Log: p.log, Clients: p.shares.clients, Conns: p.shares.machines,
 	}
 	for _, x := range c.TCP {
 		l, err := listen("--tcp", x.Addr)
@@ -231,8 +231,8 @@ func (p *proxyServer) closeListeners() {
 	p.proxy.Close()
 }
 
-// tell adds the addresses of the proxy's listeners to the ready message.
-func (p *proxyServer) tell(r *serve.Ready) {
+// addAddresses adds the addresses of the proxy's listeners to the ready message.
+func (p *proxyServer) addAddresses(r *serve.Ready) {
 	for _, w := range p.edge.Web {
 		if w.TLS {
 			r.HTTPS = append(r.HTTPS, w.Addr().String())
@@ -297,8 +297,8 @@ func (u upstreamPool) Use(ctx context.Context, worker bourse.WorkerID, machine b
 // for machines, and a sixteenth for stored request bodies. The rest is for the proxy's
 // own files and for its connections to the cluster.
 type shares struct {
-	clients  *throttle.Fair // connections from clients, by their address
-	machines *throttle.Fair // connections to machines, by organization
+	clients  *throttle.FairBudget // connections from clients, by their address
+	machines *throttle.FairBudget // connections to machines, by organization
 	spools   int64
 	// waiting limits the number of one app's requests that wait for a slot on a machine. The same
 	// limit applies to requests that wait for a machine to become ready. Together with the app's
@@ -313,5 +313,5 @@ func descriptorShares() (shares, error) {
 		return shares{}, fmt.Errorf("read the open file limit: %w", err)
 	}
 	n := int64(min(uint64(limit.Cur), math.MaxInt32)) //nolint:gosec // it fits
-	return shares{clients: throttle.NewFair(n / 2), machines: throttle.NewFair(n / 4), spools: max(n/16, 1), waiting: int(max(n/8, 1))}, nil
+	return shares{clients: throttle.NewFairBudget(n / 2), machines: throttle.NewFairBudget(n / 4), spools: max(n/16, 1), waiting: int(max(n/8, 1))}, nil
 }

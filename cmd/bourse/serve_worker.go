@@ -33,13 +33,13 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// destroyPatience limits the time for each step of stopping an ephemeral worker: destroying its
+// destroyTimeout limits the time for each step of stopping an ephemeral worker: destroying its
 // machines and volumes, stopping its supervisor, and stopping its log keeper. The limit is long
-// enough for a busy host, because anything that outlasts it stays on the host. leavePatience limits
+// enough for a busy host, because anything that outlasts it stays on the host. leaveTimeout limits
 // the time for notifying other servers that a worker is stopping.
 const (
-	destroyPatience = 30 * time.Second
-	leavePatience   = 500 * time.Millisecond
+	destroyTimeout = 30 * time.Second
+	leaveTimeout   = 500 * time.Millisecond
 )
 
 // host is a worker, with its parts.
@@ -93,9 +93,9 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	h.driver = process.New(process.Config{Dir: filepath.Join(c.Data, "process"), Supervisor: supervisorCommand(), Log: s.log, Limits: limits})
 	recovered := make(chan struct{})
 	return runStages(ctx, s.log,
-		s.watching(),
+		s.watchStage(),
 		s.renewal(),
-		s.viewing(),
+		s.viewStage(),
 		s.lockOut(),
 		// The membership precedes the worker, because a new worker needs it to choose
 		// an unused tag.
@@ -129,7 +129,7 @@ func (h *host) runWorker(ctx context.Context) (err error) {
 		Parts:  h.offered(),
 		Policy: h.policy(),
 		Failed: h.storeFailed,
-		Forget: h.config.Forget, Metrics: []prometheus.Collector{h.metrics()},
+		Forget: h.config.RemoveUnknown, Metrics: []prometheus.Collector{h.metrics()},
 	})
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (h *host) awaitRecovery(ctx context.Context, recovered chan<- struct{}) err
 // leave notifies brokers that the worker no longer accepts orders.
 func (h *host) leave(ctx context.Context) error {
 	h.groups[0].SetLeaving(true)
-	ctx, cancel := context.WithTimeout(ctx, leavePatience)
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := h.worker.Leave(ctx); err != nil {
 		h.log.Info("publish that this worker leaves failed", "err", err)
@@ -198,7 +198,7 @@ func (h *host) destroyAll(ctx context.Context) error {
 	if !h.config.Ephemeral {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, destroyPatience)
+	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 	defer cancel()
 	return h.worker.DestroyAll(ctx)
 }
@@ -209,7 +209,7 @@ func (h *host) endDriver(ctx context.Context) error {
 	if !h.config.Ephemeral || h.worker == nil {
 		return h.driver.Close()
 	}
-	ctx, cancel := context.WithTimeout(ctx, destroyPatience)
+	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 	defer cancel()
 	return h.driver.Shutdown(ctx)
 }
@@ -219,7 +219,7 @@ func (h *host) endOutput(ctx context.Context) error {
 	if !h.config.Ephemeral || h.parts.keeper == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, destroyPatience)
+	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 	defer cancel()
 	return h.parts.keeper.Shutdown(ctx)
 }
@@ -257,7 +257,7 @@ func counts(a bourse.Amounts) map[string]int64 {
 func (h *host) unusedTag(ctx context.Context) bourse.WorkerTag {
 	select {
 	case <-h.groups[0].Ready():
-	case <-time.After(joinPatience):
+	case <-time.After(joinTimeout):
 	case <-ctx.Done():
 	}
 	away := map[bourse.WorkerTag]bool{}

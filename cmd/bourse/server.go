@@ -31,38 +31,38 @@ import (
 
 // server contains the parts that are common to servers of all roles.
 type server struct {
-	config      *serve.ServerConfig
-	log         *slog.Logger
-	creds       *admission.Credentials // nil if the cluster has no certificates
-	secret      loopback.Secret        // shared by the cluster's servers on this host's loopback; "" if servers need no secret
-	link        *nats.Link             // nil if the server is not on NATS
-	listener    net.Listener           // listener of the API
-	wire        *direct.Fabric         // calls to other servers
-	replica     *replica
-	groups      []*gossip.Members // memberships, one for each network; if there are two, the first one is on NATS
-	either      either            // reports membership changes if there are two groups
-	self        bourse.Member
-	watched     []admission.Watched                        // credential files, which are reloaded when they change
-	deskFiles   []admission.Watched                        // subset of watched that a broker uses to admit hosts
-	orders      http.Handler                               // handler that places orders for proxies; nil unless the server is a broker
-	tracer      *trace.Tracer                              // nil if tracing is disabled
-	shared      map[machinesapi.SharedKey]*enroll.KeyFile  // files of the keys that brokers can replace
-	secretsKeys func() *seal.Keys                          // returns a broker's secrets keys; nil if it has none
-	rotations   map[machinesapi.SharedKey]*enroll.Rotation // a broker's rotations of the shared keys
-	extra       func(*serve.Ready)                         // adds a role's own fields to the ready message; may be nil
+	config       *serve.ServerConfig
+	log          *slog.Logger
+	creds        *admission.Credentials // nil if the cluster has no certificates
+	secret       loopback.Secret        // shared by the cluster's servers on this host's loopback; "" if servers need no secret
+	link         *nats.Link             // nil if the server is not on NATS
+	listener     net.Listener           // listener of the API
+	wire         *direct.Fabric         // calls to other servers
+	replica      *replica
+	groups       []*gossip.Members // memberships, one for each network; if there are two, the first one is on NATS
+	groupChanges combinedChanges   // reports membership changes if there are two groups
+	self         bourse.Member
+	watched      []admission.Watched                        // credential files, which are reloaded when they change
+	deskFiles    []admission.Watched                        // subset of watched that a broker uses to admit hosts
+	orders       http.Handler                               // handler that places orders for proxies; nil unless the server is a broker
+	tracer       *trace.Tracer                              // nil if tracing is disabled
+	shared       map[machinesapi.SharedKey]*enroll.KeyFile  // files of the keys that brokers can replace
+	secretsKeys  func() *seal.Keys                          // returns a broker's secrets keys; nil if it has none
+	rotations    map[machinesapi.SharedKey]*enroll.Rotation // a broker's rotations of the shared keys
+	extra        func(*serve.Ready)                         // adds a role's own fields to the ready message; may be nil
 }
 
-// joinPatience limits how long a server waits for the other members before it reports
+// joinTimeout limits how long a server waits for the other members before it reports
 // that it is ready. After that, it continues to contact members that do not answer.
-const joinPatience = 2 * time.Second
+const joinTimeout = 2 * time.Second
 
 // openServer opens the server's listeners and view, but starts nothing. tag is the tag
 // of a worker that has run before, or 0. The caller must call close.
 func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.WorkerID, role bourse.Role, tag bourse.WorkerTag) (*server, error) {
 	tuning.RuntimeOfServer()
 	s := &server{
-		either: either{changed: make(chan struct{})},
-		shared: map[machinesapi.SharedKey]*enroll.KeyFile{}, rotations: map[machinesapi.SharedKey]*enroll.Rotation{},
+		groupChanges: combinedChanges{changed: make(chan struct{})},
+		shared:       map[machinesapi.SharedKey]*enroll.KeyFile{}, rotations: map[machinesapi.SharedKey]*enroll.Rotation{},
 		config: config, log: config.Log.Logger(os.Stderr).With(string(role), string(id)),
 	}
 	var err error
@@ -150,15 +150,15 @@ func reachable(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), a.Port())
 }
 
-// watching returns the stage that reloads credential files when they change.
-func (s *server) watching() stage {
+// watchStage returns the stage that reloads credential files when they change.
+func (s *server) watchStage() stage {
 	return stage{name: "credentials", run: func(ctx context.Context) error {
 		admission.Watch(ctx, s.log, s.watched...)
 		return nil
 	}}
 }
 
-// awaitKnown waits until a broker or proxy knows its cluster, but not for longer than joinPatience.
+// awaitKnown waits until a broker or proxy knows its cluster, but not for longer than joinTimeout.
 // Clients expect a broker or proxy to answer once it has reported that it is ready. awaitKnown
 // returns immediately if there are no other members or the server is a worker.
 func (s *server) awaitKnown(ctx context.Context) {
@@ -167,7 +167,7 @@ func (s *server) awaitKnown(ctx context.Context) {
 	}
 	select {
 	case <-s.replica.directory.Known():
-	case <-time.After(joinPatience):
+	case <-time.After(joinTimeout):
 		s.log.Warn("view is not synchronized with cluster yet")
 	case <-ctx.Done():
 	}
@@ -177,8 +177,8 @@ func (s *server) awaitKnown(ctx context.Context) {
 func (s *server) announce() stage {
 	return stage{name: "announce", run: func(ctx context.Context) error {
 		select {
-		case <-s.met():
-		case <-time.After(joinPatience):
+		case <-s.contacted():
+		case <-time.After(joinTimeout):
 		case <-ctx.Done():
 			return nil
 		}

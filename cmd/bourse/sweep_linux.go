@@ -15,14 +15,14 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// sweepPatience limits the duration of a sweep.
-const sweepPatience = 20 * time.Second
+// sweepTimeout limits the duration of a sweep.
+const sweepTimeout = 20 * time.Second
 
 // sweepHost removes everything that a dev cluster's workers have left on the host, except processes
 // and files. It removes containerd's namespaces whose names begin with prefix, the mounts below
 // dir, and the networks of the workers to which these mounts belong.
 func sweepHost(ctx context.Context, socket, prefix, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	err := removeNamespaces(ctx, serve.ContainerdAddress(socket), prefix)
 	mounts, errMounts := mountsBelow(dir)

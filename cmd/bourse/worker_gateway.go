@@ -27,7 +27,7 @@ type pullGateway struct {
 // starts nothing.
 func (h *host) openGateway() (err error) {
 	c := &h.config.Pull
-	if !c.On {
+	if !c.Enabled {
 		return nil
 	}
 	var g pullGateway
@@ -58,9 +58,9 @@ func (h *host) openGateway() (err error) {
 // created.
 func (g *pullGateway) withdraw() stage {
 	if g == nil {
-		return withdraw(nil)
+		return tokenStage(nil)
 	}
-	return withdraw(g.local)
+	return tokenStage(g.local)
 }
 
 // close closes everything that openGateway has opened.

@@ -24,7 +24,7 @@ import (
 // parts contains a worker's optional features. A field is nil if the host does not
 // support the feature or the operator has disabled it.
 type parts struct {
-	dialed    *dialed
+	dialed    *containerdConn
 	keeper    *logs.Keeper
 	container *container.Driver
 	images    *image.Store
@@ -68,7 +68,7 @@ func (h *host) openVolumes() error {
 func (h *host) openContainers(address string) error {
 	c := &h.config.Host
 	p := &h.parts
-	p.dialed = &dialed{address: address}
+	p.dialed = &containerdConn{address: address}
 	p.keeper = logs.NewKeeper(logs.KeeperConfig{
 		Dir: filepath.Join(h.config.Data, "container-logs"), Command: keeperCommand(), Log: h.log,
 	})
@@ -94,7 +94,7 @@ func (h *host) openNetwork() error {
 		return nil
 	}
 	n, err := network.Open(network.Config{Dir: filepath.Join(h.config.Data, "network"), Log: h.log})
-	switch lack := lackOfNetwork(mode, err); {
+	switch lack := whyNoNetwork(mode, err); {
 	case lack != nil:
 		h.log.Info("support for machine images disabled", "why", lack)
 		h.parts.noNetwork = lack
@@ -106,11 +106,11 @@ func (h *host) openNetwork() error {
 	return nil
 }
 
-// lackOfNetwork returns the reason to refuse orders for images on a host whose machines cannot have
-// networks. err is the error from opening the networks. lackOfNetwork returns nil if err is nil, or
+// whyNoNetwork returns the reason to refuse orders for images on a host whose machines cannot have
+// networks. err is the error from opening the networks. whyNoNetwork returns nil if err is nil, or
 // if the worker must not start without networks. The host's network is not a fallback, because it
 // gives access to everything on the host's loopback. Only an operator may choose it.
-func lackOfNetwork(mode serve.NetworkMode, err error) error {
+func whyNoNetwork(mode serve.NetworkMode, err error) error {
 	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil
 	}
@@ -175,16 +175,16 @@ func (p *parts) close() error {
 	return errors.Join(errs...)
 }
 
-// dialed is the connection to containerd, which is opened when it is first needed and
+// containerdConn is the connection to containerd, which is opened when it is first needed and
 // reconnects automatically.
-type dialed struct {
+type containerdConn struct {
 	address string
 
 	mu   sync.Mutex
 	made *containerd.Client
 }
 
-func (d *dialed) client() (*containerd.Client, error) {
+func (d *containerdConn) client() (*containerd.Client, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.made != nil {
@@ -198,7 +198,7 @@ func (d *dialed) client() (*containerd.Client, error) {
 	return c, nil
 }
 
-func (d *dialed) close() error {
+func (d *containerdConn) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.made == nil {

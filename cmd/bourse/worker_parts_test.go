@@ -24,7 +24,7 @@ func TestTheHostsNetworkIsNoFallback(t *testing.T) {
 		{serve.NetworkContainers, missing, false},        // the worker does not start
 		{serve.NetworkAll, missing, false},               // the worker does not start
 	} {
-		err := lackOfNetwork(tt.mode, tt.err)
+		err := whyNoNetwork(tt.mode, tt.err)
 		if (err != nil) != tt.refuses || err != nil && !errors.Is(err, missing) {
 			t.Errorf("mode %s, %v: got reason %v to refuse images, want one: %t", tt.mode, tt.err, err, tt.refuses)
 		}

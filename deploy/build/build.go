@@ -91,7 +91,7 @@ func Build(ctx context.Context, r Request, out io.Writer) (image string, err err
 	if err != nil {
 		return "", err
 	}
-	if _, err := tempdir.RemoveLeft(os.TempDir(), tempPrefix, func(string) error { return nil }); err != nil {
+	if _, err := tempdir.RemoveLeftover(os.TempDir(), tempPrefix, func(string) error { return nil }); err != nil {
 		return "", err
 	}
 	dir, err := tempdir.Make(os.TempDir(), tempPrefix)

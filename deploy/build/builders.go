@@ -47,9 +47,9 @@ type job struct {
 	out     io.Writer
 }
 
-// patience is the time limit for checking a builder, and for an interrupted builder to
+// timeout is the time limit for checking a builder, and for an interrupted builder to
 // exit.
-const patience = 10 * time.Second
+const timeout = 10 * time.Second
 
 // answers returns a function that checks that a program exists and succeeds with the given
 // arguments.
@@ -58,7 +58,7 @@ func answers(program string, args ...string) func(context.Context) error {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%s is not installed", program)
 		}
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		c := exec.CommandContext(ctx, program, args...)
 		c.WaitDelay = time.Second
@@ -188,7 +188,7 @@ func (j job) run(ctx context.Context, env []string, program string, args ...stri
 	c.Env = append(os.Environ(), env...)
 	c.Stdout, c.Stderr = j.out, j.out
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGINT) }
-	c.WaitDelay = patience
+	c.WaitDelay = timeout
 	err := c.Run()
 	switch {
 	case ctx.Err() != nil:

@@ -14,13 +14,13 @@ import (
 // Options contains settings from the command line that override a configuration. The zero
 // value leaves the configuration unchanged.
 type Options struct {
-	Image    string            // overrides build.image
-	Later    bool              // if no image is specified, omit it from configs, because it will be built later
-	App      bourse.AppName    // overrides app
-	Primary  bourse.Region     // overrides primary_region
-	Env      map[string]string // variables that are added to env and override it
-	Guest    *bourse.Guest     // size of every group's machines; overrides vm
-	NoSpares bool              // create no spares, unless the file requires them
+	Image      string            // overrides build.image
+	BuildLater bool              // if no image is specified, omit it from configs, because it will be built later
+	App        bourse.AppName    // overrides app
+	Primary    bourse.Region     // overrides primary_region
+	Env        map[string]string // variables that are added to env and override it
+	Guest      *bourse.Guest     // size of every group's machines; overrides vm
+	NoSpares   bool              // create no spares, unless the file requires them
 
 	Strategy       deploy.Strategy // overrides deploy.strategy
 	MaxUnavailable float64         // overrides deploy.max_unavailable; 0 means not set
@@ -48,7 +48,7 @@ const (
 // [Config.Warnings]. It reads files only from options.Files. Errors: invalid, which wraps
 // all [Problems].
 func (c *Config) App(options Options) (deploy.App, []Warning, error) {
-	m := maker{checker: checker{Config: c}, Options: options, warnings: c.Warnings()}
+	m := configMaker{checker: checker{Config: c}, Options: options, warnings: c.Warnings()}
 	app := deploy.App{
 		Name:    cmp.Or(options.App, bourse.AppName(c.AppName)),
 		Primary: cmp.Or(options.Primary, bourse.Region(c.PrimaryRegion)),
@@ -66,7 +66,7 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	m.image = cmp.Or(options.Image, m.buildImage(), m.base.Image)
 	unnamed := m.image == ""
 	if unnamed {
-		if !m.Later {
+		if !m.BuildLater {
 			m.bad("build", "no image is set: write image = \"…\" under [build], or use --image")
 		}
 		m.image = "later" // placeholder until all fields have been checked
@@ -97,8 +97,8 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	return app, m.warnings, nil
 }
 
-// maker converts a configuration and options to an app.
-type maker struct {
+// configMaker converts a configuration and options to an app.
+type configMaker struct {
 	checker
 	Options
 	image    string
@@ -107,7 +107,7 @@ type maker struct {
 	warnings []Warning
 }
 
-func (m *maker) buildImage() string {
+func (m *configMaker) buildImage() string {
 	if m.Build == nil {
 		return ""
 	}
@@ -116,8 +116,8 @@ func (m *maker) buildImage() string {
 
 // checkHost requires a command for each group, because the image "host" has no default
 // command.
-func (m *maker) checkHost() {
-	if c := m.bare(); len(c.Init.Command()) > 0 || len(c.Processes) > 0 {
+func (m *configMaker) checkHost() {
+	if c := m.baseConfig(); len(c.Init.Command()) > 0 || len(c.Processes) > 0 {
 		return
 	}
 	for _, name := range m.GroupNames() {
@@ -128,7 +128,7 @@ func (m *maker) checkHost() {
 }
 
 // deploy fills in the strategy and its settings.
-func (m *maker) deploy(app *deploy.App) {
+func (m *configMaker) deploy(app *deploy.App) {
 	d := m.Deploy
 	if d == nil {
 		d = &Deploy{}
@@ -144,7 +144,7 @@ func (m *maker) deploy(app *deploy.App) {
 }
 
 // checkStrategy adds a problem if the groups cannot be deployed with the strategy.
-func (m *maker) checkStrategy(app *deploy.App) {
+func (m *configMaker) checkStrategy(app *deploy.App) {
 	if app.Strategy != deploy.Canary && app.Strategy != deploy.BlueGreen {
 		return
 	}
@@ -163,7 +163,7 @@ func (m *maker) checkStrategy(app *deploy.App) {
 }
 
 // command returns the release command, or nil if there is none.
-func (m *maker) command() *deploy.Command {
+func (m *configMaker) command() *deploy.Command {
 	d := m.Deploy
 	if d == nil || d.Command == "" || m.NoCommand {
 		return nil
@@ -172,7 +172,7 @@ func (m *maker) command() *deploy.Command {
 	if err != nil {
 		return nil // the error has already been reported
 	}
-	config := m.bare()
+	config := m.baseConfig()
 	config.Init.Cmd, config.Init.Exec = words, nil
 	config.StoredConfig = bourse.StoredConfig{Rest: config.Rest} // the command runs only once and has no services
 	config.Schedule, config.Standbys, config.DNS = "", nil, nil

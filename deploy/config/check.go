@@ -29,7 +29,7 @@ func (c *checker) bad(path, format string, args ...any) {
 func (c *checker) valid(path string, err error) {
 	if err != nil {
 		message := bourse.MessageOf(err)
-		c.bad(path, "%s", plainly(message))
+		c.bad(path, "%s", withoutMember(message))
 	}
 }
 
@@ -106,7 +106,7 @@ func (c *checker) checkProcesses() {
 			if !slices.Contains(groups, name) {
 				hint := ""
 				if len(groups) > 1 {
-					hint = near(name, groups)
+					hint = suggestion(name, groups)
 				}
 				c.bad(item(s.path+".processes", i), "process group %s does not exist: use %s%s", bourse.Quoted(name), oneOf(groups), hint)
 			}

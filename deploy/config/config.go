@@ -115,7 +115,7 @@ func (c *Config) where(path string) Position {
 	return Position{File: c.file}
 }
 
-// Ours reports whether the configuration contains fields that only bourse.toml may contain.
-func (c *Config) Ours() bool {
+// HasBourseFields reports whether the configuration contains fields that only bourse.toml may contain.
+func (c *Config) HasBourseFields() bool {
 	return len(c.Requirements) > 0 || len(c.Groups) > 0 || c.Deploy != nil && c.Deploy.Reserve
 }

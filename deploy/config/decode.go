@@ -69,7 +69,7 @@ func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 		v = v.Elem()
 	}
 	d.at[w.path] = d.position(n)
-	if !d.may(n, w) {
+	if !d.isPermitted(n, w) {
 		return
 	}
 	if r := readerOf(v.Addr()); r != nil {
@@ -138,12 +138,12 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 		case kindOf(n) != text && in == "":
 			d.wrong(n, w, "a string")
 		case kindOf(n) != text || in != "" && !slices.Contains(words, n.Value):
-			d.wrong(n, w, oneOf(words)+near(n.Value, words))
+			d.wrong(n, w, oneOf(words)+suggestion(n.Value, words))
 		default:
 			v.SetString(n.Value)
 		}
 	case reflect.Bool:
-		if kindOf(n) != truth {
+		if kindOf(n) != boolean {
 			d.wrong(n, w, "true or false")
 			return
 		}
@@ -169,7 +169,7 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 		}
 	case reflect.Float64:
 		number, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
-		if k := kindOf(n); err != nil || k != whole && k != fraction {
+		if k := kindOf(n); err != nil || k != integerKind && k != numberKind {
 			d.wrong(n, w, "a number")
 			return
 		}
@@ -256,7 +256,7 @@ func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	case kindOf(n) == list && len(n.Content) == 0: // old files contain an empty list instead of an empty table
 		return
 	case kindOf(n) == list && w.field == "processes":
-		if asks(n) {
+		if hasEffect(n) {
 			d.warn(n, w.path, "a list of processes is ignored, as in flyctl: use a [processes] table that contains the command of each group")
 		}
 		return
@@ -298,8 +298,8 @@ func headersOf(n *yaml.Node) *yaml.Node {
 	return out
 }
 
-// formerly maps the former names of fields to their current names.
-var formerly = map[string]string{"compute": "vm", "mount": "mounts", "build.build_target": "build-target", "build.docker_build_target": "build-target"}
+// formerNames maps the former names of fields to their current names.
+var formerNames = map[string]string{"compute": "vm", "mount": "mounts", "build.build_target": "build-target", "build.docker_build_target": "build-target"}
 
 // fields decodes a table into the fields of a struct.
 func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
@@ -313,7 +313,7 @@ func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
 		if len(d.problems) > maxProblems {
 			return
 		}
-		if now := formerly[w.member(name).field]; now != "" && member(n, now) == nil {
+		if now := formerNames[w.member(name).field]; now != "" && member(n, now) == nil {
 			name = now
 		}
 		if index, ok := known[name]; ok {
@@ -322,16 +322,16 @@ func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
 			continue
 		}
 		if f := fieldAt(w.member(name).field); f != nil && f.Treatment == Ignored {
-			if asks(value) {
+			if hasEffect(value) {
 				d.warn(key, w.member(name).path, f.Text)
 			}
 			continue
 		}
 		names := slices.DeleteFunc(slices.Sorted(maps.Keys(known)), func(name string) bool {
 			f := fieldAt(w.member(name).field)
-			return f != nil && f.Ours && !d.ours
+			return f != nil && f.BourseOnly && !d.ours
 		})
-		if hint := near(name, names); hint != "" {
+		if hint := suggestion(name, names); hint != "" {
 			d.problem(key, w.member(name).path, "unknown field%s", hint)
 		} else {
 			d.problem(key, w.member(name).path, "unknown field: use %s", oneOf(names))
@@ -358,8 +358,8 @@ func oneOf(words []string) string {
 	return strings.Join(words, "")
 }
 
-// near returns a suggestion for a misspelled word, or "" if none of words is similar.
-func near(word string, words []string) string {
+// suggestion returns a suggestion for a misspelled word, or "" if none of words is similar.
+func suggestion(word string, words []string) string {
 	if len(word) > 64 {
 		return ""
 	}

@@ -105,7 +105,7 @@ func TestEveryFieldHasALine(t *testing.T) {
 			t.Errorf("%s is described as ignored, but has a field", f.Path)
 		case !is && f.Treatment != config.Ignored:
 			t.Errorf("the table contains %s, which is not a field", f.Path)
-		case f.Text == "" && f.Treatment != config.AsAPI, f.Treatment == config.AsAPI && bourse.FieldOf(f.To) == nil:
+		case f.Text == "" && f.Treatment != config.LikeAPI, f.Treatment == config.LikeAPI && bourse.FieldOf(f.Member) == nil:
 			t.Errorf("%s has no text", f.Path)
 		}
 		lines[f.Path] = true
@@ -180,7 +180,7 @@ func fieldTables() string {
 		if strings.HasSuffix(name, "*") { // the description of the enclosing table covers arbitrary names
 			continue
 		}
-		if f.Ours {
+		if f.BourseOnly {
 			name += "` (*Bourse only*)`"
 		}
 		fmt.Fprintf(&bodies[i], "| %s | %s | %s |\n", strings.TrimSuffix("`"+name+"`", "``"), have[f.Path].written, said(&f))
@@ -202,12 +202,12 @@ func fieldTables() string {
 // said describes in one sentence what a field does.
 func said(f *config.Field) string {
 	switch f.Treatment {
-	case config.NotDone:
+	case config.Unsupported:
 		return "*no effect:* " + f.Text
 	case config.Ignored:
 		return "*no longer supported by flyctl:* " + f.Text
-	case config.AsAPI:
-		api := bourse.FieldOf(f.To)
+	case config.LikeAPI:
+		api := bourse.FieldOf(f.Member)
 		switch api.Image {
 		case bourse.FieldRefused:
 			return "*refused:* " + api.Reason
@@ -216,10 +216,10 @@ func said(f *config.Field) string {
 		case bourse.FieldSupported:
 		}
 		return "takes effect"
-	case config.Done:
+	case config.Supported:
 	}
-	if f.To != "" {
-		return f.Text + " (`" + strings.TrimPrefix(f.To, "config.") + "`)"
+	if f.Member != "" {
+		return f.Text + " (`" + strings.TrimPrefix(f.Member, "config.") + "`)"
 	}
 	return f.Text
 }

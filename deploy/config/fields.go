@@ -7,20 +7,20 @@ type Treatment string
 
 // The treatments of fields.
 const (
-	Done    Treatment = "done"
-	AsAPI   Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
-	NotDone Treatment = "not done"   // the field has no effect, and causes a warning unless its value is idle (see Field.Idle)
-	Ignored Treatment = "ignored"    // like NotDone, but other clients no longer support the field either, and Definition does not contain it
+	Supported   Treatment = "done"
+	LikeAPI     Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
+	Unsupported Treatment = "not done"   // the field has no effect, and causes a warning unless its value is idle (see Field.NoEffect)
+	Ignored     Treatment = "ignored"    // like Unsupported, but other clients no longer support the field either, and Definition does not contain it
 )
 
 // Field describes a field of a configuration.
 type Field struct {
-	Path      string // for example services.ports.port; * stands for an arbitrary name
-	Treatment Treatment
-	Text      string   // effect of the field, or the reason why it has none
-	To        string   // member of machines' configs that the field becomes, if any
-	Ours      bool     // only bourse.toml may contain it
-	Idle      []string // values that cause no warning although the field has no effect; nil means only empty values
+	Path       string // for example services.ports.port; * stands for an arbitrary name
+	Treatment  Treatment
+	Text       string   // effect of the field, or the reason why it has none
+	Member     string   // member of machines' configs that the field becomes, if any
+	BourseOnly bool     // only bourse.toml may contain it
+	NoEffect   []string // values that cause no warning although the field has no effect; nil means only empty values
 }
 
 // Fields returns descriptions of all fields, grouped by section. docs/config.md is
@@ -46,18 +46,22 @@ func within(section string, list ...Field) []Field {
 	return list
 }
 
-func done(path, text string) Field { return Field{Path: path, Treatment: Done, Text: text} }
+func supported(path, text string) Field { return Field{Path: path, Treatment: Supported, Text: text} }
 
-func into(path, to, text string) Field { return Field{Path: path, Treatment: Done, Text: text, To: to} }
+func into(path, to, text string) Field {
+	return Field{Path: path, Treatment: Supported, Text: text, Member: to}
+}
 
 // asAPI returns the description of a field that becomes a member of machines' configs,
 // which [bourse.Fields] describes.
-func asAPI(path, to string) Field { return Field{Path: path, Treatment: AsAPI, To: to} }
+func asAPI(path, to string) Field { return Field{Path: path, Treatment: LikeAPI, Member: to} }
 
-func not(path, why string, idle ...string) Field {
-	return Field{Path: path, Treatment: NotDone, Text: why, Idle: idle}
+func unsupported(path, why string, idle ...string) Field {
+	return Field{Path: path, Treatment: Unsupported, Text: why, NoEffect: idle}
 }
 
 func ignored(path, why string) Field { return Field{Path: path, Treatment: Ignored, Text: why} }
 
-func ours(path, text string) Field { return Field{Path: path, Treatment: Done, Text: text, Ours: true} }
+func ours(path, text string) Field {
+	return Field{Path: path, Treatment: Supported, Text: text, BourseOnly: true}
+}

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// bare returns the part of the config that is the same for all machines.
-func (m *maker) bare() bourse.Config {
+// baseConfig returns the part of the config that is the same for all machines.
+func (m *configMaker) baseConfig() bourse.Config {
 	c := m.base
 	c.Image = m.image
 	c.Env = maps.Clone(m.base.Env)
@@ -27,9 +27,9 @@ func (m *maker) bare() bourse.Config {
 	}
 	maps.Copy(c.Env, m.Options.Env)
 	if e := m.Experimental; e != nil {
-		c.Init.Cmd = or(e.Cmd, c.Init.Cmd)
-		c.Init.Entrypoint = or(e.Entrypoint, c.Init.Entrypoint)
-		c.Init.Exec = or(e.Exec, c.Init.Exec)
+		c.Init.Cmd = orDefault(e.Cmd, c.Init.Cmd)
+		c.Init.Entrypoint = orDefault(e.Entrypoint, c.Init.Entrypoint)
+		c.Init.Exec = orDefault(e.Exec, c.Init.Exec)
 	}
 	if m.KillSignal != "" || m.KillTimeout > 0 {
 		signal, _ := bourse.ParseSignal(m.KillSignal)
@@ -44,7 +44,7 @@ func (m *maker) bare() bourse.Config {
 	return c
 }
 
-func or(list Words, absent []string) []string {
+func orDefault(list Words, absent []string) []string {
 	if len(list) == 0 {
 		return absent
 	}
@@ -52,8 +52,8 @@ func or(list Words, absent []string) []string {
 }
 
 // group returns the desired state of a process group.
-func (m *maker) group(name string) deploy.Group {
-	g := deploy.Group{Name: name, Config: m.bare(), Smoke: !m.NoSmoke}
+func (m *configMaker) group(name string) deploy.Group {
+	g := deploy.Group{Name: name, Config: m.baseConfig(), Smoke: !m.NoSmoke}
 	c := &g.Config
 	from := paths{init: "experimental"}
 	if command := m.Processes[name]; command != "" {
@@ -73,7 +73,7 @@ func (m *maker) group(name string) deploy.Group {
 	if checks := m.topChecks(name); len(checks) > 0 {
 		c.Checks = raw(checks)
 	}
-	m.kept(c, name)
+	m.addStored(c, name)
 	m.files(c, name)
 	m.requirements(c, name)
 	m.size(&g, &from)
@@ -89,9 +89,9 @@ func (m *maker) group(name string) deploy.Group {
 	return g
 }
 
-// kept fills in the restart policy, metrics and statics.
-func (m *maker) kept(c *bourse.Config, group string) {
-	if i := one(m, "restart", m.Config.Restart, group, func(r *Restart) []string { return r.Processes }); i >= 0 {
+// addStored fills in the restart policy, metrics and statics.
+func (m *configMaker) addStored(c *bourse.Config, group string) {
+	if i := sectionFor(m, "restart", m.Config.Restart, group, func(r *Restart) []string { return r.Processes }); i >= 0 {
 		r := m.Config.Restart[i]
 		policy := bourse.RestartPolicy(r.Policy)
 		if r.Policy == "never" {
@@ -99,7 +99,7 @@ func (m *maker) kept(c *bourse.Config, group string) {
 		}
 		c.Restart = &bourse.Restart{Policy: policy, MaxRetries: int(r.Retries)}
 	}
-	if i := one(m, "metrics", m.Metrics, group, func(r *Metrics) []string { return r.Processes }); i >= 0 {
+	if i := sectionFor(m, "metrics", m.Metrics, group, func(r *Metrics) []string { return r.Processes }); i >= 0 {
 		metrics := m.Metrics[i]
 		metrics.Processes = nil
 		c.Metrics = raw(metrics)
@@ -109,9 +109,9 @@ func (m *maker) kept(c *bourse.Config, group string) {
 	}
 }
 
-// one returns the index of the section that applies to a group, or -1 if there is none. If
+// sectionFor returns the index of the section that applies to a group, or -1 if there is none. If
 // several sections do, it adds a problem.
-func one[T any](m *maker, name string, list []T, group string, processes func(*T) []string) int {
+func sectionFor[T any](m *configMaker, name string, list []T, group string, processes func(*T) []string) int {
 	found := -1
 	for i := range list {
 		if !m.isFor(processes(&list[i]), group) {
@@ -128,7 +128,7 @@ func one[T any](m *maker, name string, list []T, group string, processes func(*T
 
 // mount returns the path of a group's mount section and the mount, which is nil if the
 // group has none.
-func (m *maker) mount(group string) (string, *deploy.Mount) {
+func (m *configMaker) mount(group string) (string, *deploy.Mount) {
 	var found *Mount
 	where := ""
 	for i := range m.Mounts {
@@ -158,7 +158,7 @@ func (m *maker) mount(group string) (string, *deploy.Mount) {
 func vmProcesses(v *VM) []string { return v.Processes }
 
 // size fills in the size of a group's machines.
-func (m *maker) size(g *deploy.Group, from *paths) {
+func (m *configMaker) size(g *deploy.Group, from *paths) {
 	i, another := nearest(m.VM, g.Name, vmProcesses)
 	if another >= 0 {
 		m.bad(item("vm", another), "another [[vm]] section already applies to group %s", g.Name)
@@ -191,7 +191,7 @@ func (m *maker) size(g *deploy.Group, from *paths) {
 }
 
 // requirements fills in a group's requirements for workers.
-func (m *maker) requirements(c *bourse.Config, group string) {
+func (m *configMaker) requirements(c *bourse.Config, group string) {
 	out := maps.Clone(m.base.Requirements)
 	if out == nil {
 		out = bourse.Requirements{}
@@ -208,7 +208,7 @@ func (m *maker) requirements(c *bourse.Config, group string) {
 func groupProcesses(g *Group) []string { return g.Processes }
 
 // counts fills in the numbers of machines by region.
-func (m *maker) counts(g *deploy.Group) {
+func (m *configMaker) counts(g *deploy.Group) {
 	i, another := nearest(m.Groups, g.Name, groupProcesses)
 	if another >= 0 {
 		m.bad(item("groups", another), "another [[groups]] section already applies to group %s", g.Name)
@@ -236,7 +236,7 @@ func (m *maker) counts(g *deploy.Group) {
 }
 
 // files adds the files of a group to a config.
-func (m *maker) files(c *bourse.Config, group string) {
+func (m *configMaker) files(c *bourse.Config, group string) {
 	for i := range m.Config.Files {
 		f := &m.Config.Files[i]
 		if !m.isFor(f.Processes, group) {
@@ -254,7 +254,7 @@ func (m *maker) files(c *bourse.Config, group string) {
 }
 
 // local reads a file in the configuration's directory or below.
-func (m *maker) local(field, name string) []byte {
+func (m *configMaker) local(field, name string) []byte {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
 	if !fs.ValidPath(clean) || m.Options.Files == nil {
 		m.bad(field, "%s is outside the directory of the configuration", bourse.Quoted(name))
@@ -272,7 +272,7 @@ func (m *maker) local(field, name string) []byte {
 }
 
 // machineConfig returns the config in machine_config, which the other sections override.
-func (m *maker) machineConfig() (c bourse.Config) {
+func (m *configMaker) machineConfig() (c bourse.Config) {
 	field, written := "machine_config", m.MachineConfig
 	if e := m.Experimental; written == "" && e != nil {
 		field, written = "experimental.machine_config", e.MachineConfig

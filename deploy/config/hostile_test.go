@@ -89,7 +89,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		app, _, err := c.App(config.Options{Later: true})
+		app, _, err := c.App(config.Options{BuildLater: true})
 		written, problem := c.JSON()
 		if problem != nil {
 			t.Fatal(problem)
@@ -103,7 +103,7 @@ func FuzzParse(f *testing.F) {
 			if problem != nil {
 				t.Fatalf("%s does not read again: %v\n%s", name, problem, text)
 			}
-			sameApp, _, sameErr := again.App(config.Options{Later: true})
+			sameApp, _, sameErr := again.App(config.Options{BuildLater: true})
 			if (err == nil) != (sameErr == nil) {
 				t.Fatalf("%s: %v, was %v", name, sameErr, err)
 			}

@@ -14,17 +14,17 @@ import (
 type kind string
 
 const (
-	null     kind = "null"
-	text     kind = "a string"
-	whole    kind = "a whole number"
-	fraction kind = "a number"
-	truth    kind = "true or false"
-	list     kind = "a list"
-	table    kind = "a table"
+	null        kind = "null"
+	text        kind = "a string"
+	integerKind kind = "a whole number"
+	numberKind  kind = "a number"
+	boolean     kind = "true or false"
+	list        kind = "a list"
+	table       kind = "a table"
 )
 
 var kinds = map[string]kind{
-	"!!null": null, "!!str": text, "!!timestamp": text, "!!int": whole, "!!float": fraction, "!!bool": truth, "!!seq": list, "!!map": table,
+	"!!null": null, "!!str": text, "!!timestamp": text, "!!int": integerKind, "!!float": numberKind, "!!bool": boolean, "!!seq": list, "!!map": table,
 }
 
 // kindOf returns the kind of a value, or "" if it has a custom tag.
@@ -54,17 +54,17 @@ func member(n *yaml.Node, name string) *yaml.Node {
 // integer returns the node's value, and whether it is an integer.
 func integer(n *yaml.Node) (int64, bool) {
 	number, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 0, 64)
-	return number, err == nil && kindOf(n) == whole
+	return number, err == nil && kindOf(n) == integerKind
 }
 
 // isTrue reports whether a value is true.
-func isTrue(n *yaml.Node) bool { return kindOf(n) == truth && strings.EqualFold(n.Value, "true") }
+func isTrue(n *yaml.Node) bool { return kindOf(n) == boolean && strings.EqualFold(n.Value, "true") }
 
 // word returns a value as it is written in the file. It returns false if the value is a
 // list or a table.
 func word(n *yaml.Node) (string, bool) {
 	switch kindOf(n) {
-	case text, whole, fraction, truth:
+	case text, integerKind, numberKind, boolean:
 		return n.Value, true
 	case null:
 		return "", true
@@ -73,27 +73,27 @@ func word(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// asks reports whether a value requests anything. Values that are empty, false or 0
+// hasEffect reports whether a value requests anything. Values that are empty, false or 0
 // request nothing.
-func asks(n *yaml.Node) bool {
+func hasEffect(n *yaml.Node) bool {
 	switch kindOf(n) {
 	case text:
 		return n.Value != ""
-	case whole:
+	case integerKind:
 		number, ok := integer(n)
 		return !ok || number != 0
-	case truth:
+	case boolean:
 		return isTrue(n)
 	case null:
 		return false
 	case list, table:
 		for i, below := range n.Content {
-			if (n.Kind == yaml.SequenceNode || i%2 == 1) && asks(below) {
+			if (n.Kind == yaml.SequenceNode || i%2 == 1) && hasEffect(below) {
 				return true
 			}
 		}
 		return false
-	case fraction:
+	case numberKind:
 	}
 	return true
 }
@@ -105,7 +105,7 @@ func shown(n *yaml.Node) string {
 		return bourse.Quoted(n.Value)
 	case list, table, null:
 		return string(k)
-	case whole, fraction, truth:
+	case integerKind, numberKind, boolean:
 	}
 	return brief(n.Value)
 }

@@ -86,24 +86,24 @@ func (p Problems) err() error {
 	return &bourse.Error{Code: bourse.CodeInvalid, Message: p.Error(), Err: p}
 }
 
-// may reports whether a field is permitted in this file. It adds a problem if only
+// isPermitted reports whether a field is permitted in this file. It adds a problem if only
 // bourse.toml may contain the field, and a warning if the field has no effect.
-func (d *decoder) may(n *yaml.Node, w where) bool {
+func (d *decoder) isPermitted(n *yaml.Node, w where) bool {
 	f := fieldAt(w.field)
 	switch {
 	case f == nil:
-	case f.Ours && !d.ours:
+	case f.BourseOnly && !d.ours:
 		d.problem(n, w.path, "flyctl does not support this field: use it in a file named bourse.toml, which may also contain all fields of fly.toml")
 		return false
-	case f.Treatment == NotDone && f.asked(n) && !d.said(w.field):
+	case f.Treatment == Unsupported && f.asked(n) && !d.hasWarning(w.field):
 		d.unacted[w.field] = true
 		d.warn(n, w.path, f.Text)
 	}
 	return true
 }
 
-// said reports whether there is already a warning about a field or an enclosing table.
-func (d *decoder) said(field string) bool {
+// hasWarning reports whether there is already a warning about a field or an enclosing table.
+func (d *decoder) hasWarning(field string) bool {
 	for {
 		if d.unacted[field] {
 			return true
@@ -117,13 +117,13 @@ func (d *decoder) said(field string) bool {
 }
 
 // asked reports whether the field's value n requests something. If f.Idle is not empty,
-// this means that n is not listed there; otherwise, it means that asks returns true for
+// this means that n is not listed there; otherwise, it means that hasEffect returns true for
 // n.
 func (f *Field) asked(n *yaml.Node) bool {
-	if len(f.Idle) > 0 {
-		return !slices.Contains(f.Idle, n.Value)
+	if len(f.NoEffect) > 0 {
+		return !slices.Contains(f.NoEffect, n.Value)
 	}
-	return asks(n)
+	return hasEffect(n)
 }
 
 func (d *decoder) warn(n *yaml.Node, field, message string) {

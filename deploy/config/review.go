@@ -18,7 +18,7 @@ type paths struct {
 	init      string
 }
 
-func (m *maker) warn(path, message string) {
+func (m *configMaker) warn(path, message string) {
 	w := Warning{m.where(path), path, message}
 	if !slices.Contains(m.warnings, w) {
 		m.warnings = append(m.warnings, w)
@@ -27,7 +27,7 @@ func (m *maker) warn(path, message string) {
 
 // review validates a machine's config as the API would. Problems and warnings refer to the
 // fields of the file.
-func (m *maker) review(c *bourse.Config, from paths) {
+func (m *configMaker) review(c *bourse.Config, from paths) {
 	whole := *c
 	warnings, err := workload.Review(&whole)
 	if err == nil {
@@ -44,8 +44,8 @@ func (m *maker) review(c *bourse.Config, from paths) {
 // configMember matches the name of a config's member at the beginning of the API's errors.
 var configMember = regexp.MustCompile(`^invalid (config[][A-Za-z0-9_.]*(?:"[^"]*")?)(:? )`)
 
-// plainly removes the member's name from the beginning of an API error message.
-func plainly(message string) string {
+// withoutMember removes the member's name from the beginning of an API error message.
+func withoutMember(message string) string {
 	found := configMember.FindStringSubmatch(message)
 	switch {
 	case found == nil:
@@ -57,7 +57,7 @@ func plainly(message string) string {
 }
 
 // fieldOf returns the path of the field that defines a member of a machine's config.
-func (m *maker) fieldOf(from paths, member string) string {
+func (m *configMaker) fieldOf(from paths, member string) string {
 	path := from.path(strings.ReplaceAll(member, "[]", ""))
 	based := m.MachineConfig != "" || m.Experimental != nil && m.Experimental.MachineConfig != ""
 	switch {
@@ -75,10 +75,10 @@ func (m *maker) fieldOf(from paths, member string) string {
 
 // refused adds an API error as a problem. If several groups cause the same error, it is
 // added only once.
-func (m *maker) refused(err error, from paths) {
+func (m *configMaker) refused(err error, from paths) {
 	path, message := "", bourse.MessageOf(err)
 	if found := configMember.FindStringSubmatch(message); found != nil {
-		path, message = m.fieldOf(from, strings.ReplaceAll(found[1], `"`, "")), plainly(message)
+		path, message = m.fieldOf(from, strings.ReplaceAll(found[1], `"`, "")), withoutMember(message)
 	}
 	p := Problem{m.where(path), path, message}
 	if !slices.Contains(m.problems, p) {
@@ -124,7 +124,7 @@ func (p paths) path(member string) string {
 	}
 	for prefix := member; prefix != ""; prefix = prefix[:max(strings.LastIndexByte(prefix, '.'), 0)] {
 		for i := range fields {
-			if f := &fields[i]; f.To == prefix && !strings.ContainsAny(f.Path, ".*") {
+			if f := &fields[i]; f.Member == prefix && !strings.ContainsAny(f.Path, ".*") {
 				return f.Path
 			}
 		}

@@ -111,11 +111,11 @@ func (v *Values) read(n *yaml.Node) string {
 type edit workload.Edit
 
 func (e *edit) read(n *yaml.Node) string {
-	if kindOf(n) == truth && !isTrue(n) {
+	if kindOf(n) == boolean && !isTrue(n) {
 		*e = edit{}
 		return ""
 	}
-	if kindOf(n) == truth || (*Values)(e).read(n) != "" {
+	if kindOf(n) == boolean || (*Values)(e).read(n) != "" {
 		return "a string, a list of strings, or false to remove the header"
 	}
 	return ""
@@ -128,7 +128,7 @@ func (a *autostop) read(n *yaml.Node) string {
 	switch {
 	case isTrue(n):
 		*a = autostop(workload.AutostopStop)
-	case kindOf(n) == truth:
+	case kindOf(n) == boolean:
 		*a = autostop(workload.AutostopOff)
 	case kindOf(n) == text && (n.Value == "off" || n.Value == "stop" || n.Value == "suspend"):
 		*a = autostop(n.Value)
@@ -216,7 +216,7 @@ func mebibytes(written string, bare int64) (int64, bool) {
 
 // requirement decodes a [bourse.Requirement].
 func requirement(n *yaml.Node) (bourse.Requirement, string) {
-	if k := kindOf(n); k == text || k == truth {
+	if k := kindOf(n); k == text || k == boolean {
 		return bourse.Requirement{Label: n.Value}, ""
 	}
 	if number, ok := integer(n); ok && number >= 1 && number <= bourse.MaxAmount {

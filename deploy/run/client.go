@@ -9,104 +9,104 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Over returns an API that uses a client to make requests about one app.
-func Over(client *machinesapi.Client, app bourse.AppName) API {
-	return over{client, app}
+// NewAPI returns an API that uses a client to make requests about one app.
+func NewAPI(client *machinesapi.Client, app bourse.AppName) API {
+	return appAPI{client, app}
 }
 
-type over struct {
+type appAPI struct {
 	client *machinesapi.Client
 	app    bourse.AppName
 }
 
-var _ API = over{}
+var _ API = appAPI{}
 
-func (o over) Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error) {
+func (o appAPI) Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error) {
 	return o.client.Machine(ctx, o.app, id)
 }
 
-func (o over) Create(ctx context.Context, in machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Machine, error) {
+func (o appAPI) Create(ctx context.Context, in machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Machine, error) {
 	made, err := o.client.Create(ctx, o.app, in, order)
 	return made.Machine, err
 }
 
-func (o over) Update(ctx context.Context, id bourse.MachineID, in machinesapi.UpdateMachine, nonce string) (machinesapi.Machine, error) {
+func (o appAPI) Update(ctx context.Context, id bourse.MachineID, in machinesapi.UpdateMachine, nonce string) (machinesapi.Machine, error) {
 	return o.client.Update(ctx, o.app, id, in, nonce)
 }
 
-func (o over) Destroy(ctx context.Context, id bourse.MachineID, nonce string) error {
+func (o appAPI) Destroy(ctx context.Context, id bourse.MachineID, nonce string) error {
 	return o.client.Destroy(ctx, o.app, id, machinesapi.DestroyMachine{Force: true}, nonce)
 }
 
-func (o over) SetMetadata(ctx context.Context, id bourse.MachineID, in machinesapi.MetadataPatch) error {
+func (o appAPI) SetMetadata(ctx context.Context, id bourse.MachineID, in machinesapi.MetadataPatch) error {
 	return o.client.Metadata(o.app, id).Patch(ctx, in)
 }
 
-func (o over) Logs(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, line func(machinesapi.LogLine) error) error {
+func (o appAPI) Logs(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, line func(machinesapi.LogLine) error) error {
 	return o.client.Logs(ctx, o.app, id, want, line)
 }
 
-func (o over) Start(ctx context.Context, id bourse.MachineID, nonce string) error {
+func (o appAPI) Start(ctx context.Context, id bourse.MachineID, nonce string) error {
 	_, err := o.client.Start(ctx, o.app, id, nonce)
 	return err
 }
 
-func (o over) Stop(ctx context.Context, id bourse.MachineID, nonce string) error {
+func (o appAPI) Stop(ctx context.Context, id bourse.MachineID, nonce string) error {
 	return o.client.Stop(ctx, o.app, id, machinesapi.StopMachine{}, nonce)
 }
 
-func (o over) Restart(ctx context.Context, id bourse.MachineID, nonce string) error {
+func (o appAPI) Restart(ctx context.Context, id bourse.MachineID, nonce string) error {
 	return o.client.Restart(ctx, o.app, id, machinesapi.RestartMachine{}, nonce)
 }
 
-func (o over) Cordon(ctx context.Context, id bourse.MachineID, cordoned bool, nonce string) error {
+func (o appAPI) Cordon(ctx context.Context, id bourse.MachineID, cordoned bool, nonce string) error {
 	return o.client.Cordon(ctx, o.app, id, cordoned, nonce)
 }
 
-func (o over) Wait(ctx context.Context, id bourse.MachineID, want machinesapi.WaitMachine) (machinesapi.WaitReply, error) {
+func (o appAPI) Wait(ctx context.Context, id bourse.MachineID, want machinesapi.WaitMachine) (machinesapi.WaitReply, error) {
 	return o.client.Wait(ctx, o.app, id, want)
 }
 
-func (o over) Acquire(ctx context.Context, id bourse.MachineID, in machinesapi.LeaseRequest, nonce string) (machinesapi.Lease, error) {
+func (o appAPI) Acquire(ctx context.Context, id bourse.MachineID, in machinesapi.LeaseRequest, nonce string) (machinesapi.Lease, error) {
 	return o.client.Lease(o.app, id).Acquire(ctx, in, nonce)
 }
 
-func (o over) Release(ctx context.Context, id bourse.MachineID, nonce string) error {
+func (o appAPI) Release(ctx context.Context, id bourse.MachineID, nonce string) error {
 	return o.client.Lease(o.app, id).Release(ctx, nonce)
 }
 
-func (o over) MakeVolume(ctx context.Context, in machinesapi.CreateVolume, order bourse.OrderID) (machinesapi.Volume, error) {
+func (o appAPI) MakeVolume(ctx context.Context, in machinesapi.CreateVolume, order bourse.OrderID) (machinesapi.Volume, error) {
 	return o.client.Volumes(o.app).Create(ctx, in, order)
 }
 
-func (o over) Volume(ctx context.Context, id bourse.VolumeID) (machinesapi.Volume, error) {
+func (o appAPI) Volume(ctx context.Context, id bourse.VolumeID) (machinesapi.Volume, error) {
 	return o.client.Volumes(o.app).Get(ctx, id)
 }
 
-func (o over) DestroyVolume(ctx context.Context, id bourse.VolumeID) error {
+func (o appAPI) DestroyVolume(ctx context.Context, id bourse.VolumeID) error {
 	_, err := o.client.Volumes(o.app).Destroy(ctx, id)
 	return err
 }
 
-func (o over) Reserve(ctx context.Context, in machinesapi.CreateReservation) (machinesapi.Reservation, error) {
+func (o appAPI) Reserve(ctx context.Context, in machinesapi.CreateReservation) (machinesapi.Reservation, error) {
 	return o.client.Reservations().Create(ctx, in)
 }
 
-func (o over) Extend(ctx context.Context, id bourse.ReservationID, in machinesapi.ExtendReservation) (machinesapi.Reservation, error) {
+func (o appAPI) Extend(ctx context.Context, id bourse.ReservationID, in machinesapi.ExtendReservation) (machinesapi.Reservation, error) {
 	return o.client.Reservations().Extend(ctx, id, in)
 }
 
-func (o over) EndReservation(ctx context.Context, id bourse.ReservationID) error {
+func (o appAPI) EndReservation(ctx context.Context, id bourse.ReservationID) error {
 	return o.client.Reservations().Release(ctx, id)
 }
 
-func (o over) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
+func (o appAPI) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
 	return o.client.ViewHealth(ctx)
 }
 
 // SetRelease preserves the other members of the release's metadata. It first reads the
 // metadata, because the request replaces all metadata.
-func (o over) SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error {
+func (o appAPI) SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error {
 	releases := o.client.Releases(o.app)
 	list, err := releases.List(ctx, 0)
 	if err != nil {
@@ -118,7 +118,7 @@ func (o over) SetRelease(ctx context.Context, id release.ID, status release.Stat
 			metadata = list[i].Metadata
 		}
 	}
-	text, err := noted(metadata, note)
+	text, err := withNote(metadata, note)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (o over) SetRelease(ctx context.Context, id release.ID, status release.Stat
 const rowsStatement = `SELECT id, worker, state, instance_id, cordoned, starts, lease_owner,
   (SELECT json_group_array(name || ' ' || status) FROM checks WHERE machine = id) AS checks FROM machines WHERE app = ?`
 
-func (o over) Rows(ctx context.Context, news func(Row)) error {
+func (o appAPI) Rows(ctx context.Context, news func(Row)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s, err := o.client.Subscribe(ctx, machinesapi.ViewQuery{Statement: rowsStatement, Params: []any{string(o.app)}})

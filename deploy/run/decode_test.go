@@ -33,7 +33,7 @@ func FuzzNoted(f *testing.F) {
 		for i := range min(max(left, 0), 2000) {
 			note.Left = append(note.Left, Leftover{Step: i, Machine: "148e21ea1d5301", What: "it was not undone: " + text, Next: "bourse rollback"})
 		}
-		out, err := noted(metadata, note)
+		out, err := withNote(metadata, note)
 		var was, is map[string]json.RawMessage
 		if wrong := json.Unmarshal(metadata, &was); (wrong != nil && len(metadata) > 0) != (err != nil) {
 			t.Fatalf("%q: %v", metadata, err)
@@ -58,7 +58,7 @@ func FuzzNoted(f *testing.F) {
 		if diff := cmp.Diff(spelledOf(t, was), spelledOf(t, is)); diff != "" {
 			t.Fatalf("-was +is\n%s", diff)
 		}
-		again, err := noted(out, note)
+		again, err := withNote(out, note)
 		if err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("noted again: %v\n%s\n%s", err, out, again)
 		}

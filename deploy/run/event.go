@@ -10,13 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Whole is the value of Event.Step in events that concern the run itself.
-const Whole = -1
+// WholeRun is the value of Event.Step in events that concern the run itself.
+const WholeRun = -1
 
 // Event reports the progress of a run.
 type Event struct {
 	At      time.Time        `json:"at"`
-	Step    int              `json:"step"` // ID of the step, or Whole
+	Step    int              `json:"step"` // ID of the step, or WholeRun
 	State   State            `json:"state"`
 	Machine bourse.MachineID `json:"machine,omitempty"` // machine of the step, once it is known
 	// Text describes what the step is waiting for, why it failed, or what it found.
@@ -82,7 +82,7 @@ type Leftover struct {
 
 // last returns the last event of the run, which reports its outcome.
 func (r *Result) last(err error) Event {
-	e := Event{Step: Whole, State: Failed, Took: r.Took, Text: why(err)}
+	e := Event{Step: WholeRun, State: Failed, Took: r.Took, Text: errorText(err)}
 	switch {
 	case err == nil:
 		e.State = Done

@@ -10,8 +10,8 @@ import (
 
 // Limits for collecting evidence: the number of output lines, and the time.
 const (
-	maxLines       = 20
-	evidenceWithin = 5 * time.Second
+	maxLines        = 20
+	evidenceTimeout = 5 * time.Second
 )
 
 // Evidence contains information about a machine that failed.
@@ -34,7 +34,7 @@ func (x *executor) evidence(i int) *Evidence {
 	if id == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(x.hard, evidenceWithin)
+	ctx, cancel := context.WithTimeout(x.abandonCtx, evidenceTimeout)
 	defer cancel()
 	out := &Evidence{Machine: id, Lines: x.journal.output(i)} // the command's machine no longer exists
 	if m, err := x.api.Machine(ctx, id); err == nil {         // information that cannot be read is omitted

@@ -145,7 +145,7 @@ func errOf(code bourse.Code) error { return bourse.Errorf(code, "injected: %s", 
 // change simulates a call that changes something: it injects faults, and calls do.
 func (c *cluster) change(ctx context.Context, call string, id bourse.MachineID, do func() error) error {
 	began := time.Now()
-	if err := rest(ctx, 5*time.Millisecond); err != nil { // network latency
+	if err := sleep(ctx, 5*time.Millisecond); err != nil { // network latency
 		return bourse.Errorf(bourse.CodeCanceled, "canceled")
 	}
 	defer c.pause()
@@ -443,7 +443,7 @@ func (c *cluster) Wait(ctx context.Context, id bourse.MachineID, want machinesap
 		if err != nil || slices.Contains(want.States, string(m.State)) || slices.Contains(want.States, machinesapi.StateSettled) && m.State.Settled() {
 			return machinesapi.WaitReply{OK: true, State: m.State}, err
 		}
-		if rest(ctx, 10*time.Millisecond) != nil {
+		if sleep(ctx, 10*time.Millisecond) != nil {
 			return machinesapi.WaitReply{}, errOf(bourse.CodeCanceled)
 		}
 		if time.Now().After(end) {

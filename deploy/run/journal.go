@@ -28,18 +28,18 @@ type journal struct {
 
 // progress is the progress of one step.
 type progress struct {
-	state    State
-	took     time.Duration
-	text     string
-	machine  bourse.MachineID  // machine that the step created
-	volume   bourse.VolumeID   // volume that the step created
-	order    bourse.OrderID    // id of the order for the machine or volume
-	sent     bool              // a request that changes something has been sent
-	unknown  bool              // the outcome of such a request is unknown
-	already  bool              // the machine was already in the state that the step leads to, so there is nothing to undo
-	instance bourse.InstanceID // version of the machine before the step
-	ready    version           // version of the machine when it was found ready
-	undo     error             // reason why the step could not be undone
+	state     State
+	took      time.Duration
+	text      string
+	machine   bourse.MachineID  // machine that the step created
+	volume    bourse.VolumeID   // volume that the step created
+	order     bourse.OrderID    // id of the order for the machine or volume
+	sent      bool              // a request that changes something has been sent
+	unknown   bool              // the outcome of such a request is unknown
+	unchanged bool              // the machine was already in the state that the step leads to, so there is nothing to undo
+	instance  bourse.InstanceID // version of the machine before the step
+	ready     version           // version of the machine when it was found ready
+	undo      error             // reason why the step could not be undone
 }
 
 // version identifies one start of one version of a machine.
@@ -109,8 +109,8 @@ func (j *journal) version(id bourse.MachineID) version {
 	return j.versions[id]
 }
 
-// wrote records a line of output of a step's machine.
-func (j *journal) wrote(i int, line machinesapi.LogLine) {
+// addOutput records a line of output of a step's machine.
+func (j *journal) addOutput(i int, line machinesapi.LogLine) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines[i] = lastLines(append(j.lines[i], line))
@@ -123,8 +123,8 @@ func (j *journal) output(i int) []machinesapi.LogLine {
 	return slices.Clone(j.lines[i])
 }
 
-// silence records proxies that did not receive changes in time.
-func (j *journal) silence(proxies []string) {
+// addSilent records proxies that did not receive changes in time.
+func (j *journal) addSilent(proxies []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, name := range proxies {
@@ -203,7 +203,7 @@ func (j *journal) leftover(i int) string {
 	switch s.Do.(type) {
 	case deploy.RunCommand:
 		if p.undo != nil {
-			return "the command's machine was not destroyed: " + why(p.undo)
+			return "the command's machine was not destroyed: " + errorText(p.undo)
 		}
 		return ""
 	case deploy.AwaitReady, deploy.RestartMachine, deploy.AwaitProxies:
@@ -215,8 +215,8 @@ func (j *journal) leftover(i int) string {
 	}
 	switch {
 	case p.state == Left:
-		return fmt.Sprintf("%s was not undone: %s", s.Do, why(p.undo))
-	case p.state == Done && !p.already:
+		return fmt.Sprintf("%s was not undone: %s", s.Do, errorText(p.undo))
+	case p.state == Done && !p.unchanged:
 		return fmt.Sprintf("%s was done but not undone", s.Do)
 	case p.state == Failed && p.sent && (p.unknown || deploy.Is[deploy.UpdateMachine](s.Do) || p.machine != "" || p.volume != ""):
 		return fmt.Sprintf("%s was started but not undone: %s", s.Do, p.text)
@@ -224,8 +224,8 @@ func (j *journal) leftover(i int) string {
 	return ""
 }
 
-// why returns err's message, or "" if err is nil.
-func why(err error) string {
+// errorText returns err's message, or "" if err is nil.
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}

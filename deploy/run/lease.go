@@ -17,7 +17,7 @@ import (
 type leases struct {
 	api      leaseAPI
 	requests *requests
-	news     *news
+	news     *viewUpdates
 	opts     *Options
 	emit     func(Event)
 	// check returns an error if a machine with a newly taken lease has an unexpected
@@ -28,10 +28,10 @@ type leases struct {
 	fail    func(error)    // fails the run
 	tries   sync.WaitGroup // tracks the attempts to take leases, which continue in the background
 
-	mu     sync.Mutex
-	held   map[bourse.MachineID]*lease
-	waited bool  // another client held a lease that this run waited for
-	taken  error // set if another client has taken a lease that this run held; nothing may be undone then
+	mu        sync.Mutex
+	held      map[bourse.MachineID]*lease
+	hasWaited bool  // another client held a lease that this run waited for
+	takenErr  error // set if another client has taken a lease that this run held; nothing may be undone then
 }
 
 type leaseAPI interface {
@@ -44,9 +44,9 @@ type lease struct {
 	machine bourse.MachineID
 	first   chan struct{}   // closed after the first attempt to take the lease
 	settled chan struct{}   // closed once the lease is held or can no longer be acquired
-	again   bool            // the lease was lost before and is taken again to undo a step
+	retaken bool            // the lease was lost before and is taken again to undo a step
 	valid   context.Context //nolint:containedctx // ends when the lease is lost
-	lose    context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
 
 	// The following fields are guarded by leases.mu.
 	nonce string
@@ -74,7 +74,7 @@ func (l *leases) take(ctx context.Context, ids []bourse.MachineID, step func(bou
 	}
 	// Two runs that need the same machines begin with the same machine. This prevents a
 	// deadlock in which each run holds a lease that the other needs.
-	if err := l.begin(ctx, ids[0], step(ids[0]), false).tried(ctx, l); err != nil {
+	if err := l.begin(ctx, ids[0], step(ids[0]), false).awaitAttempt(ctx, l); err != nil {
 		return false, err
 	}
 	wanted := make([]*lease, 0, len(ids))
@@ -82,14 +82,14 @@ func (l *leases) take(ctx context.Context, ids []bourse.MachineID, step func(bou
 		wanted = append(wanted, l.begin(ctx, id, step(id), false))
 	}
 	for _, one := range wanted {
-		if err := one.tried(ctx, l); err != nil {
+		if err := one.awaitAttempt(ctx, l); err != nil {
 			return false, err
 		}
 	}
 	l.refreshAll(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.waited, l.taken
+	return l.hasWaited, l.takenErr
 }
 
 // covers reports whether the leases of all given machines are held or have been requested.
@@ -113,7 +113,7 @@ func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again
 		return one
 	}
 	valid, lose := context.WithCancelCause(context.WithoutCancel(ctx))
-	one := &lease{machine: id, again: again, first: make(chan struct{}), settled: make(chan struct{}), valid: valid, lose: lose}
+	one := &lease{machine: id, retaken: again, first: make(chan struct{}), settled: make(chan struct{}), valid: valid, cancel: lose}
 	l.held[id] = one
 	l.tries.Go(func() {
 		err := l.acquire(ctx, one, step)
@@ -123,15 +123,15 @@ func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again
 		if err != nil {
 			lose(err)
 		}
-		one.attempted()
+		one.endAttempt()
 		close(one.settled)
 	})
 	return one
 }
 
-// attempted records that the first attempt has ended. Only the lease's own goroutine may
+// endAttempt records that the first attempt has ended. Only the lease's own goroutine may
 // call it.
-func (one *lease) attempted() {
+func (one *lease) endAttempt() {
 	select {
 	case <-one.first:
 	default:
@@ -139,9 +139,9 @@ func (one *lease) attempted() {
 	}
 }
 
-// tried waits until the first attempt has ended. It returns an error if it is certain that
+// awaitAttempt waits until the first attempt has ended. It returns an error if it is certain that
 // the lease cannot be taken.
-func (one *lease) tried(ctx context.Context, l *leases) error {
+func (one *lease) awaitAttempt(ctx context.Context, l *leases) error {
 	select {
 	case <-one.first:
 	case <-ctx.Done():
@@ -165,11 +165,11 @@ func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 	for {
 		var held machinesapi.Lease
 		var asked time.Time
-		err := l.requests.repeat(ctx, try{step: step, machine: one.machine, limit: quick}, func(ctx context.Context, _ bool) (err error) {
+		err := l.requests.repeat(ctx, repeatableRequest{step: step, machine: one.machine, limit: requestTimeout}, func(ctx context.Context, _ bool) (err error) {
 			asked = time.Now()
 			held, err = l.request(ctx, one.machine, "")
 			if code := bourse.CodeOf(err); code == bourse.CodeUnavailable || code == bourse.CodeTimeout {
-				one.attempted()
+				one.endAttempt()
 			}
 			return err
 		})
@@ -181,12 +181,12 @@ func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 			if told {
 				l.emit(Event{Step: step, State: Running, Machine: one.machine})
 			}
-			return l.check(one.machine, held.Version, one.again)
+			return l.check(one.machine, held.Version, one.retaken)
 		case bourse.CodeNotFound:
-			return l.lacks(one)
+			return l.handleMissing(one)
 		case bourse.CodeFailedPrecondition:
-			if l.going(ctx, one.machine) {
-				return l.lacks(one)
+			if l.isDestroyed(ctx, one.machine) {
+				return l.handleMissing(one)
 			}
 			return err
 		case bourse.CodeConflict:
@@ -202,20 +202,20 @@ func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 		if !told {
 			told = true
 			l.mu.Lock()
-			l.waited = true
+			l.hasWaited = true
 			l.mu.Unlock()
 			l.emit(Event{Step: step, State: Waiting, Machine: one.machine, Text: "machine " + string(one.machine) + " is leased " + who})
 		}
-		if err := l.turn(ctx, one.machine); err != nil {
+		if err := l.awaitRelease(ctx, one.machine); err != nil {
 			return err
 		}
 	}
 }
 
-// turn waits until another client's lease may have expired or been released.
-func (l *leases) turn(ctx context.Context, id bourse.MachineID) error {
+// awaitRelease waits until another client's lease may have expired or been released.
+func (l *leases) awaitRelease(ctx context.Context, id bourse.MachineID) error {
 	changed, most := l.news.next(id)
-	timer := time.NewTimer(min(max(most, backFirst), lookWithNews))
+	timer := time.NewTimer(min(max(most, minBackoff), slowInterval))
 	defer timer.Stop()
 	select {
 	case <-changed:
@@ -228,7 +228,7 @@ func (l *leases) turn(ctx context.Context, id bourse.MachineID) error {
 
 // read reads a machine without retries.
 func (l *leases) read(ctx context.Context, id bourse.MachineID) (m machinesapi.Machine, err error) {
-	err = l.requests.once(ctx, id.Tag(), quick, func(ctx context.Context) (err error) {
+	err = l.requests.request(ctx, id.Tag(), requestTimeout, func(ctx context.Context) (err error) {
 		m, err = l.api.Machine(ctx, id)
 		return err
 	})
@@ -249,15 +249,15 @@ func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
 	return fmt.Sprintf("by %s, until %s UTC unless it is extended", who, time.Unix(m.Lease.ExpiresAt, 0).UTC().Format(time.TimeOnly))
 }
 
-// going reports whether a machine is being destroyed or no longer exists.
-func (l *leases) going(ctx context.Context, id bourse.MachineID) bool {
+// isDestroyed reports whether a machine is being destroyed or no longer exists.
+func (l *leases) isDestroyed(ctx context.Context, id bourse.MachineID) bool {
 	m, err := l.read(ctx, id)
 	return bourse.CodeOf(err) == bourse.CodeNotFound || m.State == bourse.StateDestroying || m.State == bourse.StateDestroyed
 }
 
-// lacks handles a lease whose machine does not exist. It returns an error if the plan
+// handleMissing handles a lease whose machine does not exist. It returns an error if the plan
 // requires the machine.
-func (l *leases) lacks(one *lease) error {
+func (l *leases) handleMissing(one *lease) error {
 	if err := l.missing(one.machine); err != nil {
 		return err
 	}
@@ -282,10 +282,10 @@ func (l *leases) neverHeld(id bourse.MachineID) bool {
 	return one != nil && one.gone && one.nonce == ""
 }
 
-// enter waits until the lease of a machine is held. It returns the lease's nonce and a
+// acquireFor waits until the lease of a machine is held. It returns the lease's nonce and a
 // context that is canceled when the lease is lost. If again is set, it takes a lost lease
 // again. The caller must call leave when it is done.
-func (l *leases) enter(ctx context.Context, step int, id bourse.MachineID, again bool) (in context.Context, nonce string, leave func(), err error) {
+func (l *leases) acquireFor(ctx context.Context, step int, id bourse.MachineID, again bool) (in context.Context, nonce string, leave func(), err error) {
 	one := l.begin(ctx, id, step, again)
 	select {
 	case <-one.settled:
@@ -362,13 +362,13 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	case bourse.CodeNotFound:
 		one.gone = true
 	case bourse.CodeConflict:
-		one.lose(l.overtake(one.machine, err))
+		one.cancel(l.overtake(one.machine, err))
 	default:
 		// While the machine's worker does not answer, no other client can take the lease
 		// either. If another client takes it later, our nonce is refused. Therefore give
 		// up the lease only once it has been expired for l.opts.Silence.
-		if time.Since(one.until) > l.opts.Silence {
-			one.lose(because("the lease of machine "+string(one.machine)+" has expired, because it could not be extended", err))
+		if time.Since(one.until) > l.opts.RetryFor {
+			one.cancel(prefixError("the lease of machine "+string(one.machine)+" has expired, because it could not be extended", err))
 		}
 	}
 }
@@ -379,8 +379,8 @@ func (l *leases) overtake(id bourse.MachineID, cause error) error {
 	err := &bourse.Error{
 		Code: bourse.CodeConflict, Message: ErrOvertaken.Error() + ", the lease of machine " + string(id) + " was lost: " + bourse.MessageOf(cause), Err: ErrOvertaken,
 	}
-	if l.taken == nil {
-		l.taken = err
+	if l.takenErr == nil {
+		l.takenErr = err
 		l.fail(err)
 	}
 	return err
@@ -391,7 +391,7 @@ func (l *leases) overtake(id bourse.MachineID, cause error) error {
 func (l *leases) overtaken() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.taken
+	return l.takenErr
 }
 
 // refresh extends a machine's lease if it has expired, which happens if this process was
@@ -434,7 +434,7 @@ func (l *leases) release(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, one := range l.list() {
 		group.Go(func() {
-			_ = l.requests.repeat(ctx, try{step: Whole, machine: one.machine, limit: quick}, func(ctx context.Context, _ bool) error {
+			_ = l.requests.repeat(ctx, repeatableRequest{step: WholeRun, machine: one.machine, limit: requestTimeout}, func(ctx context.Context, _ bool) error {
 				return l.api.Release(ctx, one.machine, one.nonce)
 			})
 		})
@@ -447,6 +447,6 @@ func (l *leases) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, one := range l.held {
-		one.lose(errStopped)
+		one.cancel(errStopped)
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Time limits for orders. pullWithin applies if the image may have to be pulled.
+// Time limits for orders. pullTimeout applies if the image may have to be pulled.
 const (
-	orderWithin = 15 * time.Second
-	pullWithin  = bourse.MaxOrderTimeout + orderWithin
+	orderTimeout = 15 * time.Second
+	pullTimeout  = bourse.MaxOrderTimeout + orderTimeout
 )
 
 // machineOrder returns the order for the machine that a step creates.
@@ -30,9 +30,9 @@ func (o operation) machineOrder(region bourse.Region, do deploy.MakeMachine) mac
 // create places the step's order. The order's id is chosen only once, so that a repeated
 // request finds the machine that an earlier one created.
 func (o operation) create(ctx context.Context, in machinesapi.CreateMachine) (m machinesapi.Machine, err error) {
-	limit := pullWithin
+	limit := pullTimeout
 	if kind := in.Config.ImageKind(); kind == bourse.HostImage || kind == bourse.PollerImage {
-		limit = orderWithin
+		limit = orderTimeout
 	}
 	err = o.repeat(ctx, "", limit, func(ctx context.Context, _ bool) error {
 		id, first := o.orderID()
@@ -86,7 +86,7 @@ func (o operation) makeVolume(ctx context.Context, region bourse.Region, do depl
 	began := time.Now()
 	for {
 		var v machinesapi.Volume
-		err := o.repeat(ctx, "", quick, func(ctx context.Context, _ bool) (err error) {
+		err := o.repeat(ctx, "", requestTimeout, func(ctx context.Context, _ bool) (err error) {
 			v, err = o.api.Volume(ctx, id)
 			return err
 		})
@@ -100,7 +100,7 @@ func (o operation) makeVolume(ctx context.Context, region bourse.Region, do depl
 		case time.Since(began) > o.opts.Wait:
 			return bourse.Errorf(bourse.CodeTimeout, "volume %s is still %s after %s", id, v.State, time.Since(began).Round(time.Second))
 		}
-		if err := rest(ctx, lookWithoutNews); err != nil { // news covers only machines, not volumes
+		if err := sleep(ctx, fastInterval); err != nil { // news covers only machines, not volumes
 			return err
 		}
 	}
@@ -114,14 +114,14 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 	if do.SizeGB > 0 {
 		in.SizeGB = &do.SizeGB
 	}
-	if do.For != nil { // the worker must support the machine's image and have room for the machine, too
-		in.ComputeImage, in.Requirements = do.For.Image, do.For.Requirements
-		if do.For.Guest != nil {
-			in.Compute = &machinesapi.Compute{Guest: *do.For.Guest}
+	if do.Machine != nil { // the worker must support the machine's image and have room for the machine, too
+		in.ComputeImage, in.Requirements = do.Machine.Image, do.Machine.Requirements
+		if do.Machine.Guest != nil {
+			in.Compute = &machinesapi.Compute{Guest: *do.Machine.Guest}
 		}
 	}
 	order := func() error {
-		return o.repeat(ctx, "", orderWithin, func(ctx context.Context, _ bool) error {
+		return o.repeat(ctx, "", orderTimeout, func(ctx context.Context, _ bool) error {
 			id, first := o.orderID()
 			in.FirstTry = first
 			v, err := o.api.MakeVolume(ctx, in, id)
@@ -152,7 +152,7 @@ func (o operation) runCommand(ctx context.Context, do deploy.RunCommand) error {
 	}
 	m, err = o.commandEnd(ctx, m.ID, cmp.Or(time.Duration(do.Timeout), o.opts.Wait))
 	if m.State != bourse.StateDestroyed {
-		left := o.destroyMachine(o.hard, target{id: m.ID})
+		left := o.destroyMachine(o.abandonCtx, target{id: m.ID})
 		o.journal.change(o.i, func(p *progress) { p.undo = left })
 	}
 	if err != nil {
@@ -176,7 +176,7 @@ func (o operation) commandEnd(ctx context.Context, id bourse.MachineID, most tim
 	if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not_found: it has already been destroyed
 		return m, err
 	}
-	found, err := o.look(ctx, id)
+	found, err := o.readMachine(ctx, id)
 	if err != nil {
 		return m, err
 	}
@@ -215,10 +215,10 @@ func exitOf(m *machinesapi.Machine) error {
 
 // follow reports a machine's output until ctx is done or the output ends.
 func (o operation) follow(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery) {
-	for wait := backFirst; ; wait = min(2*wait, backMost) {
+	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
 		err := o.api.Logs(ctx, id, want, func(line machinesapi.LogLine) error {
-			wait, want.After = backFirst, line.Position
-			o.journal.wrote(o.i, line)
+			wait, want.After = minBackoff, line.Position
+			o.journal.addOutput(o.i, line)
 			o.emit(Event{Step: o.i, State: Output, Line: &line})
 			return nil
 		})
@@ -227,7 +227,7 @@ func (o operation) follow(ctx context.Context, id bourse.MachineID, want machine
 		default:
 			return
 		}
-		if rest(ctx, wait) != nil {
+		if sleep(ctx, wait) != nil {
 			return
 		}
 	}

@@ -25,10 +25,10 @@ const (
 	maxNoteText = 1 << 10 // limit for each of the note's texts
 )
 
-// noted returns a release's metadata with a note added, which is shortened to the
+// withNote returns a release's metadata with a note added, which is shortened to the
 // available size. It preserves the metadata's other members. It returns
 // CodeFailedPrecondition if another client has stored metadata that is not a JSON object.
-func noted(metadata json.RawMessage, note Note) (json.RawMessage, error) {
+func withNote(metadata json.RawMessage, note Note) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if len(metadata) > 0 {
 		if err := json.Unmarshal(metadata, &members); err != nil {

@@ -41,14 +41,14 @@ type Options struct {
 	Watch     time.Duration // minimum time for which a ready machine is watched before the run ends or destroys what the machine replaces; default 0
 	LeaseWait time.Duration // time limit for waiting for other clients' leases; default 1 min; negative means do not wait
 	LeaseTTL  time.Duration // duration of the run's leases, in whole seconds; each lease is extended after a third of this time; default 15 s
-	Silence   time.Duration // time for which requests without an answer are repeated; default 1 min
+	RetryFor  time.Duration // time for which requests without an answer are repeated; default 1 min
 }
 
 func (o Options) withDefaults() Options {
 	o.Wait = cmp.Or(o.Wait, 5*time.Minute)
 	o.LeaseWait = cmp.Or(o.LeaseWait, time.Minute)
 	o.LeaseTTL = max(cmp.Or(o.LeaseTTL, 15*time.Second).Truncate(time.Second), time.Second)
-	o.Silence = cmp.Or(o.Silence, time.Minute)
+	o.RetryFor = cmp.Or(o.RetryFor, time.Minute)
 	if o.Events == nil {
 		o.Events = func(Event) {}
 	}

@@ -24,14 +24,14 @@ func (o operation) changedBefore() []bourse.MachineID {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// proxiesWithin limits how long a step waits for proxies.
-const proxiesWithin = 10 * time.Second
+// proxiesTimeout limits how long a step waits for proxies.
+const proxiesTimeout = 10 * time.Second
 
 // awaitProxies waits until every proxy has received the machines' current state, which
 // means the transactions in which the machines' workers have published it. Proxies that
-// take longer than proxiesWithin are recorded as silent.
+// take longer than proxiesTimeout are recorded as silent.
 func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID) error {
-	limited, cancel := context.WithTimeout(ctx, proxiesWithin)
+	limited, cancel := context.WithTimeout(ctx, proxiesTimeout)
 	defer cancel()
 	behind, err := o.proxiesBehind(limited, machines)
 	switch {
@@ -43,7 +43,7 @@ func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID
 	default:
 		return err
 	}
-	o.journal.silence(behind)
+	o.journal.addSilent(behind)
 	return nil
 }
 
@@ -58,13 +58,13 @@ func (o operation) proxiesBehind(ctx context.Context, machines []bourse.MachineI
 	if err != nil {
 		return nil, err
 	}
-	return o.heard(ctx, workers)
+	return o.awaitStreams(ctx, workers)
 }
 
 func isProxy(m machinesapi.MemberHealth) bool { return m.Role == bourse.RoleProxy }
 
 func (o operation) health(ctx context.Context) (health machinesapi.ViewHealth, err error) {
-	err = o.repeat(ctx, "", quick, func(ctx context.Context, _ bool) error {
+	err = o.repeat(ctx, "", requestTimeout, func(ctx context.Context, _ bool) error {
 		health, err = o.api.Health(ctx)
 		return err
 	})
@@ -76,11 +76,11 @@ func (o operation) health(ctx context.Context) (health machinesapi.ViewHealth, e
 func (o operation) published(ctx context.Context, machines []bourse.MachineID) (map[bourse.WorkerID]bool, error) {
 	workers := map[bourse.WorkerID]bool{}
 	for _, id := range machines {
-		err := o.news.until(ctx, id, func() (bool, error) {
-			if o.news.never() {
+		err := o.news.poll(ctx, id, func() (bool, error) {
+			if o.news.unavailable() {
 				return false, bourse.Errorf(bourse.CodeForbidden, "the token does not permit reading which changes they have received")
 			}
-			m, err := o.look(ctx, id)
+			m, err := o.readMachine(ctx, id)
 			gone := bourse.CodeOf(err) == bourse.CodeNotFound
 			if err != nil && !gone {
 				return false, err
@@ -99,10 +99,10 @@ func (o operation) published(ctx context.Context, machines []bourse.MachineID) (
 	return workers, nil
 }
 
-// heard waits until every proxy has received each worker's stream up to the furthest
-// position that any member had when heard was called. If ctx is done first, it returns the
+// awaitStreams waits until every proxy has received each worker's stream up to the furthest
+// position that any member had when awaitStreams was called. If ctx is done first, it returns the
 // proxies that have not.
-func (o operation) heard(ctx context.Context, workers map[bourse.WorkerID]bool) (behind []string, err error) {
+func (o operation) awaitStreams(ctx context.Context, workers map[bourse.WorkerID]bool) (behind []string, err error) {
 	var want map[bourse.WorkerID]position
 	for wait := 25 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		health, err := o.health(ctx)
@@ -115,7 +115,7 @@ func (o operation) heard(ctx context.Context, workers map[bourse.WorkerID]bool) 
 		if behind = lagging(&health, want); len(behind) == 0 {
 			return nil, nil
 		}
-		if err := rest(ctx, wait); err != nil { // poll, because the API has no call that waits for this
+		if err := sleep(ctx, wait); err != nil { // poll, because the API has no call that waits for this
 			return behind, nil //nolint:nilerr // the caller checks its own context
 		}
 	}

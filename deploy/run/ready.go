@@ -16,14 +16,14 @@ func (o operation) awaitReady(ctx context.Context, id bourse.MachineID, most tim
 	defer cancel()
 	want := expected{version: o.journal.version(id), smoke: smoke}
 	why, told := "it was not seen", ""
-	err := o.news.until(limited, id, func() (bool, error) {
-		m, err := o.look(limited, id)
+	err := o.news.poll(limited, id, func() (bool, error) {
+		m, err := o.readMachine(limited, id)
 		if err != nil {
 			return false, err
 		}
 		var ready bool
 		ready, why, err = want.ready(&m, time.Now())
-		if failing := critical(&m); failing != told && err == nil && !ready { // ignore changes of a check's output
+		if failing := failingChecks(&m); failing != told && err == nil && !ready { // ignore changes of a check's output
 			if told = failing; told != "" {
 				o.emit(Event{Step: o.i, State: Waiting, Machine: id, Text: why})
 			}
@@ -39,9 +39,9 @@ func (o operation) awaitReady(ctx context.Context, id bourse.MachineID, most tim
 	return err
 }
 
-// smokeTime is how long a machine without checks must run to count as ready, if the step
+// smokeDuration is how long a machine without checks must run to count as ready, if the step
 // has Smoke set.
-const smokeTime = 2 * time.Second
+const smokeDuration = 2 * time.Second
 
 // expected tracks a machine that should become ready.
 type expected struct {
@@ -54,7 +54,7 @@ type expected struct {
 
 // ready reports whether a machine is ready, which means that it has started and its
 // checks pass. If smoke is set and the machine has no checks, it must also have run for
-// smokeTime. If the machine is not ready, why describes what is missing. An error means
+// smokeDuration. If the machine is not ready, why describes what is missing. An error means
 // that the machine can no longer become ready.
 func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why string, err error) {
 	if w.version.instance == "" {
@@ -88,17 +88,17 @@ func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why
 	if w.seen = true; w.since.IsZero() {
 		w.since = now
 	}
-	if why := lackingChecks(m); why != "" {
+	if why := describeChecks(m); why != "" {
 		return false, why, nil
 	}
-	if ran := now.Sub(w.since); w.smoke && len(m.Checks) == 0 && ran < smokeTime {
+	if ran := now.Sub(w.since); w.smoke && len(m.Checks) == 0 && ran < smokeDuration {
 		return false, fmt.Sprintf("it has run for %s", ran.Round(100*time.Millisecond)), nil
 	}
 	return true, "", nil
 }
 
-// lackingChecks describes the checks that do not pass, or returns "" if all do.
-func lackingChecks(m *machinesapi.Machine) string {
+// describeChecks describes the checks that do not pass, or returns "" if all do.
+func describeChecks(m *machinesapi.Machine) string {
 	var out []string
 	for _, c := range m.Checks {
 		if c.Status != bourse.CheckPassing {
@@ -112,8 +112,8 @@ func lackingChecks(m *machinesapi.Machine) string {
 	return strings.Join(out, "; ")
 }
 
-// critical returns the names of the checks that fail.
-func critical(m *machinesapi.Machine) string {
+// failingChecks returns the names of the checks that fail.
+func failingChecks(m *machinesapi.Machine) string {
 	var out []string
 	for _, c := range m.Checks {
 		if c.Status == bourse.CheckCritical {

@@ -12,19 +12,19 @@ import (
 
 // Limits for requests.
 const (
-	parallel  = 16                     // maximum number of requests in progress
-	quick     = 30 * time.Second       // time limit for a request that does not wait for a program
-	grace     = 10 * time.Second       // time that requests in progress still have when the run stops; after that, their outcome is unknown
-	backFirst = 100 * time.Millisecond // first pause between two attempts
-	backMost  = 2 * time.Second
+	maxRequests    = 16                     // maximum number of requests in progress
+	requestTimeout = 30 * time.Second       // time limit for a request that does not wait for a program
+	grace          = 10 * time.Second       // time that requests in progress still have when the run stops; after that, their outcome is unknown
+	minBackoff     = 100 * time.Millisecond // first pause between two attempts
+	maxBackoff     = 2 * time.Second
 )
 
 // requests makes the requests of a run and repeats them if necessary.
 type requests struct {
-	slots   *slots
-	silence time.Duration // time for which requests without an answer are repeated
-	abandon <-chan struct{}
-	emit    func(Event)
+	slots    *slots
+	retryFor time.Duration // time for which requests without an answer are repeated
+	abandon  <-chan struct{}
+	emit     func(Event)
 }
 
 // slots limits the number of requests in progress, both in total and for each worker. The
@@ -75,10 +75,10 @@ func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) 
 	}, nil
 }
 
-// once makes a request. If the run stops, the request gets some more time to finish,
+// request makes a request. If the run stops, the request gets some more time to finish,
 // because its outcome would otherwise be unknown. If the run is abandoned or a lease is
 // lost, the request is canceled at once.
-func (r *requests) once(ctx context.Context, tag bourse.WorkerTag, limit time.Duration, f func(context.Context) error) error {
+func (r *requests) request(ctx context.Context, tag bourse.WorkerTag, limit time.Duration, f func(context.Context) error) error {
 	free, err := r.slots.take(ctx, tag)
 	if err != nil {
 		return err
@@ -108,13 +108,13 @@ func (r *requests) once(ctx context.Context, tag bourse.WorkerTag, limit time.Du
 // updated.
 var errBusy = errors.New("the machine is being updated")
 
-// busy returns the error of a request that must wait until a machine's update has finished.
-func busy(id bourse.MachineID) error {
+// errBusyMachine returns the error of a request that must wait until a machine's update has finished.
+func errBusyMachine(id bourse.MachineID) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "machine " + string(id) + " is being updated", Err: errBusy}
 }
 
-// try describes a request that may be repeated.
-type try struct {
+// repeatableRequest describes a request that may be repeated.
+type repeatableRequest struct {
 	step    int
 	machine bourse.MachineID // machine whose worker answers the request; "" for any worker
 	limit   time.Duration    // time limit for one attempt
@@ -125,11 +125,11 @@ type try struct {
 // repeated for at most t.limit. The argument unknown of f reports whether the outcome of an
 // earlier attempt is unknown. In that case f must find out the outcome first, or send a
 // request that takes effect only once.
-func (r *requests) repeat(ctx context.Context, t try, f func(ctx context.Context, unknown bool) error) error {
+func (r *requests) repeat(ctx context.Context, t repeatableRequest, f func(ctx context.Context, unknown bool) error) error {
 	var since, refused time.Time
 	unknown, told := false, false
-	for wait := backFirst; ; wait = min(2*wait, backMost) {
-		err := r.once(ctx, t.machine.Tag(), t.limit, func(ctx context.Context) error { return f(ctx, unknown) })
+	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
+		err := r.request(ctx, t.machine.Tag(), t.limit, func(ctx context.Context) error { return f(ctx, unknown) })
 		switch bourse.CodeOf(err) {
 		case bourse.CodeUnavailable, bourse.CodeRateLimited:
 		case bourse.CodeTimeout:
@@ -155,21 +155,21 @@ func (r *requests) repeat(ctx context.Context, t try, f func(ctx context.Context
 		} else if since.IsZero() {
 			since = now
 		}
-		if silent := now.Sub(since); !since.IsZero() && silent > r.silence {
-			return because("no answer for "+silent.Round(time.Second).String(), err)
+		if silent := now.Sub(since); !since.IsZero() && silent > r.retryFor {
+			return prefixError("no answer for "+silent.Round(time.Second).String(), err)
 		}
 		if !told {
 			told = true
 			r.emit(Event{Step: t.step, State: Waiting, Machine: t.machine, Text: "retrying: " + bourse.MessageOf(err)})
 		}
-		if err := rest(ctx, wait/2+rand.N(wait)); err != nil {
+		if err := sleep(ctx, wait/2+rand.N(wait)); err != nil {
 			return err
 		}
 	}
 }
 
-// rest waits for d. It returns an error if ctx is done first.
-func rest(ctx context.Context, d time.Duration) error {
+// sleep waits for d. It returns an error if ctx is done first.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -180,9 +180,9 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// because prefixes an error's message with text, without repeating the message of the
+// prefixError prefixes an error's message with text, without repeating the message of the
 // error's cause.
-func because(text string, err error) error {
+func prefixError(text string, err error) error {
 	out := &bourse.Error{Code: bourse.CodeOf(err), Message: text + ": " + bourse.MessageOf(err), Err: err}
 	if e, ok := errors.AsType[*bourse.Error](err); ok {
 		out.Err = e.Err

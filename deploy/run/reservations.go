@@ -135,12 +135,12 @@ func (r *reservations) hold(ctx context.Context, p *deploy.Plan) error {
 	for _, b := range batches(p, bourse.MaxReservedOrders) {
 		in := machinesapi.CreateReservation{ID: bourse.NewReservationKey(), Orders: b.orders, TTLSeconds: new(int64(reserveTTL / time.Second))}
 		var held machinesapi.Reservation
-		err := r.requests.repeat(ctx, try{step: Whole, limit: orderWithin}, func(ctx context.Context, _ bool) (err error) {
+		err := r.requests.repeat(ctx, repeatableRequest{step: WholeRun, limit: orderTimeout}, func(ctx context.Context, _ bool) (err error) {
 			held, err = r.api.Reserve(ctx, in)
 			return err
 		})
 		if err != nil {
-			return because("reserve the capacity of the whole plan", err)
+			return prefixError("reserve the capacity of the whole plan", err)
 		}
 		r.add(p, &b, &held)
 	}
@@ -155,14 +155,14 @@ func (r *reservations) list() []bourse.ReservationID {
 
 // keep extends the reservations until ctx is done.
 func (r *reservations) keep(ctx context.Context) {
-	for rest(ctx, reserveExtend) == nil {
+	for sleep(ctx, reserveExtend) == nil {
 		for _, id := range r.list() {
-			err := r.requests.once(ctx, 0, quick, func(ctx context.Context) error {
+			err := r.requests.request(ctx, 0, requestTimeout, func(ctx context.Context) error {
 				_, err := r.api.Extend(ctx, id, machinesapi.ExtendReservation{TTLSeconds: new(int64(reserveTTL / time.Second))})
 				return err
 			})
 			if err != nil && ctx.Err() == nil { // without the reservation, later orders may be refused
-				r.emit(Event{Step: Whole, State: Waiting, Text: "the reservation could not be extended: " + bourse.MessageOf(err)})
+				r.emit(Event{Step: WholeRun, State: Waiting, Text: "the reservation could not be extended: " + bourse.MessageOf(err)})
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func (r *reservations) keep(ctx context.Context) {
 // reservation expires.
 func (r *reservations) release(ctx context.Context) {
 	for _, id := range r.list() {
-		_ = r.requests.repeat(ctx, try{step: Whole, limit: quick}, func(ctx context.Context, _ bool) error {
+		_ = r.requests.repeat(ctx, repeatableRequest{step: WholeRun, limit: requestTimeout}, func(ctx context.Context, _ bool) error {
 			return r.api.EndReservation(ctx, id)
 		})
 	}

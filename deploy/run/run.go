@@ -73,20 +73,20 @@ type executor struct {
 	journal *journal
 
 	requests     *requests
-	news         *news
+	news         *viewUpdates
 	leases       *leases
 	reservations *reservations
 
-	hard    context.Context         //nolint:containedctx // ends when the run is abandoned
-	work    context.Context         //nolint:containedctx // ends when no further step may begin
-	stop    context.CancelCauseFunc // cancels work
-	telling sync.Mutex              // held while an event is reported, so that events are reported one at a time
-	began   bool                    // the leases are held and the release has been recorded as running
+	abandonCtx context.Context         //nolint:containedctx // ends when the run is abandoned
+	workCtx    context.Context         //nolint:containedctx // ends when no further step may begin
+	stop       context.CancelCauseFunc // cancels work
+	eventMu    sync.Mutex              // held while an event is reported, so that events are reported one at a time
+	began      bool                    // the leases are held and the release has been recorded as running
 }
 
 func newExecutor(api API, plan *deploy.Plan, opts Options) *executor {
-	x := &executor{api: api, plan: plan, opts: opts, journal: newJournal(plan), news: newNews()}
-	x.requests = &requests{slots: newSlots(parallel), silence: opts.Silence, abandon: opts.Abandon, emit: x.emit}
+	x := &executor{api: api, plan: plan, opts: opts, journal: newJournal(plan), news: newViewUpdates()}
+	x.requests = &requests{slots: newSlots(maxRequests), retryFor: opts.RetryFor, abandon: opts.Abandon, emit: x.emit}
 	x.leases = &leases{
 		api: api, requests: x.requests, news: x.news, opts: &x.opts, emit: x.emit,
 		check: x.checkVersion, missing: x.checkMissing, fail: x.fail, held: map[bourse.MachineID]*lease{},
@@ -100,8 +100,8 @@ func (x *executor) run(ctx context.Context) (Result, error) {
 	began := time.Now()
 	hard, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer abandon(nil)
-	x.hard = hard
-	x.work, x.stop = context.WithCancelCause(hard)
+	x.abandonCtx = hard
+	x.workCtx, x.stop = context.WithCancelCause(hard)
 	defer x.stop(nil)
 	background, end := context.WithCancel(hard)
 	var group sync.WaitGroup
@@ -116,7 +116,7 @@ func (x *executor) run(ctx context.Context) (Result, error) {
 	group.Go(func() { x.leases.keep(background) })
 	group.Go(func() { x.reservations.keep(background) })
 
-	x.emit(Event{Step: Whole, State: Running})
+	x.emit(Event{Step: WholeRun, State: Running})
 	err := x.forward(ctx)
 	if err != nil && !x.opts.KeepOnFailure && hard.Err() == nil {
 		undo{x}.all()
@@ -139,16 +139,16 @@ func (x *executor) run(ctx context.Context) (Result, error) {
 func (x *executor) forward(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { x.stop(errStopped) })()
 	defer x.stop(errStopped) // stop waiting for leases from workers that do not answer
-	err := x.prepare(x.work)
+	err := x.prepare(x.workCtx)
 	var watched error
 	if err == nil {
-		watched = x.steps(x.work)
+		watched = x.steps(x.workCtx)
 	}
 	if failure := x.journal.failure(); failure != nil && (err == nil || errors.Is(err, errStopped)) {
 		err = failure
 	}
 	switch {
-	case x.hard.Err() != nil:
+	case x.abandonCtx.Err() != nil:
 		return errAbandoned
 	case err != nil && !errors.Is(err, errStopped):
 		return err
@@ -183,8 +183,8 @@ func (x *executor) steps(ctx context.Context) error {
 		if w.before(ctx, i) != nil || ctx.Err() != nil {
 			return false
 		}
-		w.begins(i)
-		if !x.one(ctx, i) {
+		w.cancelObsolete(i)
+		if !x.runStep(ctx, i) {
 			x.stop(errStopped)
 			return false
 		}
@@ -197,8 +197,8 @@ func (x *executor) steps(ctx context.Context) error {
 	return w.all(ctx)
 }
 
-// one executes a step and reports whether it succeeded.
-func (x *executor) one(ctx context.Context, i int) bool {
+// runStep executes a step and reports whether it succeeded.
+func (x *executor) runStep(ctx context.Context, i int) bool {
 	began := time.Now()
 	x.journal.change(i, func(p *progress) { p.state = Running })
 	x.emit(Event{Step: i, State: Running})
@@ -251,31 +251,31 @@ func (x *executor) named(i int, err error) error {
 	case who == "":
 		who = s.Group
 	}
-	return because(strings.TrimSuffix(fmt.Sprintf("%s %s", s.Do, who), " "), err)
+	return prefixError(strings.TrimSuffix(fmt.Sprintf("%s %s", s.Do, who), " "), err)
 }
 
 // emit reports an event. It fills in the machine of the event's step.
 func (x *executor) emit(e Event) {
-	if e.Step != Whole && e.Machine == "" {
+	if e.Step != WholeRun && e.Machine == "" {
 		e.Machine = x.journal.machine(e.Step)
 	}
-	x.telling.Lock()
-	defer x.telling.Unlock()
+	x.eventMu.Lock()
+	defer x.eventMu.Unlock()
 	e.At = time.Now()
 	x.opts.Events(e)
 }
 
-// concludeWithin limits the time for the last requests of a run. It may be short, because
+// endTimeout limits the time for the last requests of a run. It may be short, because
 // leases and reservations expire.
-const concludeWithin = 5 * time.Second
+const endTimeout = 5 * time.Second
 
-// ending returns the context for the last requests of a run.
-func (x *executor) ending() (context.Context, context.CancelFunc) {
-	within := concludeWithin
-	if x.hard.Err() != nil {
+// lastRequestsContext returns the context for the last requests of a run.
+func (x *executor) lastRequestsContext() (context.Context, context.CancelFunc) {
+	within := endTimeout
+	if x.abandonCtx.Err() != nil {
 		within = time.Second
 	}
-	return context.WithTimeout(context.WithoutCancel(x.hard), within)
+	return context.WithTimeout(context.WithoutCancel(x.abandonCtx), within)
 }
 
 // record stores the status of the release, with a note about the run's outcome.
@@ -283,11 +283,11 @@ func (x *executor) record(result *Result, err error) {
 	if x.opts.Resumed && !x.began { // another run may be working on the release
 		return
 	}
-	ctx, cancel := x.ending()
+	ctx, cancel := x.lastRequestsContext()
 	defer cancel()
-	note := Note{By: x.opts.Owner, Why: why(err), Left: result.Left}
+	note := Note{By: x.opts.Owner, Why: errorText(err), Left: result.Left}
 	if err := x.setRelease(ctx, result.Status, note); err != nil {
-		x.emit(Event{Step: Whole, State: Waiting, Text: "the release could not be recorded as " + string(result.Status) + ": " + bourse.MessageOf(err)})
+		x.emit(Event{Step: WholeRun, State: Waiting, Text: "the release could not be recorded as " + string(result.Status) + ": " + bourse.MessageOf(err)})
 	}
 }
 
@@ -296,18 +296,18 @@ func (x *executor) setRelease(ctx context.Context, status release.Status, note N
 	if x.opts.Release == "" {
 		return nil
 	}
-	err := x.requests.repeat(ctx, try{step: Whole, limit: quick}, func(ctx context.Context, _ bool) error {
+	err := x.requests.repeat(ctx, repeatableRequest{step: WholeRun, limit: requestTimeout}, func(ctx context.Context, _ bool) error {
 		return x.api.SetRelease(ctx, x.opts.Release, status, note)
 	})
 	if err != nil {
-		return because("release "+string(x.opts.Release), err)
+		return prefixError("release "+string(x.opts.Release), err)
 	}
 	return nil
 }
 
 // release releases all leases and reservations that the run holds.
 func (x *executor) release() {
-	ctx, cancel := x.ending()
+	ctx, cancel := x.lastRequestsContext()
 	defer cancel()
 	var both sync.WaitGroup
 	both.Go(func() { x.reservations.release(ctx) })

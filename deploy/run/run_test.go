@@ -494,7 +494,7 @@ func TestASecondInterruptEndsAtOnce(t *testing.T) {
 			switch {
 			case e.Step == 5 && e.State == Running: // both new machines are ready
 				cancel()
-			case e.State == Undoing && e.Step == Whole:
+			case e.State == Undoing && e.Step == WholeRun:
 				close(abandon)
 			}
 		}})
@@ -555,7 +555,7 @@ func TestOneSilentWorker(t *testing.T) {
 		began := time.Now()
 		ends := map[bourse.MachineID]time.Duration{}
 		_, err := Run(t.Context(), c, b.Plan, Options{Events: func(e Event) {
-			if e.State == Done && e.Step != Whole {
+			if e.State == Done && e.Step != WholeRun {
 				ends[e.Machine] = time.Since(began)
 			}
 		}})

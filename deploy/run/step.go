@@ -41,7 +41,7 @@ func (o operation) do(ctx context.Context) error {
 	case deploy.DestroyVolume:
 		return o.destroyVolume(ctx, do.Volume)
 	}
-	return o.leased(ctx, false, func(ctx context.Context, m target) error {
+	return o.withLease(ctx, false, func(ctx context.Context, m target) error {
 		switch do := s.Do.(type) {
 		case deploy.UpdateMachine:
 			return o.updateMachine(ctx, m, do)
@@ -64,11 +64,11 @@ func (o operation) do(ctx context.Context) error {
 	})
 }
 
-// leased calls the function do, with the step's machine, while the run holds the
+// withLease calls the function do, with the step's machine, while the run holds the
 // machine's lease. If again is set, it takes a lost lease again.
-func (o operation) leased(ctx context.Context, again bool, do func(ctx context.Context, m target) error) error {
+func (o operation) withLease(ctx context.Context, again bool, do func(ctx context.Context, m target) error) error {
 	id := o.journal.machine(o.i)
-	in, nonce, leave, err := o.leases.enter(ctx, o.i, id, again)
+	in, nonce, leave, err := o.leases.acquireFor(ctx, o.i, id, again)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (o operation) leased(ctx context.Context, again bool, do func(ctx context.C
 			return errGone(id)
 		}
 		if !deploy.Is[deploy.DestroyMachine](o.plan.Steps[o.i].Do) { // destroyMachine waits until the machine is gone
-			o.already()
+			o.recordUnchanged()
 			return nil
 		}
 	}
@@ -89,13 +89,13 @@ func (o operation) leased(ctx context.Context, again bool, do func(ctx context.C
 	return err
 }
 
-// already records that the step's machine was in the desired state before the step, so that
+// recordUnchanged records that the step's machine was in the desired state before the step, so that
 // there is nothing to undo.
-func (o operation) already() { o.journal.change(o.i, func(p *progress) { p.already = true }) }
+func (o operation) recordUnchanged() { o.journal.change(o.i, func(p *progress) { p.unchanged = true }) }
 
 // repeat repeats a request about a machine, see [requests.repeat].
 func (o operation) repeat(ctx context.Context, id bourse.MachineID, limit time.Duration, f func(ctx context.Context, unknown bool) error) error {
-	return o.requests.repeat(ctx, try{step: o.i, machine: id, limit: limit}, f)
+	return o.requests.repeat(ctx, repeatableRequest{step: o.i, machine: id, limit: limit}, f)
 }
 
 // act makes a request that changes a machine and records its outcome. It fails if the
@@ -110,9 +110,9 @@ func (o operation) act(ctx context.Context, id bourse.MachineID, f func() error)
 	return err
 }
 
-// simple makes a request that changes a machine. The request may be repeated even if the
+// repeatable makes a request that changes a machine. The request may be repeated even if the
 // outcome of earlier attempts is unknown.
-func (o operation) simple(ctx context.Context, m target, limit time.Duration, f func(context.Context) error) error {
+func (o operation) repeatable(ctx context.Context, m target, limit time.Duration, f func(context.Context) error) error {
 	return o.repeat(ctx, m.id, limit, func(ctx context.Context, _ bool) error {
 		return o.act(ctx, m.id, func() error { return f(ctx) })
 	})
@@ -133,9 +133,9 @@ func (o operation) outcome(err error) {
 	})
 }
 
-// look reads a machine, with retries.
-func (o operation) look(ctx context.Context, id bourse.MachineID) (m machinesapi.Machine, err error) {
-	err = o.repeat(ctx, id, quick, func(ctx context.Context, _ bool) error {
+// readMachine reads a machine, with retries.
+func (o operation) readMachine(ctx context.Context, id bourse.MachineID) (m machinesapi.Machine, err error) {
+	err = o.repeat(ctx, id, requestTimeout, func(ctx context.Context, _ bool) error {
 		m, err = o.api.Machine(ctx, id)
 		return err
 	})
@@ -149,7 +149,7 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 	config.Standbys = o.standbys(config.Standbys, do.StandbyOf)
 	before := do.Instance
 	if before == "" {
-		now, err := o.look(ctx, m.id)
+		now, err := o.readMachine(ctx, m.id)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 // repeating the request.
 func (o operation) newVersion(ctx context.Context, m target, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = before
-	return o.repeat(ctx, m.id, o.opts.Wait+quick, func(ctx context.Context, unknown bool) error {
+	return o.repeat(ctx, m.id, o.opts.Wait+requestTimeout, func(ctx context.Context, unknown bool) error {
 		var now machinesapi.Machine
 		err := o.act(ctx, m.id, func() (err error) {
 			now, err = o.api.Update(ctx, m.id, in, m.nonce)
@@ -187,9 +187,9 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 		case unread != nil:
 			return unread
 		case now.State == bourse.StateReplacing, unknown && !now.State.Settled() && now.State != bourse.StateRestarting:
-			return busy(m.id)
+			return errBusyMachine(m.id)
 		case now.InstanceID == before && conflict: // an update is waiting for its image, or the lease is lost; extending the lease detects the latter
-			return busy(m.id)
+			return errBusyMachine(m.id)
 		case now.InstanceID == before, !unknown && !conflict:
 			return err
 		case !unknown, !only, now.Config == nil, now.Config.Metadata[deploy.KeyRelease] != in.Config.Metadata[deploy.KeyRelease]:
@@ -218,11 +218,11 @@ func (o operation) standbys(ids []bourse.MachineID, madeBy *int) []bourse.Machin
 }
 
 func (o operation) restartMachine(ctx context.Context, m target) error {
-	before, err := o.look(ctx, m.id)
+	before, err := o.readMachine(ctx, m.id)
 	if err != nil {
 		return err
 	}
-	return o.repeat(ctx, m.id, o.opts.Wait+quick, func(ctx context.Context, unknown bool) error {
+	return o.repeat(ctx, m.id, o.opts.Wait+requestTimeout, func(ctx context.Context, unknown bool) error {
 		if unknown {
 			now, err := o.api.Machine(ctx, m.id)
 			if err != nil {
@@ -239,32 +239,32 @@ func (o operation) restartMachine(ctx context.Context, m target) error {
 
 // cordonMachine cordons or uncordons a machine.
 func (o operation) cordonMachine(ctx context.Context, m target, cordoned bool) error {
-	now, err := o.look(ctx, m.id)
+	now, err := o.readMachine(ctx, m.id)
 	if err != nil {
 		return err
 	}
 	if now.Cordoned == cordoned {
-		o.already()
+		o.recordUnchanged()
 		return nil
 	}
 	return o.setCordoned(ctx, m, cordoned)
 }
 
 func (o operation) setCordoned(ctx context.Context, m target, cordoned bool) error {
-	return o.simple(ctx, m, quick, func(ctx context.Context) error { return o.api.Cordon(ctx, m.id, cordoned, m.nonce) })
+	return o.repeatable(ctx, m, requestTimeout, func(ctx context.Context) error { return o.api.Cordon(ctx, m.id, cordoned, m.nonce) })
 }
 
 // stopMachine stops a machine, and waits until its program has exited.
 func (o operation) stopMachine(ctx context.Context, m target) error {
-	now, err := o.look(ctx, m.id)
+	now, err := o.readMachine(ctx, m.id)
 	if err != nil {
 		return err
 	}
 	if now.State == bourse.StateStopped || now.State == bourse.StateFailed {
-		o.already()
+		o.recordUnchanged()
 		return nil
 	}
-	if err := o.simple(ctx, m, quick, func(ctx context.Context) error { return o.api.Stop(ctx, m.id, m.nonce) }); err != nil {
+	if err := o.repeatable(ctx, m, requestTimeout, func(ctx context.Context) error { return o.api.Stop(ctx, m.id, m.nonce) }); err != nil {
 		return err
 	}
 	return o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStopped, bourse.StateFailed)
@@ -272,12 +272,12 @@ func (o operation) stopMachine(ctx context.Context, m target) error {
 
 // startMachine starts a machine, and waits until it has started.
 func (o operation) startMachine(ctx context.Context, m target) error {
-	now, err := o.look(ctx, m.id)
+	now, err := o.readMachine(ctx, m.id)
 	if err != nil {
 		return err
 	}
 	if now.State == bourse.StateStarted {
-		o.already()
+		o.recordUnchanged()
 		o.journal.made(&now)
 		return nil
 	}
@@ -287,13 +287,13 @@ func (o operation) startMachine(ctx context.Context, m target) error {
 			return err
 		}
 	}
-	if err := o.simple(ctx, m, quick, func(ctx context.Context) error { return o.api.Start(ctx, m.id, m.nonce) }); err != nil {
+	if err := o.repeatable(ctx, m, requestTimeout, func(ctx context.Context) error { return o.api.Start(ctx, m.id, m.nonce) }); err != nil {
 		return err
 	}
 	if err := o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStarted); err != nil {
 		return err
 	}
-	if now, err = o.look(ctx, m.id); err != nil {
+	if now, err = o.readMachine(ctx, m.id); err != nil {
 		return err
 	}
 	o.journal.made(&now)
@@ -309,7 +309,7 @@ func (o operation) awaitState(ctx context.Context, id bourse.MachineID, most tim
 	end := time.Now().Add(most)
 	var silent time.Time
 	for {
-		limited, cancel := context.WithTimeout(ctx, time.Duration(want.Timeout)+quick)
+		limited, cancel := context.WithTimeout(ctx, time.Duration(want.Timeout)+requestTimeout)
 		_, err := o.api.Wait(limited, id, want)
 		cancel()
 		if ctx.Err() != nil {
@@ -325,17 +325,17 @@ func (o operation) awaitState(ctx context.Context, id bourse.MachineID, most tim
 				silent = time.Now()
 				o.emit(Event{Step: o.i, State: Waiting, Machine: id, Text: "retrying: " + bourse.MessageOf(err)})
 			}
-			if time.Since(silent) > o.opts.Silence {
+			if time.Since(silent) > o.opts.RetryFor {
 				return err
 			}
-			if err := rest(ctx, lookWithoutNews); err != nil {
+			if err := sleep(ctx, fastInterval); err != nil {
 				return err
 			}
 		default:
 			return err
 		}
 		if time.Now().After(end) {
-			return because("not "+want.States[0]+" after "+most.String(), err)
+			return prefixError("not "+want.States[0]+" after "+most.String(), err)
 		}
 	}
 }
@@ -348,12 +348,12 @@ func (o operation) setMetadata(ctx context.Context, m target, metadata map[strin
 			in.Metadata[k] = &v
 		}
 	}
-	return o.simple(ctx, m, quick, func(ctx context.Context) error { return o.api.SetMetadata(ctx, m.id, in) })
+	return o.repeatable(ctx, m, requestTimeout, func(ctx context.Context) error { return o.api.SetMetadata(ctx, m.id, in) })
 }
 
 // destroyMachine destroys a machine. It succeeds if the machine does not exist.
 func (o operation) destroyMachine(ctx context.Context, m target) error {
-	err := o.simple(ctx, m, o.opts.Wait+quick, func(ctx context.Context) error { return o.api.Destroy(ctx, m.id, m.nonce) })
+	err := o.repeatable(ctx, m, o.opts.Wait+requestTimeout, func(ctx context.Context) error { return o.api.Destroy(ctx, m.id, m.nonce) })
 	if err == nil || bourse.CodeOf(err) == bourse.CodeNotFound {
 		o.leases.destroyed(m.id)
 		return nil
@@ -363,7 +363,7 @@ func (o operation) destroyMachine(ctx context.Context, m target) error {
 
 // destroyVolume destroys a volume. It succeeds if the volume does not exist.
 func (o operation) destroyVolume(ctx context.Context, id bourse.VolumeID) error {
-	err := o.repeat(ctx, "", quick, func(ctx context.Context, _ bool) error {
+	err := o.repeat(ctx, "", requestTimeout, func(ctx context.Context, _ bool) error {
 		o.journal.change(o.i, func(p *progress) { p.sent = true })
 		err := o.api.DestroyVolume(ctx, id)
 		o.outcome(err)

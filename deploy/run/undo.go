@@ -16,8 +16,8 @@ type undo struct{ *executor }
 // all undoes the steps in reverse order. A step is undone once all steps that wait for it
 // have been undone, so that machines are changed back as gradually as they were changed.
 func (u undo) all() {
-	u.leases.refreshAll(u.hard)
-	u.emit(Event{Step: Whole, State: Undoing})
+	u.leases.refreshAll(u.abandonCtx)
+	u.emit(Event{Step: WholeRun, State: Undoing})
 	begun := make([]bool, len(u.plan.Steps))
 	for i := range begun {
 		p := u.journal.get(i)
@@ -31,7 +31,7 @@ func (u undo) all() {
 	}
 	later := newGraph(u.plan).reverse() // undo the steps in the reverse order of their dependencies
 	later.walk(func(i int) bool {
-		if u.hard.Err() != nil {
+		if u.abandonCtx.Err() != nil {
 			return true
 		}
 		after := later.preceding(i)
@@ -40,7 +40,7 @@ func (u undo) all() {
 			u.one(i, after)
 		case begun[i] && deploy.Is[deploy.AwaitProxies](u.plan.Steps[i].Do):
 			if changed := u.undone(after); len(changed) > 0 {
-				_ = operation{u.executor, i}.awaitProxies(u.hard, changed) // proxies that do not answer are recorded
+				_ = operation{u.executor, i}.awaitProxies(u.abandonCtx, changed) // proxies that do not answer are recorded
 			}
 		}
 		return true
@@ -63,7 +63,7 @@ func (u undo) undone(steps []int) (out []bourse.MachineID) {
 // because they depend on it.
 func (u undo) one(i int, after []int) {
 	p := u.journal.get(i)
-	if !p.sent || p.already { // the step has changed nothing
+	if !p.sent || p.unchanged { // the step has changed nothing
 		if p.state == Done {
 			u.journal.change(i, func(p *progress) { p.state = Undone })
 			u.emit(Event{Step: i, State: Undone})
@@ -77,7 +77,7 @@ func (u undo) one(i int, after []int) {
 		err = u.blocked(i, after)
 	}
 	if err == nil {
-		err = undoing{operation{u.executor, i}, p}.do()
+		err = undoStep{operation{u.executor, i}, p}.do()
 	}
 	took := time.Since(began)
 	if err != nil {
@@ -110,15 +110,15 @@ func (u undo) blocked(i int, after []int) error {
 	return nil
 }
 
-// undoing is a step that is being undone.
-type undoing struct {
+// undoStep is a step that is being undone.
+type undoStep struct {
 	operation
-	was progress // progress of the step before it is undone
+	before progress // progress of the step before it is undone
 }
 
 // do undoes the step. If the step concerns a machine that this run has created and that no
 // longer exists, there is nothing to undo.
-func (u undoing) do() error {
+func (u undoStep) do() error {
 	s := &u.plan.Steps[u.i]
 	err := u.revert(s)
 	made := s.MadeBy != nil || deploy.Is[deploy.MakeMachine](s.Do)
@@ -129,14 +129,14 @@ func (u undoing) do() error {
 	return err
 }
 
-func (u undoing) revert(s *deploy.Step) error {
+func (u undoStep) revert(s *deploy.Step) error {
 	switch do := s.Do.(type) {
 	case deploy.MakeMachine:
 		return u.makeMachine(u.machineOrder(s.Region, do))
 	case deploy.MakeVolume:
 		return u.makeVolume(s.Region, do)
 	}
-	return u.leased(u.hard, true, func(ctx context.Context, m target) error {
+	return u.withLease(u.abandonCtx, true, func(ctx context.Context, m target) error {
 		switch do := s.Do.(type) {
 		case deploy.UpdateMachine:
 			return u.update(ctx, m, do)
@@ -153,7 +153,7 @@ func (u undoing) revert(s *deploy.Step) error {
 			if s.MadeBy == nil {
 				return u.stopMachine(ctx, m)
 			}
-			now, err := u.look(ctx, m.id)
+			now, err := u.readMachine(ctx, m.id)
 			if err != nil {
 				return err
 			}
@@ -166,23 +166,23 @@ func (u undoing) revert(s *deploy.Step) error {
 }
 
 // update restores a machine's former config, unless the machine still has it.
-func (u undoing) update(ctx context.Context, m target, do deploy.UpdateMachine) error {
+func (u undoStep) update(ctx context.Context, m target, do deploy.UpdateMachine) error {
 	if do.Former == nil {
 		return bourse.Errorf(bourse.CodeInvalid, "the plan does not contain its former config")
 	}
-	now, err := u.look(ctx, m.id)
+	now, err := u.readMachine(ctx, m.id)
 	if err != nil {
 		return err
 	}
-	if now.InstanceID == u.was.instance && !u.was.unknown {
+	if now.InstanceID == u.before.instance && !u.before.unknown {
 		return nil // the update had no effect
 	}
 	// If the answer to the update was lost, create a new version even if the machine still
 	// has the former config. Afterwards the lost update can no longer take effect.
 	in := machinesapi.UpdateMachine{Config: do.Former, SkipLaunch: do.Stopped}
-	err = u.newVersion(ctx, m, now.InstanceID, !u.was.unknown, in)
+	err = u.newVersion(ctx, m, now.InstanceID, !u.before.unknown, in)
 	for tries := 0; bourse.CodeOf(err) == bourse.CodeConflict && tries < 3; tries++ { // the lost update has taken effect in the meantime
-		if now, err = u.look(ctx, m.id); err == nil {
+		if now, err = u.readMachine(ctx, m.id); err == nil {
 			err = u.newVersion(ctx, m, now.InstanceID, true, in)
 		}
 	}
@@ -198,20 +198,20 @@ func (u undoing) update(ctx context.Context, m target, do deploy.UpdateMachine) 
 
 // makeMachine undoes a step that creates a machine: it destroys the machine. If the answer to
 // the order was lost, it repeats the order to find the machine.
-func (u undoing) makeMachine(order machinesapi.CreateMachine) error {
-	if u.was.machine == "" {
-		if !u.was.unknown {
+func (u undoStep) makeMachine(order machinesapi.CreateMachine) error {
+	if u.before.machine == "" {
+		if !u.before.unknown {
 			return nil
 		}
-		if _, err := u.create(u.hard, order); err != nil {
+		if _, err := u.create(u.abandonCtx, order); err != nil {
 			if u.journal.get(u.i).unknown {
 				return err
 			}
 			return nil // the order was refused, so there is no machine
 		}
 	}
-	return u.leased(u.hard, true, func(ctx context.Context, m target) error {
-		now, err := u.look(ctx, m.id)
+	return u.withLease(u.abandonCtx, true, func(ctx context.Context, m target) error {
+		now, err := u.readMachine(ctx, m.id)
 		if now.State == bourse.StateDestroyed {
 			return errGone(m.id)
 		}
@@ -227,7 +227,7 @@ func (u undoing) makeMachine(order machinesapi.CreateMachine) error {
 
 // retire stops a machine that the step with the ID madeBy has created. If the machine may
 // be serving, it is cordoned first, so that its requests can finish.
-func (u undoing) retire(ctx context.Context, madeBy int, now *machinesapi.Machine, m target) error {
+func (u undoStep) retire(ctx context.Context, madeBy int, now *machinesapi.Machine, m target) error {
 	if !now.Cordoned {
 		if err := u.setCordoned(ctx, m, true); err != nil {
 			return err
@@ -247,9 +247,9 @@ func (u undoing) retire(ctx context.Context, madeBy int, now *machinesapi.Machin
 	return u.stopMachine(ctx, m)
 }
 
-func (u undoing) makeVolume(region bourse.Region, do deploy.MakeVolume) error {
-	if u.was.volume == "" && u.was.unknown {
-		if err := u.createVolume(u.hard, region, do); err != nil {
+func (u undoStep) makeVolume(region bourse.Region, do deploy.MakeVolume) error {
+	if u.before.volume == "" && u.before.unknown {
+		if err := u.createVolume(u.abandonCtx, region, do); err != nil {
 			if u.journal.get(u.i).unknown {
 				return err
 			}
@@ -257,7 +257,7 @@ func (u undoing) makeVolume(region bourse.Region, do deploy.MakeVolume) error {
 		}
 	}
 	if id := u.journal.get(u.i).volume; id != "" {
-		return u.destroyVolume(u.hard, id)
+		return u.destroyVolume(u.abandonCtx, id)
 	}
 	return nil
 }

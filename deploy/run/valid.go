@@ -41,7 +41,7 @@ func (x *executor) machines(p *deploy.Plan) []bourse.MachineID {
 func (x *executor) takeLeases(ctx context.Context) error {
 	waited, err := x.leases.take(ctx, x.machines(x.plan), func(id bourse.MachineID) int {
 		if x.opts.Replan != nil {
-			return Whole // the plan's steps may still change
+			return WholeRun // the plan's steps may still change
 		}
 		return slices.IndexFunc(x.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && s.Changes() })
 	})
@@ -165,7 +165,7 @@ func (x *executor) replan(ctx context.Context) error {
 			}
 		}
 		var p deploy.Plan
-		err := x.requests.repeat(ctx, try{step: Whole, limit: quick}, func(ctx context.Context, _ bool) (err error) {
+		err := x.requests.repeat(ctx, repeatableRequest{step: WholeRun, limit: requestTimeout}, func(ctx context.Context, _ bool) (err error) {
 			p, err = x.opts.Replan(ctx)
 			for id, seen := range p.Seen {
 				if err == nil && seen.Lost && reached[id] { // do not accept a plan that leaves the machine unchanged
@@ -197,7 +197,7 @@ func (x *executor) settle(ctx context.Context, id bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, x.opts.Wait)
 	defer cancel()
 	told := false
-	err := x.news.until(limited, id, func() (bool, error) {
+	err := x.news.poll(limited, id, func() (bool, error) {
 		var m machinesapi.Machine
 		m, err := x.leases.read(limited, id)
 		if err != nil || m.State != bourse.StateReplacing {
@@ -205,7 +205,7 @@ func (x *executor) settle(ctx context.Context, id bourse.MachineID) error {
 		}
 		if !told {
 			told = true
-			x.emit(Event{Step: Whole, State: Waiting, Machine: id, Text: "machine " + string(id) + " is being updated by another client"})
+			x.emit(Event{Step: WholeRun, State: Waiting, Machine: id, Text: "machine " + string(id) + " is being updated by another client"})
 		}
 		return false, nil
 	})
@@ -222,6 +222,6 @@ func (x *executor) use(p *deploy.Plan) {
 	x.plan = p
 	x.journal.use(p)
 	if !bytes.Equal(before, after) {
-		x.emit(Event{Step: Whole, State: Running, Plan: p})
+		x.emit(Event{Step: WholeRun, State: Running, Plan: p})
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 // Interval and time limit for reading a watched machine.
 const (
-	watchEvery  = 5 * time.Second // time after which a machine is read even if there is no news of it
-	watchWithin = 5 * time.Second // time limit for reading a machine once
+	watchEvery   = 5 * time.Second // time after which a machine is read even if there is no news of it
+	watchTimeout = 5 * time.Second // time limit for reading a machine once
 )
 
 // watches monitors machines after a step has found them ready. If such a machine crashes,
@@ -28,11 +28,11 @@ type watches struct {
 	graph graph
 	group sync.WaitGroup
 
-	mu    sync.Mutex
-	ready map[int]watch // watches by the step that found the machine ready
-	final []bool        // for each step, whether a step that waits for it has begun to destroy something permanently
-	told  bool          // an event has reported that machines are being watched
-	over  bool
+	mu       sync.Mutex
+	ready    map[int]watch // watches by the step that found the machine ready
+	final    []bool        // for each step, whether a step that waits for it has begun to destroy something permanently
+	reported bool          // an event has reported that machines are being watched
+	ended    bool
 }
 
 // watch is the watch of a single machine.
@@ -52,7 +52,7 @@ func (w *watches) before(ctx context.Context, i int) error {
 		return nil
 	}
 	before := w.graph.preceding(i)
-	return w.watched(ctx, func(step int) bool {
+	return w.await(ctx, func(step int) bool {
 		_, found := slices.BinarySearch(before, step)
 		return found
 	})
@@ -60,13 +60,13 @@ func (w *watches) before(ctx context.Context, i int) error {
 
 // all waits until all machines have been watched for long enough.
 func (w *watches) all(ctx context.Context) error {
-	return w.watched(ctx, func(int) bool { return true })
+	return w.await(ctx, func(int) bool { return true })
 }
 
-// watched waits until the machines that the chosen steps found ready have been watched for
+// await waits until the machines that the chosen steps found ready have been watched for
 // long enough. It returns an error when ctx is done, which also happens if one of them
 // crashes.
-func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error {
+func (w *watches) await(ctx context.Context, chosen func(step int) bool) error {
 	var last time.Time
 	w.mu.Lock()
 	for step, one := range w.ready {
@@ -75,21 +75,21 @@ func (w *watches) watched(ctx context.Context, chosen func(step int) bool) error
 		}
 	}
 	left := time.Until(last)
-	tell := left > 0 && !w.told
-	w.told = w.told || tell
+	tell := left > 0 && !w.reported
+	w.reported = w.reported || tell
 	w.mu.Unlock()
 	if left <= 0 {
 		return nil
 	}
 	if tell {
-		w.emit(Event{Step: Whole, State: Waiting, Text: "watching the machines for another " + left.Round(100*time.Millisecond).String()})
+		w.emit(Event{Step: WholeRun, State: Waiting, Text: "watching the machines for another " + left.Round(100*time.Millisecond).String()})
 	}
-	return rest(ctx, left)
+	return sleep(ctx, left)
 }
 
-// begins ends the watches that step i makes obsolete. It must be called before the step
+// cancelObsolete ends the watches that step i makes obsolete. It must be called before the step
 // begins.
-func (w *watches) begins(i int) {
+func (w *watches) cancelObsolete(i int) {
 	s := &w.plan.Steps[i]
 	switch s.Do.(type) {
 	case deploy.UpdateMachine, deploy.RestartMachine, deploy.StopMachine, deploy.StartMachine, deploy.DestroyMachine, deploy.DestroyVolume:
@@ -124,7 +124,7 @@ func (w *watches) cancel(i int) {
 func (w *watches) follow(ctx context.Context, i int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over || w.final[i] {
+	if w.ended || w.final[i] {
 		return
 	}
 	at := time.Now()
@@ -132,7 +132,7 @@ func (w *watches) follow(ctx context.Context, i int) {
 	w.ready[i] = watch{at, cancel}
 	w.group.Go(func() {
 		if err := w.crashed(ctx, i, at); err != nil {
-			w.fails(ctx, i, at, err)
+			w.failStep(ctx, i, at, err)
 		}
 	})
 }
@@ -140,7 +140,7 @@ func (w *watches) follow(ctx context.Context, i int) {
 // end ends all watches and waits for their goroutines.
 func (w *watches) end() {
 	w.mu.Lock()
-	w.over = true
+	w.ended = true
 	for i := range w.ready {
 		w.cancel(i)
 	}
@@ -148,8 +148,8 @@ func (w *watches) end() {
 	w.group.Wait()
 }
 
-// fails makes a finished step fail, unless its watch has ended.
-func (w *watches) fails(ctx context.Context, i int, since time.Time, err error) {
+// failStep makes a finished step fail, unless its watch has ended.
+func (w *watches) failStep(ctx context.Context, i int, since time.Time, err error) {
 	w.mu.Lock()
 	if ctx.Err() != nil {
 		w.mu.Unlock()
@@ -170,11 +170,11 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 		row, there, known := w.news.row(id)
 		if !known || !there || row.State != bourse.StateStarted || row.Instance != was.instance || row.Starts != was.starts {
 			var m machinesapi.Machine
-			unread := w.requests.once(ctx, id.Tag(), watchWithin, func(ctx context.Context) (err error) {
+			unread := w.requests.request(ctx, id.Tag(), watchTimeout, func(ctx context.Context) (err error) {
 				m, err = w.api.Machine(ctx, id)
 				return err
 			})
-			if how := crash(&m, &was); unread == nil && how != "" { // a worker that does not answer is not a crash
+			if how := describeCrash(&m, &was); unread == nil && how != "" { // a worker that does not answer is not a crash
 				return bourse.Errorf(bourse.CodeFailedPrecondition, "it crashed %s after it was ready%s", time.Since(since).Round(time.Second/10), how)
 			}
 		}
@@ -191,10 +191,10 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 	}
 }
 
-// crash describes how a machine's program has failed since the machine was ready, or
+// describeCrash describes how a machine's program has failed since the machine was ready, or
 // returns "" if it has not. It updates the argument was if an idle machine was stopped
 // and started again.
-func crash(m *machinesapi.Machine, was *version) string {
+func describeCrash(m *machinesapi.Machine, was *version) string {
 	if m.InstanceID != was.instance {
 		return ""
 	}

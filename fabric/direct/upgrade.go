@@ -112,7 +112,7 @@ type callsKey struct{}
 
 func newCalls(log *slog.Logger) *calls {
 	return &calls{log: log, Server: mux.NewServer(mux.ServerConfig{
-		Limits: limits, AtOnce: maxCalls, Silence: callerTimeout, Stall: stall, Refuse: func(why error) mux.Answer {
+		Limits: limits, Concurrency: maxCalls, IdleTimeout: callerTimeout, WriteTimeout: stall, Refuse: func(why error) mux.Answer {
 			var h fabric.BufferedReply
 			fabric.WriteFailure(&h, bourse.Errorf(bourse.CodeUnavailable, "%w", why))
 			return mux.Answer{Status: h.Status(), Body: h.Bytes()}

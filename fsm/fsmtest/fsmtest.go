@@ -101,11 +101,11 @@ func (w *world) halt() {
 	w.disk.Close(w.t)
 }
 
-// patience limits how long the suite waits for an event, in virtual time.
-const patience = time.Hour
+// timeout limits how long the suite waits for an event, in virtual time.
+const timeout = time.Hour
 
 func (w *world) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	w.t.Cleanup(cancel)
 	return ctx
 }

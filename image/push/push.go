@@ -73,7 +73,7 @@ func (r Request) push(ctx context.Context, bound limits) (string, error) {
 		return "", err
 	}
 	defer done()
-	if _, err := tempdir.RemoveLeft(tempOf(r.Temp), tempPrefix, func(string) error { return nil }); err != nil {
+	if _, err := tempdir.RemoveLeftover(tempOf(r.Temp), tempPrefix, func(string) error { return nil }); err != nil {
 		return "", err
 	}
 	dir, err := tempdir.Make(tempOf(r.Temp), tempPrefix)

@@ -93,7 +93,7 @@ func NewCredentials(ca []byte, pair Pair) (*Credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Credentials{Live: still(m), self: m.self}, nil
+	return &Credentials{Live: unchanging(m), self: m.self}, nil
 }
 
 func newMaterial(ca []byte, pair Pair) (*material, error) {

@@ -36,7 +36,7 @@ var pathsOfServers = []string{"/worker/", "/view/", "/proxy/"}
 func (g *Gate) Wrap(h http.Handler) http.Handler {
 	pages := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.calls(canonicalHost(r.Host)) {
+		if !g.allowsHost(canonicalHost(r.Host)) {
 			refuse(w, http.StatusMisdirectedRequest, bourse.CodeForbidden,
 				"this server is not called "+bourse.Quoted(r.Host)+": --server-name says by which names it is")
 			return
@@ -88,11 +88,11 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// calls reports whether requests with this host are safe from DNS rebinding, because the
+// allowsHost reports whether requests with this host are safe from DNS rebinding, because the
 // author of a web page cannot have chosen the host. An IP address is the one that the
 // browser connected to. DNS does not resolve localhost. The operator has chosen the names
 // in g.Names. Browsers never send an empty host.
-func (g *Gate) calls(host string) bool {
+func (g *Gate) allowsHost(host string) bool {
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
 	}

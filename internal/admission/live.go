@@ -39,8 +39,8 @@ func NewLive[T any](files []string, read func() (T, error), changed func(T) erro
 	return l, nil
 }
 
-// still returns a Live that never changes.
-func still[T any](v T) *Live[T] {
+// unchanging returns a Live that never changes.
+func unchanging[T any](v T) *Live[T] {
 	l := &Live[T]{}
 	l.current.Store(&v)
 	return l

@@ -21,8 +21,8 @@ type Scope struct {
 	App     bourse.AppName // "" means all apps of the organization
 }
 
-// everything stands for all organizations in a token file. It is not a valid slug.
-const everything = "*"
+// allOrgs stands for all organizations in a token file. It is not a valid slug.
+const allOrgs = "*"
 
 // ScraperScope takes the place of the organization in a token that is valid for metrics only. It is
 // not a valid slug.
@@ -61,7 +61,7 @@ func LoadTokens(path string) (*TokenSet, error) {
 
 // OneToken returns a set with one token, which is valid for everything.
 func OneToken(token string) (*TokenSet, error) {
-	return ReadTokens(strings.NewReader(token + " " + everything))
+	return ReadTokens(strings.NewReader(token + " " + allOrgs))
 }
 
 // ReadTokens reads tokens, one on each line. A line contains the token, the
@@ -74,7 +74,7 @@ func ReadTokens(r io.Reader) (*TokenSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &TokenSet{still(t)}, nil
+	return &TokenSet{unchanging(t)}, nil
 }
 
 func readTokens(r io.Reader) (*tokenTable, error) {
@@ -106,7 +106,7 @@ func (t *tokenTable) add(words []string) error {
 	if n := len(words[0]); n < minToken || n > maxToken {
 		return bourse.Errorf(bourse.CodeInvalid, "the token has %d characters: use %d to %d", n, minToken, maxToken)
 	}
-	if words[1] == everything {
+	if words[1] == allOrgs {
 		if len(words) > 2 {
 			return bourse.Errorf(bourse.CodeInvalid, "a token for everything must not have an app")
 		}

@@ -20,7 +20,7 @@ const snapshotter = "overlayfs"
 // Leftovers lists the leftovers of containers: records, tasks, snapshots that belong to no
 // image, leases, shims and mounts. It does not list images. The server must be running.
 func (s *Server) Leftovers() []string {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c, err := containerd.New(s.Address)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 )
 
-// patience limits every wait for a containerd, and is far longer than necessary.
-const patience = 2 * time.Minute
+// timeout limits every wait for a containerd, and is far longer than necessary.
+const timeout = 2 * time.Minute
 
 // Server is a test's containerd.
 type Server struct {
@@ -109,7 +109,7 @@ func (s *Server) start() error {
 		return fmt.Errorf("start containerd: %w", err)
 	}
 	s.cmd = cmd
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	c, err := containerd.New(s.Address)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Server) start() error {
 		time.Sleep(5 * time.Millisecond)
 	}
 	text, _ := os.ReadFile(s.file("log"))
-	return fmt.Errorf("containerd does not serve after %s; its log:\n%s", patience, text)
+	return fmt.Errorf("containerd does not serve after %s; its log:\n%s", timeout, text)
 }
 
 // startFromOwnThread starts a process from a thread that runs until ended is closed. A

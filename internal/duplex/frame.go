@@ -87,7 +87,7 @@ func (w *Writer) Write(kind Kind, data []byte) (int, error) {
 	done := 0
 	for {
 		part := data[done:min(done+MaxFrame, len(data))]
-		if err := w.one(kind, part); err != nil {
+		if err := w.writeFrame(kind, part); err != nil {
 			return done, err
 		}
 		if done += len(part); done == len(data) {
@@ -96,7 +96,7 @@ func (w *Writer) Write(kind Kind, data []byte) (int, error) {
 	}
 }
 
-func (w *Writer) one(kind Kind, data []byte) error {
+func (w *Writer) writeFrame(kind Kind, data []byte) error {
 	w.buf = append(w.buf[:0], byte(kind))
 	w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(len(data)))
 	w.buf = append(w.buf, data...)
@@ -110,14 +110,14 @@ func (w *Writer) one(kind Kind, data []byte) error {
 }
 
 // As returns an [io.Writer] that writes frames of one kind. It ignores empty writes.
-func (w *Writer) As(kind Kind) io.Writer { return writerOf{w, kind} }
+func (w *Writer) As(kind Kind) io.Writer { return kindWriter{w, kind} }
 
-type writerOf struct {
+type kindWriter struct {
 	frames *Writer
 	kind   Kind
 }
 
-func (w writerOf) Write(p []byte) (int, error) {
+func (w kindWriter) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}

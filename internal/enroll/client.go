@@ -81,11 +81,11 @@ func exchange(ctx context.Context, method, address, path string, with *tls.Confi
 	return nil
 }
 
-// answerWithin limits the time of one call.
-const answerWithin = 15 * time.Second
+// callTimeout limits the time of one call.
+const callTimeout = 15 * time.Second
 
 func call(ctx context.Context, method, address, path string, with *tls.Config, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+address+path, bytes.NewReader(body))
 	if err != nil {
@@ -94,7 +94,7 @@ func call(ctx context.Context, method, address, path string, with *tls.Config, b
 	transport := &http.Transport{TLSClientConfig: with, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return nil, unreached(address, err)
+		return nil, errUnreachable(address, err)
 	}
 	defer resp.Body.Close()
 	return readReply(address, resp)
@@ -116,9 +116,9 @@ func readReply(from string, resp *http.Response) ([]byte, error) {
 	return nil, bourse.Errorf(f.Code, "%s", f.Error)
 }
 
-// unreached returns the error for a failed connection. If the server's certificate is
+// errUnreachable returns the error for a failed connection. If the server's certificate is
 // not valid now, the usual reason is that this host's clock is wrong.
-func unreached(address string, err error) error {
+func errUnreachable(address string, err error) error {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		leaf := invalid.Cert
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "the certificate of %s is valid from %s to %s, and this host's clock shows %s: set the clock",

@@ -73,11 +73,11 @@ func (h *rig) serve(by *admission.CA, role bourse.Role, at time.Time) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	desk := &enroll.Desk{
+	desk := &enroll.Enrollment{
 		Issuer: func() *admission.CA { return h.issuer }, Ledger: h.ledger,
-		CA:      func() []byte { return h.ca.Pair().Cert },
-		Taken:   func(name bourse.WorkerID) bool { return h.taken[name] },
-		Refused: func(name bourse.WorkerID, _ time.Time) bool { return h.refused == name },
+		CA:        func() []byte { return h.ca.Pair().Cert },
+		NameInUse: func(name bourse.WorkerID) bool { return h.taken[name] },
+		Refused:   func(name bourse.WorkerID, _ time.Time) bool { return h.refused == name },
 		Common: func([]bourse.Role) (enroll.Reply, error) {
 			return enroll.Reply{Cluster: "c1", GossipKey: []byte("key"), Join: []string{"10.0.0.1:7946"}}, nil
 		},

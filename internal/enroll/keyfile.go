@@ -29,9 +29,9 @@ type KeyFile struct {
 	InUse func() []string                     // returns the IDs of the keys that the server uses
 	Look  func() (bool, error)                // reads the file again if it has changed; see admission.Live
 	New   func() []byte                       // creates a key
-	// InNeed returns a failed_precondition error if data that is still needed can be
+	// CheckOldKey returns a failed_precondition error if data that is still needed can be
 	// decrypted only with the older of two keys. It may be nil.
-	InNeed func() error
+	CheckOldKey func() error
 	// Adopt makes the server use the first key, if that requires more than reading the
 	// file. Each call of Set calls it. It may be nil.
 	Adopt func(ctx context.Context, in *KeyRequest, reply *KeyReply) error
@@ -39,8 +39,8 @@ type KeyFile struct {
 	mu sync.Mutex // locked while the file is replaced
 }
 
-// looks is the number of calls of KeyFile.Look after which a changed file must be in use.
-const looks = 3
+// maxRereads is the number of calls of KeyFile.Look after which a changed file must be in use.
+const maxRereads = 3
 
 // Report returns the keys that the server uses.
 func (f *KeyFile) Report() KeyReply {
@@ -85,8 +85,8 @@ func (f *KeyFile) set(text []byte) (KeyReply, error) {
 	case next.number <= has.Number && !written:
 		return KeyReply{}, bourse.Errorf(bourse.CodeConflict, "the server has already completed this step or a later one, with other keys")
 	}
-	if len(want) < len(has.Keys) && f.InNeed != nil {
-		if err := f.InNeed(); err != nil {
+	if len(want) < len(has.Keys) && f.CheckOldKey != nil {
+		if err := f.CheckOldKey(); err != nil {
 			return KeyReply{}, err
 		}
 	}
@@ -95,7 +95,7 @@ func (f *KeyFile) set(text []byte) (KeyReply, error) {
 			return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "write the keys: %w", err)
 		}
 	}
-	for range looks {
+	for range maxRereads {
 		if _, err := f.Look(); err != nil {
 			return KeyReply{}, err
 		}

@@ -133,8 +133,8 @@ func ReadReply(from bourse.WorkerID, resp *http.Response, into any) error {
 	return nil
 }
 
-// Holder is another server that has the key.
-type Holder struct {
+// KeyServer is another server that has the key.
+type KeyServer struct {
 	Member bourse.Member
 	Down   bool // the server is not a member at present
 }
@@ -146,7 +146,7 @@ type Holder struct {
 type Rotation struct {
 	Self    bourse.Member // this broker
 	Own     *KeyFile
-	Holders func() []Holder // all other servers that have the key
+	Servers func() []KeyServer // all other servers that have the key
 	// Send sends the text of a key file to a server, and returns the keys that the server
 	// then uses. If the text is empty, Send only asks which keys the server uses.
 	Send func(ctx context.Context, to bourse.Member, in *KeyRequest) (KeyReply, error)
@@ -160,9 +160,9 @@ type Rotation struct {
 
 // Limits for one step.
 const (
-	sendWithin = 10 * time.Second // time limit for one server
-	sendAtOnce = 16               // number of servers at a time
-	maxKeys    = 4 << 20          // size of a request with keys, in bytes
+	sendTimeout     = 10 * time.Second // time limit for one server
+	sendConcurrency = 16               // number of servers at a time
+	maxKeys         = 4 << 20          // size of a request with keys, in bytes
 )
 
 // Step carries out the next step. If in.Start is set and no rotation has begun, it starts one,
@@ -265,11 +265,11 @@ func (r *Rotation) distribute(ctx context.Context, keys ring, issuer string) (ma
 // each sends a request to all other servers, and passes their replies to check. Other servers get
 // their certificates from the brokers, so the brokers come first.
 func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, in *KeyRequest, check func(KeyReply) error) machinesapi.Rotation {
-	holders := r.Holders()
+	holders := r.Servers()
 	out := machinesapi.Rotation{Step: step, Servers: make([]machinesapi.RotationServer, len(holders), len(holders)+1)}
 	for _, brokers := range []bool{true, false} {
 		var sending errgroup.Group
-		sending.SetLimit(sendAtOnce)
+		sending.SetLimit(sendConcurrency)
 		for i, h := range holders {
 			if brokers != (h.Member.Role == bourse.RoleBroker) {
 				continue
@@ -289,7 +289,7 @@ func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, in *
 }
 
 // sendTo sends a request to one server, and returns the server's part in the step.
-func (r *Rotation) sendTo(ctx context.Context, h *Holder, in KeyRequest, check func(KeyReply) error) machinesapi.RotationServer {
+func (r *Rotation) sendTo(ctx context.Context, h *KeyServer, in KeyRequest, check func(KeyReply) error) machinesapi.RotationServer {
 	s := machinesapi.RotationServer{ID: h.Member.ID, Role: h.Member.Role}
 	if h.Down {
 		s.Error = fmt.Sprintf("the %s is down", h.Member.Role)
@@ -298,7 +298,7 @@ func (r *Rotation) sendTo(ctx context.Context, h *Holder, in KeyRequest, check f
 	if h.Member.Role != bourse.RoleBroker {
 		in.Issuer = nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, sendWithin)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	has, err := r.Send(ctx, h.Member, &in)
 	if err == nil {

@@ -91,9 +91,9 @@ func (c *keyCluster) rotation() *enroll.Rotation {
 	first := c.servers[0]
 	return &enroll.Rotation{
 		Self: first.Member, Own: first.file,
-		Holders: func() (all []enroll.Holder) {
+		Servers: func() (all []enroll.KeyServer) {
 			for _, s := range c.servers[1:] {
-				all = append(all, enroll.Holder{Member: s.Member, Down: c.down[s.ID]})
+				all = append(all, enroll.KeyServer{Member: s.Member, Down: c.down[s.ID]})
 			}
 			return all
 		},
@@ -257,9 +257,9 @@ func (c *caCluster) renew(s *caServer) error {
 func (c *caCluster) rotation() *enroll.Rotation {
 	return &enroll.Rotation{
 		Self: c.servers[0].Member, Own: c.servers[0].file,
-		Holders: func() (all []enroll.Holder) {
+		Servers: func() (all []enroll.KeyServer) {
 			for _, s := range c.servers[1:] {
-				all = append(all, enroll.Holder{Member: s.Member})
+				all = append(all, enroll.KeyServer{Member: s.Member})
 			}
 			return all
 		},
@@ -507,7 +507,7 @@ func TestRotationWhileTheOldKeyIsNeeded(t *testing.T) {
 	old := c.servers[0].live.Get()[0]
 	needed := map[*keyServer]bool{c.servers[0]: true, c.servers[2]: true}
 	for _, s := range c.servers {
-		s.file.InNeed = func() error {
+		s.file.CheckOldKey = func() error {
 			if needed[s] {
 				return bourse.Errorf(bourse.CodeFailedPrecondition, "data of %s", s.ID)
 			}

@@ -11,14 +11,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// atOnce is the number of concurrent scrapes. Further ones get status 503.
-const atOnce = 2
+// concurrency is the number of concurrent scrapes. Further ones get status 503.
+const concurrency = 2
 
 // Handler serves the metrics of the given collectors, the Go runtime and the process. It registers
 // them at the first scrape, because most servers on a laptop are never scraped.
 func Handler(report ...prometheus.Collector) http.Handler {
 	handler := sync.OnceValue(func() http.Handler {
-		return promhttp.HandlerFor(registry(report), promhttp.HandlerOpts{MaxRequestsInFlight: atOnce, ErrorHandling: promhttp.ContinueOnError})
+		return promhttp.HandlerFor(registry(report), promhttp.HandlerOpts{MaxRequestsInFlight: concurrency, ErrorHandling: promhttp.ContinueOnError})
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -199,7 +199,7 @@ func (c *Conn) enter(w *waiter) (uint64, error) {
 	c.last++
 	w.start = math.MaxUint64
 	c.waiting[c.last] = w
-	c.w.crowd.Store(len(c.waiting) > 1)
+	c.w.contended.Store(len(c.waiting) > 1)
 	return c.last, nil
 }
 

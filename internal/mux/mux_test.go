@@ -203,7 +203,7 @@ func chaos(t *testing.T, finish func(*Server, *Conn), all map[string]int) {
 	const conns, callers, each = 3, 12, 100
 	m := &model{times: map[string]int{}, done: map[string]bool{}, ends: map[string]int{}}
 	s := NewServer(ServerConfig{
-		Limits: testLimits, AtOnce: 8, Queue: 8, Silence: time.Minute, Stall: time.Minute,
+		Limits: testLimits, Concurrency: 8, Queue: 8, IdleTimeout: time.Minute, WriteTimeout: time.Minute,
 		Refuse: func(error) Answer { return Answer{Status: 503} },
 	})
 	var group, runs sync.WaitGroup
@@ -325,7 +325,7 @@ func TestStrangeCallers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, far := loopback(t)
 			ended := make(chan error, 1)
-			serving(t, ServerConfig{AtOnce: 1, Queue: 1}).Serve(t.Context(), far, far, func(ctx context.Context, _ *Call) Answer {
+			serving(t, ServerConfig{Concurrency: 1, Queue: 1}).Serve(t.Context(), far, far, func(ctx context.Context, _ *Call) Answer {
 				<-ctx.Done()
 				ended <- context.Cause(ctx)
 				return Answer{Status: 200}
@@ -387,7 +387,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 // wait, and the server can be closed.
 func TestCallerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serving(t, ServerConfig{Stall: stallTime})
+		s := serving(t, ServerConfig{WriteTimeout: stallTime})
 		near, far := net.Pipe()
 		var answered atomic.Int32
 		s.Serve(t.Context(), far, far, func(context.Context, *Call) Answer {
@@ -460,7 +460,7 @@ func TestClosing(t *testing.T) {
 func TestPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		s := serving(t, ServerConfig{Silence: 30 * time.Second})
+		s := serving(t, ServerConfig{IdleTimeout: 30 * time.Second})
 		s.Serve(t.Context(), far, far, func(ctx context.Context, _ *Call) Answer {
 			select {
 			case <-ctx.Done():
@@ -489,7 +489,7 @@ func TestTurns(t *testing.T) {
 		near, far := net.Pipe()
 		arrived, release := make(chan string, 10), make(chan struct{})
 		var now atomic.Int32
-		serving(t, ServerConfig{AtOnce: 2, Queue: 10}).Serve(t.Context(), far, far, func(_ context.Context, c *Call) Answer {
+		serving(t, ServerConfig{Concurrency: 2, Queue: 10}).Serve(t.Context(), far, far, func(_ context.Context, c *Call) Answer {
 			if now.Add(1) > 2 {
 				t.Error("too many handlers at once")
 			}
@@ -630,7 +630,7 @@ func FuzzCaller(f *testing.F) {
 	f.Add([]byte("CALL 1 o 0 2 -\nhiCANCEL 1\nPING\nCALL 1 o 0 0 -\nCALL 2 o 0 0 -\n"))
 	f.Add([]byte("CALL 2 o 0 1048576 -\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s := NewServer(ServerConfig{Limits: testLimits, AtOnce: 2, Queue: 2})
+		s := NewServer(ServerConfig{Limits: testLimits, Concurrency: 2, Queue: 2})
 		conn := newMemory(b)
 		s.Serve(t.Context(), conn, conn, echo)
 		<-conn.closed // until all input was read

@@ -16,12 +16,12 @@ type peer struct {
 	w       writer
 
 	mu    sync.Mutex
-	calls map[uint64]*served // nil if the connection has ended
+	calls map[uint64]*serverCall // nil if the connection has ended
 	timer *time.Timer
 }
 
-// served is a received call.
-type served struct {
+// serverCall is a received call.
+type serverCall struct {
 	Call
 	id     uint64
 	from   *peer
@@ -35,7 +35,7 @@ type served struct {
 
 // read reads until there is a call that this goroutine must serve; another goroutine of the
 // server then continues to read. It returns nil if the connection has ended.
-func (p *peer) read() *served {
+func (p *peer) read() *serverCall {
 	for {
 		now := false
 		c, err := p.next()
@@ -57,7 +57,7 @@ func (p *peer) read() *served {
 }
 
 // next reads one frame, which may be a call.
-func (p *peer) next() (*served, error) {
+func (p *peer) next() (*serverCall, error) {
 	f, err := p.r.next()
 	if err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func (p *peer) next() (*served, error) {
 	return nil, nil
 }
 
-func (p *peer) takeCall(f *frame) (_ *served, err error) {
-	c := &served{Call: Call{Subject: string(f.subject), Type: string(f.media)}, id: f.id, from: p}
+func (p *peer) takeCall(f *frame) (_ *serverCall, err error) {
+	c := &serverCall{Call: Call{Subject: string(f.subject), Type: string(f.media)}, id: f.id, from: p}
 	if f.deadline > 0 {
 		c.Deadline = time.UnixMilli(f.deadline)
 	}
@@ -93,7 +93,7 @@ func (p *peer) takeCall(f *frame) (_ *served, err error) {
 		err = fmt.Errorf("malformed frame: duplicate call %d", c.id)
 	default:
 		p.calls[c.id] = c
-		p.w.crowd.Store(len(p.calls) > 1 || p.r.buf.Buffered() > 0)
+		p.w.contended.Store(len(p.calls) > 1 || p.r.buf.Buffered() > 0)
 		return c, nil
 	}
 	c.cancel(nil)
@@ -114,17 +114,17 @@ func (p *peer) cancel(id uint64) {
 	}
 }
 
-func (p *peer) remove(c *served) {
+func (p *peer) remove(c *serverCall) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.calls, c.id)
 }
 
 // serve calls the handler and sends its answer.
-func (p *peer) serve(c *served) { p.answer(c, p.handler(c.ctx, &c.Call)) }
+func (p *peer) serve(c *serverCall) { p.answer(c, p.handler(c.ctx, &c.Call)) }
 
 // answer sends the answer to a call if the caller still waits for it.
-func (p *peer) answer(c *served, a Answer) {
+func (p *peer) answer(c *serverCall, a Answer) {
 	p.mu.Lock()
 	delete(p.calls, c.id)
 	left, ok := c.left, !c.lost && p.server.config.Allow(&a)
@@ -148,7 +148,7 @@ func (p *peer) look() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.calls != nil {
-		p.timer.Reset(p.server.config.Silence)
+		p.timer.Reset(p.server.config.IdleTimeout)
 	}
 }
 

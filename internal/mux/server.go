@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// idleCrew is the maximum number of idle goroutines that wait for the next calls. A new goroutine
+// maxIdleGoroutines is the maximum number of idle goroutines that wait for the next calls. A new goroutine
 // would have to grow its stack, which costs as much as the rest of a call.
-const idleCrew = 64
+const maxIdleGoroutines = 64
 
 // Handler answers a call. It owns the call and its payload until it returns. ctx ends
 // when the caller abandons the call or the connection ends; the answer is then dropped.
@@ -22,16 +22,16 @@ type Handler func(ctx context.Context, c *Call) Answer
 // ServerConfig configures a [Server]. All fields except the limits are optional.
 type ServerConfig struct {
 	Limits
-	AtOnce int // maximum number of concurrent handlers; 0 means no limit
-	Queue  int // maximum number of waiting calls
+	Concurrency int // maximum number of concurrent handlers; 0 means no limit
+	Queue       int // maximum number of waiting calls
 	// Refuse answers calls that exceed the limits or arrive while the server drains. If it
 	// is nil, such a call ends its connection.
-	Refuse  func(why error) Answer
-	Silence time.Duration // close a connection on which nothing has arrived for about this time
-	Stall   time.Duration // maximum time for which the other end may read nothing while data is waiting
+	Refuse       func(why error) Answer
+	IdleTimeout  time.Duration // close a connection on which nothing has arrived for about this time
+	WriteTimeout time.Duration // maximum time for which the other end may read nothing while data is waiting
 }
 
-// Server answers calls with a pool of goroutines, its crew. A goroutine of the crew reads
+// Server answers calls with a pool of goroutines. A goroutine of the pool reads
 // each connection. When it has read a call, it serves the call itself, and another
 // goroutine continues to read. As a result, the goroutine that the system has woken for a
 // call also serves it.
@@ -44,9 +44,9 @@ type Server struct {
 
 	mu       sync.Mutex
 	open     map[*peer]bool
-	running  int       // number of calls that a goroutine is serving
-	queue    []*served // calls that wait for a goroutine
-	idle     int       // number of waiting goroutines
+	running  int           // number of calls that a goroutine is serving
+	queue    []*serverCall // calls that wait for a goroutine
+	idle     int           // number of waiting goroutines
 	draining bool
 }
 
@@ -54,7 +54,7 @@ type Server struct {
 func NewServer(config ServerConfig) *Server {
 	return &Server{
 		config: config, open: map[*peer]bool{},
-		next: make(chan *peer, idleCrew), gone: make(chan struct{}), free: make(chan struct{}),
+		next: make(chan *peer, maxIdleGoroutines), gone: make(chan struct{}), free: make(chan struct{}),
 	}
 }
 
@@ -69,8 +69,8 @@ var (
 // was already read. The handlers' contexts have the values of ctx, but are not canceled
 // with it.
 func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Handler) {
-	p := &peer{server: s, handler: h, base: context.WithoutCancel(ctx), calls: map[uint64]*served{}}
-	p.r, p.w.conn, p.w.stall = newReader(conn, src, &s.config.Limits, 0), conn, s.config.Stall
+	p := &peer{server: s, handler: h, base: context.WithoutCancel(ctx), calls: map[uint64]*serverCall{}}
+	p.r, p.w.conn, p.w.stall = newReader(conn, src, &s.config.Limits, 0), conn, s.config.WriteTimeout
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
@@ -78,17 +78,17 @@ func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Hand
 		return
 	}
 	s.open[p] = true
-	if s.config.Silence > 0 {
+	if s.config.IdleTimeout > 0 {
 		p.mu.Lock()
-		p.timer = time.AfterFunc(s.config.Silence, p.look)
+		p.timer = time.AfterFunc(s.config.IdleTimeout, p.look)
 		p.mu.Unlock()
 	}
-	s.work.Go(func() { s.crew(p) })
+	s.work.Go(func() { s.serveConns(p) })
 }
 
-// crew is the main function of a goroutine of the crew: it alternately reads a connection until
+// serveConns is the main function of a goroutine of the pool: it alternately reads a connection until
 // there is a call, and serves that call.
-func (s *Server) crew(p *peer) {
+func (s *Server) serveConns(p *peer) {
 	for {
 		c := p.read()
 		if c == nil {
@@ -116,13 +116,13 @@ func (s *Server) crew(p *peer) {
 
 // begin starts, queues or refuses a call. If the result now is true, the goroutine that
 // has read the call must serve it, and another goroutine continues to read.
-func (s *Server) begin(c *served) (now bool, err error) {
+func (s *Server) begin(c *serverCall) (now bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.draining:
 		return false, errDraining
-	case s.config.AtOnce == 0 || s.running < s.config.AtOnce:
+	case s.config.Concurrency == 0 || s.running < s.config.Concurrency:
 	case len(s.queue) < s.config.Queue:
 		s.queue = append(s.queue, c)
 		return false, nil
@@ -134,14 +134,14 @@ func (s *Server) begin(c *served) (now bool, err error) {
 		s.idle--
 		s.next <- c.from
 	} else {
-		s.work.Go(func() { s.crew(c.from) })
+		s.work.Go(func() { s.serveConns(c.from) })
 	}
 	return true, nil
 }
 
 // end ends a call. It returns the next call to serve, if there is one. Otherwise stay reports
 // whether the goroutine should wait for another call.
-func (s *Server) end() (next *served, stay bool) {
+func (s *Server) end() (next *serverCall, stay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) > 0 {
@@ -152,7 +152,7 @@ func (s *Server) end() (next *served, stay bool) {
 	if s.running--; s.running == 0 && s.draining {
 		close(s.free)
 	}
-	if s.idle == idleCrew {
+	if s.idle == maxIdleGoroutines {
 		return nil, false
 	}
 	s.idle++
@@ -160,7 +160,7 @@ func (s *Server) end() (next *served, stay bool) {
 }
 
 // unqueue removes an abandoned call from the queue. It reports whether the call was queued.
-func (s *Server) unqueue(c *served) bool {
+func (s *Server) unqueue(c *serverCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, q := range s.queue {

@@ -11,28 +11,28 @@ import (
 const (
 	// maxBacklog is the number of waiting bytes above which new frames have to wait.
 	maxBacklog = 1 << 20
-	// leads is the number of times that a goroutine with a frame of its own writes waiting
+	// maxLeads is the number of times that a goroutine with a frame of its own writes waiting
 	// data before a separate goroutine takes over.
-	leads = 4
+	maxLeads = 4
 )
 
 // writer batches the frames that are written to a connection.
 type writer struct {
-	conn  net.Conn
-	pipe  *Pipe         // the pipe of a caller's connection: conn itself, or the connection below it; if nil, writes block
-	stall time.Duration // for blocking writes: maximum time for which the other end may read nothing; 0 means no limit
-	until time.Time     // the current write deadline; used only by the writing goroutine
-	work  sync.WaitGroup
-	crowd atomic.Bool // whether other goroutines may soon have frames, too
+	conn      net.Conn
+	pipe      *Pipe         // the pipe of a caller's connection: conn itself, or the connection below it; if nil, writes block
+	stall     time.Duration // for blocking writes: maximum time for which the other end may read nothing; 0 means no limit
+	until     time.Time     // the current write deadline; used only by the writing goroutine
+	work      sync.WaitGroup
+	contended atomic.Bool // whether other goroutines may soon have frames, too
 
-	mu    sync.Mutex
-	next  []byte        // waiting data
-	spare []byte        // memory for the next waiting data
-	taken uint64        // number of bytes of the stream before next; these may have been sent
-	busy  bool          // whether a goroutine is writing until next is empty
-	last  bool          // whether to close the connection once next is empty
-	space chan struct{} // closed when there is space; nil if nobody waits for it
-	err   error         // the first error; nothing is written after it
+	mu      sync.Mutex
+	next    []byte        // waiting data
+	spare   []byte        // memory for the next waiting data
+	written uint64        // number of bytes of the stream before next; these may have been sent
+	busy    bool          // whether a goroutine is writing until next is empty
+	last    bool          // whether to close the connection once next is empty
+	space   chan struct{} // closed when there is space; nil if nobody waits for it
+	err     error         // the first error; nothing is written after it
 }
 
 // put writes a frame's line and the body that follows it. If start is not nil, put sets *start to the
@@ -53,7 +53,7 @@ func (w *writer) put(f *frame, body []byte, start *uint64, urgent bool) (full <-
 		return w.space, nil
 	}
 	if start != nil {
-		*start = w.taken + uint64(len(w.next))
+		*start = w.written + uint64(len(w.next))
 	}
 	w.next = append(f.append(w.next), body...)
 	lead := !w.busy
@@ -78,10 +78,10 @@ func (w *writer) putAll(f *frame, body []byte) {
 
 // lead writes waiting data and leaves the rest to another goroutine.
 func (w *writer) lead() {
-	if w.crowd.Load() {
+	if w.contended.Load() {
 		runtime.Gosched() // lets other goroutines add frames, because system calls are most of a call's cost
 	}
-	for range leads {
+	for range maxLeads {
 		if !w.writeNext() {
 			return
 		}
@@ -123,7 +123,7 @@ func (w *writer) writeNext() bool {
 		return false
 	}
 	w.next, w.spare = w.spare, nil
-	w.taken += uint64(len(batch))
+	w.written += uint64(len(batch))
 	w.makeSpace()
 	w.mu.Unlock()
 	if err := w.write(batch); err != nil {
@@ -178,7 +178,7 @@ func (w *writer) writing() bool {
 func (w *writer) failed() (taken uint64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.taken, w.err
+	return w.written, w.err
 }
 
 // finish closes the connection once all waiting data has been written.

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// For is the shortest time between two repeated lines.
-const For = time.Minute
+// Period is the shortest time between two repeated lines.
+const Period = time.Minute
 
-// Line limits a repeated line to one in each period of [For], and counts the suppressed lines. It
+// Line limits a repeated line to one in each period of [Period], and counts the suppressed lines. It
 // is safe for concurrent use, and its zero value is ready to use.
 type Line struct {
 	mu         sync.Mutex
@@ -27,7 +27,7 @@ func (l *Line) Due() (suppressed int, ok bool) {
 		l.suppressed++
 		return 0, false
 	}
-	suppressed, l.suppressed, l.next = l.suppressed, 0, now.Add(For)
+	suppressed, l.suppressed, l.next = l.suppressed, 0, now.Add(Period)
 	return suppressed, true
 }
 
@@ -35,7 +35,7 @@ func (l *Line) Due() (suppressed int, ok bool) {
 const maxLines = 256
 
 // Lines limits many kinds of lines, identified by keys, to one line each in a period of
-// [For]. It is safe for concurrent use, and its zero value is ready to use.
+// [Period]. It is safe for concurrent use, and its zero value is ready to use.
 type Lines struct {
 	mu   sync.Mutex
 	next map[string]time.Time
@@ -52,6 +52,6 @@ func (l *Lines) Due(key string) bool {
 	if l.next == nil || len(l.next) >= maxLines { // an unnecessary line is better than using more memory
 		l.next = map[string]time.Time{}
 	}
-	l.next[key] = now.Add(For)
+	l.next[key] = now.Add(Period)
 	return true
 }

@@ -16,7 +16,7 @@ func TestLinesAreDueOnceAMinute(t *testing.T) {
 			if !l.Due("a") || !l.Due("b") {
 				t.Fatal("a line that was not written for a minute is not due")
 			}
-			time.Sleep(quiet.For - time.Nanosecond)
+			time.Sleep(quiet.Period - time.Nanosecond)
 			if l.Due("a") || l.Due("b") {
 				t.Fatal("a line is due twice in a minute")
 			}

@@ -79,12 +79,12 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !Within(Patience, func() bool { return over(pid) }) {
+		if !Within(Timeout, func() bool { return over(pid) }) {
 			t.Errorf("process %d goes on", pid)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-	if !Within(Patience, func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) }) {
+	if !Within(Timeout, func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) }) {
 		t.Error("the directory is still there")
 	}
 }

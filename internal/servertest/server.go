@@ -27,9 +27,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Patience is how long a test waits for an event if the test is not about timing. It is
+// Timeout is how long a test waits for an event if the test is not about timing. It is
 // long enough for a host that is busy with other tests. Only a failing test waits that long.
-const Patience = time.Minute
+const Timeout = time.Minute
 
 // Server is a server process.
 type Server struct {
@@ -141,7 +141,7 @@ func (s *Server) Start() error {
 		return err
 	}
 	var now readyFile
-	if !Within(Patience, func() bool {
+	if !Within(Timeout, func() bool {
 		text, err := os.ReadFile(s.Ready)
 		return err == nil && json.Unmarshal(text, &now) == nil
 	}) {

@@ -79,10 +79,10 @@ func (d *Dir) Release() error { return d.lock.Close() }
 // Remove removes the directory and its contents.
 func (d *Dir) Remove() error { return errors.Join(os.RemoveAll(d.Path), d.lock.Close()) }
 
-// RemoveLeft removes the directories below parent whose names begin with prefix and that no
+// RemoveLeftover removes the directories below parent whose names begin with prefix and that no
 // process holds. It returns their paths. It calls clean before it removes a directory, and
 // keeps the directory if clean fails.
-func RemoveLeft(parent, prefix string, clean func(path string) error) (removed []string, err error) {
+func RemoveLeftover(parent, prefix string, clean func(path string) error) (removed []string, err error) {
 	found, err := filepath.Glob(filepath.Join(parent, prefix+"*"))
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 
 func keepAll(string) error { return nil }
 
-// TestRemoveLeft checks that RemoveLeft removes directories that no process holds. It must not
+// TestRemoveLeft checks that RemoveLeftover removes directories that no process holds. It must not
 // remove those that a process holds or is creating, or those of other programs.
 func TestRemoveLeft(t *testing.T) {
 	parent := t.TempDir()
@@ -45,7 +45,7 @@ func TestRemoveLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	failed := errors.New("in use")
-	removed, err := RemoveLeft(parent, "x-", func(path string) error {
+	removed, err := RemoveLeftover(parent, "x-", func(path string) error {
 		if path == stuck.Path {
 			return failed
 		}
@@ -62,12 +62,12 @@ func TestRemoveLeft(t *testing.T) {
 	if err := second.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	if removed, err := RemoveLeft(parent, "x-", keepAll); err != nil || !slices.Equal(removed, []string{stuck.Path}) {
+	if removed, err := RemoveLeftover(parent, "x-", keepAll); err != nil || !slices.Equal(removed, []string{stuck.Path}) {
 		t.Errorf("then removed %v, %v", removed, err)
 	}
 }
 
-// Concurrent calls of Make and RemoveLeft never remove a directory that a process holds.
+// Concurrent calls of Make and RemoveLeftover never remove a directory that a process holds.
 func TestMakeWhileOthersRemove(t *testing.T) {
 	parent := t.TempDir()
 	var wg sync.WaitGroup
@@ -79,7 +79,7 @@ func TestMakeWhileOthersRemove(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if _, err := RemoveLeft(parent, "x-", keepAll); err != nil {
+				if _, err := RemoveLeftover(parent, "x-", keepAll); err != nil {
 					t.Error(err)
 				}
 				if _, err := os.Stat(filepath.Join(d.Path, lockName)); err != nil {
@@ -92,7 +92,7 @@ func TestMakeWhileOthersRemove(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if _, err := RemoveLeft(parent, "x-", keepAll); err != nil {
+	if _, err := RemoveLeftover(parent, "x-", keepAll); err != nil {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {

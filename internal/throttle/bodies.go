@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// idle is the maximum time between two parts of a body.
-	idle = 10 * time.Second
-	// whole is the maximum time for a whole body. The largest body, 4 MiB, therefore needs 70
+	// idleTimeout is the maximum time between two parts of a body.
+	idleTimeout = 10 * time.Second
+	// bodyTimeout is the maximum time for a whole body. The largest body, 4 MiB, therefore needs 70
 	// kB/s.
-	whole = time.Minute
+	bodyTimeout = time.Minute
 )
 
 // Limits for the memory of all of a server's bodies, in bytes, if the total is not
 // configured.
 const (
-	maxTotal = 64 << 20
-	minTotal = 8 << 20
-	ofMemory = 16 // the default is the process's memory limit divided by ofMemory
+	maxTotal      = 64 << 20
+	minTotal      = 8 << 20
+	memoryDivisor = 16 // the default is the process's memory limit divided by memoryDivisor
 )
 
 // Bodies limits the memory for bodies and replies of one server. Use [NewBodies] to
 // create it.
 type Bodies struct {
-	budget  *Fair
+	budget  *FairBudget
 	total   int64
 	replies *semaphore.Weighted
 	decode  *semaphore.Weighted
@@ -49,10 +49,10 @@ func NewBodies(total int64) *Bodies {
 	if total <= 0 {
 		total = maxTotal
 		if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-			total = min(max(limit/ofMemory, minTotal), maxTotal)
+			total = min(max(limit/memoryDivisor, minTotal), maxTotal)
 		}
 	}
-	return &Bodies{budget: NewFair(total), total: total, replies: semaphore.NewWeighted(total), decode: semaphore.NewWeighted(decodeAtOnce)}
+	return &Bodies{budget: NewFairBudget(total), total: total, replies: semaphore.NewWeighted(total), decode: semaphore.NewWeighted(maxDecoding)}
 }
 
 // Handler wraps h so that the limits apply to requests' bodies, and to the replies for which h
@@ -65,7 +65,7 @@ func (l *Bodies) Handler(h http.Handler) http.Handler {
 			return
 		}
 		now := time.Now()
-		b := &body{ReadCloser: r.Body, limits: l, control: http.NewResponseController(w), until: now.Add(whole)}
+		b := &body{ReadCloser: r.Body, limits: l, control: http.NewResponseController(w), until: now.Add(bodyTimeout)}
 		b.hold = l.budget.Open(sender(r), b.cut)
 		// This also limits a body that h does not read, because the server itself
 		// reads it before it answers.
@@ -143,7 +143,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, errFull()
 	case err == nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, bourse.Errorf(bourse.CodeInvalid, "the body arrived too slowly: the limits are %s between bytes and %s in total: %w", idle, whole, err)
+		return n, bourse.Errorf(bourse.CodeInvalid, "the body arrived too slowly: the limits are %s between bytes and %s in total: %w", idleTimeout, bodyTimeout, err)
 	default:
 		// The server continues to read after the body to detect that the caller
 		// disconnects.
@@ -165,7 +165,7 @@ const reserve = 4
 // so that ordinary requests remain possible.
 func (b *body) take(n int64) bool {
 	spare := int64(0)
-	if b.held += n; b.held > small {
+	if b.held += n; b.held > smallBody {
 		spare = b.limits.total / reserve
 	}
 	return b.hold.Take(n, spare)
@@ -176,7 +176,7 @@ func errFull() error {
 }
 
 func (b *body) deadline(now time.Time) {
-	at := now.Add(idle)
+	at := now.Add(idleTimeout)
 	if b.until.Before(at) {
 		at = b.until
 	}
@@ -195,18 +195,18 @@ func StreamBody(r *http.Request) {
 
 // Limits for decoding bodies, in bytes of text.
 const (
-	small        = 64 << 10 // bodies up to this size are decoded without waiting
-	decodeAtOnce = 4 << 20
+	smallBody   = 64 << 10 // bodies up to this size are decoded without waiting
+	maxDecoding = 4 << 20
 )
 
 // DecodeBody calls decode, which decodes a request's body of size bytes. It limits the
 // number of large bodies that are decoded concurrently.
 func DecodeBody(r *http.Request, size int, decode func() error) error {
 	b, ok := r.Body.(*body)
-	if !ok || size <= small {
+	if !ok || size <= smallBody {
 		return decode()
 	}
-	weight := int64(min(size, decodeAtOnce))
+	weight := int64(min(size, maxDecoding))
 	if err := b.limits.decode.Acquire(r.Context(), weight); err != nil {
 		return bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", context.Cause(r.Context()))
 	}

@@ -31,7 +31,7 @@ func TestBudgetNeverOverdrawn(t *testing.T) {
 					if now := all.Add(n); now > total {
 						t.Errorf("%d bytes are held of %d", now, total)
 					}
-					if held > small {
+					if held > smallBody {
 						big += n
 						if now := large.Add(n); now > total-total/reserve {
 							t.Errorf("large bodies hold %d bytes of %d", now, total)

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Fair is a budget that several principals share, such as organizations and addresses. It
+// FairBudget is a budget that several principals share, such as organizations and addresses. It
 // is safe for concurrent use.
-type Fair struct {
+type FairBudget struct {
 	total int64
 
 	mu      sync.Mutex
@@ -23,12 +23,14 @@ type holder struct {
 	cuttable list.List // the holds (*Hold) that can be cut off, oldest first
 }
 
-// NewFair returns a budget of total units.
-func NewFair(total int64) *Fair { return &Fair{total: total, holders: map[string]*holder{}} }
+// NewFairBudget returns a budget of total units.
+func NewFairBudget(total int64) *FairBudget {
+	return &FairBudget{total: total, holders: map[string]*holder{}}
+}
 
 // Hold is the part of a budget that one connection or request holds. It must be released.
 type Hold struct {
-	budget *Fair
+	budget *FairBudget
 
 	// Guarded by the budget's mutex.
 	of    *holder // nil if released
@@ -41,7 +43,7 @@ type Hold struct {
 // Open returns an empty hold for a principal. If the hold is cut off, the function cut is called
 // once. It must not block, and must make the caller release the hold soon. A hold with a nil cut is
 // never cut off.
-func (b *Fair) Open(principal string, cut func()) *Hold {
+func (b *FairBudget) Open(principal string, cut func()) *Hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h := &Hold{budget: b, cut: cut}
@@ -123,7 +125,7 @@ func (h *Hold) Release() {
 // that holds the most units among those with a hold that can be cut off, and returns that
 // principal's oldest such hold. It returns nil unless the principal holds more units than taker
 // would then hold. The mutex must be held.
-func (b *Fair) largest(taker *holder, n int64) *Hold {
+func (b *FairBudget) largest(taker *holder, n int64) *Hold {
 	var most *holder
 	for _, o := range b.holders {
 		if o != taker && o.cuttable.Len() > 0 && o.held > taker.held+n && (most == nil || o.held > most.held) {
@@ -138,7 +140,7 @@ func (b *Fair) largest(taker *holder, n int64) *Hold {
 }
 
 // enter assigns a hold to a principal. The mutex must be held.
-func (b *Fair) enter(h *Hold, principal string) {
+func (b *FairBudget) enter(h *Hold, principal string) {
 	o := b.holders[principal]
 	if o == nil {
 		o = &holder{name: principal}
@@ -149,7 +151,7 @@ func (b *Fair) enter(h *Hold, principal string) {
 }
 
 // add adds n units to a hold. The mutex must be held.
-func (b *Fair) add(h *Hold, n int64) {
+func (b *FairBudget) add(h *Hold, n int64) {
 	h.n += n
 	h.of.held += n
 	b.used += n
@@ -159,7 +161,7 @@ func (b *Fair) add(h *Hold, n int64) {
 }
 
 // drop returns a hold's units to the budget. The mutex must be held.
-func (b *Fair) drop(h *Hold) {
+func (b *FairBudget) drop(h *Hold) {
 	b.used -= h.n
 	h.of.held -= h.n
 	h.n = 0
@@ -167,7 +169,7 @@ func (b *Fair) drop(h *Hold) {
 }
 
 // leave removes a hold from its principal. The mutex must be held.
-func (b *Fair) leave(h *Hold) {
+func (b *FairBudget) leave(h *Hold) {
 	if h.of.open--; h.of.open == 0 {
 		delete(b.holders, h.of.name)
 	}

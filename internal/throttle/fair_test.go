@@ -21,7 +21,7 @@ func TestFair(t *testing.T) {
 			over bool
 		}
 		total := rapid.Int64Range(1, 40).Draw(t, "total")
-		b := NewFair(total)
+		b := NewFairBudget(total)
 		var all, cut []*open
 		held := func(by string) (n int64) {
 			for _, o := range all {
@@ -100,7 +100,7 @@ func TestFair(t *testing.T) {
 
 // TestMove checks that Move transfers the units of a hold to another principal.
 func TestMove(t *testing.T) {
-	b := NewFair(10)
+	b := NewFairBudget(10)
 	cut := 0
 	h := b.Open("address", func() { cut++ })
 	h.Take(8, 0)
@@ -119,7 +119,7 @@ func TestMove(t *testing.T) {
 // TestSpare checks that a hold cannot take the spare part of the budget, and that other holds
 // can.
 func TestSpare(t *testing.T) {
-	b := NewFair(10)
+	b := NewFairBudget(10)
 	large, small := b.Open("a", nil), b.Open("b", nil)
 	if !large.Take(7, 3) || large.Take(1, 3) || !small.Take(3, 0) || small.Take(1, 0) {
 		t.Error("the spare part is not shared as it should be")

@@ -22,7 +22,7 @@ func (r *replier) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // rate_limited.
 func ReserveReply(w http.ResponseWriter, size int) (release func(), err error) {
 	r := replierOf(w)
-	if r == nil || size <= piece {
+	if r == nil || size <= chunkSize {
 		return func() {}, nil
 	}
 	n := min(int64(size), r.limits.total)

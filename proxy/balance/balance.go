@@ -139,15 +139,15 @@ func (b *Balancer) load(m *route.Backend) Load {
 	var l Load
 	now := time.Time{}
 	if u := b.machines[m.Machine]; u != nil {
-		l.Ours = u.inProgress
+		l.Own = u.inProgress
 		if u.failures.count > 0 {
 			now = time.Now()
 			l.Suspect = u.failures.appliesTo(m, now)
 		}
 	}
-	l.Use = l.Ours
+	l.InUse = l.Own
 	if b.config.Others != nil {
-		l.Use += max(b.config.Others(m.Machine), 0)
+		l.InUse += max(b.config.Others(m.Machine), 0)
 	}
 	if s := b.workers[m.Worker]; s != nil && !l.Suspect {
 		if now.IsZero() {

@@ -99,7 +99,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			held[want].Done(nil) // releases the slot of the waiter that is next
 			mu.Unlock()
 		}
-		if got := b.Status(table(2, 1), ""); got.Routes[0].Machines[1].Ours != 0 || got.Routes[0].Waiting != 0 {
+		if got := b.Status(table(2, 1), ""); got.Routes[0].Machines[1].Requests != 0 || got.Routes[0].Waiting != 0 {
 			t.Errorf("remaining: %+v", got)
 		}
 	})
@@ -233,8 +233,8 @@ func TestNoLostWakeups(t *testing.T) {
 		t.Errorf("%d requests are waiting", status.Routes[0].Waiting)
 	}
 	for _, m := range status.Routes[0].Machines {
-		if m.Ours != 0 {
-			t.Errorf("machine %s has %d requests", m.Machine, m.Ours)
+		if m.Requests != 0 {
+			t.Errorf("machine %s has %d requests", m.Machine, m.Requests)
 		}
 	}
 	t.Logf("%d of %d were served", served.Load(), callers*rounds)
@@ -477,7 +477,7 @@ func TestStatus(t *testing.T) {
 	var got []string
 	status := b.Status(now, "")
 	for _, m := range status.Routes[0].Machines {
-		got = append(got, fmt.Sprintf("%s %s %d+%d/%d: %s %s", m.Machine, m.State, m.Ours, m.Others, m.Hard, m.Use, m.Why))
+		got = append(got, fmt.Sprintf("%s %s %d+%d/%d: %s %s", m.Machine, m.State, m.Requests, m.OtherRequests, m.Hard, m.Use, m.Why))
 	}
 	want := []string{
 		"00000000000000 started 1+0/2: yes ",
@@ -490,7 +490,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	slot.Done(errBroken)
-	if m := b.Status(now, "web").Routes[0].Machines[0]; m.Use != machinesapi.UseLast || m.Why != "it or its worker failed recently" {
+	if m := b.Status(now, "web").Routes[0].Machines[0]; m.Use != machinesapi.UseLastResort || m.Why != "it or its worker failed recently" {
 		t.Errorf("after a failure: %+v", m)
 	}
 	if got := b.Status(now, "other"); len(got.Routes) != 0 {

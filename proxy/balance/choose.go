@@ -28,8 +28,8 @@ type Criteria struct {
 
 // Load describes the current load of a machine.
 type Load struct {
-	Use     int  // requests or connections in progress, including those of other proxies
-	Ours    int  // part of Use that comes from this proxy
+	InUse   int  // requests or connections in progress, including those of other proxies
+	Own     int  // part of InUse that comes from this proxy
 	Suspect bool // the machine or its worker failed recently
 }
 
@@ -40,14 +40,14 @@ type Input struct {
 	Rand     *rand.Rand
 }
 
-// Verdict is the outcome of a choice.
-type Verdict string
+// Result is the outcome of a choice.
+type Result string
 
 // Verdicts.
 const (
-	Chosen Verdict = "chosen" // a machine was chosen
-	Full   Verdict = "full"   // every usable machine is at its hard limit
-	None   Verdict = "none"   // no machine is usable
+	Chosen Result = "chosen" // a machine was chosen
+	Full   Result = "full"   // every usable machine is at its hard limit
+	None   Result = "none"   // no machine is usable
 )
 
 // Choose returns the index of the machine in list that should handle a request, and the verdict
@@ -60,7 +60,7 @@ const (
 // machines that are already starting, nearer regions, and suspended machines are preferred, in this
 // order. Machines that failed recently or whose worker is unreachable come last. Among equally good
 // machines, Choose picks two at random and returns the less loaded one.
-func Choose(list []route.Backend, w *Criteria, s *Input) (int, Verdict) {
+func Choose(list []route.Backend, w *Criteria, s *Input) (int, Result) {
 	var c chooser
 	if w.Instance != "" {
 		at, found := slices.BinarySearchFunc(list, w.Instance, func(b route.Backend, id bourse.MachineID) int { return cmp.Compare(b.Machine, id) })
@@ -134,19 +134,19 @@ type rank struct {
 }
 
 // rankMachine returns a machine's rank. The verdict specifies whether the machine can be used.
-func rankMachine(b *route.Backend, w *Criteria, s *Input) (rank, Verdict) {
+func rankMachine(b *route.Backend, w *Criteria, s *Input) (rank, Result) {
 	if unusableReason(b) != "" {
 		return rank{}, None
 	}
 	load, limits := s.Load(b), b.Service.Concurrency
-	k := rank{belowSoft: load.Use < limits.Soft}
+	k := rank{belowSoft: load.InUse < limits.Soft}
 	if load.Suspect || !b.Reachable {
 		k.level = 1
 	}
 	if slices.Contains(w.Tried, b.Machine) {
 		k.level += 2
 	}
-	if limits.Hard > 0 && load.Use >= limits.Hard {
+	if limits.Hard > 0 && load.InUse >= limits.Hard {
 		return k, Full
 	}
 	listed := w.regionRank(b.Region)
@@ -162,7 +162,7 @@ func rankMachine(b *route.Backend, w *Criteria, s *Input) (rank, Verdict) {
 		if k.kind = starting; !k.belowSoft {
 			k.kind = startingFull
 		}
-		k.order = [5]int{waited, listed, boolToInt(load.Ours == 0 && b.State != bourse.StateStarting), place, wakeOrder(b.State)}
+		k.order = [5]int{waited, listed, boolToInt(load.Own == 0 && b.State != bourse.StateStarting), place, wakeOrder(b.State)}
 	}
 	return k, Chosen
 }
@@ -234,8 +234,8 @@ func (g *group) pick(list []route.Backend, s *Input) int {
 		return g.sample[0]
 	}
 	a, b := &list[g.sample[0]], &list[g.sample[1]]
-	x := s.Load(a).Use * max(b.Service.Concurrency.Soft, 1)
-	y := s.Load(b).Use * max(a.Service.Concurrency.Soft, 1)
+	x := s.Load(a).InUse * max(b.Service.Concurrency.Soft, 1)
+	y := s.Load(b).InUse * max(a.Service.Concurrency.Soft, 1)
 	if x == y {
 		return g.sample[s.Rand.IntN(2)]
 	}

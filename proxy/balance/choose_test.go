@@ -48,7 +48,7 @@ func sight(loads map[int]int) *balance.Input {
 		Load: func(b *route.Backend) balance.Load {
 			for n, l := range loads {
 				if id(n) == b.Machine {
-					return balance.Load{Use: max(l, 0), Ours: max(l, 0), Suspect: l < 0}
+					return balance.Load{InUse: max(l, 0), Own: max(l, 0), Suspect: l < 0}
 				}
 			}
 			return balance.Load{}
@@ -68,7 +68,7 @@ func TestChoose(t *testing.T) {
 		load loads
 		want balance.Criteria
 		best []int // numbers of the acceptable machines; empty: none is chosen, see how
-		how  balance.Verdict
+		how  balance.Result
 	}{
 		{name: "none", how: balance.None},
 		{name: "one", list: machines{backend(1)}, best: []int{1}},
@@ -179,7 +179,7 @@ func TestTwoChoices(t *testing.T) {
 	s := &balance.Input{
 		Load: func(b *route.Backend) balance.Load {
 			n := slices.IndexFunc(list, func(x route.Backend) bool { return x.Machine == b.Machine })
-			return balance.Load{Use: use[n]}
+			return balance.Load{InUse: use[n]}
 		},
 		Distance: func(bourse.Region) int { return 0 },
 		Rand:     rand.New(rand.NewPCG(3, 4)), //nolint:gosec // no secret

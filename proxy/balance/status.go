@@ -43,7 +43,7 @@ func (b *Balancer) statusOf(t *route.Target) machinesapi.ProxyRoute {
 		load := b.load(m)
 		s := machinesapi.ProxyMachine{
 			Machine: m.Machine, Instance: m.Instance, Worker: m.Worker, Region: m.Region, State: m.State, Port: m.Service.InternalPort,
-			Ours: load.Ours, Others: load.Use - load.Ours, Soft: m.Service.Concurrency.Soft, Hard: m.Service.Concurrency.Hard,
+			Requests: load.Own, OtherRequests: load.InUse - load.Own, Soft: m.Service.Concurrency.Soft, Hard: m.Service.Concurrency.Hard,
 		}
 		s.Use, s.Why = useOf(m, load)
 		out.Machines[i] = s
@@ -55,17 +55,17 @@ func useOf(m *route.Backend, load Load) (machinesapi.ProxyUse, string) {
 	hard := m.Service.Concurrency.Hard
 	switch why := unusableReason(m); {
 	case why != "":
-		return machinesapi.UseNo, why
+		return machinesapi.UseNever, why
 	case !m.Reachable:
-		return machinesapi.UseLast, "its worker is unreachable"
+		return machinesapi.UseLastResort, "its worker is unreachable"
 	case load.Suspect:
-		return machinesapi.UseLast, "it or its worker failed recently"
-	case hard > 0 && load.Use >= hard:
+		return machinesapi.UseLastResort, "it or its worker failed recently"
+	case hard > 0 && load.InUse >= hard:
 		return machinesapi.UseFull, "it is at its hard limit"
 	case m.Starting():
 		return machinesapi.UseStart, "it is " + string(m.State)
 	case !m.Running():
 		return machinesapi.UseStart, "it is " + string(m.State) + ": a request starts it"
 	}
-	return machinesapi.UseYes, ""
+	return machinesapi.UseNow, ""
 }

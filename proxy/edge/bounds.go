@@ -17,8 +17,8 @@ import (
 type limitedListener struct {
 	net.Listener
 	limits  Limits
-	clients *throttle.Fair // limits all listeners together; nil: no such limit
-	exempt  []netip.Prefix // sources to which the limit for each source does not apply
+	clients *throttle.FairBudget // limits all listeners together; nil: no such limit
+	exempt  []netip.Prefix       // sources to which the limit for each source does not apply
 	log     *slog.Logger
 
 	mu         sync.Mutex

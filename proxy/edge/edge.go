@@ -51,8 +51,8 @@ type Config struct {
 	HoldOpen      bool            // whether an open stream counts as a request in progress; otherwise, only transferred bytes count as use
 	LoadBalancers []netip.Prefix  // sources whose connections must begin with a PROXY header
 	Limits        Limits
-	Clients       *throttle.Fair // limits the connections of all listeners together, sharing them fairly among sources; nil: only Limits apply
-	Conns         *throttle.Fair // limits the connections of streams to machines, sharing them fairly among organizations; nil: unlimited
+	Clients       *throttle.FairBudget // limits the connections of all listeners together, sharing them fairly among sources; nil: only Limits apply
+	Conns         *throttle.FairBudget // limits the connections of streams to machines, sharing them fairly among organizations; nil: unlimited
 	Log           *slog.Logger
 }
 

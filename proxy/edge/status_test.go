@@ -34,8 +34,8 @@ func routeMachine(n int, state bourse.State) bourse.Machine {
 func following(t *testing.T, c route.FollowerConfig, machines ...bourse.Machine) *route.Follower {
 	built := make(chan struct{}, 1)
 	c.Read = func(context.Context) (route.Snapshot, error) { return route.Snapshot{Machines: machines}, nil }
-	c.Whole = func() bool { return true }
-	c.Heard = func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w1", true }
+	c.Complete = func() bool { return true }
+	c.ReachableWorker = func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w1", true }
 	c.Members = func() <-chan struct{} { return nil }
 	c.Changed = func(*route.Table) { built <- struct{}{} }
 	c.Log = slog.New(slog.DiscardHandler)

@@ -190,7 +190,7 @@ func TestBounds(t *testing.T) {
 func TestTheLargestSourceGivesWay(t *testing.T) {
 	t.Parallel()
 	w := web(t, told, false)
-	start(t, Config{Web: []Web{w}, Clients: throttle.NewFair(3)})
+	start(t, Config{Web: []Web{w}, Clients: throttle.NewFairBudget(3)})
 	from := func(ip string) net.Conn {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Deadline: time.Now().Add(patience)}
 		c, err := d.DialContext(t.Context(), "tcp", w.Addr().String())

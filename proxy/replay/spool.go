@@ -51,7 +51,7 @@ const spoolPrefix = "bourse-spool-"
 func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error) {
 	parent = cmp.Or(parent, os.TempDir())
 	limits.setDefaults()
-	if _, err := tempdir.RemoveLeft(parent, spoolPrefix, func(string) error { return nil }); err != nil {
+	if _, err := tempdir.RemoveLeftover(parent, spoolPrefix, func(string) error { return nil }); err != nil {
 		log.Warn("remove leftover spools failed", "err", err)
 	}
 	dir, err := tempdir.Make(parent, spoolPrefix)

@@ -58,7 +58,7 @@ func (r *parsedConfig) health(m *bourse.Machine) (failing []string, unproven []b
 	for i := range r.services {
 		for j := range r.checks {
 			c := &r.checks[j]
-			if !c.Decides(i + 1) {
+			if !c.AffectsRouting(i + 1) {
 				continue
 			}
 			switch statuses[c.Name] {

@@ -22,10 +22,10 @@ type Snapshot struct {
 type FollowerConfig struct {
 	// Read reads the view.
 	Read func(context.Context) (Snapshot, error)
-	// Whole reports whether the view contains all data that other servers have.
-	Whole func() bool
-	// Heard returns the reachable worker that has the given tag.
-	Heard func(bourse.WorkerTag) (bourse.WorkerID, bool)
+	// Complete reports whether the view contains all data that other servers have.
+	Complete func() bool
+	// ReachableWorker returns the reachable worker that has the given tag.
+	ReachableWorker func(bourse.WorkerTag) (bourse.WorkerID, bool)
 	// Members returns a channel that is closed when the set of reachable workers changes.
 	Members func() <-chan struct{}
 
@@ -105,7 +105,7 @@ func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 // build builds a table from the view. It reports whether the view was complete.
 func (f *Follower) build(ctx context.Context) bool {
 	c := &f.config
-	whole := c.Whole() // call Whole before reading the view, so that a view counts as whole only if it was whole when it was read
+	whole := c.Complete() // call Complete before reading the view, so that a view counts as complete only if it was complete when it was read
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	now, err := c.Read(limited)
@@ -119,7 +119,7 @@ func (f *Follower) build(ctx context.Context) bool {
 		now = now.with(f.last)
 	}
 	f.last = now
-	table := f.builder.Build(Input{Apps: now.Apps, Machines: now.Machines, ReachableWorker: c.Heard, Domains: c.Domains, Hosts: c.Hosts})
+	table := f.builder.Build(Input{Apps: now.Apps, Machines: now.Machines, ReachableWorker: c.ReachableWorker, Domains: c.Domains, Hosts: c.Hosts})
 	f.current.Store(table)
 	if whole && err == nil {
 		f.known.Store(true)

@@ -41,11 +41,11 @@ type planSource struct {
 // config returns the config of a Follower that follows the cluster.
 func (s *planSource) config(changed func(*Table)) FollowerConfig {
 	return FollowerConfig{
-		Read:    func(context.Context) (Snapshot, error) { return s.now, s.err },
-		Whole:   func() bool { return !s.partly },
-		Heard:   func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w1", !s.away },
-		Members: func() <-chan struct{} { return s.moved },
-		Domains: []string{"localhost"}, Changed: changed, Log: slog.New(slog.DiscardHandler),
+		Read:            func(context.Context) (Snapshot, error) { return s.now, s.err },
+		Complete:        func() bool { return !s.partly },
+		ReachableWorker: func(bourse.WorkerTag) (bourse.WorkerID, bool) { return "w1", !s.away },
+		Members:         func() <-chan struct{} { return s.moved },
+		Domains:         []string{"localhost"}, Changed: changed, Log: slog.New(slog.DiscardHandler),
 	}
 }
 

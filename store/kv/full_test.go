@@ -39,7 +39,7 @@ func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 		for range 1000 {
 			refused()
 		}
-		time.Sleep(quiet.For)
+		time.Sleep(quiet.Period)
 		refused()
 		if s.Faults() != 1001 {
 			t.Errorf("%d faults are counted, want 1001", s.Faults())

@@ -92,7 +92,7 @@ func runClient() error {
 	if err := json.Unmarshal(text, &e); err != nil {
 		return err
 	}
-	api := run.Over(&machinesapi.Client{BaseURL: e.API, Token: e.Token}, e.Plan.App)
+	api := run.NewAPI(&machinesapi.Client{BaseURL: e.API, Token: e.Token}, e.Plan.App)
 	result, err := run.Run(context.Background(), api, e.Plan.Plan, run.Options{Owner: owner, LeaseTTL: leaseTTL, Wait: patience, Release: e.Plan.Release, Events: func(news run.Event) {
 		switch {
 		case news.Step != e.Step || news.State != e.State:

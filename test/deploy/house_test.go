@@ -164,7 +164,7 @@ func (h *house) run(plan deploy.Plan, opts run.Options) (run.Result, error) {
 	if opts.Wait == 0 {
 		opts.Wait = patience
 	}
-	return run.Run(h.Context(), run.Over(h.api, plan.App), plan, opts)
+	return run.Run(h.Context(), run.NewAPI(h.api, plan.App), plan, opts)
 }
 
 // load sends requests to an app at a constant rate, whether or not they are answered.

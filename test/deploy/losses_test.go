@@ -92,7 +92,7 @@ func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
 	plan, steps := h.apart(app, "v2")
 	var once sync.Once
 	began := time.Now()
-	result, err := h.run(plan, run.Options{Silence: 2 * time.Second, LeaseTTL: 2 * time.Second, Events: func(e run.Event) {
+	result, err := h.run(plan, run.Options{RetryFor: 2 * time.Second, LeaseTTL: 2 * time.Second, Events: func(e run.Event) {
 		if e.State == run.Done && slices.Contains(steps[lost], e.Step) {
 			once.Do(func() {
 				if err := s.Kill(); err != nil {

@@ -41,7 +41,7 @@ func (h *house) atTheSameTime(app bourse.AppName) {
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := run.Run(h.Context(), run.Over(h.api, app), first, run.Options{Owner: owner + ", since 12:00:00 UTC", LeaseTTL: leaseTTL, Wait: patience, Events: func(e run.Event) {
+		_, err := run.Run(h.Context(), run.NewAPI(h.api, app), first, run.Options{Owner: owner + ", since 12:00:00 UTC", LeaseTTL: leaseTTL, Wait: patience, Events: func(e run.Event) {
 			if e.Step == 1 && e.State == run.Done {
 				close(reached)
 				<-goOn // the leases are extended in the meantime

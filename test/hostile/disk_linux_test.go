@@ -54,7 +54,7 @@ func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 		}
 	}
 	t.Cleanup(release)
-	if !servertest.Within(servertest.Patience, func() bool { return traced(pid) }) {
+	if !servertest.Within(servertest.Timeout, func() bool { return traced(pid) }) {
 		release() // after this, strace no longer writes to said
 		t.Skipf("strace does not trace: %s", &said)
 	}
@@ -119,7 +119,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	api, sick := servertest.Client(t, broker), workers[0]
 	sick.Settle()
 	for _, name := range []bourse.WorkerID{"w1", "w2"} {
-		if !servertest.Within(servertest.Patience, func() bool {
+		if !servertest.Within(servertest.Timeout, func() bool {
 			w, err := api.Worker(t.Context(), name)
 			return err == nil && w.Status == machinesapi.WorkerOK
 		}) {
@@ -161,7 +161,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 			}
 		})
 	}
-	if !servertest.Within(servertest.Patience, func() bool { return asked.Load() > 20 }) {
+	if !servertest.Within(servertest.Timeout, func() bool { return asked.Load() > 20 }) {
 		t.Fatal("hardly anything is ordered")
 	}
 	before := processes(mark)
@@ -196,7 +196,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	id := bourse.NewOrderID()
 	in := order(id)
 	in.FirstTry = true
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		m, err := api.Create(t.Context(), "default", in, id)
 		if err == nil {
 			all.Store(mark+string(id), m.ID)
@@ -211,7 +211,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 	stop()
 	clients.Wait()
 	var wrong []string
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		wrong = nil
 		running := processes(mark)
 		all.Range(func(order, _ any) bool {
@@ -241,7 +241,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
 		"--cpus", "8", "--memory", "8GiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := servertest.Client(t, broker)
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		w, err := api.Worker(t.Context(), "w1")
 		return err == nil && w.Status == machinesapi.WorkerOK
 	}) {
@@ -250,10 +250,10 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	mark := fmt.Sprintf("bourse-lost-%d-", os.Getpid())
 	w.Settle()
 	run := func(n int) bourse.MachineID {
-		var m machinesapi.Created
+		var m machinesapi.CreatedMachine
 		var err error
 		id := bourse.NewOrderID()
-		if !servertest.Within(servertest.Patience, func() bool { // the broker may not know yet that the worker is reachable
+		if !servertest.Within(servertest.Timeout, func() bool { // the broker may not know yet that the worker is reachable
 			m, err = api.Create(t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 				Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "sleep 1000 & wait", mark + strconv.Itoa(n)}},
 			}}, id)

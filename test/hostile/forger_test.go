@@ -172,15 +172,15 @@ func (s *secure) health(of *servertest.Server, role bourse.Role) (out struct {
 func TestAForgingMember(t *testing.T) {
 	s := startSecure(t)
 	var app machinesapi.App
-	if !servertest.Within(servertest.Patience, func() (ok bool) {
+	if !servertest.Within(servertest.Timeout, func() (ok bool) {
 		var err error
 		app, err = s.api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "shop", Org: "acme"})
 		return err == nil
 	}) {
 		t.Fatal("no app can be made")
 	}
-	var made machinesapi.Created
-	if !servertest.Within(servertest.Patience, func() (ok bool) {
+	var made machinesapi.CreatedMachine
+	if !servertest.Within(servertest.Timeout, func() (ok bool) {
 		var err error
 		made, err = s.api.Create(t.Context(), "shop", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 			Image: "host", Init: bourse.Init{Exec: []string{"sleep", "600"}},
@@ -202,7 +202,7 @@ func TestAForgingMember(t *testing.T) {
 	machine := wire.Row{Table: wire.TableMachines, Key: string(made.Machine.ID), Columns: map[string]wire.Value{"app": "shop", "state": "destroyed"}}
 	theirs := s.health(s.broker, bourse.RoleBroker)
 	var w1 wire.Position
-	if !servertest.Within(servertest.Patience, func() bool { // wait until the worker has published its own rows
+	if !servertest.Within(servertest.Timeout, func() bool { // wait until the worker has published its own rows
 		for _, h := range theirs.View.Streams {
 			if h.Site == "w1" {
 				w1 = h.Position

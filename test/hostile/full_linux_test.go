@@ -129,7 +129,7 @@ func startFull(t *testing.T) *full {
 
 // order places an order for a machine. ballast becomes part of its config, to make the
 // machine's record large.
-func (f *full) order(mark, ballast string) (machinesapi.Created, error) {
+func (f *full) order(mark, ballast string) (machinesapi.CreatedMachine, error) {
 	return f.api.Create(f.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: bourse.ImageHost, Init: bourse.Init{Exec: []string{"sh", "-c", "echo here; sleep 1000 & wait", mark}},
 		Env: map[string]string{"A": ballast, "B": ballast},
@@ -150,7 +150,7 @@ func (f *full) logged(id bourse.MachineID) error {
 func (f *full) within(what string, try func() error) {
 	f.Helper()
 	var err error
-	if !servertest.Within(servertest.Patience, func() bool { err = try(); return err == nil }) {
+	if !servertest.Within(servertest.Timeout, func() bool { err = try(); return err == nil }) {
 		f.Fatalf("%s: %v", what, err)
 	}
 }

@@ -50,7 +50,7 @@ func startWorker(t *testing.T, broker *servertest.Server, args ...string) *serve
 		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--join", broker.Addr,
 	}, args...)...)
 	api := servertest.Client(t, broker)
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		w, err := api.Worker(t.Context(), "w1")
 		return err == nil && w.Status == machinesapi.WorkerOK
 	}) {

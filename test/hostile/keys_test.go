@@ -29,7 +29,7 @@ func TestKeysAreForTheirServers(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatalf("%d machines, %v", len(list), err)
 	}
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		found := 0
 		for line, err := range api.Query(t.Context(), machinesapi.ViewQuery{Statement: "SELECT id FROM machines"}) {
 			if err == nil && line.Row != nil {

@@ -67,7 +67,7 @@ func TestAWorkerTakesNoTrafficOfAnotherApp(t *testing.T) {
 	}, s.credentials("p1", bourse.RoleProxy)...)...)
 	servertest.StartAll(t, liar, proxy)
 
-	var honest, stolen machinesapi.Created
+	var honest, stolen machinesapi.CreatedMachine
 	eventually(t, "create a machine of shop", func() (err error) {
 		honest, err = s.api.Create(ctx, "shop", machinesapi.CreateMachine{Region: "gru", Config: answering(t, "honest")}, "")
 		return err

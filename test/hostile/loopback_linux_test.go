@@ -144,7 +144,7 @@ func TestTheCommandLineFindsTheToken(t *testing.T) {
 		t.Errorf("after a kill the token is another (%v)", err)
 	}
 	var out []byte
-	if !servertest.Within(servertest.Patience, func() bool { // a restarted broker first has to learn about its cluster
+	if !servertest.Within(servertest.Timeout, func() bool { // a restarted broker first has to learn about its cluster
 		out, err = list()
 		return err == nil
 	}) {

@@ -123,9 +123,9 @@ func (s *secured) client(broker *servertest.Server) *machinesapi.Client {
 // execOnW1 places a machine on w1, the only worker, and runs a command in it.
 func (s *secured) execOnW1(api *machinesapi.Client) {
 	s.t.Helper()
-	var made machinesapi.Created
+	var made machinesapi.CreatedMachine
 	var err error
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		made, err = api.Create(s.t.Context(), "default", machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 			Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 16}, Init: bourse.Init{Exec: []string{"/bin/sleep", "1000"}},
 		}}, "")
@@ -303,13 +303,13 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 	before := shown()
 	s.put("tokens", []byte("another-token-of-those-who-run-it *\n"))
 	s.issue("b1", bourse.RoleBroker)
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		_, err := api.Workers(t.Context())
 		return bourse.CodeOf(err) == bourse.CodeUnauthorized
 	}) {
 		t.Error("a token that was taken away is good")
 	}
-	if !servertest.Within(servertest.Patience, func() bool { return shown() != before }) {
+	if !servertest.Within(servertest.Timeout, func() bool { return shown() != before }) {
 		t.Error("the old certificate is shown")
 	}
 }

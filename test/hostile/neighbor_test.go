@@ -65,7 +65,7 @@ func TestANeighborIsNoMember(t *testing.T) {
 		return ids
 	}
 	var ids []bourse.WorkerID
-	if !servertest.Within(servertest.Patience, func() bool { ids = listed(); return len(ids) >= 2 }) {
+	if !servertest.Within(servertest.Timeout, func() bool { ids = listed(); return len(ids) >= 2 }) {
 		t.Fatalf("one with the secret is not listed: %v", ids)
 	}
 	if len(ids) != 2 || ids[0] != "friend" || ids[1] != "w1" {
@@ -96,7 +96,7 @@ func startOverNATS(t *testing.T) (broker *servertest.Server, url string) {
 	servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", t.TempDir(),
 		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--nats", url)
 	api := servertest.Client(t, broker)
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		w, err := api.Worker(t.Context(), "w1")
 		return err == nil && w.Status == machinesapi.WorkerOK
 	}) {

@@ -214,7 +214,7 @@ func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 	if !servertest.Within(30*time.Second, routed) {
 		t.Fatal("the broker does not say where the proxy sends requests")
 	}
-	if m := machines[0]; m.Use != machinesapi.UseYes {
+	if m := machines[0]; m.Use != machinesapi.UseNow {
 		t.Errorf("after invalid requests the machine is used %s: %s", m.Use, m.Why)
 	}
 	if err := api.Stop(t.Context(), "web", id, machinesapi.StopMachine{}, ""); err != nil {

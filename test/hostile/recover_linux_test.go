@@ -28,7 +28,7 @@ func TestStoreWithAFlippedBitIsRecovered(t *testing.T) {
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
 		"--cpus", "4", "--memory", "4GiB", "--disk", "1TiB", "--ephemeral", "--join", broker.Addr)
 	api := servertest.Client(t, broker)
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		w, err := api.Worker(t.Context(), "w1")
 		return err == nil && w.Status == machinesapi.WorkerOK
 	}) {

@@ -65,7 +65,7 @@ func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 	byCert := scraper{t, &http.Client{Transport: &http.Transport{TLSClientConfig: creds.Client()}}, "", ""}
 	toWorker := scraper{t, s.as("w1.worker.bourse.internal", creds), "", ""}
 	broker, worker := "https://"+b.API, "https://"+w.API
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		status, _ := byToken.ask("GET", broker+"/v1/workers/w1/metrics")
 		return status == http.StatusOK
 	}) {

@@ -56,7 +56,7 @@ func TestSecretsOfContainersAreFoundNowhere(t *testing.T) {
 		has := func() {
 			t.Helper()
 			var out machinesapi.ExecReply
-			if !servertest.Within(servertest.Patience, func() bool {
+			if !servertest.Within(servertest.Timeout, func() bool {
 				out, err = api.Exec(t.Context(), "vault", made.Machine.ID, machinesapi.ExecMachine{
 					Command: []string{"/bin/sh", "-c", `printf %s%s "$PASSWORD" "$(cat /etc/vault/key)" | sha256sum; tr '\0' '\n' < /proc/1/environ | grep -c ^PASSWORD=.`},
 				})
@@ -73,7 +73,7 @@ func TestSecretsOfContainersAreFoundNowhere(t *testing.T) {
 		}
 		d.Restarted(t, worker.ID, worker.PID)
 		has()
-		if !servertest.Within(servertest.Patience, func() bool {
+		if !servertest.Within(servertest.Timeout, func() bool {
 			return api.Restart(t.Context(), "vault", made.Machine.ID, machinesapi.RestartMachine{ForceStop: true}, "") == nil
 		}) {
 			t.Fatal("the machine cannot be restarted")

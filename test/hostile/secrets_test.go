@@ -45,7 +45,7 @@ func TestSecretsAreFoundNowhere(t *testing.T) {
 		printed := func(times int) {
 			t.Helper()
 			var text strings.Builder
-			if !servertest.Within(servertest.Patience, func() bool {
+			if !servertest.Within(servertest.Timeout, func() bool {
 				text.Reset()
 				err = api.Logs(t.Context(), "vault", made.Machine.ID, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
 					text.WriteString(l.Text + "\n")
@@ -62,7 +62,7 @@ func TestSecretsAreFoundNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.Restarted(t, worker.ID, worker.PID)
-		if !servertest.Within(servertest.Patience, func() bool {
+		if !servertest.Within(servertest.Timeout, func() bool {
 			return api.Restart(t.Context(), "vault", made.Machine.ID, machinesapi.RestartMachine{ForceStop: true}, "") == nil
 		}) {
 			t.Fatal("the machine cannot be restarted")

@@ -54,7 +54,7 @@ func startTenants(t *testing.T) *tenants {
 	servertest.Start(t, "w1",
 		"serve", "worker", "--region", "gru", "--name", "w1", "--data", filepath.Join(t.TempDir(), "w1"),
 		"--cpus", "4", "--memory", "4GiB", "--ephemeral", "--join", c.broker.Addr)
-	if !servertest.Within(servertest.Patience, func() bool {
+	if !servertest.Within(servertest.Timeout, func() bool {
 		status, body, _ := c.ask(operatorToken, "GET", "/v1/workers", "")
 		return status == http.StatusOK && strings.Contains(body, `"w1"`)
 	}) {

@@ -34,7 +34,7 @@ func TestWatchesLogOnceAMinute(t *testing.T) {
 		for n := range 10 {
 			ms.watch(lame{}, driver.TaskID{Machine: bourse.MachineID(fmt.Sprint("m", n))}, errTextNotStarted)
 		}
-		time.Sleep(quiet.For + quiet.For/2)
+		time.Sleep(quiet.Period + quiet.Period/2)
 		cancel()
 		ms.state.Wait()
 		if got := strings.Count(out.String(), "watch of a machine"); got != 2 || !strings.Contains(out.String(), "not_logged=599") {

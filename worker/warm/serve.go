@@ -20,7 +20,7 @@ type Handler func(ctx context.Context, call *Call) Answer
 // connections, cancels the handlers' contexts and waits for the handlers. It returns nil
 // if ctx ended, and otherwise ln's error.
 func Serve(ctx context.Context, ln net.Listener, concurrency int, h Handler) error {
-	s := mux.NewServer(mux.ServerConfig{Limits: limits, AtOnce: concurrency, Queue: bourse.MaxTaskConcurrency})
+	s := mux.NewServer(mux.ServerConfig{Limits: limits, Concurrency: concurrency, Queue: bourse.MaxTaskConcurrency})
 	defer s.Close(context.Canceled)
 	defer s.Abort()
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() }) // stops accepting connections

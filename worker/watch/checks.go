@@ -105,7 +105,7 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 	c.running[id] = checkRun{boot: m.Boot.Number, version: m.Instance, stop: stop}
 	for i := range list {
 		p := &prober{Checks: c, machine: id, boot: m.Boot.Number, check: list[i], last: knownStatus(&m, list[i].Name)}
-		p.check.Named = p.check.Port
+		p.check.ConfiguredPort = p.check.Port
 		p.check.Port = portOf(&m, p.check.Port)
 		c.probers.Add(1)
 		c.state.Go(func(context.Context) {

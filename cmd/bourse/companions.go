@@ -40,12 +40,12 @@ func runcCommand() []string {
 	return []string{path, runcWord}
 }
 
-// survivor returns the main function of a process that was started with one of these commands. It
+// companionMain returns the main function of a process that was started with one of these commands. It
 // returns nil for any other command. It is called before anything else, because such processes must
 // stay small.
-func survivor(args []string) func(dir string) int {
+func companionMain(args []string) func(dir string) int {
 	if len(args) > 3 && args[1] == runcWord {
-		return func(string) int { return outlived(container.BecomeRunc(args[2:])) }
+		return func(string) int { return exitStatus(container.BecomeRunc(args[2:])) }
 	}
 	if len(args) != 3 {
 		return nil
@@ -54,20 +54,20 @@ func survivor(args []string) func(dir string) int {
 	case supervisorWord:
 		return func(dir string) int {
 			tuning.ProtectFromOOM(tuning.OOMCompanion)
-			return outlived(process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: serve.LogConfig{}.Logger(os.Stderr)}))
+			return exitStatus(process.Supervise(context.Background(), process.SupervisorConfig{Dir: dir, Log: serve.LogConfig{}.Logger(os.Stderr)}))
 		}
 	case leashedWord:
-		return leashed
+		return leashedSupervisor
 	case keeperWord:
 		return func(dir string) int {
 			tuning.ProtectFromOOM(tuning.OOMCompanion)
-			return outlived(logs.Keep(context.Background(), logs.KeepConfig{Dir: dir, Log: serve.LogConfig{}.Logger(os.Stderr)}))
+			return exitStatus(logs.Keep(context.Background(), logs.KeepConfig{Dir: dir, Log: serve.LogConfig{}.Logger(os.Stderr)}))
 		}
 	}
 	return nil
 }
 
-func outlived(err error) int {
+func exitStatus(err error) int {
 	if err == nil {
 		return 0
 	}
@@ -91,7 +91,7 @@ func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (fa
 		Dir: dir, Supervisor: leashedCommand(), Limits: process.LimitsOff, Log: serve.LogConfig{}.Logger(os.Stderr),
 	})
 	defer func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 		defer cancel()
 		err = errors.Join(err, d.Shutdown(last))
 	}()
@@ -105,9 +105,9 @@ func superviseTasks(ctx context.Context, tasks []serve.Task, to serve.Print) (fa
 // still exists.
 const leashInterval = 200 * time.Millisecond
 
-// leashed is the main function of the supervisor that superviseTasks uses. If its
+// leashedSupervisor is the main function of the supervisor that superviseTasks uses. If its
 // parent is killed, it ends the tasks, removes their directory and exits.
-func leashed(dir string) int {
+func leashedSupervisor(dir string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	parent := os.Getppid()
@@ -121,5 +121,5 @@ func leashed(dir string) int {
 	if os.Getppid() != parent {
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
-	return outlived(err)
+	return exitStatus(err)
 }

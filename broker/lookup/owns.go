@@ -12,18 +12,18 @@ import (
 // if that worker does not answer.
 func (k *Machines) Has(ctx context.Context, app *bourse.App, id bourse.MachineID) (bool, error) {
 	if l, ok := k.Copy(ctx, id); ok {
-		return has(app, &l.Machine), nil
+		return ownsMachine(app, &l.Machine), nil
 	}
 	worker, ok := k.Directory.ByTag(id.Tag())
 	if !ok {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.Patience)
+	ctx, cancel := context.WithTimeout(ctx, k.Timeout)
 	defer cancel()
 	m, err := fabric.MachineShow.Call(ctx, k.Workers, worker, id)
 	switch bourse.CodeOf(err) {
 	case "":
-		return has(app, &m), nil
+		return ownsMachine(app, &m), nil
 	case bourse.CodeUnavailable, bourse.CodeTimeout:
 		return false, bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s does not answer", worker.ID, id)
 	default:
@@ -31,6 +31,6 @@ func (k *Machines) Has(ctx context.Context, app *bourse.App, id bourse.MachineID
 	}
 }
 
-func has(app *bourse.App, m *bourse.Machine) bool {
+func ownsMachine(app *bourse.App, m *bourse.Machine) bool {
 	return m.OwnedBy(app) && m.State != bourse.StateDestroyed
 }

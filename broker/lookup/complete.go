@@ -10,15 +10,15 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// wholePatience limits how long a list waits for the machines' workers. After that, the list
+// completeTimeout limits how long a list waits for the machines' workers. After that, the list
 // contains the view's data.
-const wholePatience = time.Second
+const completeTimeout = time.Second
 
-// Whole completes the machines in list, which belong to app. It asks their workers for the parts
+// Complete completes the machines in list, which belong to app. It asks their workers for the parts
 // that the view lacks, such as environment and files. If a worker does not answer, its machines are
 // marked as unreachable and remain incomplete. Workers that are already unreachable according to
 // the view are not asked.
-func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*inventory.Listed) []*inventory.Listed {
+func (k *Machines) Complete(ctx context.Context, app *bourse.App, list []*inventory.Listed) []*inventory.Listed {
 	asked := map[bourse.WorkerID]bool{}
 	var members []bourse.Member
 	for _, l := range list {
@@ -33,7 +33,7 @@ func (k *Machines) Whole(ctx context.Context, app *bourse.App, list []*inventory
 	if len(members) == 0 {
 		return list
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(k.Patience, wholePatience))
+	ctx, cancel := context.WithTimeout(ctx, min(k.Timeout, completeTimeout))
 	defer cancel()
 	now, silent := map[bourse.MachineID]*bourse.Machine{}, map[bourse.WorkerID]bool{}
 	for _, a := range k.askMachines(ctx, members, fabric.MachinesQuery{App: app.Name, AppID: app.ID}) {

@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Carrier executes plans and shows their progress.
-type Carrier struct {
+// Executor executes plans and shows their progress.
+type Executor struct {
 	Shell   *cli.Shell
 	API     run.API
 	Title   string      // describes the plan, for example "release v4 of shop"
@@ -28,14 +28,14 @@ type Carrier struct {
 	Resume  []string    // commands that continue or undo an interrupted plan
 	Done    string      // describes the outcome; "" means a summary of the plan's changes
 	// Signals delivers interrupts; nil means the signals of this process. The first
-	// interrupt must also cancel the context of Carry. A second one abandons the plan.
+	// interrupt must also cancel the context of Execute. A second one abandons the plan.
 	Signals <-chan os.Signal
 }
 
-// Carry executes a plan. A returned error tells the user what to do next; after an
+// Execute executes a plan. A returned error tells the user what to do next; after an
 // interrupt, it is a [cli.Interrupted]. With --json, the last line of output is the result.
-func (c *Carrier) Carry(ctx context.Context, p *deploy.Plan) (run.Result, error) {
-	cli.OutliveReaders() // execute the whole plan even if nobody reads the progress
+func (c *Executor) Execute(ctx context.Context, p *deploy.Plan) (run.Result, error) {
+	cli.IgnoreSIGPIPE() // execute the whole plan even if nobody reads the progress
 	show := Show(c.Shell, c.Title, p)
 	over := make(chan struct{})
 	o := c.Options
@@ -89,7 +89,7 @@ func LeftText(app bourse.AppName, left []bourse.VolumeID) string {
 
 // interrupts prints what happens next if ctx is canceled. It returns a channel that is closed at
 // the second interrupt. It stops once over is closed.
-func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan struct{}) <-chan struct{} {
+func (c *Executor) interrupts(ctx context.Context, show *Progress, over <-chan struct{}) <-chan struct{} {
 	abandon := make(chan struct{})
 	signals, stop := c.Signals, func() {}
 	if signals == nil {
@@ -108,7 +108,7 @@ func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan st
 			case <-signals:
 				if first.IsZero() {
 					first = time.Now()
-				} else if time.Since(first) > once {
+				} else if time.Since(first) > interruptGap {
 					close(abandon)
 					return
 				}
@@ -121,11 +121,11 @@ func (c *Carrier) interrupts(ctx context.Context, show *Progress, over <-chan st
 	return abandon
 }
 
-// once is the time within which two signals count as one interrupt. Programs such as
+// interruptGap is the time within which two signals count as one interrupt. Programs such as
 // timeout signal a process and then its group.
-const once = 300 * time.Millisecond
+const interruptGap = 300 * time.Millisecond
 
-func (c *Carrier) interruptedNote() []string {
+func (c *Executor) interruptedNote() []string {
 	first := "interrupted: undoing the changes; press Ctrl-C again to stop and leave the rest as it is"
 	if c.Options.KeepOnFailure {
 		first = "interrupted: completed changes are kept; press Ctrl-C again to exit at once"
@@ -137,7 +137,7 @@ func (c *Carrier) interruptedNote() []string {
 }
 
 // explain returns the error of a run with a message for the user and with hints.
-func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, err error) error {
+func (c *Executor) explain(ctx context.Context, p *deploy.Plan, r *run.Result, err error) error {
 	state, half := "everything is as it was before", r.Status == release.Interrupted
 	over := errors.Is(err, run.ErrOvertaken)
 	switch {
@@ -180,7 +180,7 @@ func (c *Carrier) explain(ctx context.Context, p *deploy.Plan, r *run.Result, er
 }
 
 // next returns hints for the user after a failure.
-func (c *Carrier) next(p *deploy.Plan, r *run.Result, err error) []string {
+func (c *Executor) next(p *deploy.Plan, r *run.Result, err error) []string {
 	var out []string
 	for i := range r.Left {
 		if l := &r.Left[i]; l.Next != "" && !slices.Contains(out, l.Next) {
@@ -189,7 +189,7 @@ func (c *Carrier) next(p *deploy.Plan, r *run.Result, err error) []string {
 	}
 	for i := range r.Failed {
 		logs := "bourse machine logs -a " + string(p.App) + " " + string(r.Failed[i].Machine)
-		if r.Failed[i].Machine != "" && !slices.Contains(out, logs) && there(p, r, r.Failed[i].Machine) {
+		if r.Failed[i].Machine != "" && !slices.Contains(out, logs) && stillExists(p, r, r.Failed[i].Machine) {
 			out = append(out, logs)
 		}
 	}
@@ -205,8 +205,8 @@ func (c *Carrier) next(p *deploy.Plan, r *run.Result, err error) []string {
 	return out
 }
 
-// there reports whether a machine still exists after a plan was undone.
-func there(p *deploy.Plan, r *run.Result, id bourse.MachineID) bool {
+// stillExists reports whether a machine still exists after a plan was undone.
+func stillExists(p *deploy.Plan, r *run.Result, id bourse.MachineID) bool {
 	return slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return s.Machine == id }) || r.Status == release.Interrupted
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// want is the desired state of an app, with the data to record in its release.
-type want struct {
+// desired is the desired state of an app, with the data to record in its release.
+type desired struct {
 	App         deploy.App
 	Definition  json.RawMessage // the configuration as JSON, in the format of fly.json
 	Image       string
@@ -36,7 +36,7 @@ func (t *target) load() (*config.Config, error) {
 
 // want returns the desired state of the app, from the configuration and the flags that
 // override it. It builds and pushes the image if necessary.
-func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
+func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*desired, error) {
 	c, err := f.load()
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (f *deployFlags) want(ctx context.Context, s *cli.Shell) (*want, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &want{App: app, Definition: definition, Image: imageOf(&app), Description: f.message, unbuilt: unbuilt}
+	w := &desired{App: app, Definition: definition, Image: imageOf(&app), Description: f.message, unbuilt: unbuilt}
 	for _, warning := range warnings {
 		w.warnings = append(w.warnings, warning.String())
 	}
@@ -95,7 +95,7 @@ func (f *deployFlags) options(files fs.FS) (config.Options, error) {
 
 // localPrograms makes relative paths of programs absolute, like "bourse machine run" does.
 // It applies only to machines with the image host.
-func (w *want) localPrograms() {
+func (w *desired) localPrograms() {
 	for i := range w.App.Groups {
 		if c := &w.App.Groups[i].Config; c.ImageKind() == bourse.HostImage {
 			place.LocalProgram(&c.Init)
@@ -114,21 +114,21 @@ func imageOf(app *deploy.App) string {
 	return ""
 }
 
-// kept is the part of a release's metadata that a deploy stores. It contains the app's
+// storedWant is the part of a release's metadata that a deploy stores. It contains the app's
 // complete desired state.
-type kept struct {
+type storedWant struct {
 	Want *deploy.App `json:"bourse_want,omitempty"`
 }
 
-// maxKept limits the size of kept, in bytes. The API accepts up to 64 KiB of metadata, and
+// maxStoredWant limits the size of kept, in bytes. The API accepts up to 64 KiB of metadata, and
 // package deploy/run adds a note.
-const maxKept = 56 << 10
+const maxStoredWant = 56 << 10
 
 // metadata returns the metadata to store with a release. If the desired state is too large,
 // it returns an empty object, and wantOf uses the release's definition instead.
-func (w *want) metadata() (json.RawMessage, error) {
-	raw, err := json.Marshal(kept{&w.App})
-	if err != nil || len(raw) > maxKept {
+func (w *desired) metadata() (json.RawMessage, error) {
+	raw, err := json.Marshal(storedWant{&w.App})
+	if err != nil || len(raw) > maxStoredWant {
 		return json.RawMessage("{}"), err
 	}
 	return raw, nil
@@ -136,17 +136,17 @@ func (w *want) metadata() (json.RawMessage, error) {
 
 // wantOf returns the desired state of a recorded release. It comes from the release's
 // metadata or, if another client made the release, from its definition.
-func wantOf(r *release.Release) (*want, error) {
-	w := &want{Definition: r.Definition, Image: r.Image}
-	var k kept
+func wantOf(r *release.Release) (*desired, error) {
+	w := &desired{Definition: r.Definition, Image: r.Image}
+	var k storedWant
 	if err := json.Unmarshal(r.Metadata, &k); err == nil && k.Want != nil {
 		w.App = *k.Want
 		return w, nil
 	}
 	if len(r.Definition) == 0 {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "release %s has no definition: the client that made it did not store one", vName(r))
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "release %s has no definition: the client that made it did not store one", versionName(r))
 	}
-	c, err := config.Parse("release "+vName(r)+".json", r.Definition)
+	c, err := config.Parse("release "+versionName(r)+".json", r.Definition)
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Away describes the absent workers of the cluster. The status of a worker that was killed or is
+// AbsentWorkers describes the absent workers of the cluster. The status of a worker that was killed or is
 // unreachable is down, and that of a worker that has left cleanly is stopped. Removed workers are
 // not included.
-func (s *Sources) Away(ctx context.Context, absent []bourse.Absence) []machinesapi.Worker {
+func (s *Sources) AbsentWorkers(ctx context.Context, absent []bourse.Absence) []machinesapi.Worker {
 	if len(absent) == 0 {
 		return nil
 	}
@@ -54,23 +54,23 @@ func show(a *bourse.Absence, row inventory.UnreachableWorker, known bool) machin
 	return w
 }
 
-// Where returns a phrase that describes the worker of a machine if that worker is absent. The
-// phrase is meant to be appended to an error. If the worker is a member, Where returns "".
-func (s *Sources) Where(ctx context.Context, m *bourse.Machine) string {
+// HostStatus returns a phrase that describes the worker of a machine if that worker is absent. The
+// phrase is meant to be appended to an error. If the worker is a member, HostStatus returns "".
+func (s *Sources) HostStatus(ctx context.Context, m *bourse.Machine) string {
 	_, absent := s.Directory.All()
 	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == m.Worker })
 	if i < 0 {
 		return ""
 	}
-	list := s.Away(ctx, absent[i:i+1])
+	list := s.AbsentWorkers(ctx, absent[i:i+1])
 	if len(list) == 0 {
 		return ""
 	}
-	return ", and " + Why(&list[0])
+	return ", and " + UnreachableReason(&list[0])
 }
 
-// Why returns a phrase that explains why a worker does not respond.
-func Why(w *machinesapi.Worker) string {
+// UnreachableReason returns a phrase that explains why a worker does not respond.
+func UnreachableReason(w *machinesapi.Worker) string {
 	since := "since"
 	if w.Earlier {
 		since = "since before"

@@ -17,9 +17,9 @@ import (
 // An order waits if all turns are taken. If the queue is full, an order is refused at once.
 func TestBeyondTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 2, Queue: 1})
+		turns := throttle.NewOrderLimiter(throttle.OrderLimits{Concurrency: 2, Queue: 1})
 		a, b := take(t, turns), take(t, turns)
-		third := make(chan *throttle.Turn)
+		third := make(chan *throttle.Slot)
 		go func() {
 			turn, err := turns.Take(t.Context(), time.Hour)
 			if err != nil {
@@ -38,10 +38,10 @@ func TestBeyondTheQueue(t *testing.T) {
 	})
 }
 
-// No order waits longer than Patience. An order that leaves the queue makes room for another one.
+// No order waits longer than QueueTimeout. An order that leaves the queue makes room for another one.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, Queue: 8, Patience: time.Second})
+		turns := throttle.NewOrderLimiter(throttle.OrderLimits{Concurrency: 1, Queue: 8, QueueTimeout: time.Second})
 		turn := take(t, turns)
 		began := time.Now()
 		if _, err := turns.Take(t.Context(), time.Hour); bourse.CodeOf(err) != bourse.CodeRateLimited || time.Since(began) != time.Second {
@@ -61,8 +61,8 @@ func TestPatience(t *testing.T) {
 // total.
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := throttle.NewTurns(throttle.TurnsConfig{AtOnce: 1, InProgress: 3, Patience: time.Minute})
-		var long []*throttle.Turn
+		turns := throttle.NewOrderLimiter(throttle.OrderLimits{Concurrency: 1, InProgress: 3, QueueTimeout: time.Minute})
+		var long []*throttle.Slot
 		for range 3 {
 			turn, err := turns.Take(t.Context(), 100*time.Millisecond)
 			if err != nil {
@@ -81,7 +81,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-func take(t *testing.T, turns *throttle.Turns) *throttle.Turn {
+func take(t *testing.T, turns *throttle.OrderLimiter) *throttle.Slot {
 	t.Helper()
 	turn, err := turns.Take(t.Context(), time.Hour)
 	if err != nil {
@@ -90,19 +90,19 @@ func take(t *testing.T, turns *throttle.Turns) *throttle.Turn {
 	return turn
 }
 
-// Orders arrive, wait, leave and end concurrently. Never more than AtOnce orders have a turn, and
+// Orders arrive, wait, leave and end concurrently. Never more than Concurrency orders have a turn, and
 // never more than InProgress are in progress. At the end all turns are free.
 func TestTurnsAreNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		config := throttle.TurnsConfig{
-			AtOnce:     rapid.IntRange(1, 5).Draw(t, "at once"),
-			Queue:      rapid.IntRange(1, 10).Draw(t, "queue"),
-			InProgress: rapid.IntRange(5, 20).Draw(t, "in progress"),
-			Patience:   time.Duration(rapid.IntRange(1, 2000).Draw(t, "patience µs")) * time.Microsecond,
+		config := throttle.OrderLimits{
+			Concurrency:  rapid.IntRange(1, 5).Draw(t, "at once"),
+			Queue:        rapid.IntRange(1, 10).Draw(t, "queue"),
+			InProgress:   rapid.IntRange(5, 20).Draw(t, "in progress"),
+			QueueTimeout: time.Duration(rapid.IntRange(1, 2000).Draw(t, "patience µs")) * time.Microsecond,
 		}
 		orders := rapid.SliceOfN(rapid.IntRange(0, 300), 1, 60).Draw(t, "orders take µs")
 		leaving := rapid.IntRange(1, 10).Draw(t, "one of so many leaves")
-		turns := throttle.NewTurns(config)
+		turns := throttle.NewOrderLimiter(config)
 		var working, progress atomic.Int64
 		var wg sync.WaitGroup
 		for i, took := range orders {
@@ -116,8 +116,8 @@ func TestTurnsAreNeverExceeded(t *testing.T) {
 				if err != nil {
 					return
 				}
-				if n := working.Add(1); n > int64(config.AtOnce) {
-					t.Errorf("%d orders are worked on, at most %d", n, config.AtOnce)
+				if n := working.Add(1); n > int64(config.Concurrency) {
+					t.Errorf("%d orders are worked on, at most %d", n, config.Concurrency)
 				}
 				if n := progress.Add(1); n > int64(config.InProgress) {
 					t.Errorf("%d orders are in progress, at most %d", n, config.InProgress)
@@ -130,7 +130,7 @@ func TestTurnsAreNeverExceeded(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		for range config.AtOnce {
+		for range config.Concurrency {
 			if _, err := turns.Take(context.Background(), time.Hour); err != nil {
 				t.Fatalf("a turn was lost: %v", err)
 			}

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// board tracks the progress of a plan. It depends only on the events that it receives, not on a
+// planProgress tracks the progress of a plan. It depends only on the events that it receives, not on a
 // clock or a screen.
-type board struct {
+type planProgress struct {
 	label    string // name of the app if several plans are shown; otherwise ""
 	plan     *deploy.Plan
 	began    time.Time // time of the first event; zero before that
@@ -24,19 +24,19 @@ type board struct {
 	failed   bool        // a step has failed or the run was interrupted, so no further step begins
 }
 
-func newBoard(label string, p *deploy.Plan) *board {
-	b := &board{label: label, plan: p, steps: make([]run.Event, len(p.Steps)), first: make([]time.Time, len(p.Steps))}
+func newPlanProgress(label string, p *deploy.Plan) *planProgress {
+	b := &planProgress{label: label, plan: p, steps: make([]run.Event, len(p.Steps)), first: make([]time.Time, len(p.Steps))}
 	b.subjects, b.of = subjects(p)
 	return b
 }
 
 // apply applies an event. It returns the subject of the event's step. It returns nil if the
 // step has no subject or the event changes nothing.
-func (b *board) apply(e run.Event) *subject {
+func (b *planProgress) apply(e run.Event) *subject {
 	if b.began.IsZero() {
 		b.began = e.At
 	}
-	if e.Step == run.Whole {
+	if e.Step == run.WholeRun {
 		b.failed = b.failed || e.State == run.Undoing
 	}
 	if !b.has(e.Step) {
@@ -66,7 +66,7 @@ func (b *board) apply(e run.Event) *subject {
 
 // has reports whether the plan has a step with this index. Events of unknown steps are
 // ignored.
-func (b *board) has(step int) bool { return 0 <= step && step < len(b.steps) }
+func (b *planProgress) has(step int) bool { return 0 <= step && step < len(b.steps) }
 
 // status is a subject's progress.
 type status struct {
@@ -92,16 +92,16 @@ const (
 
 // status returns a subject's progress. If its steps are in different states, steps in
 // progress take precedence over failed ones, and failed ones over finished ones.
-func (b *board) status(s *subject) status {
-	out := b.told(s)
+func (b *planProgress) status(s *subject) status {
+	out := b.progress(s)
 	if s.former != "" && out.state == run.Done {
 		out.text = "by " + string(s.machine)
 	}
 	return out
 }
 
-// told returns a subject's progress according to the events received so far.
-func (b *board) told(s *subject) status {
+// progress returns a subject's progress according to the events received so far.
+func (b *planProgress) progress(s *subject) status {
 	out := status{state: "", word: waitingWord}
 	done := 0
 	for _, i := range s.steps {
@@ -152,7 +152,7 @@ func (b *board) told(s *subject) status {
 
 // text returns an event's text. If the event concerns the replacement for the subject's machine,
 // and has no text or reports an undone step, the result mentions the replacement.
-func (b *board) text(s *subject, e *run.Event) string {
+func (b *planProgress) text(s *subject, e *run.Event) string {
 	if !b.ofReplacement(s, e.Step) {
 		return e.Text
 	}
@@ -166,7 +166,7 @@ func (b *board) text(s *subject, e *run.Event) string {
 }
 
 // short returns an event's text. It omits the action and the machine, which the row already shows.
-func (b *board) short(e *run.Event) string {
+func (b *planProgress) short(e *run.Event) string {
 	if e.State != run.Failed || !b.has(e.Step) {
 		return e.Text
 	}
@@ -179,13 +179,13 @@ func (b *board) short(e *run.Event) string {
 }
 
 // ofReplacement reports whether a step is about the replacement of a subject's machine.
-func (b *board) ofReplacement(s *subject, step int) bool {
+func (b *planProgress) ofReplacement(s *subject, step int) bool {
 	do, machine := b.plan.Steps[step].Do, b.plan.Steps[step].Machine
 	return s.former != "" && machine != s.former && !deploy.Is[deploy.AwaitProxies](do) && !deploy.Is[deploy.DestroyVolume](do)
 }
 
 // last returns a subject's latest event with the given state.
-func (b *board) last(s *subject, state run.State) (out run.Event, ok bool) {
+func (b *planProgress) last(s *subject, state run.State) (out run.Event, ok bool) {
 	for _, i := range s.steps {
 		if e := b.steps[i]; e.State == state && (!ok || !e.At.Before(out.At)) {
 			out, ok = e, true
@@ -195,7 +195,7 @@ func (b *board) last(s *subject, state run.State) (out run.Event, ok bool) {
 }
 
 // doneWord returns the word for a subject whose steps are all done.
-func (b *board) doneWord(s *subject) string {
+func (b *planProgress) doneWord(s *subject) string {
 	if s.former != "" && b.plan.What == "move" {
 		return movedWord
 	}
@@ -241,7 +241,7 @@ func toneOf(word string) cli.Tone {
 	case failedWord, failedWord + ", " + undoneWord, failedWord + ", " + leftWord, leftWord:
 		return cli.Bad
 	case waitingWord, spareWord:
-		return cli.Quiet
+		return cli.Muted
 	case replacedWord, movedWord:
 		return cli.Good
 	}
@@ -250,13 +250,13 @@ func toneOf(word string) cli.Tone {
 			return cli.Good
 		}
 	}
-	return cli.Busy
+	return cli.InTransition
 }
 
 // plain returns an event as a line of text for output that is not a terminal. The line
 // begins with the time since began. It returns "" for events that are not worth a line in a
 // log.
-func (b *board) plain(s *subject, e run.Event, began time.Time) string {
+func (b *planProgress) plain(s *subject, e run.Event, began time.Time) string {
 	st := b.status(s)
 	var say string
 	switch e.State {

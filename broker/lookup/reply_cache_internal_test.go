@@ -44,7 +44,7 @@ type listing struct {
 // destroyed.
 func TestListsAreNeverOlderThanReplies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := newFresh(func() time.Time { return epoch })
+		f := newReplyCache(func() time.Time { return epoch })
 		lives := make([]*life, 2)
 		for i := range lives {
 			lives[i] = &life{id: bourse.MachineID(fmt.Sprintf("aaaaaa0000000%d", i)), last: rapid.IntRange(2, 6).Draw(t, "last")}
@@ -95,7 +95,7 @@ func (r *listing) read(lives []*life) {
 }
 
 func check(t *rapid.T, r *listing, lives []*life) {
-	u := machineUnion{told: r.known, rows: r.rows}
+	u := machineUnion{replies: r.known, rows: r.rows}
 	shown := map[bourse.MachineID]int{}
 	for _, l := range u.machines(&bourse.App{Name: "shop"}, false) {
 		shown[l.ID] = int(l.UpdatedAt.Sub(epoch))
@@ -114,7 +114,7 @@ func check(t *rapid.T, r *listing, lives []*life) {
 
 func TestRepliesExpire(t *testing.T) {
 	now := epoch
-	f := newFresh(func() time.Time { return now })
+	f := newReplyCache(func() time.Time { return now })
 	m := version("aaaaaa00000000", 1, 9)
 	f.note(&m)
 	now = now.Add(freshFor - 1)
@@ -143,7 +143,7 @@ func TestRepliesExpire(t *testing.T) {
 // TestRepliesAreLimited checks that the number of replies is limited: the oldest one is dropped. A
 // repeated reply becomes the latest one.
 func TestRepliesAreLimited(t *testing.T) {
-	f := newFresh(func() time.Time { return epoch })
+	f := newReplyCache(func() time.Time { return epoch })
 	id := func(i int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("aaaaaa%08x", i)) }
 	for i := range maxFresh {
 		m := version(id(i), 1, 9)
@@ -169,7 +169,7 @@ func TestRepliesAreLimited(t *testing.T) {
 // TestRepliesRetainEvents checks that, if a reply has no events, the previous events are retained
 // in memory and in the list.
 func TestRepliesRetainEvents(t *testing.T) {
-	f := newFresh(func() time.Time { return epoch })
+	f := newReplyCache(func() time.Time { return epoch })
 	events := []bourse.Event{{ID: "e1"}}
 	first, second := version("aaaaaa00000000", 1, 9), version("aaaaaa00000000", 2, 9)
 	first.LastEvents = events

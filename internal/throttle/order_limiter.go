@@ -1,9 +1,9 @@
 // Package throttle limits a server's load, and divides scarce resources fairly among
 // organizations and addresses:
 //
-//   - [Turns] limits the number of orders in progress, and [Rates] the number that begin
+//   - [OrderLimiter] limits the number of orders in progress, and [Rates] the number that begin
 //     each second.
-//   - [Fair] divides a limited resource among its users without fixed quotas. When the
+//   - [FairBudget] divides a limited resource among its users without fixed quotas. When the
 //     resource is used up, the user that holds the most loses part of it.
 //   - [Bodies] limits the memory used by request bodies and replies.
 package throttle
@@ -18,40 +18,40 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TurnsConfig configures [Turns]. Zero values stand for defaults.
-type TurnsConfig struct {
-	AtOnce int // maximum number of orders with a turn; default 32 for each processor
-	Queue  int // maximum number of orders that wait for a turn; default 4 times AtOnce
+// OrderLimits configures [OrderLimiter]. Zero values stand for defaults.
+type OrderLimits struct {
+	Concurrency int // maximum number of orders with a turn; default 32 for each processor
+	Queue       int // maximum number of orders that wait for a turn; default 4 times Concurrency
 	// InProgress is the maximum number of orders in progress, including those whose turn has
-	// ended. The default is 16 times AtOnce.
-	InProgress int
-	Patience   time.Duration // maximum time that an order waits for a turn; default 1 s
+	// ended. The default is 16 times Concurrency.
+	InProgress   int
+	QueueTimeout time.Duration // maximum time that an order waits for a turn; default 1 s
 }
 
-func (c TurnsConfig) withDefaults() TurnsConfig {
-	if c.AtOnce <= 0 {
-		c.AtOnce = 32 * runtime.GOMAXPROCS(0)
+func (c OrderLimits) withDefaults() OrderLimits {
+	if c.Concurrency <= 0 {
+		c.Concurrency = 32 * runtime.GOMAXPROCS(0)
 	}
 	if c.Queue <= 0 {
-		c.Queue = 4 * c.AtOnce
+		c.Queue = 4 * c.Concurrency
 	}
 	if c.InProgress <= 0 {
-		c.InProgress = 16 * c.AtOnce
+		c.InProgress = 16 * c.Concurrency
 	}
-	if c.Patience <= 0 {
-		c.Patience = time.Second
+	if c.QueueTimeout <= 0 {
+		c.QueueTimeout = time.Second
 	}
 	return c
 }
 
-// Turns limits the number of concurrent orders. Waiting orders are admitted first come, first
+// OrderLimiter limits the number of concurrent orders. Waiting orders are admitted first come, first
 // served. It is safe for concurrent use.
 //
 // An order's turn ends after a limited time, because an order that takes longer waits for
 // something other than this server, such as the pull of an image or the answer of a
 // program. Other orders may then begin. The order counts as in progress until it ends.
-type Turns struct {
-	config TurnsConfig
+type OrderLimiter struct {
+	config OrderLimits
 
 	mu      sync.Mutex
 	taken   int
@@ -63,25 +63,27 @@ type waiter struct {
 	turn chan struct{} // closed when the order receives a turn
 }
 
-// NewTurns returns a Turns with the given configuration.
-func NewTurns(config TurnsConfig) *Turns { return &Turns{config: config.withDefaults()} }
+// NewOrderLimiter returns an OrderLimiter with the given configuration.
+func NewOrderLimiter(config OrderLimits) *OrderLimiter {
+	return &OrderLimiter{config: config.withDefaults()}
+}
 
-// Turn is an order in progress.
-type Turn struct {
-	of    *Turns
+// Slot is an order in progress.
+type Slot struct {
+	of    *OrderLimiter
 	lease *time.Timer
 }
 
 // Take waits for a turn, which lasts for the duration lease at most. The caller must call
 // Done when the order has ended. Errors: rate_limited, canceled.
-func (t *Turns) Take(ctx context.Context, lease time.Duration) (*Turn, error) {
+func (t *OrderLimiter) Take(ctx context.Context, lease time.Duration) (*Slot, error) {
 	t.mu.Lock()
 	switch {
-	case !t.room() && (t.all >= t.config.InProgress || t.waiting.Len() >= t.config.Queue):
+	case !t.hasSlot() && (t.all >= t.config.InProgress || t.waiting.Len() >= t.config.Queue):
 		n := t.all + t.waiting.Len()
 		t.mu.Unlock()
 		return nil, bourse.Errorf(bourse.CodeRateLimited, "%d orders are in progress, which is this server's limit: nothing was done, try again later", n)
-	case t.room():
+	case t.hasSlot():
 		t.taken++
 		t.all++
 		t.mu.Unlock()
@@ -93,14 +95,14 @@ func (t *Turns) Take(ctx context.Context, lease time.Duration) (*Turn, error) {
 			return nil, err
 		}
 	}
-	turn := &Turn{of: t}
-	turn.lease = time.AfterFunc(lease, func() { t.give(1, 0) })
+	turn := &Slot{of: t}
+	turn.lease = time.AfterFunc(lease, func() { t.release(1, 0) })
 	return turn, nil
 }
 
 // wait waits until w has a turn.
-func (t *Turns) wait(ctx context.Context, w *waiter, place *list.Element) error {
-	patience := time.NewTimer(t.config.Patience)
+func (t *OrderLimiter) wait(ctx context.Context, w *waiter, place *list.Element) error {
+	patience := time.NewTimer(t.config.QueueTimeout)
 	defer patience.Stop()
 	select {
 	case <-w.turn:
@@ -120,26 +122,28 @@ func (t *Turns) wait(ctx context.Context, w *waiter, place *list.Element) error 
 	if ctx.Err() != nil {
 		return bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", context.Cause(ctx))
 	}
-	return bourse.Errorf(bourse.CodeRateLimited, "the server was busy for %s: nothing was done, try again later", t.config.Patience)
+	return bourse.Errorf(bourse.CodeRateLimited, "the server was busy for %s: nothing was done, try again later", t.config.QueueTimeout)
 }
 
 // Load returns the number of orders in progress, and of orders that wait for a turn.
-func (t *Turns) Load() (inProgress, waiting int) {
+func (t *OrderLimiter) Load() (inProgress, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.all, t.waiting.Len()
 }
 
-// room reports whether another order may begin. t.mu must be held.
-func (t *Turns) room() bool { return t.taken < t.config.AtOnce && t.all < t.config.InProgress }
+// hasSlot reports whether another order may begin. t.mu must be held.
+func (t *OrderLimiter) hasSlot() bool {
+	return t.taken < t.config.Concurrency && t.all < t.config.InProgress
+}
 
-// give subtracts turns and orders that have ended, and admits waiting orders.
-func (t *Turns) give(turns, orders int) {
+// release subtracts turns and orders that have ended, and admits waiting orders.
+func (t *OrderLimiter) release(turns, orders int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.taken -= turns
 	t.all -= orders
-	for first := t.waiting.Front(); first != nil && t.room(); first = t.waiting.Front() {
+	for first := t.waiting.Front(); first != nil && t.hasSlot(); first = t.waiting.Front() {
 		t.waiting.Remove(first)
 		t.taken++
 		t.all++
@@ -148,10 +152,10 @@ func (t *Turns) give(turns, orders int) {
 }
 
 // Done ends the order. It must be called once.
-func (t *Turn) Done() {
+func (t *Slot) Done() {
 	turns := 0
 	if t.lease.Stop() {
 		turns = 1
 	}
-	t.of.give(turns, 1)
+	t.of.release(turns, 1)
 }

@@ -15,22 +15,22 @@ const (
 	maxFresh = 1 << 13         // number of machines or volumes; when it is exceeded, the oldest reply is dropped
 )
 
-// fresh remembers the latest replies of workers about their machines or volumes. It ensures that a
+// replyCache remembers the latest replies of workers about their machines or volumes. It ensures that a
 // caller that has changed an object through this broker does not see an older version in a list,
 // even if the change has not reached the view yet. Replies older than freshFor are dropped. If
 // there are more than maxFresh replies, the oldest are dropped as well.
-type fresh[K ~string, T any] struct {
+type replyCache[K ~string, T any] struct {
 	now   func() time.Time
-	about func(*T) about[K]
-	keep  func(next, old *T) // copies parts of the old version that the new version may lack
+	about func(*T) replyKey[K]
+	merge func(next, old *T) // copies parts of the old version that the new version may lack
 
 	mu    sync.Mutex
 	byID  map[K]*list.Element
 	queue *list.List // elements are *reply[T], oldest first
 }
 
-// about contains those properties of an object that fresh needs.
-type about[K ~string] struct {
+// replyKey contains those properties of an object that fresh needs.
+type replyKey[K ~string] struct {
 	id      K
 	app     bourse.AppName
 	version time.Time
@@ -45,19 +45,19 @@ type reply[T any] struct {
 }
 
 type (
-	freshMachines = fresh[bourse.MachineID, bourse.Machine]
-	freshVolumes  = fresh[bourse.VolumeID, bourse.Volume]
+	freshMachines = replyCache[bourse.MachineID, bourse.Machine]
+	freshVolumes  = replyCache[bourse.VolumeID, bourse.Volume]
 )
 
-// newFresh returns a fresh for machines. If a reply has no events, the previous events are
+// newReplyCache returns a fresh for machines. If a reply has no events, the previous events are
 // retained.
-func newFresh(now func() time.Time) *freshMachines {
+func newReplyCache(now func() time.Time) *freshMachines {
 	return &freshMachines{
 		now: now, byID: map[bourse.MachineID]*list.Element{}, queue: list.New(),
-		about: func(m *bourse.Machine) about[bourse.MachineID] {
-			return about[bourse.MachineID]{m.ID, m.App, m.UpdatedAt}
+		about: func(m *bourse.Machine) replyKey[bourse.MachineID] {
+			return replyKey[bourse.MachineID]{m.ID, m.App, m.UpdatedAt}
 		},
-		keep: func(next, old *bourse.Machine) {
+		merge: func(next, old *bourse.Machine) {
 			if len(next.LastEvents) == 0 {
 				next.LastEvents = old.LastEvents
 			}
@@ -69,10 +69,10 @@ func newFresh(now func() time.Time) *freshMachines {
 func newFreshVolumes(now func() time.Time) *freshVolumes {
 	return &freshVolumes{
 		now: now, byID: map[bourse.VolumeID]*list.Element{}, queue: list.New(),
-		about: func(v *bourse.Volume) about[bourse.VolumeID] {
-			return about[bourse.VolumeID]{v.ID, v.App, v.UpdatedAt}
+		about: func(v *bourse.Volume) replyKey[bourse.VolumeID] {
+			return replyKey[bourse.VolumeID]{v.ID, v.App, v.UpdatedAt}
 		},
-		keep: func(_, _ *bourse.Volume) {},
+		merge: func(_, _ *bourse.Volume) {},
 	}
 }
 
@@ -86,7 +86,7 @@ func (t *reply[T]) old(version time.Time) bool {
 func (t *reply[T]) inView() bool { return !t.seen.IsZero() }
 
 // note remembers a reply. Replies may arrive out of order; the latest version is kept.
-func (f *fresh[K, T]) note(thing *T) {
+func (f *replyCache[K, T]) note(thing *T) {
 	of := f.about(thing)
 	if of.id == "" {
 		return
@@ -105,14 +105,14 @@ func (f *fresh[K, T]) note(thing *T) {
 		return
 	}
 	next := reply[T]{thing: *thing, version: of.version, at: f.now()}
-	f.keep(&next.thing, &old.thing)
+	f.merge(&next.thing, &old.thing)
 	*old = next
 	f.queue.MoveToBack(e)
 }
 
 // purge drops replies that are too old, and the oldest replies if there are too many. The caller
 // holds the lock.
-func (f *fresh[K, T]) purge() {
+func (f *replyCache[K, T]) purge() {
 	for e := f.queue.Front(); e != nil; e = f.queue.Front() {
 		t := e.Value.(*reply[T])
 		if len(f.byID) <= maxFresh && f.now().Sub(t.at) < freshFor {
@@ -126,7 +126,7 @@ func (f *fresh[K, T]) purge() {
 // of returns the remembered objects of an app, or of all apps if app is empty. It omits objects
 // whose latest version is in the view. Call it before reading the view, so that every object that
 // it omits is certainly in the view when the view is read.
-func (f *fresh[K, T]) of(app bourse.AppName) map[K]T {
+func (f *replyCache[K, T]) of(app bourse.AppName) map[K]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.purge()
@@ -147,7 +147,7 @@ func (f *fresh[K, T]) of(app bourse.AppName) map[K]T {
 
 // get returns the remembered reply about one object. Like of, it must be called before the view is
 // read.
-func (f *fresh[K, T]) get(id K) (reply[T], bool) {
+func (f *replyCache[K, T]) get(id K) (reply[T], bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.purge()
@@ -161,7 +161,7 @@ func (f *fresh[K, T]) get(id K) (reply[T], bool) {
 // sawInView records that the view contains a version of an object. From then on, only the view
 // determines the object's data and whether the object still exists. The worker's reply is
 // retained, so that older replies that arrive late can be recognized.
-func (f *fresh[K, T]) sawInView(id K, version time.Time) {
+func (f *replyCache[K, T]) sawInView(id K, version time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e, ok := f.byID[id]

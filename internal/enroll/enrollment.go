@@ -14,24 +14,24 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// Desk is the part of a broker that admits hosts and renews certificates.
-type Desk struct {
-	Issuer  func() *admission.CA // the CA that signs certificates
-	Ledger  *Ledger
-	Region  bourse.Region                                  // the broker's region
-	CA      func() []byte                                  // the cluster's CA in PEM; may be several certificates
-	Taken   func(name bourse.WorkerID) bool                // reports whether a server of the cluster has this name
-	Refused func(name bourse.WorkerID, now time.Time) bool // reports whether a certificate that is issued now would be refused
-	Common  func(roles []bourse.Role) (Reply, error)       // returns the reply for hosts with servers of these roles, without certificates
-	Log     *slog.Logger
-	Now     func() time.Time
+// Enrollment is the part of a broker that admits hosts and renews certificates.
+type Enrollment struct {
+	Issuer    func() *admission.CA // the CA that signs certificates
+	Ledger    *Ledger
+	Region    bourse.Region                                  // the broker's region
+	CA        func() []byte                                  // the cluster's CA in PEM; may be several certificates
+	NameInUse func(name bourse.WorkerID) bool                // reports whether a server of the cluster has this name
+	Refused   func(name bourse.WorkerID, now time.Time) bool // reports whether a certificate that is issued now would be refused
+	Common    func(roles []bourse.Role) (Reply, error)       // returns the reply for hosts with servers of these roles, without certificates
+	Log       *slog.Logger
+	Now       func() time.Time
 }
 
 // maxBody limits the size of a request's body, in bytes.
 const maxBody = 64 << 10
 
 // CAHandler serves PathCA to anyone.
-func (d *Desk) CAHandler() http.Handler {
+func (d *Enrollment) CAHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-pem-file")
 		_, _ = w.Write(d.CA()) // the client may have disconnected
@@ -39,7 +39,7 @@ func (d *Desk) CAHandler() http.Handler {
 }
 
 // JoinHandler serves PathJoin to anyone who has an invitation.
-func (d *Desk) JoinHandler() http.Handler {
+func (d *Enrollment) JoinHandler() http.Handler {
 	return handler(func(r *http.Request) (any, error) {
 		in, err := decode[Request](r)
 		if err != nil {
@@ -59,7 +59,7 @@ func (d *Desk) JoinHandler() http.Handler {
 	})
 }
 
-func (d *Desk) join(in *Request) (*Reply, error) {
+func (d *Enrollment) join(in *Request) (*Reply, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (d *Desk) join(in *Request) (*Reply, error) {
 	if err != nil {
 		return nil, err
 	}
-	terms, err := d.Ledger.Use(in.ID, in.Secret, in, now, d.Taken)
+	terms, err := d.Ledger.Use(in.ID, in.Secret, in, now, d.NameInUse)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (d *Desk) join(in *Request) (*Reply, error) {
 }
 
 // RenewHandler serves PathRenew. It must only be accessible to servers of the cluster.
-func (d *Desk) RenewHandler() http.Handler {
+func (d *Enrollment) RenewHandler() http.Handler {
 	return handler(func(r *http.Request) (any, error) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 			return nil, bourse.Errorf(bourse.CodeUnauthorized, "the request needs the current certificate as its client certificate")

@@ -91,11 +91,11 @@ func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched
 	var outs *bytes.Buffer
 	s.Out, outs = clitest.Buffer("")
 	s.Err = cli.Stream{ReadWriter: said}
-	c := Carrier{
+	c := Executor{
 		Shell: s, API: api, Title: "release v4 of shop", Resume: []string{"bourse deploy --resume", "bourse rollback"}, Signals: signals,
 		Options: run.Options{Release: "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", KeepOnFailure: keep},
 	}
-	_, err = c.Carry(ctx, plan)
+	_, err = c.Execute(ctx, plan)
 	return outs.String(), said.String(), err
 }
 
@@ -179,7 +179,7 @@ func TestInterrupts(t *testing.T) {
 				interrupt(errors.New("interrupt signal received"))
 				<-said.noted
 				if again {
-					<-time.After(2 * once) // two interrupts in less time count as one
+					<-time.After(2 * interruptGap) // two interrupts in less time count as one
 					signals <- os.Interrupt
 					<-ctx.Done() // the second interrupt cancels this request
 				}

@@ -8,60 +8,60 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Intervals at which a machine is read while the run waits for it. lookWithNews applies
+// Intervals at which a machine is read while the run waits for it. slowInterval applies
 // while the run receives changes of the view, because some changes may be lost.
 const (
-	lookWithNews    = time.Second
-	lookWithoutNews = 200 * time.Millisecond
+	slowInterval = time.Second
+	fastInterval = 200 * time.Millisecond
 )
 
-// news follows the app's machines in the API server's copy of the view. It is only a hint
+// viewUpdates follows the app's machines in the API server's copy of the view. It is only a hint
 // about when to read a machine and which changes have been published. The API's replies
 // are authoritative.
-type news struct {
-	mu     sync.Mutex
-	live   bool // rows contains all of the app's machines
-	denied bool // the API does not permit reading the view
-	rows   map[bourse.MachineID]Row
-	wake   map[bourse.MachineID]chan struct{}
+type viewUpdates struct {
+	mu        sync.Mutex
+	complete  bool // rows contains all of the app's machines
+	forbidden bool // the API does not permit reading the view
+	rows      map[bourse.MachineID]Row
+	wake      map[bourse.MachineID]chan struct{}
 }
 
-func newNews() *news {
-	return &news{rows: map[bourse.MachineID]Row{}, wake: map[bourse.MachineID]chan struct{}{}}
+func newViewUpdates() *viewUpdates {
+	return &viewUpdates{rows: map[bourse.MachineID]Row{}, wake: map[bourse.MachineID]chan struct{}{}}
 }
 
 // run keeps the rows up to date until ctx is done or the API refuses to provide them.
-func (n *news) run(ctx context.Context, api API) {
-	for wait := backFirst; ; wait = min(2*wait, backMost) {
+func (n *viewUpdates) run(ctx context.Context, api API) {
+	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
 		err := api.Rows(ctx, func(row Row) {
-			wait = backFirst
+			wait = minBackoff
 			n.take(row)
 		})
 		if ctx.Err() != nil {
 			return
 		}
 		n.mu.Lock()
-		n.live, n.rows = false, map[bourse.MachineID]Row{}
+		n.complete, n.rows = false, map[bourse.MachineID]Row{}
 		switch bourse.CodeOf(err) {
 		case bourse.CodeForbidden, bourse.CodeUnauthorized, bourse.CodeInvalid, bourse.CodeNotFound:
-			n.denied = true
+			n.forbidden = true
 		default:
 		}
-		denied := n.denied
+		denied := n.forbidden
 		n.wakeAll()
 		n.mu.Unlock()
-		if denied || rest(ctx, wait) != nil {
+		if denied || sleep(ctx, wait) != nil {
 			return
 		}
 	}
 }
 
-func (n *news) take(row Row) {
+func (n *viewUpdates) take(row Row) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
 	case row.Machine == "":
-		n.live = true
+		n.complete = true
 		n.wakeAll()
 		return
 	case row.Gone:
@@ -76,7 +76,7 @@ func (n *news) take(row Row) {
 }
 
 // wakeAll wakes all goroutines that wait for news. The caller must hold mu.
-func (n *news) wakeAll() {
+func (n *viewUpdates) wakeAll() {
 	for id, c := range n.wake {
 		close(c)
 		delete(n.wake, id)
@@ -85,7 +85,7 @@ func (n *news) wakeAll() {
 
 // next returns a channel that is closed when there is news of a machine, and the time after
 // which to read the machine anyway.
-func (n *news) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
+func (n *viewUpdates) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.wake[id]
@@ -93,32 +93,32 @@ func (n *news) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 		c = make(chan struct{})
 		n.wake[id] = c
 	}
-	if n.live {
-		return c, lookWithNews
+	if n.complete {
+		return c, slowInterval
 	}
-	return c, lookWithoutNews
+	return c, fastInterval
 }
 
 // row returns a machine's row. The result there reports whether the row has been
 // received. The result known reports whether all rows have been received, so that a
 // missing row does not exist.
-func (n *news) row(id bourse.MachineID) (row Row, there, known bool) {
+func (n *viewUpdates) row(id bourse.MachineID) (row Row, there, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	row, there = n.rows[id]
-	return row, there, n.live
+	return row, there, n.complete
 }
 
-// never() reports whether the API has refused to provide news, so that none will arrive.
-func (n *news) never() bool {
+// unavailable() reports whether the API has refused to provide news, so that none will arrive.
+func (n *viewUpdates) unavailable() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.denied
+	return n.forbidden
 }
 
-// until calls look at once, and again at intervals and whenever there is news of the
+// poll calls look at once, and again at intervals and whenever there is news of the
 // machine. It stops when look returns true or an error, or when ctx is done.
-func (n *news) until(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
+func (n *viewUpdates) poll(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
 	for {
 		news, most := n.next(id) // must precede look, so that no news is missed
 		if done, err := look(); done || err != nil {
