@@ -26,7 +26,8 @@ PACKAGES  ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 help: ## show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/bourse, static
+build: ## build bin/bourse, static, with the agent for virtual machines in it
+	@scripts/build-agent
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/bourse ./cmd/bourse
 
 man: build ## write the manual, bin/man/*.1
@@ -95,5 +96,5 @@ fmt: ## format the code
 	$(TOOL) goimports -w -local $(MODULE) .
 
 clean: ## remove what was built
-	rm -rf bin bench/out.json
+	rm -rf bin bench/out.json driver/vm/guest/*/agent*
 	$(GO) clean -testcache

@@ -36,8 +36,11 @@ type Config struct {
 	Mounts       []Mount           `json:"mounts,omitempty"`
 	Files        []File            `json:"files,omitempty"`
 	Rootfs       *Rootfs           `json:"rootfs,omitempty"`
-	Runtime      string            `json:"runtime,omitempty"` // added by Bourse: containerd's name of the runtime; default: the worker's
-	Task         *TaskConfig       `json:"task,omitempty"`    // added by Bourse: the task that the machine stays warm for
+	Runtime      string            `json:"runtime,omitempty"` // added by Bourse: RuntimeVM, or containerd's name of the runtime; default: the worker's
+	// AllowEmulation allows a worker without KVM to run a virtual machine. Programs then take about ten times as long. Added by Bourse.
+	AllowEmulation bool `json:"allow_emulation,omitempty"`
+
+	Task *TaskConfig `json:"task,omitempty"` // added by Bourse: the task that the machine stays warm for
 	StoredConfig
 	Schedule Schedule    `json:"schedule,omitempty"`
 	Standbys []MachineID `json:"standbys,omitempty"` // primary machines that this machine backs up
@@ -186,6 +189,9 @@ func (c *Config) Normalize() error {
 	return c.validate()
 }
 
+// RuntimeVM is the Runtime of a machine that is a virtual machine.
+const RuntimeVM = "vm"
+
 var runtimePattern = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
 func (c *Config) validate() error {
@@ -228,7 +234,10 @@ func (c *Config) validate() error {
 		return err
 	}
 	if c.Runtime != "" && (c.ImageKind() != RegistryImage || !runtimePattern.MatchString(c.Runtime)) {
-		return Errorf(CodeInvalid, "invalid config.runtime %s: use a name such as io.containerd.runc.v2, for an image", Quoted(c.Runtime))
+		return Errorf(CodeInvalid, "invalid config.runtime %s: use vm, or a name such as io.containerd.runc.v2, for an image", Quoted(c.Runtime))
+	}
+	if c.Runtime == RuntimeVM && (len(c.Mounts) > 0 || c.Guest.GPUs > 0) {
+		return Errorf(CodeInvalid, "invalid config.runtime %s: virtual machines support neither volumes nor GPUs", Quoted(c.Runtime))
 	}
 	if c.Task != nil {
 		if c.ImageKind() == PollerImage {

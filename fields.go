@@ -105,6 +105,7 @@ var fields = slices.Concat(
 	fieldsLike(FieldSupported, "", "config.env", "config.metadata", "config.requirements"),
 	[]Field{{"config.task", "name concurrency port protocol timeout", FieldSupported, FieldRefused, FieldSupported, "a program that a poller runs cannot be reached", nil}},
 	byImage(FieldRefused, FieldRefused, FieldSupported, "only containerd supports runtimes", "config.runtime"),
+	byImage(FieldStored, FieldStored, FieldSupported, "only images run in virtual machines", "config.allow_emulation"),
 
 	fieldsLike(FieldSupported, "", "config.auto_destroy", "config.restart.policy", "config.restart.max_retries"),
 	fieldsLike(FieldStored, "there are no spot prices", "config.restart.gpu_bid_price", "config.spot.max_price_fraction"),

@@ -35,7 +35,7 @@ func (c *comparer) members(config *bourse.Config) members {
 	for name, value := range map[string]any{
 		"guest": guestOf(config), "env": config.Env, "init": config.Init, "restart": config.RestartPolicy(),
 		"auto_destroy": config.AutoDestroy, "stop_config": []any{stop, timeout}, "requirements": config.Requirements,
-		"files": config.Files, "rootfs": config.Rootfs, "runtime": config.Runtime, "task": config.Task,
+		"files": config.Files, "rootfs": config.Rootfs, "runtime": config.Runtime, "allow_emulation": config.AllowEmulation, "task": config.Task,
 		"services": config.Services, "checks": config.Checks, "processes": config.Processes, "containers": config.Containers,
 		"volumes": config.Volumes, "metrics": config.Metrics, "schedule": config.Schedule, "dns": config.DNS,
 		"statics": config.Statics, "the rest": config.Rest,

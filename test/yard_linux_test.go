@@ -37,6 +37,12 @@ type yard struct {
 // containerd.
 func newYard(t *testing.T, workers int) *yard {
 	t.Helper()
+	return newYardOf(t, workers, "")
+}
+
+// newYardOf returns a yard whose workers run a program, or the usual one, with additional flags.
+func newYardOf(t *testing.T, workers int, program string, flags ...string) *yard {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("containers, networks and volumes need root")
 	}
@@ -45,8 +51,11 @@ func newYard(t *testing.T, workers int) *yard {
 	y.api = client(t, y.broker)
 	for i := range workers {
 		name := fmt.Sprintf("w%d", i+1)
-		w, _ := newWorker(t, name, "gru", "--disk", "40GiB", "--join", y.broker.Addr,
-			"--registry-private", "--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t)+"-"+name)
+		w, _ := newWorker(t, name, "gru", append([]string{
+			"--disk", "40GiB", "--join", y.broker.Addr,
+			"--registry-private", "--containerd", y.containerd.Address, "--containerd-namespace", clusterOf(t) + "-" + name,
+		}, flags...)...)
+		w.Path = program
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)

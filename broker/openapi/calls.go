@@ -150,7 +150,7 @@ func Same(a, b string) bool {
 var added = map[string]string{
 	"CreateMachine": "deadline race first_try reservation",
 	"CreateVolume":  "deadline first_try requirements",
-	"bourse.Config": "requirements task runtime",
+	"bourse.Config": "requirements task runtime allow_emulation",
 	"Machine":       "app worker order_id port pid starts exit name_conflict warnings host_heard_at promoted_for",
 	"Volume":        "app worker order_id error host_heard_at updated_at",
 }

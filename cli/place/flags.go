@@ -37,7 +37,7 @@ type Flags struct {
 var flagGroups = []cli.FlagGroup{
 	{Title: "Placement flags", Flags: []string{"region", "require", "reservation", "standby-for", "race", "deadline", "order-id"}},
 	{Title: "Size flags", Flags: []string{"vm-size", "vm-cpus", "vm-cpu-kind", "vm-memory", "vm-gpus", "vm-gpu-kind", "rootfs-size"}},
-	{Title: "Program flags", Flags: []string{"entrypoint", "env", "file-literal", "file-local", "read-only", "tty", "user", "vm-runtime", "volume", "workdir"}},
+	{Title: "Program flags", Flags: []string{"allow-emulation", "entrypoint", "env", "file-literal", "file-local", "read-only", "tty", "user", "vm-runtime", "volume", "workdir"}},
 	{Title: "Lifecycle flags", Flags: []string{"kill-signal", "kill-timeout", "restart", "rm", "schedule", "skip-launch"}},
 	{Title: "Service and check flags", Flags: []string{"autostart", "autostop", "check", "min-machines-running", "port"}},
 	{Title: "Task flags", Flags: []string{"task", "task-concurrency", "task-port", "task-protocol", "task-timeout"}},

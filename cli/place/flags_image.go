@@ -23,6 +23,7 @@ type imageFlags struct {
 	rootSize                       string
 	readOnly, tty                  bool
 	runtime                        string
+	emulation                      bool
 }
 
 func (f *imageFlags) bind(flags *pflag.FlagSet) {
@@ -34,7 +35,8 @@ func (f *imageFlags) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&f.rootSize, "rootfs-size", "", "maximum `size` of the data that the machine writes to its root file system, such as 2GiB")
 	flags.BoolVar(&f.readOnly, "read-only", false, "make the root file system read-only")
 	flags.BoolVar(&f.tty, "tty", false, "give the program a terminal")
-	flags.StringVar(&f.runtime, "vm-runtime", "", "`name` of containerd's runtime, such as io.containerd.runsc.v1 (default: the worker's)")
+	flags.StringVar(&f.runtime, "vm-runtime", "", "`name` of the runtime: vm for a virtual machine, or containerd's name, such as io.containerd.runsc.v1 (default: the worker's)")
+	flags.BoolVar(&f.emulation, "allow-emulation", false, "allow a worker without KVM to run a virtual machine, which takes about ten times as long")
 }
 
 // apply sets the fields of a config from the flags.
@@ -70,7 +72,7 @@ func (f *imageFlags) apply(c *bourse.Config) error {
 		}
 		c.Rootfs.SizeGB = int64(size) / 1024
 	}
-	c.Init.TTY, c.Runtime = f.tty, f.runtime
+	c.Init.TTY, c.Runtime, c.AllowEmulation = f.tty, f.runtime, f.emulation
 	return nil
 }
 

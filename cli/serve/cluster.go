@@ -149,7 +149,7 @@ func (c *cluster) addWorkers() {
 			c.add(&server{child: child{name: name}, role: bourse.RoleWorker, listen: "127.0.0.1:0", fixed: []string{
 				"serve", "worker", "--ephemeral", "--region", region, "--data", filepath.Join(c.config.data, name),
 				"--cpus", c.config.cpus, "--memory", c.config.memory, "--idle-after", c.config.idleAfter, "--disk", "64GiB", "--resource", "slots=10",
-				"--ports", ports(i*c.config.workers + n), "--registry-private", "--containerd", c.config.containerd, "--containerd-namespace", namespacePrefix(c.config.data) + name,
+				"--ports", ports(i*c.config.workers + n), "--registry-private", "--vm-emulation", "--containerd", c.config.containerd, "--containerd-namespace", namespacePrefix(c.config.data) + name,
 			}})
 		}
 	}

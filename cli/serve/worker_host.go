@@ -15,7 +15,9 @@ import (
 type HostConfig struct {
 	Containerd        string // path of containerd's socket; "auto" means the default socket if it exists, "none" disables containers
 	Namespace         string // containerd namespace, which only this worker may use
-	Runtime           string // containerd's name of the container runtime
+	Runtime           string // vm, or containerd's name of the container runtime
+	Kernel            string // kernel of virtual machines; "" means the host's newest
+	Emulation         bool   // whether virtual machines may run without KVM even if their orders don't allow it
 	Network           NetworkMode
 	NoVolumes         bool
 	Images            bourse.MiB          // maximum disk space for images; 0 means a fifth of the disk
@@ -74,7 +76,9 @@ func ContainerdAddress(stated string) string {
 func (c *HostConfig) bind(b binder) {
 	bindParsed(b, &c.Containerd, "containerd", ContainerdAuto, "`path` of containerd's socket, which is used to run images; auto means the default socket if it exists, none disables images", parseContainerd)
 	b.StringVar(&c.Namespace, "containerd-namespace", "bourse", "containerd `namespace`, which only this worker may use")
-	b.StringVar(&c.Runtime, "runtime", "io.containerd.runc.v2", "`name` of containerd's runtime for containers")
+	b.StringVar(&c.Runtime, "runtime", "io.containerd.runc.v2", "`name` of the default runtime for images: vm for virtual machines, or containerd's name")
+	b.StringVar(&c.Kernel, "vm-kernel", "", "`file` with the kernel of virtual machines; its modules must be in /lib/modules, or in a directory \"modules\" beside it (default: the newest /boot/vmlinuz-*)")
+	b.BoolVar(&c.Emulation, "vm-emulation", false, "without KVM, emulate virtual machines even if their orders don't allow it")
 	bindParsed(b, &c.Network, "network", string(NetworkAuto), "`mode` that selects the machines with their own network: host (none), containers, all, or auto (containers, if running as root)", parseNetwork)
 	bindParsed(b, &c.Images, "images", "", "maximum `size` of all images on disk, such as 50GiB (default: a fifth of --disk)", cli.ParseMiB)
 	bindEach(b, "registry-http", "`HOST[:PORT]` of a registry that is accessed without TLS, as loopback addresses always are; may be repeated", c.addPlainHTTP)

@@ -13,6 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/driver/container"
 	"github.com/bourse-dev/bourse/driver/logs"
+	"github.com/bourse-dev/bourse/driver/vm"
 	"github.com/bourse-dev/bourse/image"
 	"github.com/bourse-dev/bourse/internal/redial"
 	"github.com/bourse-dev/bourse/network"
@@ -72,15 +73,18 @@ func (h *host) openContainers(address string) error {
 	p.keeper = logs.NewKeeper(logs.KeeperConfig{
 		Dir: filepath.Join(h.config.Data, "container-logs"), Command: keeperCommand(), Log: h.log,
 	})
+	machines, err := vm.New(vm.Config{Dir: filepath.Join(h.config.Data, "vm"), Kernel: c.Kernel, AllowEmulation: c.Emulation})
+	if err != nil {
+		h.log.Info("virtual machines disabled", "why", err)
+	}
 	p.container = container.New(container.Config{
 		Client: p.dialed.client, Namespace: c.Namespace, Dir: filepath.Join(h.config.Data, "container"),
-		Runtime: c.Runtime, Keeper: p.keeper, Runc: runcCommand(), Log: h.log,
+		Runtime: c.Runtime, Keeper: p.keeper, Runc: runcCommand(), VM: machines, Log: h.log,
 	})
 	registries := make(map[string]image.Registry, len(c.Registries))
 	for host, r := range c.Registries {
 		registries[host] = image.Registry{PlainHTTP: r.PlainHTTP, CA: r.CA}
 	}
-	var err error
 	p.images, err = image.Open(image.Config{
 		Client: p.dialed.client, Namespace: c.Namespace, Budget: int64(h.capacity.ImageBudget()) << 20,
 		Registries: registries, Private: c.Private, AllowedRegistries: c.AllowedRegistries, DockerConfig: c.DockerAuth, OrgConfigs: c.OrgAuth, Log: h.log,

@@ -103,7 +103,7 @@ func batches(p *deploy.Plan, most int) []batch {
 		}
 		b := &out[len(out)-1]
 		config := &bourse.Config{
-			Image: c.Image, Guest: c.Guest, Size: c.Size, Requirements: c.Requirements, Rootfs: c.Rootfs, Runtime: c.Runtime, Init: c.Init,
+			Image: c.Image, Guest: c.Guest, Size: c.Size, Requirements: c.Requirements, Rootfs: c.Rootfs, Runtime: c.Runtime, AllowEmulation: c.AllowEmulation, Init: c.Init,
 		}
 		if makes.Worker != "" {
 			config.Requirements = c.Requirements.On(makes.Worker)

@@ -10,6 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/logs"
+	"github.com/bourse-dev/bourse/driver/vm"
 )
 
 // Config configures a Driver. Dir, Keeper and one of Address and Client are required.
@@ -36,6 +37,7 @@ type Config struct {
 	// runtime is not runc, secrets are part of a container's environment, which containerd stores
 	// on its disk.
 	Runc   []string
+	VM     *vm.Host // runs tasks with the runtime "vm" in virtual machines; nil if the host cannot
 	Keeper Keeper
 	Log    *slog.Logger // default: discards
 }
@@ -83,6 +85,7 @@ func (c Config) withDefaults() Config {
 // Time limits and the intervals between retries.
 const (
 	launchTimeout = time.Minute            // limit for a whole start
+	bootTimeout   = 2 * time.Minute        // limit for a virtual machine's boot
 	removeTimeout = 30 * time.Second       // limit for undoing a start or for one attempt to remove leftovers
 	drainGrace    = 500 * time.Millisecond // limit for output that an exec's child processes hold open
 	startGrace    = 15 * time.Second       // limit for starting an exec's command after its caller's context has ended

@@ -206,8 +206,8 @@ func TestShims(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"runc": "io.containerd.runc.v2", "kata": "io.containerd.kata.v2"}, got); diff != "" {
 		t.Error(diff)
 	}
-	for name, want := range map[string]string{"": "io.containerd.runc.v2", "kata": "io.containerd.kata.v2", "io.containerd.other.v1": "io.containerd.other.v1", "/bin/sh": "", "a..b": "", "other": ""} {
-		long, err := runtimeOf(name, DefaultRuntime, got)
+	for name, want := range map[string]string{"kata": "io.containerd.kata.v2", "io.containerd.other.v1": "io.containerd.other.v1", "/bin/sh": "", "a..b": "", "other": ""} {
+		long, err := runtimeOf(name, got)
 		if long != want || (want == "") != (bourse.CodeOf(err) == bourse.CodeInvalid) {
 			t.Errorf("runtime %q is %q, %v, want %q", name, long, err, want)
 		}

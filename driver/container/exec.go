@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -22,6 +23,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
+	"github.com/bourse-dev/bourse/driver/vm"
 )
 
 // Exec implements driver.Driver. When ctx ends, it kills the processes in the command's session,
@@ -114,6 +116,9 @@ func (x *execution) run(ctx context.Context) (driver.ExecResult, error) {
 	end()
 	helpers.Wait()
 	x.drain(ctx)
+	if x.task.vm && err == nil {
+		err = vm.ExecError(x.layout.machine(x.task.id), x.id)
+	}
 	return driver.ExecResult{Exit: exit, Stdout: x.out.close(), Stderr: x.err.close()}, err
 }
 
@@ -130,15 +135,16 @@ func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 	p := s.Process
 	p.Args, p.Terminal, p.ConsoleSize = x.exec.Command, x.exec.Terminal != nil, nil
 	if term := x.exec.Terminal; term != nil {
-		name := term.Term
-		if name == "" {
-			name = "xterm"
-		}
-		p.Env = append(slices.DeleteFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }), "TERM="+name)
+		p.Env = append(slices.DeleteFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, "TERM=") }), "TERM="+cmp.Or(term.Term, defaultTerm))
 		p.ConsoleSize = &specs.Box{Height: uint(term.Size.Rows), Width: uint(term.Size.Cols)}
 	}
-	return p, nil
+	if x.task.vm {
+		p.Args, err = x.giveProgram()
+	}
+	return p, err
 }
+
+const defaultTerm = "xterm"
 
 // open creates the FIFOs of the command and starts copying.
 func (x *execution) open(dir string) (cio.IO, error) {
@@ -146,11 +152,16 @@ func (x *execution) open(dir string) (cio.IO, error) {
 	if x.exec.Stdout != nil && x.exec.Stderr == nil {
 		x.err.to = io.Discard // no output is returned if either is streamed
 	}
+	var ready chan struct{}
+	if x.task.vm && x.exec.Terminal != nil { // until the agent has configured the terminal, it would change the input
+		ready = make(chan struct{})
+		x.out.ready = func() { close(ready) }
+	}
 	var stdin io.Reader // must be an untyped nil if there is no stdin
 	if x.exec.Stdin != nil {
 		stdin = &input{
 			Reader: x.exec.Stdin, terminal: x.exec.Terminal != nil,
-			end: sync.OnceFunc(func() { close(x.eof) }), over: x.done,
+			end: sync.OnceFunc(func() { close(x.eof) }), over: x.done, ready: ready,
 		}
 	}
 	options := []cio.Opt{cio.WithFIFODir(dir), cio.WithStreams(stdin, x.out, x.err)}

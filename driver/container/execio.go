@@ -18,6 +18,9 @@ type output struct {
 	taken   atomic.Int64 // bytes received
 	writing atomic.Int32 // writes in progress
 
+	// ready is called when the first byte arrives, which is then dropped. It is nil if the first byte is output.
+	ready func()
+
 	mu     sync.Mutex // held while output is forwarded
 	kept   bytes.Buffer
 	closed bool
@@ -37,7 +40,12 @@ func (o *output) Write(b []byte) (int, error) {
 	defer o.writing.Add(-1)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.taken.Add(int64(len(b)))
+	n := len(b)
+	o.taken.Add(int64(n))
+	if o.ready != nil && n > 0 {
+		o.ready()
+		o.ready, b = nil, b[1:]
+	}
 	switch {
 	case o.closed:
 	case o.to == nil:
@@ -47,7 +55,7 @@ func (o *output) Write(b []byte) (int, error) {
 			o.closed = true
 		}
 	}
-	return len(b), nil
+	return n, nil
 }
 
 // close stops forwarding and returns the stored output.
@@ -65,6 +73,7 @@ type input struct {
 	terminal bool
 	end      func()          // called when stdin has ended, except with a terminal
 	over     <-chan struct{} // closed when the command has ended
+	ready    <-chan struct{} // if not nil, Read waits until it is closed
 
 	begun bool // whether the last line is incomplete
 	ended bool
@@ -77,6 +86,13 @@ const endOfTransmission = "\x04"
 
 // Read implements io.Reader.
 func (i *input) Read(b []byte) (int, error) {
+	if i.ready != nil {
+		select {
+		case <-i.ready:
+		case <-i.over:
+			return 0, io.EOF
+		}
+	}
 	if i.ended {
 		n := copy(b, i.last)
 		i.last = i.last[n:]

@@ -2,6 +2,7 @@ package container
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,16 +20,20 @@ const (
 	labelMark   = "bourse.dev/mark"   // the driver's mark, also on snapshots
 	labelTTY    = "bourse.dev/tty"    // "1": the output is one stream
 	labelSignal = "bourse.dev/signal" // the image's stop signal
+	labelVM     = "bourse.dev/vm"     // "1": a virtual machine
 	labelExit   = "bourse.dev/exit"   // the exit as JSON; the task may be deleted once it is set
 )
 
-func labelsOf(mark string, task driver.Task, stop bourse.Signal) map[string]string {
+func labelsOf(mark string, t *task) map[string]string {
 	out := map[string]string{labelMark: mark}
-	if task.TTY {
+	if t.tty {
 		out[labelTTY] = "1"
 	}
-	if stop != "" {
-		out[labelSignal] = string(stop)
+	if t.vm {
+		out[labelVM] = "1"
+	}
+	if t.signal != "" {
+		out[labelSignal] = string(t.signal)
 	}
 	return out
 }
@@ -57,12 +62,8 @@ func exitOf(r containers.Container) *bourse.Exit {
 var runtimeName = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
 // runtimeOf returns containerd's name for a runtime. name comes from the order. It may be short:
-// "runsc" stands for io.containerd.runsc.v1. If name is empty, runtimeOf uses the name usual.
-// shims contains the installed shims.
-func runtimeOf(name, usual string, shims map[string]string) (string, error) {
-	if name == "" {
-		name = usual
-	}
+// "runsc" stands for io.containerd.runsc.v1. shims contains the installed shims.
+func runtimeOf(name string, shims map[string]string) (string, error) {
 	if !runtimeName.MatchString(name) {
 		return "", bourse.Errorf(bourse.CodeInvalid, "runtime %s: use a name such as io.containerd.runc.v2", bourse.Quoted(name))
 	}
@@ -98,6 +99,10 @@ func shimsIn(path string) map[string]string {
 func (d *Driver) factsOf(shims map[string]string) map[string]string {
 	out := d.groups.Labels()
 	out["container"] = "containerd"
+	out[driver.LabelDefaultRuntime] = d.cfg.Runtime
+	if d.cfg.VM != nil {
+		maps.Copy(out, d.cfg.VM.Labels())
+	}
 	for short, long := range shims {
 		out["runtime."+short] = long
 	}

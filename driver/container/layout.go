@@ -25,6 +25,7 @@ import (
 //	  started                 its program was started: if no task is found later, it was lost
 //	  hosts, resolv.conf, …   for its network
 //	  exec-…/                 FIFOs of commands executed in it
+//	  machine/                sockets and status of its virtual machine
 //	mnt/<machine>-<boot>/     its root file system, while files are written into it
 type layout struct{ dir string }
 
@@ -79,6 +80,10 @@ func (l layout) tasks() string                { return filepath.Join(l.dir, "tas
 func (l layout) task(id driver.TaskID) string { return filepath.Join(l.tasks(), taskName(id)) }
 func (l layout) started(id driver.TaskID) string {
 	return filepath.Join(l.task(id), "started")
+}
+
+func (l layout) machine(id driver.TaskID) string {
+	return filepath.Join(l.task(id), "machine")
 }
 func (l layout) mounts() string                { return filepath.Join(l.dir, "mnt") }
 func (l layout) mount(id driver.TaskID) string { return filepath.Join(l.mounts(), taskName(id)) }

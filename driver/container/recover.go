@@ -48,7 +48,7 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	d.mu.Lock()
 	d.labels = d.factsOf(d.shims())
 	d.mu.Unlock()
-	return d.tasks.list(), nil
+	return d.tasks.list(), d.withClient(ctx, d.removeDisks)
 }
 
 // lockDir creates and locks the driver's directory once.
@@ -172,7 +172,7 @@ func (s *foundObjects) all() map[driver.TaskID]bool {
 // worker knows about it.
 func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id driver.TaskID, r containers.Container, p *tasktypes.Process) (bool, error) {
 	t := d.newTask(id)
-	t.tty, t.signal = r.Labels[labelTTY] != "", bourse.Signal(r.Labels[labelSignal])
+	t.tty, t.signal, t.vm = r.Labels[labelTTY] != "", bourse.Signal(r.Labels[labelSignal]), r.Labels[labelVM] != ""
 	status := driver.Status{ID: id, StartedAt: r.CreatedAt.UTC()}
 	if status.Exit = exitOf(r); status.Exit != nil {
 		d.tasks.adopt(t, status)

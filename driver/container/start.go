@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -68,8 +69,9 @@ type launch struct {
 
 	image      *imageInfo
 	root       []mount.Mount
-	outputRead bool // the keeper is reading the output
-	mayUndo    bool // objects may exist that undo must remove
+	disk       string // the image's disk, for a virtual machine
+	outputRead bool   // the keeper is reading the output
+	mayUndo    bool   // objects may exist that undo must remove
 }
 
 // start starts the task. If remains of an earlier start of the same task exist, it removes them
@@ -78,7 +80,14 @@ func (l *launch) start() (driver.Status, error) {
 	if err := checkTask(l.order); err != nil {
 		return driver.Status{}, err
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, launchTimeout)
+	if err := l.chooseRuntime(); err != nil {
+		return driver.Status{}, err
+	}
+	limit := launchTimeout
+	if l.task.vm {
+		limit += bootTimeout
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, limit)
 	defer cancel()
 	ctx, c, release, err := l.connect(ctx)
 	if err != nil {
@@ -162,7 +171,11 @@ func (l *launch) keep(ctx context.Context) error {
 
 // makeRoot creates the container's root file system.
 func (l *launch) makeRoot(ctx context.Context) ([]mount.Mount, error) {
-	root, err := l.prepare(ctx, l.c, l.order, l.image)
+	order := l.order
+	if l.task.vm {
+		order.Root.Scratch = "" // the guest's disk is there
+	}
+	root, err := l.prepare(ctx, l.c, order, l.image)
 	if isNotFound(err) {
 		l.images.forget(l.order.Image)
 		return nil, errNoImage(l.order.Image)
@@ -170,15 +183,29 @@ func (l *launch) makeRoot(ctx context.Context) ([]mount.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.task.vm {
+		l.disk, err = l.makeDisk(ctx, root)
+		return root, err
+	}
 	return root, l.writeFiles(l.order, root)
+}
+
+// chooseRuntime sets the order's runtime to containerd's name, or marks the task as a virtual machine.
+func (l *launch) chooseRuntime() error {
+	name := cmp.Or(l.order.Root.Runtime, l.cfg.Runtime)
+	if l.task.vm = name == bourse.RuntimeVM; l.task.vm {
+		if l.cfg.VM == nil {
+			return bourse.Errorf(bourse.CodeInvalid, "this host cannot run virtual machines")
+		}
+		name = DefaultRuntime
+	}
+	var err error
+	l.order.Root.Runtime, err = runtimeOf(name, l.shims())
+	return err
 }
 
 // record returns the container's record in containerd.
 func (l *launch) record(ctx context.Context) (containers.Container, error) {
-	runtime, err := runtimeOf(l.order.Root.Runtime, l.cfg.Runtime, l.shims())
-	if err != nil {
-		return containers.Container{}, err
-	}
 	spec, err := l.specOf(ctx, l.order, l.image, l.root)
 	if err != nil {
 		return containers.Container{}, err
@@ -186,7 +213,12 @@ func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	if err := writeNetwork(l.order.Network, spec.Hostname, l.layout.task(l.order.ID)); err != nil {
 		return containers.Container{}, err
 	}
-	options, err := l.storeSecrets(spec, runtime)
+	var options typeurl.Any
+	if l.task.vm {
+		spec, err = l.machineSpec(ctx, spec)
+	} else {
+		options, err = l.storeSecrets(spec, l.order.Root.Runtime)
+	}
 	if err != nil {
 		return containers.Container{}, err
 	}
@@ -199,16 +231,20 @@ func (l *launch) record(ctx context.Context) (containers.Container, error) {
 		l.task.signal = stop
 	}
 	return containers.Container{
-		ID: l.task.container, Image: l.order.Image, Labels: labelsOf(l.layout.mark(), l.order, l.task.signal), Spec: encoded,
-		Runtime: containers.RuntimeInfo{Name: runtime, Options: options}, Snapshotter: l.cfg.Snapshotter, SnapshotKey: l.task.container,
+		ID: l.task.container, Image: l.order.Image, Labels: labelsOf(l.layout.mark(), l.task), Spec: encoded,
+		Runtime: containers.RuntimeInfo{Name: l.order.Root.Runtime, Options: options}, Snapshotter: l.cfg.Snapshotter, SnapshotKey: l.task.container,
 	}, nil
 }
 
 // begin creates the container's task in containerd, sets its limits and starts its program.
 func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	source := l.layout.source(l.order.ID, l.order.TTY)
+	root, limits := l.root, l.order.Limits
+	if l.task.vm {
+		root, limits.PIDs = nil, 0 // the guest has the image's disk, and processes of its own
+	}
 	request := &tasks.CreateTaskRequest{
-		ContainerID: l.task.container, Rootfs: mount.ToProto(l.root),
+		ContainerID: l.task.container, Rootfs: mount.ToProto(root),
 		Stdout: source.Stdout, Stderr: source.Stderr, Terminal: l.order.TTY,
 	}
 	if len(l.order.Stdin) > 0 {
@@ -218,11 +254,16 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	if err != nil {
 		return 0, startError(ctx, err, l.hostPaths()...)
 	}
-	if err := setLateLimits(&l.groups, cgroup.PathOf(l.layout.mark(), l.task.container), l.order.Limits); err != nil {
+	if err := setLateLimits(&l.groups, cgroup.PathOf(l.layout.mark(), l.task.container), limits); err != nil {
 		return 0, err
 	}
 	if _, err := l.c.TaskService().Start(ctx, &tasks.StartRequest{ContainerID: l.task.container}); err != nil {
 		return 0, startError(ctx, err, l.hostPaths()...)
+	}
+	if l.task.vm {
+		if err := l.awaitGuest(ctx); err != nil {
+			return 0, err
+		}
 	}
 	// not synced, because the file only has to survive this process
 	return int(made.Pid), os.WriteFile(l.layout.started(l.order.ID), nil, 0o600)

@@ -38,6 +38,7 @@ type task struct {
 	err    error // why the start failed
 	signal bourse.Signal
 	tty    bool
+	vm     bool // the container's program is a virtual machine
 
 	status driver.Status // guarded by table.mu
 }

@@ -21,7 +21,8 @@ type Harness struct {
 	// Env is the environment of every task, for instance its PATH.
 	Env      []string
 	Programs Programs
-	Many     int // number of machines in the case "many at once"; default 200
+	Many     int           // number of machines in the case "many at once"; default 200
+	Limit    time.Duration // time limit of each case; default 3 minutes, which is far longer than any case should take
 }
 
 // Host is a machine on which drivers run.
@@ -76,9 +77,6 @@ type Programs struct {
 	Refused  []string                                  // exists and is not executable
 }
 
-// deadline bounds every wait in the suite. It is far longer than any wait should take.
-const deadline = 3 * time.Minute
-
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	if h.Image == "" {
@@ -87,13 +85,16 @@ func Run(t *testing.T, h Harness) {
 	if h.Many == 0 {
 		h.Many = 200
 	}
+	if h.Limit == 0 {
+		h.Limit = 3 * time.Minute
+	}
 	for _, group := range []map[string]func(*suite){
 		lifeCases, signalCases, outputCases, execCases, streamCases, terminalCases,
 		stdinCases, limitCases, freezeCases, usageCases, apartCases, recoverCases,
 	} {
 		for name, run := range group {
 			t.Run(name, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				ctx, cancel := context.WithTimeout(t.Context(), h.Limit)
 				defer cancel()
 				s := &suite{T: t, h: h, p: h.Programs, ctx: ctx, host: h.New(t)}
 				s.reopen()

@@ -119,7 +119,7 @@ func (s *suite) terminal(ctx context.Context, command []string, size driver.Size
 // await waits until the command prints the wanted line.
 func (t *terminal) await(s *suite, want string) {
 	s.Helper()
-	timer := time.NewTimer(deadline)
+	timer := time.NewTimer(s.h.Limit)
 	defer timer.Stop()
 	var seen []string
 	for {

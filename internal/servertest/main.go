@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/bourse-dev/bourse/internal/loopback"
@@ -52,4 +53,23 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	return m.Run()
+}
+
+// BuildWithAgent builds the program like "make build", so that it can run virtual machines, and returns its path.
+func BuildWithAgent(tb testing.TB) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "bourse")
+	module, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, command := range [][]string{
+		{filepath.Join(strings.TrimSpace(string(module)), "scripts", "build-agent")},
+		{"go", "build", "-o", path, "github.com/bourse-dev/bourse/cmd/bourse"},
+	} {
+		if out, err := exec.CommandContext(tb.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
+			tb.Fatalf("%v: %v\n%s", command, err, out)
+		}
+	}
+	return path
 }

@@ -37,7 +37,7 @@ func Find(t *testing.T) Host {
 
 // Cached returns the path of a file in the user's cache. If the file is missing, it
 // skips the test and names the script that creates the file.
-func Cached(t *testing.T, name, script string) (path string) {
+func Cached(t testing.TB, name, script string) (path string) {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -49,6 +49,9 @@ func Cached(t *testing.T, name, script string) (path string) {
 	}
 	return path
 }
+
+// Kernel returns the path of the machines' kernel.
+func (h Host) Kernel() string { return h.kernel }
 
 // Busybox returns the path of this host's busybox, which is statically linked.
 func (h Host) Busybox() string { return h.busybox }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
 )
 
 const (
@@ -122,6 +123,9 @@ func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 			Detail: fmt.Sprintf("the worker has no runtime %s", c.Runtime),
 		}
 	}
+	if r := refuseVM(c, h.Labels.Load().ByKind[bourse.RegistryImage]); r != nil {
+		return r
+	}
 	if h.Ledger.Scratch(c) > 0 && !h.Scratch {
 		return &bourse.Refusal{
 			Reason: bourse.RefusedUnknown, Resource: LabelDiskLimit,
@@ -138,6 +142,23 @@ func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 		}
 	}
 	return nil
+}
+
+// refuseVM returns why the worker cannot run a machine as a virtual machine, or nil if it can or if the machine is a container.
+func refuseVM(c *bourse.Config, labels map[string]string) *bourse.Refusal {
+	if c.Runtime != bourse.RuntimeVM && (c.Runtime != "" || labels[driver.LabelDefaultRuntime] != bourse.RuntimeVM) {
+		return nil
+	}
+	r := &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: driver.LabelVM}
+	switch {
+	case len(c.Mounts) > 0 || c.Guest.GPUs > 0:
+		r.Detail = "the worker runs images in virtual machines, which support neither volumes nor GPUs"
+	case labels[driver.LabelVM] == driver.Emulated && !c.AllowEmulation && labels[driver.LabelVMEmulation] == "":
+		r.Detail = "the worker has no KVM, so it would emulate the virtual machine, which is about ten times as slow; --allow-emulation allows that"
+	default:
+		return nil
+	}
+	return r
 }
 
 // offersRuntime reports whether a driver's labels contain a runtime, under its short name

@@ -1,0 +1,112 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/mount"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/vm"
+	"github.com/bourse-dev/bourse/driver/vm/session"
+)
+
+// This file runs tasks in virtual machines. Package vm describes how.
+
+// makeDisk returns the image's disk for virtual machines. root contains the mounts of a new snapshot of the image.
+func (l *launch) makeDisk(ctx context.Context, root []mount.Mount) (string, error) {
+	return l.cfg.VM.Disk(ctx, l.image.chain, func() (string, func() error, error) {
+		target := l.layout.mount(l.order.ID)
+		if err := os.MkdirAll(target, 0o700); err != nil {
+			return "", nil, err
+		}
+		if err := mount.All(root, target); err != nil {
+			return "", nil, errors.Join(err, unmount(target))
+		}
+		return target, func() error { return unmount(target) }, nil
+	})
+}
+
+// removeDisks removes the disks of images that containerd has removed.
+func (d *Driver) removeDisks(ctx context.Context, c *containerd.Client) error {
+	if d.cfg.VM == nil {
+		return nil
+	}
+	snapshots := c.SnapshotService(d.cfg.Snapshotter)
+	return d.cfg.VM.RemoveDisks(func(image string) bool {
+		_, err := snapshots.Stat(ctx, image)
+		return !isNotFound(err)
+	})
+}
+
+// machineSpec returns the specification of the container around a virtual machine that replaces a container.
+func (l *launch) machineSpec(ctx context.Context, inner *specs.Spec) (*specs.Spec, error) {
+	inner.Process.Env = envOf(inner.Process.Env, l.order.Secrets)
+	m := vm.Machine{
+		Container: l.task.container, Spec: inner, Task: l.order, Disk: l.disk, Dir: l.layout.machine(l.order.ID), Scratch: l.order.Root.Scratch,
+	}
+	if m.Scratch == "" {
+		m.Scratch = l.layout.task(l.order.ID)
+	}
+	if n := l.order.Network; n != nil && n.Namespace != "" {
+		files := networkFiles(n, inner.Hostname)
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			m.Files = append(m.Files, driver.File{Path: "/etc/" + name, Data: []byte(files[name]), Mode: 0o644})
+		}
+	}
+	spec, config, err := l.cfg.VM.Prepare(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	paths, err := StoreSecrets(l.task.container, nil, []driver.File{{Data: config, Mode: 0o400}})
+	if err != nil {
+		return nil, err
+	}
+	user := vm.User(l.task.container)
+	spec.Mounts = append(spec.Mounts, vm.MachineMount(paths[0]))
+	return spec, os.Chown(paths[0], user, user)
+}
+
+// awaitGuest waits until the guest has started the program.
+func (l *launch) awaitGuest(ctx context.Context) error {
+	dir := l.layout.machine(l.order.ID)
+	for pause := minRetryDelay; ; {
+		r, err := l.c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: l.task.container})
+		if err != nil {
+			return err
+		}
+		if started, err := vm.Started(dir); started || err != nil {
+			return err
+		}
+		if r.Process.Status == tasktypes.Status_STOPPED {
+			return bourse.Errorf(bourse.CodeInternal, "the virtual machine has ended before its program was started")
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// giveProgram writes the exec's program for an agent in the container of a virtual machine, and returns the agent's
+// command line.
+func (x *execution) giveProgram() ([]string, error) {
+	program := session.Program{Args: x.exec.Command, Terminal: x.exec.Terminal != nil, Stdin: x.exec.Stdin != nil || x.exec.Terminal != nil}
+	if x.exec.Terminal != nil {
+		program.Term = cmp.Or(x.exec.Terminal.Term, defaultTerm)
+	}
+	return vm.ExecCommand(x.id), vm.WriteExec(x.layout.machine(x.task.id), x.task.container, x.id, program)
+}

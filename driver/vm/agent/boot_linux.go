@@ -1,0 +1,301 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse/driver/vm/session"
+)
+
+// mountKernel mounts the kernel's file systems below a root.
+func mountKernel(root string) error {
+	for _, m := range []struct {
+		target, kind, data string
+		flags              uintptr
+	}{
+		{"/proc", "proc", "", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+		{"/sys", "sysfs", "", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+		{"/dev", "devtmpfs", "mode=755", unix.MS_NOSUID},
+		{"/dev/pts", "devpts", "newinstance,ptmxmode=0666,mode=0620,gid=5", unix.MS_NOSUID | unix.MS_NOEXEC},
+		{"/dev/shm", "tmpfs", "mode=1777", unix.MS_NOSUID | unix.MS_NODEV},
+		{"/sys/fs/cgroup", "cgroup2", "", unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC},
+	} {
+		target := root + m.target
+		if err := os.MkdirAll(target, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(m.kind, target, m.kind, m.flags, m.data); err != nil {
+			return fmt.Errorf("mount %s: %w", target, err)
+		}
+	}
+	for name, target := range map[string]string{
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
+	} {
+		link := root + "/dev/" + name
+		if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Symlink(target, link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadModules loads the kernel's modules in a directory. The kernel refuses a module until the modules that it depends on
+// are loaded, so loadModules tries again as long as there is progress.
+func loadModules(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for len(entries) > 0 {
+		var refused []os.DirEntry
+		var reasons error
+		for _, e := range entries {
+			if err := loadModule(filepath.Join(dir, e.Name())); err != nil {
+				refused = append(refused, e)
+				reasons = errors.Join(reasons, fmt.Errorf("load module %s: %w", e.Name(), err))
+			}
+		}
+		if len(refused) == len(entries) {
+			return reasons
+		}
+		entries = refused
+	}
+	return nil
+}
+
+func loadModule(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	flags := 0
+	if filepath.Ext(path) != ".ko" {
+		const compressed = 4 // MODULE_INIT_COMPRESSED_FILE
+		flags = compressed
+	}
+	return ignore(unix.FinitModule(int(f.Fd()), "", flags), unix.EEXIST)
+}
+
+func ignore(err, ignored error) error {
+	if errors.Is(err, ignored) {
+		return nil
+	}
+	return err
+}
+
+// boot sets up the guest: its root file system, name, network and limits.
+func boot(b *session.Boot) error {
+	if err := addEntropy(b.Entropy); err != nil {
+		return fmt.Errorf("seed random numbers: %w", err)
+	}
+	if err := setRoot(b); err != nil {
+		return err
+	}
+	if err := unix.Sethostname([]byte(b.Hostname)); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	limit := unix.Rlimit{Cur: b.OpenFiles[0], Max: b.OpenFiles[1]}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("limit open files: %w", err)
+	}
+	return setNetwork(b)
+}
+
+// addEntropy adds the host's random bytes to the kernel's, and credits them.
+func addEntropy(seed []byte) error {
+	f, err := os.OpenFile("/dev/urandom", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	request := binary.NativeEndian.AppendUint32(nil, uint32(8*len(seed)))
+	request = append(binary.NativeEndian.AppendUint32(request, uint32(len(seed))), seed...)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.RNDADDENTROPY, uintptr(unsafe.Pointer(&request[0]))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// setRoot mounts the image with a writable layer above it, writes the machine's files, and makes the
+// result the root of this process.
+func setRoot(b *session.Boot) error {
+	const root = "/root"
+	for _, dir := range []string{"/image", "/scratch", root} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("/dev/vda", "/image", "erofs", unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("mount the image: %w", err)
+	}
+	if err := unix.Mount("/dev/vdb", "/scratch", "ext4", unix.MS_NOATIME, ""); err != nil {
+		return fmt.Errorf("mount the scratch disk: %w", err)
+	}
+	for _, dir := range []string{"/scratch/upper", "/scratch/work"} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := unix.Mount("overlay", root, "overlay", 0, "lowerdir=/image,upperdir=/scratch/upper,workdir=/scratch/work"); err != nil {
+		return fmt.Errorf("mount the root file system: %w", err)
+	}
+	for _, dir := range []string{"/scratch", "/image"} { // the overlay keeps using them
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("unmount %s: %w", dir, err)
+		}
+	}
+	if err := mountKernel(root); err != nil {
+		return err
+	}
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	if err := unix.Mount(".", "/", "", unix.MS_MOVE, ""); err != nil {
+		return fmt.Errorf("move the root file system: %w", err)
+	}
+	if err := unix.Chroot("."); err != nil {
+		return fmt.Errorf("enter the root file system: %w", err)
+	}
+	if err := os.Chdir("/"); err != nil {
+		return err
+	}
+	if err := writeFiles(b.Files); err != nil {
+		return err
+	}
+	if !b.ReadOnly {
+		return nil
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("make the root file system read-only: %w", err)
+	}
+	return nil
+}
+
+// writeFiles writes the machine's files. They replace files and links of the image.
+func writeFiles(files []session.File) error {
+	const memory = "/dev/.bourse"
+	for i, f := range files {
+		name := path.Clean("/" + f.Path)
+		if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
+			return fileError(f, err)
+		}
+		if info, err := os.Lstat(name); err == nil && info.IsDir() {
+			return orderError(fmt.Sprintf("file %q cannot be written: it is a directory", f.Path))
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fileError(f, err)
+		}
+		target := name
+		if f.Memory {
+			if err := os.MkdirAll(memory, 0o700); err != nil {
+				return err
+			}
+			target = filepath.Join(memory, strconv.Itoa(i))
+		}
+		if err := os.WriteFile(target, f.Data, 0o600); err != nil {
+			return fileError(f, err)
+		}
+		if err := unix.Chmod(target, f.Mode&0o7777); err != nil {
+			return fileError(f, err)
+		}
+		if !f.Memory {
+			continue
+		}
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			return fileError(f, err)
+		}
+		if err := unix.Mount(target, name, "", unix.MS_BIND, ""); err != nil {
+			return fileError(f, err)
+		}
+		if err := unix.Mount("", name, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""); err != nil {
+			return fileError(f, err)
+		}
+	}
+	return nil
+}
+
+func fileError(f session.File, err error) error {
+	return orderError(fmt.Sprintf("file %q cannot be written: %v", f.Path, err))
+}
+
+// setNetwork sets up the loopback interface and eth0.
+func setNetwork(b *session.Boot) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("set lo up: %w", err)
+	}
+	for name, value := range map[string]string{
+		"ipv4/ip_unprivileged_port_start": "0", "ipv4/ping_group_range": "0 2147483647", "ipv6/conf/default/accept_ra": "0", "ipv6/conf/all/accept_ra": "0",
+	} {
+		if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if len(b.Addresses) == 0 {
+		return nil
+	}
+	eth0, err := netlink.LinkByName("eth0")
+	if err != nil {
+		return fmt.Errorf("find eth0: %w", err)
+	}
+	if err := netlink.LinkSetMTU(eth0, b.MTU); err != nil {
+		return fmt.Errorf("set the MTU: %w", err)
+	}
+	if err := netlink.LinkSetUp(eth0); err != nil {
+		return fmt.Errorf("set eth0 up: %w", err)
+	}
+	for _, text := range b.Addresses {
+		addr, err := netlink.ParseAddr(text)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(text, ":") {
+			addr.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrReplace(eth0, addr); err != nil {
+			return fmt.Errorf("add address %s: %w", text, err)
+		}
+	}
+	for _, g := range b.Gateways {
+		if err := addGateway(eth0, g); err != nil {
+			return fmt.Errorf("add gateway %s: %w", g.Address, err)
+		}
+	}
+	return nil
+}
+
+func addGateway(eth0 netlink.Link, g session.Gateway) error {
+	mac, err := net.ParseMAC(g.MAC)
+	if err != nil {
+		return err
+	}
+	ip, bits, family := net.ParseIP(g.Address), 128, netlink.FAMILY_V6
+	if ip.To4() != nil {
+		ip, bits, family = ip.To4(), 32, netlink.FAMILY_V4
+	}
+	index := eth0.Attrs().Index
+	neighbor := &netlink.Neigh{LinkIndex: index, Family: family, State: netlink.NUD_PERMANENT, IP: ip, HardwareAddr: mac}
+	if err := netlink.NeighSet(neighbor); err != nil {
+		return err
+	}
+	all := &net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)}
+	return netlink.RouteReplace(&netlink.Route{LinkIndex: index, Gw: ip, Flags: int(netlink.FLAG_ONLINK), Dst: all})
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse/driver/vm/session"
+)
+
+// guest is the first program of a virtual machine. It ends by powering the machine off.
+func guest() {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintln(os.Stderr, "bourse: the guest has panicked:", p)
+		}
+		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF) // if it fails, this process ends, and so does the kernel
+	}()
+	fmt.Fprintln(os.Stderr, "bourse: the guest has failed:", serveGuest()) // to the console, whose last lines the host reports
+}
+
+// serveGuest runs the host's programs until the connection to the host breaks. It returns the reason.
+func serveGuest() error {
+	if err := mountKernel(""); err != nil {
+		return err
+	}
+	if err := loadModules("/modules"); err != nil {
+		return err
+	}
+	port, err := openPort()
+	if err != nil {
+		return err
+	}
+	host, err := yamux.Server(port, session.Multiplexer())
+	if err != nil {
+		return err
+	}
+	g := &guestServer{reaper: newReaper(), sessions: map[string]*guestSession{}}
+	for {
+		s, err := host.AcceptStream()
+		if err != nil {
+			return fmt.Errorf("connection to the host: %w", err)
+		}
+		go g.accept(s)
+	}
+}
+
+// openPort opens the connection to the host. The device appears shortly after its module was loaded.
+func openPort() (*os.File, error) {
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		f, err := os.OpenFile(session.GuestPort, os.O_RDWR, 0)
+		if err == nil || !errors.Is(err, os.ErrNotExist) || time.Since(began) > 10*time.Second {
+			return f, err
+		}
+	}
+}
+
+// guestServer runs the host's programs.
+type guestServer struct {
+	reaper *reaper
+
+	mu       sync.Mutex
+	first    *session.First
+	sessions map[string]*guestSession
+}
+
+// guestSession collects the streams of a program.
+type guestSession struct {
+	streams map[session.Kind]*yamux.Stream
+	ready   chan struct{} // receives a value for each stream
+}
+
+func (g *guestServer) session(id string) *guestSession {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.sessions[id]
+	if s == nil {
+		s = &guestSession{streams: map[session.Kind]*yamux.Stream{}, ready: make(chan struct{}, 4)}
+		g.sessions[id] = s
+	}
+	return s
+}
+
+// accept adds a stream to its session. The control stream's goroutine runs the program.
+func (g *guestServer) accept(stream *yamux.Stream) {
+	var open session.Open
+	if err := session.Read(stream, session.MaxShort, &open); err != nil {
+		_ = stream.Close()
+		return
+	}
+	s := g.session(open.Session)
+	if open.Kind != session.Control {
+		g.mu.Lock()
+		s.streams[open.Kind] = stream
+		g.mu.Unlock()
+		s.ready <- struct{}{}
+		return
+	}
+	defer stream.Close()
+	defer func() {
+		g.mu.Lock()
+		delete(g.sessions, open.Session)
+		g.mu.Unlock()
+	}()
+	if err := g.run(stream, s); err != nil {
+		_ = session.Write(stream, session.Report{Error: err.Error(), Invalid: invalid(err)})
+	}
+}
+
+// orderError is an error of the order, not of the guest.
+type orderError string
+
+func (e orderError) Error() string { return string(e) }
+
+func invalid(err error) bool {
+	var e orderError
+	return errors.As(err, &e)
+}
+
+// run runs a session's program, and reports its start and exit.
+func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
+	var program session.Program
+	if err := session.Read(control, session.MaxProgram, &program); err != nil {
+		return err
+	}
+	want := 2
+	if program.Terminal {
+		want--
+	}
+	if program.Stdin {
+		want++
+	}
+	for range want {
+		<-s.ready
+	}
+	main := program.First != nil
+	first, err := g.context(program.First)
+	if err != nil {
+		return err
+	}
+	p, err := g.reaper.start(program, first, s.streams)
+	if err != nil {
+		return err
+	}
+	if err := session.Write(control, session.Report{Started: true}); err != nil {
+		return err
+	}
+	go p.obey(control)
+	code := <-p.exited
+	if main {
+		_ = unix.Kill(-1, unix.SIGKILL) // all processes except this one
+	}
+	p.finish(main)
+	if main {
+		unix.Sync()
+	}
+	return session.Write(control, session.Report{Exit: &code})
+}
+
+// context sets the guest up for its first program, and returns the context of all programs.
+func (g *guestServer) context(first *session.First) (*session.First, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if first != nil && g.first == nil {
+		if err := boot(&first.Boot); err != nil {
+			return nil, err
+		}
+		g.first = first
+	}
+	if g.first == nil {
+		return nil, errors.New("the guest has not run its first program yet")
+	}
+	return g.first, nil
+}

@@ -1,0 +1,38 @@
+// Agent is the program of the virtual machines' driver on both sides of the boundary. It is
+// small and static, because it takes memory of every machine. It runs as one of these:
+//
+//   - "agent run": the first process of the container around a machine. It starts qemu, and
+//     lets the guest run the machine's program with this process's input, output, signals and exit code.
+//   - "agent exec NAME": the same for another program in a running guest.
+//   - process 1 of the guest, from the initial file system (/init).
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	if os.Getpid() == 1 && len(os.Args) == 1 { // the kernel passes no arguments to /init
+		guest()
+		return
+	}
+	code, err := host(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bourse:", err)
+	}
+	os.Exit(code)
+}
+
+// failed is the exit code of an agent on the host whose program did not run, or whose exit is unknown.
+const failed = 125
+
+func host(args []string) (int, error) {
+	switch {
+	case len(args) == 1 && args[0] == "run":
+		return runMachine()
+	case len(args) == 2 && args[0] == "exec":
+		return runExec(args[1])
+	}
+	return failed, fmt.Errorf("invalid arguments %q", args)
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/bourse-dev/bourse/driver/vm/session"
+)
+
+// follow returns this process's signals as orders. With a terminal, it also passes all input
+// on unchanged, and returns the terminal's new sizes as orders.
+func follow(terminal bool) (_ <-chan session.Order, restore func()) {
+	restore = func() {}
+	if terminal {
+		if old, err := term.MakeRaw(int(os.Stdin.Fd())); err == nil {
+			restore = func() { _ = term.Restore(int(os.Stdin.Fd()), old) } // the terminal may be gone
+		}
+	}
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals)
+	orders := make(chan session.Order)
+	go func() {
+		for s := range signals {
+			switch s {
+			case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE: // of this process
+			case unix.SIGWINCH:
+				if terminal {
+					orders <- session.Order{Size: sizeOf(os.Stdin)}
+				}
+			default:
+				if n, ok := s.(syscall.Signal); ok {
+					orders <- session.Order{Signal: int(n)}
+				}
+			}
+		}
+	}()
+	return orders, restore
+}
+
+func sizeOf(terminal *os.File) session.Size {
+	cols, rows, err := term.GetSize(int(terminal.Fd()))
+	if err != nil {
+		return session.Size{}
+	}
+	return session.Size{Rows: uint16(rows), Cols: uint16(cols)}
+}

@@ -1,0 +1,37 @@
+// Package vm runs OCI images in virtual machines. It is a part of the driver of containers: a virtual
+// machine is a container whose program is qemu. Everything that outlives the daemon, collects
+// output and reports exits is therefore the same as for other containers, and qemu is confined like them.
+//
+//	containerd's shim ── runc ──▶ container: agent ──▶ qemu ──▶ guest: agent (process 1) ──▶ program
+//	                                           └──── streams over a virtio port ────┘
+//
+// # The container around a machine
+//
+// The container's first process is the agent (package agent). It starts qemu, lets the guest run the
+// machine's program, and ends with the program's exit code. It passes on its input, signals and
+// terminal, and the program's output. Another program in the guest is another agent in the
+// container. Bytes from the guest are decoded only in the container, never in the daemon.
+//
+// The container has a user of its own, no capabilities, containerd's seccomp profile, and its machine's
+// cgroup and network namespace. It sees the host's programs and libraries (/usr), read-only, and no
+// other files of the host except those in [Machine]. qemu adds a seccomp filter of its own.
+//
+// # The guest
+//
+// The guest runs the kernel of the host's distribution. Its initial file system contains the agent and the few modules
+// that it needs. The root file system consists of the image, a read-only disk (EROFS) that all machines of the
+// image share, and a scratch disk that is new at every boot. Everything else, such as files, secrets, addresses and
+// the program itself, arrives over the virtio port ([session.Boot]). Secrets are never on a disk.
+//
+// The machine's network interface belongs to the guest: a tap device next to eth0 exchanges all packets
+// with it. The guest uses the addresses that the machine's namespace has. The rules that apply to
+// the namespace's packets are on the host's side of eth0, so they apply to the guest.
+//
+// The guest's memory and processors are the task's limits. The container may use more memory than that, for qemu itself.
+//
+// # Failures
+//
+// If qemu or the guest ends without reporting the program's exit, the agent writes the last lines of the guest's
+// console to the machine's output, and exits with code 125. If the guest cannot start the program,
+// Start fails with the guest's reason.
+package vm

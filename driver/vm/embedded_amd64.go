@@ -1,0 +1,8 @@
+package vm
+
+import "embed"
+
+// guest contains the agent if "make build" has built it.
+//
+//go:embed all:guest/amd64
+var guest embed.FS

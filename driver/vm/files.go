@@ -1,0 +1,90 @@
+package vm
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/vm/session"
+)
+
+// The user of a machine's container owns the machine's directory. A program that has broken out of its guest could
+// therefore replace the files in it, for example by links to files of the host. The functions in this file follow no links.
+
+// ExecCommand returns the command line of an agent that runs another program in the guest.
+func ExecCommand(name string) []string { return []string{agentFile, "exec", name} }
+
+// WriteExec writes the program of an exec to a machine's directory.
+func WriteExec(dir, container, name string, program session.Program) error {
+	data, err := json.Marshal(program)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(within(dir, session.ExecFile(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o400)
+	if err != nil {
+		return err
+	}
+	user := User(container)
+	_, err = f.Write(data)
+	return errors.Join(err, f.Chown(user, user), f.Close())
+}
+
+// ExecError returns the error of an exec whose program the guest could not start, or nil. It removes the exec's files.
+func ExecError(dir, name string) error {
+	path := within(dir, session.ExecErrorFile(name))
+	r, err := readReport(path)
+	_ = os.Remove(path)
+	_ = os.Remove(within(dir, session.ExecFile(name))) // both are removed with the task at the latest
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return startError(r)
+}
+
+// Started reports whether a machine's program has started. Once it cannot start any more, Started returns the reason.
+func Started(dir string) (bool, error) {
+	r, err := readReport(filepath.Join(dir, session.Status))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return r.Started, startError(r)
+}
+
+// within returns the path of a file in a machine's directory, given the file's path in the container.
+func within(dir, path string) string { return filepath.Join(dir, filepath.Base(path)) }
+
+func readReport(path string) (session.Report, error) {
+	var r session.Report
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // not waiting for a writer of a FIFO
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return r, fmt.Errorf("%s is not a regular file", path)
+	}
+	return r, json.NewDecoder(io.LimitReader(f, session.MaxShort)).Decode(&r)
+}
+
+// startError returns the error in a report, or nil if the program was started.
+func startError(r session.Report) error {
+	switch {
+	case r.Started:
+		return nil
+	case r.Invalid:
+		return bourse.Errorf(bourse.CodeInvalid, "%s", r.Error)
+	}
+	return bourse.Errorf(bourse.CodeInternal, "virtual machine: %s", r.Error)
+}

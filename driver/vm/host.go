@@ -1,0 +1,227 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+)
+
+// Config configures a Host.
+type Config struct {
+	Dir    string // for the images' disks and the guests' initial file system; created if missing
+	Kernel string // the guests' kernel; default: the newest /boot/vmlinuz-*
+	// Modules is a directory with the kernel's modules; default: the directory "modules" beside the kernel if it
+	// exists, otherwise the one for the kernel's release in /lib/modules.
+	Modules string
+	Agent   []byte // default: the agent in this program
+	// AllowEmulation says that machines may be emulated even if their orders don't allow it.
+	AllowEmulation bool
+}
+
+// Host runs virtual machines on this host. It is safe for concurrent use.
+type Host struct {
+	cfg   Config
+	qemu  string
+	once  func() error // writes the files that all machines share
+	disks singleflight.Group
+}
+
+// New returns a Host, or an error that says what the host lacks.
+func New(cfg Config) (*Host, error) {
+	if cfg.Kernel == "" {
+		kernels, _ := filepath.Glob("/boot/vmlinuz-*")
+		if len(kernels) == 0 {
+			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "no kernel for virtual machines: /boot contains no vmlinuz-*; install linux-image-cloud-amd64 or set --vm-kernel")
+		}
+		cfg.Kernel = slices.MaxFunc(kernels, compareVersions)
+	}
+	if beside := filepath.Join(filepath.Dir(cfg.Kernel), "modules"); cfg.Modules == "" && isDir(beside) {
+		cfg.Modules = beside
+	}
+	if cfg.Modules == "" {
+		cfg.Modules = filepath.Join("/lib/modules", strings.TrimPrefix(filepath.Base(cfg.Kernel), "vmlinuz-"))
+	}
+	if cfg.Agent == nil {
+		cfg.Agent = embedded()
+	}
+	if len(cfg.Agent) == 0 {
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "this program was built without the agent for virtual machines: build it with make build")
+	}
+	h := &Host{cfg: cfg}
+	var missing []string
+	for _, program := range []string{emulator(), "mkfs.erofs", "mkfs.ext4"} {
+		path, err := lookPath(program)
+		if err != nil {
+			missing = append(missing, program)
+		}
+		if h.qemu == "" {
+			h.qemu = path
+		}
+	}
+	for _, path := range []string{cfg.Kernel, cfg.Modules} {
+		if _, err := os.Stat(path); err != nil {
+			missing = append(missing, path)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "virtual machines require %s", strings.Join(missing, ", "))
+	}
+	h.once = sync.OnceValue(h.prepare)
+	return h, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// emulator returns the name of the qemu for this host's processors.
+func emulator() string {
+	if runtime.GOARCH == "arm64" {
+		return "qemu-system-aarch64"
+	}
+	return "qemu-system-x86_64"
+}
+
+// lookPath is like exec.LookPath, and also finds programs for administrators, which not every daemon has in its $PATH.
+func lookPath(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if err != nil {
+			path, err = exec.LookPath(filepath.Join(dir, program))
+		}
+	}
+	return path, err
+}
+
+// compareVersions orders file names by the numbers in them.
+func compareVersions(a, b string) int {
+	numbers := func(s string) (out []int) {
+		for _, field := range strings.FieldsFunc(filepath.Base(s), func(r rune) bool { return r < '0' || r > '9' }) {
+			n := 0
+			_, _ = fmt.Sscan(field, &n) // digits only; a number that overflows is 0
+			out = append(out, n)
+		}
+		return out
+	}
+	return slices.Compare(numbers(a), numbers(b))
+}
+
+// Labels returns the host's labels.
+func (h *Host) Labels() map[string]string {
+	out := map[string]string{driver.LabelVM: acceleration()}
+	if h.cfg.AllowEmulation {
+		out[driver.LabelVMEmulation] = "allowed"
+	}
+	return out
+}
+
+// acceleration returns driver.Accelerated or driver.Emulated.
+func acceleration() string {
+	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return driver.Emulated
+	}
+	_ = f.Close() // nothing was written
+	return driver.Accelerated
+}
+
+// The files in Config.Dir.
+func (h *Host) agent() string  { return filepath.Join(h.cfg.Dir, "agent") }
+func (h *Host) initrd() string { return filepath.Join(h.cfg.Dir, "initrd") }
+func (h *Host) root() string   { return filepath.Join(h.cfg.Dir, "root") }
+func (h *Host) disk(image string) string {
+	return filepath.Join(h.cfg.Dir, "images", strings.ReplaceAll(image, ":", "-")+".erofs")
+}
+
+// prepare writes the files that all machines share. Running machines keep using earlier ones.
+func (h *Host) prepare() error {
+	for _, dir := range []string{h.cfg.Dir, filepath.Join(h.cfg.Dir, "images")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := replace(h.agent(), 0o555, func(f *os.File) error { _, err := f.Write(h.cfg.Agent); return err }); err != nil {
+		return err
+	}
+	if err := replace(h.initrd(), 0o444, h.writeInitrd); err != nil {
+		return err
+	}
+	return makeSkeleton(h.root())
+}
+
+// replace writes a file and puts it in place of an earlier one, whose readers keep it.
+func replace(path string, mode os.FileMode, write func(*os.File) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "new-*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f), f.Chmod(mode), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// Disk returns the path of an image's disk. It creates the disk if it does not exist, from the image's root
+// file system, which mount mounts and unmount unmounts.
+func (h *Host) Disk(ctx context.Context, image string, mount func() (dir string, unmount func() error, err error)) (string, error) {
+	if err := h.once(); err != nil {
+		return "", err
+	}
+	path := h.disk(image)
+	_, err, _ := h.disks.Do(image, func() (any, error) {
+		if _, err := os.Stat(path); err == nil {
+			return nil, nil
+		}
+		dir, unmount, err := mount()
+		if err != nil {
+			return nil, err
+		}
+		err = replace(path, 0o444, func(f *os.File) error {
+			return runTool(ctx, "mkfs.erofs", "-d0", f.Name(), dir)
+		})
+		return nil, errors.Join(err, unmount())
+	})
+	return path, err
+}
+
+// RemoveDisks removes the disks of all images except those that keep lists. Machines that use a removed disk keep it.
+func (h *Host) RemoveDisks(keep func(image string) bool) error {
+	paths, err := filepath.Glob(h.disk("*"))
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".erofs")
+		if !keep(strings.Replace(name, "-", ":", 1)) {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+// runTool runs a program and returns its output in the error if it fails.
+func runTool(ctx context.Context, program string, args ...string) error {
+	path, err := lookPath(program)
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", program, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package session
+
+import (
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// Machine is the configuration of a virtual machine, which the driver writes to MachineFile.
+type Machine struct {
+	VMM     []string `json:"vmm"` // the command line
+	Program Program  `json:"program"`
+}
+
+// Paths in the container around a virtual machine. The driver sees Dir as a directory of the task.
+const (
+	MachineFile = "/vmm/machine.json"
+	Dir         = "/vmm/run"
+	StatusFile  = Dir + "/" + Status  // a Report, once the program has started or failed to start
+	GuestSocket = Dir + "/guest.sock" // qemu connects to it, for the guest's port
+	ExecSocket  = Dir + "/exec.sock"  // "agent exec" connects to it
+)
+
+// Status is the name of the StatusFile.
+const Status = "status.json"
+
+// ExecFile returns the path of a Program that "agent exec" runs.
+func ExecFile(name string) string { return filepath.Join(Dir, name+".json") }
+
+// ExecErrorFile returns the path of a Report that "agent exec" writes if the program was not started.
+func ExecErrorFile(name string) string { return filepath.Join(Dir, name+".error.json") }
+
+// TerminalReady is the first byte that "agent exec" writes to a terminal, once it has configured the terminal. The driver
+// sends no input before.
+const TerminalReady = 0
+
+// GuestPort is the guest's end of the connection to the host.
+const GuestPort = "/dev/vport0p1"
+
+// Multiplexer returns the configuration of the connection's ends. No end gives up, because a guest
+// or its host may be suspended.
+func Multiplexer() *yamux.Config {
+	c := yamux.DefaultConfig()
+	c.EnableKeepAlive, c.ConnectionWriteTimeout = false, 1000*time.Hour
+	c.StreamOpenTimeout, c.StreamCloseTimeout = 0, 0
+	c.LogOutput = io.Discard // its errors end the sessions, which are reported
+	return c
+}

@@ -1,0 +1,298 @@
+package vm
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+
+	"github.com/containerd/containerd/v2/contrib/seccomp"
+	"github.com/containerd/containerd/v2/core/containers"
+	"github.com/containerd/containerd/v2/pkg/oci"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/vm/session"
+)
+
+// Machine is a virtual machine to start.
+type Machine struct {
+	Container string      // the container's id
+	Spec      *specs.Spec // the container that the guest replaces: its program, host name, cgroup and limits
+	Task      driver.Task
+	Files     []driver.File // in addition to the task's
+	Disk      string        // the image's disk
+	Dir       string        // directory for the machine's sockets, status and execs
+	Scratch   string        // directory for the scratch disk
+}
+
+// Default sizes of a machine whose task has no limits.
+const (
+	defaultMemory bourse.MiB = 512
+	maxScratch               = 16 << 30 // bytes; the disk takes only the space that the machine uses
+)
+
+// overhead is the memory that a container may use in addition to the guest's, for qemu and the agent.
+const overhead bourse.MiB = 192
+
+// place is where a file or directory of the host is in the container around a machine.
+type place struct {
+	source, target string
+	writable       bool
+}
+
+const (
+	agentFile   = "/vmm/agent"
+	kernelFile  = "/vmm/kernel"
+	initrdFile  = "/vmm/initrd"
+	diskFile    = "/vmm/disk"
+	scratchFile = "/vmm/scratch"
+)
+
+// Prepare creates the machine's directory, scratch disk and network device. It returns the specification of the
+// container around the machine, without the machine's configuration: the caller writes config to a file in memory
+// that only the returned user can read, and mounts it at session.MachineFile.
+func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []byte, err error) {
+	if err := check(m.Task); err != nil {
+		return nil, nil, err
+	}
+	user := userOf(m.Container)
+	if err := errors.Join(os.RemoveAll(m.Dir), os.Mkdir(m.Dir, 0o700)); err != nil {
+		return nil, nil, err
+	}
+	if err := os.Chown(m.Dir, int(user), int(user)); err != nil {
+		return nil, nil, err
+	}
+	scratch, err := makeScratch(ctx, m.Scratch, user)
+	if err != nil {
+		return nil, nil, err
+	}
+	boot := session.Boot{
+		Hostname: m.Spec.Hostname, ReadOnly: m.Task.Root.ReadOnly, Files: filesOf(m), Entropy: make([]byte, 64),
+		OpenFiles: [2]uint64{1024, 1 << 19},
+	}
+	_, _ = rand.Read(boot.Entropy) // never fails
+	command := h.command(m.Task)
+	if n := m.Task.Network; n != nil && n.Namespace != "" {
+		device, err := addTap(n.Namespace, user)
+		if err != nil {
+			return nil, nil, err
+		}
+		boot.Addresses, boot.MTU, boot.Gateways = device.addresses, device.mtu, device.gateways
+		command = append(command, "-netdev", "tap,id=net,ifname="+tapName+",script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,romfile=,mac="+device.mac)
+	}
+	p := m.Spec.Process
+	config, err = json.Marshal(session.Machine{VMM: command, Program: session.Program{
+		Args: p.Args, Terminal: p.Terminal, Stdin: p.Terminal || len(m.Task.Stdin) > 0,
+		First: &session.First{Boot: boot, Env: p.Env, Dir: p.Cwd, UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids},
+	}})
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err = h.specOf(ctx, m, user, []place{
+		{h.agent(), agentFile, false},
+		{h.cfg.Kernel, kernelFile, false},
+		{h.initrd(), initrdFile, false},
+		{m.Disk, diskFile, false},
+		{scratch, scratchFile, true},
+		{m.Dir, session.Dir, true},
+	})
+	return s, config, err
+}
+
+// check refuses what virtual machines do not support.
+func check(task driver.Task) error {
+	switch {
+	case len(task.Mounts) > 0:
+		return bourse.Errorf(bourse.CodeInvalid, "virtual machines do not support volumes yet")
+	case len(task.Devices) > 0:
+		return bourse.Errorf(bourse.CodeInvalid, "virtual machines do not support GPUs and other devices")
+	}
+	return nil
+}
+
+// User returns the user of a machine's container. Only this user can read its files.
+func User(container string) int { return int(userOf(container)) }
+
+// userOf returns an unprivileged user for a container, which no other container and no program on the host has.
+func userOf(container string) uint32 {
+	const first, count = 1 << 30, 1 << 29
+	sum := sha256.Sum256([]byte(container))
+	return first + binary.BigEndian.Uint32(sum[:])%count
+}
+
+// makeScratch creates an empty disk in a directory.
+func makeScratch(ctx context.Context, dir string, user uint32) (string, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return "", fmt.Errorf("scratch directory: %w", err)
+	}
+	const reserved = 16 // one part is for the file's own metadata
+	size := min(fs.Bavail*uint64(fs.Bsize)/reserved*(reserved-1), maxScratch)
+	path := filepath.Join(dir, "disk")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(f.Truncate(int64(size)), f.Chown(int(user), int(user)), f.Close()); err != nil {
+		return "", err
+	}
+	return path, runTool(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard", path)
+}
+
+func filesOf(m Machine) []session.File {
+	var out []session.File
+	for _, f := range append(m.Files, m.Task.Root.Files...) {
+		out = append(out, session.File{Path: f.Path, Data: f.Data, Mode: f.Mode, Memory: f.Secret})
+	}
+	return out
+}
+
+// command returns qemu's command line, without network devices.
+func (h *Host) command(task driver.Task) []string {
+	memory := task.Limits.Memory
+	if memory == 0 {
+		memory = defaultMemory
+	}
+	machine, cpu, console := "pc", "max", "ttyS0"
+	if runtime.GOARCH == "arm64" {
+		machine, console = "virt", "ttyAMA0"
+	}
+	accel := "tcg"
+	if acceleration() == driver.Accelerated {
+		accel, cpu = "kvm", "host"
+	}
+	disk := func(id, file, options string) []string {
+		return []string{
+			"-drive", "if=none,format=raw,file.locking=off,werror=report,rerror=report,id=" + id + ",file=" + file + options,
+			"-device", "virtio-blk-pci,drive=" + id,
+		}
+	}
+	args := []string{
+		h.qemu, "-machine", machine + ",accel=" + accel, "-cpu", cpu, "-smp", strconv.Itoa(processors(task.Limits)), "-m", strconv.FormatInt(int64(memory), 10),
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
+		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+		"-kernel", kernelFile, "-initrd", initrdFile, "-append", "console=" + console + " quiet loglevel=3 panic=-1 random.trust_cpu=on no_timer_check",
+		"-device", "virtio-serial-pci,max_ports=2", "-chardev", "socket,id=host,path=" + session.GuestSocket, "-device", "virtserialport,nr=1,chardev=host,name=bourse",
+	}
+	args = append(args, disk("image", diskFile, ",readonly=on")...)
+	return append(args, disk("scratch", scratchFile, ",cache=unsafe,discard=unmap")...)
+}
+
+// processors returns the number of a guest's processors.
+func processors(l driver.Limits) int {
+	const whole = 1000
+	return max(1, int((max(l.CPUQuota, l.CPUWeight)+whole-1)/whole))
+}
+
+// specOf returns the specification of the container around a machine.
+func (h *Host) specOf(ctx context.Context, m Machine, user uint32, places []place) (*specs.Spec, error) {
+	record := &containers.Container{ID: m.Container}
+	s, err := oci.GenerateSpecWithPlatform(ctx, nil, "linux/"+runtime.GOARCH, record, oci.WithoutRunMount)
+	if err != nil {
+		return nil, err
+	}
+	s.Root = &specs.Root{Path: h.root(), Readonly: true}
+	s.Hostname = m.Spec.Hostname
+	s.Process = &specs.Process{
+		Args: []string{agentFile, "run"}, Cwd: "/", Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, Terminal: m.Spec.Process.Terminal,
+		User: specs.User{UID: user, GID: user}, NoNewPrivileges: true, Capabilities: &specs.LinuxCapabilities{}, Rlimits: m.Spec.Process.Rlimits,
+	}
+	s.Linux.CgroupsPath = m.Spec.Linux.CgroupsPath
+	setResources(s, m.Spec.Linux.Resources)
+	if n := m.Task.Network; n != nil && n.Namespace != "" {
+		for i, ns := range s.Linux.Namespaces {
+			if ns.Type == specs.NetworkNamespace {
+				s.Linux.Namespaces[i].Path = n.Namespace
+			}
+		}
+	}
+	for _, name := range hostDirs {
+		if info, err := os.Lstat("/" + name); err == nil && info.IsDir() {
+			places = append(places, place{"/" + name, "/" + name, false})
+		}
+	}
+	if _, err := os.Stat(libraryCache); err == nil {
+		places = append(places, place{libraryCache, libraryCache, false})
+	}
+	for _, p := range places {
+		options := []string{"rbind", "rprivate", "nosuid", "nodev", "ro"}
+		if p.writable {
+			options[len(options)-1] = "rw"
+		}
+		s.Mounts = append(s.Mounts, specs.Mount{Destination: p.target, Type: "bind", Source: p.source, Options: options})
+	}
+	return s, seccomp.WithDefaultProfile()(ctx, nil, record, s)
+}
+
+// setResources sets the limits of the container around a machine.
+func setResources(s *specs.Spec, inner *specs.LinuxResources) {
+	r := s.Linux.Resources
+	r.CPU = inner.CPU
+	if inner.Memory != nil {
+		add := func(limit *int64) *int64 {
+			if limit == nil {
+				return nil
+			}
+			return new(*limit + int64(overhead)<<20)
+		}
+		r.Memory = &specs.LinuxMemory{Limit: add(inner.Memory.Limit), Swap: add(inner.Memory.Swap)}
+	}
+	for _, path := range []string{"/dev/kvm", "/dev/net/tun"} {
+		major, minor, ok := deviceNumbers(path)
+		if !ok {
+			continue
+		}
+		mode, id := os.FileMode(0o600), s.Process.User.UID
+		s.Linux.Devices = append(s.Linux.Devices, specs.LinuxDevice{Path: path, Type: "c", Major: major, Minor: minor, FileMode: &mode, UID: &id, GID: &id})
+		r.Devices = append(r.Devices, specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: &major, Minor: &minor, Access: "rw"})
+	}
+}
+
+// hostDirs are the host's directories with programs and libraries. They are links on some hosts.
+var hostDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
+
+const libraryCache = "/etc/ld.so.cache"
+
+// makeSkeleton creates the root file system of all containers around machines: links and the places of mounts.
+func makeSkeleton(root string) error {
+	for _, dir := range []string{"dev", "proc", "sys", "etc", session.Dir} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, file := range []string{agentFile, kernelFile, initrdFile, diskFile, scratchFile, session.MachineFile, libraryCache} {
+		if err := os.WriteFile(filepath.Join(root, file), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	for _, name := range hostDirs {
+		path := filepath.Join(root, name)
+		target, err := os.Readlink("/" + name)
+		if err == nil {
+			err = os.Symlink(target, path)
+		} else if _, statErr := os.Stat("/" + name); statErr == nil {
+			err = os.Mkdir(path, 0o755)
+		} else {
+			continue
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// MachineMount returns the mount of a machine's configuration.
+func MachineMount(path string) specs.Mount {
+	return specs.Mount{Destination: session.MachineFile, Type: "bind", Source: path, Options: []string{"bind", "rprivate", "nodev", "nosuid", "ro"}}
+}
