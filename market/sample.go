@@ -6,11 +6,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// sample moves d random members to the front, each at most once, followed by the remaining members.
+// Sample moves d random members to the front, each at most once, followed by the remaining members.
 // For each place it draws two members and takes the one with the better hint (the power of two
 // choices, Mitzenmacher 2001). This prevents brokers that have the same outdated hints from all
 // asking the same workers.
-func sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand) {
+func Sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand) {
 	for i := range min(d, len(members)-1) {
 		a, b := i+rng.IntN(len(members)-i), i+rng.IntN(len(members)-i)
 		if rateHint(members[b].Free, needs) > rateHint(members[a].Free, needs) {

@@ -30,7 +30,7 @@ func TestSampleLosesAndRepeatsNobody(t *testing.T) {
 			}
 		}
 		before := slices.Clone(all)
-		sample(all, bourse.Amounts{{Resource: bourse.ResourceMemory, Amount: 1}}, rapid.IntRange(0, 60).Draw(t, "d"), rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+		Sample(all, bourse.Amounts{{Resource: bourse.ResourceMemory, Amount: 1}}, rapid.IntRange(0, 60).Draw(t, "d"), rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
 		byID := func(a, b bourse.Member) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) }
 		slices.SortFunc(all, byID)
 		slices.SortFunc(before, byID)
@@ -54,7 +54,7 @@ func TestSampleLeansOnTheHint(t *testing.T) {
 		for i := range all {
 			all[i].Free = bourse.Amounts{{Resource: bourse.ResourceMemory, Amount: int64(i % 2 * 512)}}
 		}
-		sample(all, need, 4, rng)
+		Sample(all, need, 4, rng)
 		for _, m := range all[:4] {
 			drawn[rateHint(m.Free, need) == 2]++
 			each[m.ID]++

@@ -83,7 +83,7 @@ func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill,
 		return t.round(ctx, bourse.Round{Regions: choice, Candidates: known, Asked: known}, members)
 	}
 	d := min(known, max(t.exchange.cfg.Sample, 2*t.order.Race))
-	sample(members, needs(t.order), d, t.rng)
+	Sample(members, needs(t.order), d, t.rng)
 	for _, part := range [][]bourse.Member{members[:d], members[d:]} {
 		if len(part) == 0 {
 			break
