@@ -21,7 +21,7 @@ SOAK      ?= 10m
 PACKAGES  ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 
 .DEFAULT_GOAL := help
-.PHONY: help build man package release demo test cgroup2 soak check fmt-check vet cross lint fuzz bench fmt clean
+.PHONY: help build man package release demo test cgroup2 soak check fmt-check vet cross lint fuzz bench lab fmt clean
 
 help: ## show what there is to make
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z][a-z0-9-]*:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 bench: build ## measure, and write bench/out.json
 	@scripts/need-host
 	$(GO) run ./bench -out bench/out.json
+
+lab: ## run the placement lab (about 10 minutes), and update docs/placement.md
+	$(GO) run ./sim/lab -docs docs
 
 fmt: ## format the code
 	$(TOOL) gofumpt -w .

@@ -46,6 +46,7 @@ var floors = map[string]int{
 	"cmd":                     5,
 	"examples":                5,
 	"internal/servertest":     5,
+	"sim":                     5,
 	"test":                    5,
 }
 

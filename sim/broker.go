@@ -1,0 +1,266 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/market"
+)
+
+// broker is a simulated broker. Its knowledge of the workers is a hint: it comes from the view, and
+// from the answers to its own requests.
+type broker struct {
+	index   int
+	latest  []Worker           // the latest state of each worker that the broker has learned
+	known   []Worker           // latest, with the broker's unanswered claims
+	stamps  []uint32           // increases with each change of known
+	claims  [][]*order         // the unanswered claims, by worker
+	members [][]bourse.Member  // by region
+	hints   [][3]bourse.Amount // free amounts, to which the members refer
+	ratings [][]rating         // by shape and worker
+}
+
+// rating is a worker's remembered score for a shape.
+type rating struct {
+	stamp uint32 // the worker's stamp for which the score is valid
+	fits  bool
+	score float32
+}
+
+func newBroker(x *exchange, index int) broker {
+	n := len(x.workers)
+	b := broker{index: index, latest: make([]Worker, n), known: make([]Worker, n), stamps: make([]uint32, n), claims: make([][]*order, n), hints: make([][3]bourse.Amount, n)}
+	for i, w := range x.workers {
+		b.learn(x, int32(i), w)
+		for len(b.members) <= w.Host.Region {
+			b.members = append(b.members, nil)
+		}
+		in := &b.members[w.Host.Region]
+		*in = append(*in, bourse.Member{Tag: bourse.WorkerTag(i), Free: b.hints[i][:]})
+	}
+	b.ratings = make([][]rating, len(x.shapes))
+	return b
+}
+
+// learn updates the broker's knowledge of a worker, unless the state is outdated.
+func (b *broker) learn(x *exchange, worker int32, now *Worker) {
+	if now.version > b.latest[worker].version {
+		b.latest[worker] = *now
+		b.refresh(x, worker)
+	}
+}
+
+// refresh computes what the broker knows of a worker from the latest state and unanswered claims.
+func (b *broker) refresh(x *exchange, worker int32) {
+	b.known[worker] = b.latest[worker]
+	for _, o := range b.claims[worker] {
+		b.assume(x, worker, o)
+	}
+	b.changed(worker)
+}
+
+// claim records a claim.
+func (b *broker) claim(x *exchange, worker int32, o *order) {
+	b.claims[worker] = append(b.claims[worker], o)
+	b.assume(x, worker, o)
+	b.changed(worker)
+}
+
+// unclaim records that a claim was answered or given up.
+func (b *broker) unclaim(x *exchange, worker int32, o *order) {
+	if i := slices.Index(b.claims[worker], o); i >= 0 {
+		b.claims[worker] = slices.Delete(b.claims[worker], i, i+1)
+	}
+	b.refresh(x, worker)
+}
+
+// assume lets the broker assume that a claim succeeds.
+func (b *broker) assume(x *exchange, worker int32, o *order) {
+	if w := &b.known[worker]; w.fits(o) {
+		w.take(o, x.strategy.gpu(x.fragments, w, o.Shape, x.rng))
+	}
+}
+
+// changed must be called after each change of known.
+func (b *broker) changed(worker int32) {
+	b.stamps[worker]++
+	w := &b.known[worker]
+	for i, total := range w.ledger.Totals {
+		b.hints[worker][i] = bourse.Amount{Resource: total.Resource, Amount: total.Amount - w.committed[i].Amount}
+	}
+}
+
+// remove makes sure that a dead worker is not a candidate anymore.
+func (b *broker) remove(worker int32) {
+	in := &b.members[b.latest[worker].Host.Region]
+	*in = slices.DeleteFunc(*in, func(m bourse.Member) bool { return m.Tag == bourse.WorkerTag(worker) })
+}
+
+// Strategy is how brokers select and claim workers in a market experiment.
+type Strategy struct {
+	Name string
+	// candidates returns the workers of the order's region that are asked for quotes in a round, or
+	// that are claimed one after the other if asks is not set. If there are none, the order is
+	// refused.
+	candidates func(x *exchange, b *broker, a *Arrival, round int) []int32
+	asks       bool
+	curves     *market.Curves // by which quotes are ranked
+	costs      bool           // whether workers add costs to their quotes; see [Cost]
+	score      scoreFunc      // by which known selects candidates; if it is not set, the cost is used
+	gpu        gpuFunc
+	grace      time.Duration // how long a broker waits for the remaining quotes after the last one that arrives; 0: quoteWithin after the request
+	RanksView  bool          // whether brokers rank all workers by what they know from the view
+}
+
+// Strategies returns the strategies that the lab compares.
+func Strategies() []Strategy {
+	byCost := &market.Curves{Default: costCurves()}
+	return []Strategy{
+		{Name: "Bourse", candidates: sampled(8), asks: true, curves: &market.Curves{}, gpu: tightest},
+		{Name: "Bourse, cost in quotes", candidates: sampled(8), asks: true, curves: byCost, costs: true, gpu: leastFragmenting},
+		{Name: "Bourse, cost in quotes and view", candidates: known(8, 32), asks: true, curves: byCost, costs: true, gpu: leastFragmenting, RanksView: true},
+		{Name: "The same, less patient", candidates: known(8, 32), asks: true, curves: byCost, costs: true, gpu: leastFragmenting, grace: 5 * time.Millisecond},
+		{Name: "Omega, random fit", candidates: anyKnown, gpu: tightest},
+		{Name: "Omega, best fit", candidates: known(1, 1), score: bestFit, gpu: tightest, RanksView: true},
+		{Name: "Sparrow", candidates: random(2, 10), asks: true, curves: &market.Curves{Default: emptiest()}, gpu: tightest},
+	}
+}
+
+// emptiest returns curves that prefer the worker with the most free CPU and memory.
+func emptiest() *market.CurveSet {
+	set := market.DefaultCurves()
+	for r, c := range set.Resources {
+		c.Points = []market.Point{{At: 0, Utility: 1}, {At: 1, Utility: 0}}
+		set.Resources[r] = c
+	}
+	return set
+}
+
+// sampleAbove is the largest number of candidates that are all asked at once, as in market.Config.
+const sampleAbove = 32
+
+// sampled returns the candidates of package market: all workers if there are few, otherwise first a
+// sample that is biased by hints, then all other workers.
+func sampled(d int) func(*exchange, *broker, *Arrival, int) []int32 {
+	return func(x *exchange, b *broker, a *Arrival, round int) []int32 {
+		in := b.members[a.Region]
+		n := min(d, len(in))
+		switch few := len(in) <= sampleAbove; {
+		case few && round == 0:
+			return tags(in)
+		case few:
+			return nil
+		}
+		switch round {
+		case 0:
+			market.Sample(in, x.shapes[a.Shape].needs, n, x.rng)
+			return tags(in[:n])
+		case 1: // the workers of the sample may be asked again, since other orders have changed the sequence
+			return tags(in)
+		}
+		return nil
+	}
+}
+
+// random returns d random workers in each round.
+func random(d, rounds int) func(*exchange, *broker, *Arrival, int) []int32 {
+	return func(x *exchange, b *broker, a *Arrival, round int) []int32 {
+		if round == rounds {
+			return nil
+		}
+		in := b.members[a.Region]
+		market.Sample(in, nil, d, x.rng)
+		return tags(in[:min(d, len(in))])
+	}
+}
+
+// known returns d random workers of the n best according to the broker's knowledge. The choice is
+// random, so that orders that arrive at the same time do not all go to the same workers.
+func known(d, n int) func(*exchange, *broker, *Arrival, int) []int32 {
+	return func(x *exchange, b *broker, a *Arrival, round int) []int32 {
+		if round == knownRounds {
+			return nil
+		}
+		if b.ratings[a.Shape] == nil {
+			b.ratings[a.Shape] = make([]rating, len(b.known))
+		}
+		best, ratings, in := make([]int32, 0, n+1), b.ratings[a.Shape], b.members[a.Region]
+		for i := range in {
+			worker := int32(in[i].Tag)
+			r := &ratings[worker]
+			if r.stamp != b.stamps[worker] {
+				*r = b.rate(x, worker, &x.shapes[a.Shape])
+			}
+			if !r.fits || len(best) == n && r.score <= ratings[best[n-1]].score {
+				continue
+			}
+			at := len(best)
+			for at > 0 && ratings[best[at-1]].score < r.score {
+				at--
+			}
+			best = slices.Insert(best, at, worker)
+			best = best[:min(n, len(best))]
+		}
+		x.rng.Shuffle(len(best), func(i, j int) { best[i], best[j] = best[j], best[i] })
+		return best[:min(d, len(best))]
+	}
+}
+
+// anyKnown returns a random worker that has room according to the broker's knowledge.
+func anyKnown(x *exchange, b *broker, a *Arrival, _ int) []int32 {
+	in := b.members[a.Region]
+	for i := range in {
+		market.Sample(in[i:], nil, 1, x.rng)
+		if worker := int32(in[i].Tag); b.known[worker].fits(&x.shapes[a.Shape]) {
+			return []int32{worker}
+		}
+	}
+	return nil
+}
+
+// rate rates a worker by the broker's knowledge.
+func (b *broker) rate(x *exchange, worker int32, o *order) rating {
+	w := &b.known[worker]
+	r := rating{stamp: b.stamps[worker], fits: w.fits(o)}
+	switch {
+	case !r.fits:
+	case x.strategy.score != nil:
+		r.score = float32(x.strategy.score(x.fragments, w, o.Shape))
+	default:
+		r.score = -float32(x.fragments.cost(w, o.Shape, b.index))
+	}
+	return r
+}
+
+// knownRounds is how often a broker selects candidates by its knowledge before it refuses an order.
+const knownRounds = 20
+
+func tags(members []bourse.Member) []int32 {
+	out := make([]int32, len(members))
+	for i := range members {
+		out[i] = int32(members[i].Tag)
+	}
+	return out
+}
+
+// pool stores snapshots of workers.
+type pool struct {
+	all  []Worker
+	free []int32
+}
+
+func (p *pool) take(w *Worker) int32 {
+	if n := len(p.free); n > 0 {
+		i := p.free[n-1]
+		p.free = p.free[:n-1]
+		p.all[i] = *w
+		return i
+	}
+	p.all = append(p.all, *w)
+	return int32(len(p.all) - 1)
+}
+
+func (p *pool) at(i int32) *Worker { return &p.all[i] }
+
+func (p *pool) put(i int32) { p.free = append(p.free, i) }

@@ -1,0 +1,109 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// event is something that happens at a point of virtual time.
+type event struct {
+	at     time.Duration
+	seq    uint64 // order of events at the same time
+	kind   eventKind
+	order  int32 // index of the order; -1 if the event does not belong to one
+	worker int32
+	extra  int32 // index of a snapshot, or of a GPU
+}
+
+type eventKind uint8
+
+const (
+	arrive   eventKind = iota // a client sends the order to a broker
+	ask                       // a worker receives a request for a quote
+	decide                    // the broker has the quotes, or has waited long enough
+	claim                     // a worker receives a claim
+	answered                  // the broker receives the answer to a claim
+	end                       // a machine ends
+	publish                   // brokers learn a worker's state from the view
+	die                       // a worker dies
+	detect                    // brokers learn that a worker is dead
+)
+
+// clock is the queue of future events. The zero value is empty.
+type clock struct {
+	now  time.Duration
+	heap []event
+	seq  uint64
+}
+
+func (c *clock) add(e event, after time.Duration) {
+	c.seq++
+	e.at, e.seq = c.now+max(0, after), c.seq
+	c.heap = append(c.heap, e)
+	for i := len(c.heap) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !c.less(i, parent) {
+			return
+		}
+		c.heap[i], c.heap[parent] = c.heap[parent], c.heap[i]
+		i = parent
+	}
+}
+
+// next removes the earliest event, and sets the clock to its time.
+func (c *clock) next() (event, bool) {
+	if len(c.heap) == 0 {
+		return event{}, false
+	}
+	first, last := c.heap[0], len(c.heap)-1
+	c.heap[0] = c.heap[last]
+	c.heap = c.heap[:last]
+	for i := 0; ; {
+		least := i
+		for _, child := range []int{2*i + 1, 2*i + 2} {
+			if child < last && c.less(child, least) {
+				least = child
+			}
+		}
+		if least == i {
+			break
+		}
+		c.heap[i], c.heap[least] = c.heap[least], c.heap[i]
+		i = least
+	}
+	c.now = first.at
+	return first, true
+}
+
+func (c *clock) less(i, j int) bool {
+	a, b := &c.heap[i], &c.heap[j]
+	return a.at < b.at || a.at == b.at && a.seq < b.seq
+}
+
+// Conditions describe the network, the workers and the brokers of a market experiment.
+type Conditions struct {
+	Brokers int
+	ViewAge time.Duration // time after which brokers learn a worker's state from the view
+	Delay   time.Duration // mean delay of a message; half of it is constant, the rest is exponential
+	Loss    float64       // share of messages that are lost
+	Slow    float64       // share of workers that are slow
+	Deaths  int           // number of workers that die, evenly spread over the experiment
+}
+
+// Times of a market experiment. A worker processes one message after the other. The times of a claim
+// are about those in docs/benchmarks.md.
+const (
+	quoteWork    = 20 * time.Microsecond  // time that a worker is busy with a request for a quote
+	claimWork    = 200 * time.Microsecond // time that a worker is busy with a claim
+	startTime    = 2 * time.Millisecond   // time until the claim is durable and the machine has started
+	slowFactor   = 20                     // how many times longer a slow worker takes
+	quoteWithin  = 250 * time.Millisecond // how long a broker waits for quotes, as in market.Config
+	claimTimeout = time.Second            // how long it takes until a broker gives up a claim
+	detectTime   = 5 * time.Second        // how long it takes until a dead worker is no longer a candidate
+)
+
+// delay returns the delay of a message, and whether it arrives.
+func (c *Conditions) delay(rng *rand.Rand) (time.Duration, bool) {
+	d := c.Delay/2 + time.Duration(rng.ExpFloat64()*float64(c.Delay/2))
+	return d, c.Loss == 0 || rng.Float64() >= c.Loss
+}
