@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/bourse-dev/bourse/driver/internal/companion"
+	"github.com/bourse-dev/bourse/internal/companion"
 )
 
 var errVersion = errors.New("the running keeper belongs to another release")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bourse-dev/bourse/driver/internal/companion"
+	"github.com/bourse-dev/bourse/internal/companion"
 )
 
 // TestHostileFrames sends frames that no daemon would send, and checks that the keeper's data

@@ -10,7 +10,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/bourse-dev/bourse/driver/internal/companion"
+	"github.com/bourse-dev/bourse/internal/companion"
 )
 
 // Source describes the output of one boot of a machine.

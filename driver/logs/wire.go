@@ -2,7 +2,7 @@ package logs
 
 import (
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/driver/internal/companion"
+	"github.com/bourse-dev/bourse/internal/companion"
 )
 
 // protocolVersion is the version of this release's protocol. The hello, its answer and the end request never change,

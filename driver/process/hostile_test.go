@@ -9,7 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/bourse-dev/bourse/driver/internal/companion"
+	"github.com/bourse-dev/bourse/internal/companion"
 )
 
 func dial(t *testing.T, d *Driver) *net.UnixConn {

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/bourse-dev/bourse"
-	"github.com/bourse-dev/bourse/driver/internal/companion"
+	"github.com/bourse-dev/bourse/internal/companion"
 )
 
 // link is a daemon's connection to its supervisor.

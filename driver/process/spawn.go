@@ -6,7 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/bourse-dev/bourse/driver/internal/companion"
+	"github.com/bourse-dev/bourse/internal/companion"
 )
 
 // spawn starts a supervisor in a new session and waits until it listens.

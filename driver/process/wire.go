@@ -5,7 +5,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
-	"github.com/bourse-dev/bourse/driver/internal/companion"
+	"github.com/bourse-dev/bourse/internal/companion"
 )
 
 // protocolVersion is the version of this release's protocol. The hello and its answer never change, so that all
