@@ -2,6 +2,7 @@ package bourse
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +51,33 @@ type Facts struct {
 	Drivers  []string          `json:"drivers"`
 	Load     float64           `json:"load"`
 	Cordon   *Cordon           `json:"cordon,omitempty"` // nil: the worker accepts orders
+	Mesh     *Mesh             `json:"mesh,omitempty"`   // nil: the worker's private networks end at its host
 }
+
+// Mesh describes a worker's end of the mesh, which connects the private networks of different workers.
+type Mesh struct {
+	Key      []byte         `json:"key"`               // Ed25519 public key; its X25519 form is the WireGuard key
+	Proof    []byte         `json:"proof"`             // signature of the worker's ID, which proves that the worker owns the key
+	Endpoint netip.AddrPort `json:"endpoint,omitzero"` // for WireGuard's packets; zero if other workers cannot reach this one
+	Peers    []MeshPeer     `json:"peers,omitempty"`   // only in the worker's own answers
+}
+
+// MeshPeer describes the connection to another worker that has machines in the same private networks.
+type MeshPeer struct {
+	Worker    WorkerID       `json:"worker"`
+	Endpoint  netip.AddrPort `json:"endpoint,omitzero"`  // where the peer's packets come from, or are expected to
+	Handshake time.Time      `json:"handshake,omitzero"` // the latest one; zero if there was none yet
+	Received  int64          `json:"received"`           // bytes
+	Sent      int64          `json:"sent"`               // bytes
+	Machines  int            `json:"machines"`           // number of the peer's machines in these networks
+}
+
+// MeshReachable is how long after its latest handshake a peer counts as reachable. WireGuard repeats the handshake every
+// two minutes, and drops packets of a peer three minutes after the latest one.
+const MeshReachable = 3 * time.Minute
+
+// Reachable reports whether packets reach the peer.
+func (p *MeshPeer) Reachable(now time.Time) bool { return now.Sub(p.Handshake) < MeshReachable }
 
 // Cordon makes a worker refuse all new orders. Its existing machines continue to run, and may be
 // started, updated and extended.

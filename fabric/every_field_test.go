@@ -15,7 +15,7 @@ import (
 )
 
 // byValue is a cmp option for types with unexported fields.
-var byValue = cmpopts.EquateComparable(netip.Addr{})
+var byValue = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
 
 // TestEveryField checks that all fields of messages between servers are transmitted,
 // including fields that are added later.

@@ -43,7 +43,9 @@ func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, er
 		return answer{}, nil
 	}
 	a := choose(n, e.records)
-	if len(a.addresses) > 0 {
+	if n.kind == nameNearest {
+		a = d.nearest(client, e.records, n.count)
+	} else if len(a.addresses) > 0 {
 		// Start with a random address, which spreads clients over all of them.
 		first := rand.IntN(len(a.addresses))
 		a.addresses = slices.Concat(a.addresses[first:], a.addresses[:first])
@@ -68,13 +70,29 @@ func choose(n name, records []record) answer {
 		return addresses(false, records, func(r *record) bool { return equalFold(r.metadata[processGroup], n.value) })
 	case nameMetadata:
 		return addresses(false, records, func(r *record) bool { return hasMetadata(r, n.key, n.value) })
-	case nameNearest:
-		a := addresses(true, records, func(*record) bool { return true }) // all machines are equally near, because they are on the asking machine's host
-		a.addresses = a.addresses[:min(n.count, len(a.addresses))]
-		return a
 	default:
 		return answer{exists: true}
 	}
+}
+
+// nearest returns the addresses of the machines that are nearest to the client: first those on its host, then those in
+// its region.
+func (d *directory) nearest(client Spec, records []record, count int) answer {
+	distance := func(r *record) int {
+		switch {
+		case r.id.Tag() == client.Machine.Tag():
+			return 0
+		case r.region == d.region:
+			return 1
+		}
+		return 2
+	}
+	records = slices.Clone(records)
+	rand.Shuffle(len(records), func(i, j int) { records[i], records[j] = records[j], records[i] })
+	slices.SortStableFunc(records, func(a, b record) int { return distance(&a) - distance(&b) })
+	a := addresses(true, records, func(*record) bool { return true })
+	a.addresses = a.addresses[:min(count, len(a.addresses))]
+	return a
 }
 
 // addresses returns the addresses of all ready machines for which fits returns true. The name

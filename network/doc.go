@@ -15,7 +15,7 @@
 // # Access rules
 //
 // A machine sends only from its own addresses. It may connect to machines of the same private network by their
-// private addresses, to the resolver, and to the outside, except for the addresses in Config.Deny. It may ping the
+// private addresses, on this host and on those of [Network.SetRemotes], to the resolver, and to the outside, except for the addresses in Config.Deny. It may ping the
 // host but not connect to any of its other services. Everything else is rejected at once: TCP with
 // a reset, all other packets as "administratively prohibited". Nothing outside can connect to a machine; the host
 // itself can ([Network.Dial]). Each worker has these rules in one nftables table, in which each machine is represented
@@ -46,11 +46,14 @@
 // The resolver answers AAAA queries for <app>.internal, global.<app>, <region>.<app>, <id>.vm.<app>, <name>.vm.<app>,
 // <group>.process.<app>, <value>.<key>.kv._metadata.<app> and top<n>.nearest.of.<app>, and TXT queries for vms.<app>,
 // regions.<app> (all.vms and all.regions include machines that do not run), _apps and _instances. The answers contain
-// only this worker's machines. Machines are listed while they are started, even if cordoned (which concerns only the
+// the machines that [Names] returns: this worker's, and those of other workers that can be reached. Machines are listed while they are started, even if cordoned (which concerns only the
 // proxy), unless config.dns.skip_registration is set. Names outside .internal are forwarded to Config.Upstream,
 // except for the reverse names of private addresses.
 //
-// The package does not connect hosts; see [Mesh].
+// Package network/mesh connects hosts. It delivers packets through the link Config.Mesh, and guarantees that a packet from
+// this link was sent by the worker of its source address. The rules here admit it only to machines in the network of
+// that address, never to the host, and packets from such an address only from this link. ICMP errors of the other host
+// are admitted if they belong to a connection.
 //
 // Run owns all goroutines, except those whose threads enter a namespace and end before the call returns. Locks are
 // taken in this order: recovery, a machine's, then either mu or the firewall's, but not both.

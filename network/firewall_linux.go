@@ -35,14 +35,16 @@ type firewall struct {
 	ns       int // file descriptor of the network namespace; 0 means the daemon's
 
 	mu       sync.Mutex
-	members  map[string]member // members by the names of their links
-	built    bool              // the table has been built
-	verified uint32            // generation of the rule set when it was last verified; 0 if it must be verified
+	members  map[string]member     // members by the names of their links
+	remotes  map[netip.Addr]uint32 // machines on other workers, and the numbers of their networks
+	built    bool                  // the table has been built
+	verified uint32                // generation of the rule set when it was last verified; 0 if it must be verified
 }
 
-func newFirewall(m mark, port uint16, deny []netip.Prefix) *firewall {
+func newFirewall(m mark, port uint16, deny []netip.Prefix, mesh string) *firewall {
 	return &firewall{
-		layout: newLayout(m), resolver: netip.AddrPortFrom(m.resolver(), port), deny: deny, members: map[string]member{},
+		layout: newLayout(m, mesh), resolver: netip.AddrPortFrom(m.resolver(), port), deny: deny,
+		members: map[string]member{}, remotes: map[netip.Addr]uint32{},
 	}
 }
 
@@ -67,6 +69,38 @@ func (f *firewall) remove(link string) error {
 	}
 	delete(f.members, link)
 	return f.change(func(c *nftables.Conn) error { return f.layout.elements(c.SetDeleteElements, m) })
+}
+
+// setRemotes replaces the machines on other workers in one transaction. If there are no rules yet, because the first
+// machine is just being attached, they will contain these machines.
+func (f *firewall) setRemotes(remotes map[netip.Addr]uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if maps.Equal(f.remotes, remotes) {
+		return nil
+	}
+	if !f.built {
+		f.remotes = maps.Clone(remotes)
+		return nil
+	}
+	gone, added := map[netip.Addr]uint32{}, map[netip.Addr]uint32{}
+	for a, g := range f.remotes {
+		if now, ok := remotes[a]; !ok || now != g {
+			gone[a] = g
+		}
+	}
+	for a, g := range remotes {
+		if old, ok := f.remotes[a]; !ok || old != g {
+			added[a] = g
+		}
+	}
+	f.remotes = maps.Clone(remotes)
+	return f.change(func(c *nftables.Conn) error {
+		if err := f.layout.remoteElements(c.SetDeleteElements, gone); err != nil {
+			return err
+		}
+		return f.layout.remoteElements(c.SetAddElements, added)
+	})
 }
 
 // replace rebuilds the table with these members.
@@ -122,6 +156,9 @@ func (f *firewall) rebuild() error {
 			return err
 		}
 	}
+	if err := f.layout.remoteElements(c.SetAddElements, f.remotes); err != nil {
+		return err
+	}
 	if err := c.Flush(); err != nil {
 		return fmt.Errorf("build table %s: %w", f.layout.table.Name, err)
 	}
@@ -135,6 +172,7 @@ func (f *firewall) delete() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	clear(f.members)
+	clear(f.remotes)
 	f.built = false
 	c, err := f.conn()
 	if err != nil {
@@ -168,8 +206,23 @@ func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, m
 		add(l.source6, link, m.ipv6.AsSlice())
 		add(l.members, binaryutil.NativeEndian.PutUint32(m.group), m.ipv6.AsSlice())
 	}
-	for _, s := range l.sets() {
+	for _, s := range l.memberSets() {
 		if err := do(s, of[s]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remoteElements calls the given function for the sets of remote machines, with chunks of their elements.
+func (l *layout) remoteElements(do func(*nftables.Set, []nftables.SetElement) error, remotes map[netip.Addr]uint32) error {
+	for some := range slices.Chunk(slices.Collect(maps.Keys(remotes)), 256) {
+		var pairs, addresses []nftables.SetElement
+		for _, a := range some {
+			pairs = append(pairs, nftables.SetElement{Key: slices.Concat(binaryutil.NativeEndian.PutUint32(remotes[a]), a.AsSlice())})
+			addresses = append(addresses, nftables.SetElement{Key: a.AsSlice()})
+		}
+		if err := errors.Join(do(l.remotes, pairs), do(l.foreign, addresses)); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse"
@@ -190,4 +191,206 @@ func (i *inhabitant) ping(to string) error {
 		return struct{}{}, err
 	})
 	return err
+}
+
+// newRemote connects the host by a link with the mesh's name to another namespace, which plays another worker's host and
+// uses the given addresses.
+func newRemote(t *testing.T, mesh string, addresses ...netip.Addr) *os.File {
+	t.Helper()
+	ns, err := newNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = mesh
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(ns.Fd()))}); err != nil {
+		t.Fatal(err)
+	}
+	here, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	there, err := netlink.NewHandleAt(netns.NsHandle(ns.Fd()), unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	t.Cleanup(func() {
+		if link, err := netlink.LinkByName(mesh); err == nil {
+			_ = netlink.LinkDel(link)
+		}
+	})
+	plumb(t, here, mesh)
+	eth0, err := there.LinkByName("eth0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, err := here.LinkByName(mesh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var own []string
+	for _, a := range addresses {
+		own = append(own, a.String()+"/128")
+		if err := permanent(here, local, a.AsSlice(), eth0.Attrs().HardwareAddr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plumb(t, there, "eth0", own...)
+	if err := permanent(there, eth0, gateway6, local.Attrs().HardwareAddr); err != nil {
+		t.Fatal(err)
+	}
+	if err := there.RouteAdd(&netlink.Route{LinkIndex: eth0.Attrs().Index, Gw: gateway6, Flags: int(netlink.FLAG_ONLINK)}); err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
+// TestRemotes checks that machines on other workers reach the machines of their own network, and nothing else, and that
+// only the mesh can deliver packets from them.
+func TestRemotes(t *testing.T) {
+	const mesh = "bwtest"
+	w := newWorker(t, func(c *Config) { c.Mesh = mesh })
+	outside := newOutside(t)
+	red, blue := w.attach(t, machine(1, "shop", "red")), w.attach(t, machine(2, "shop", "blue"))
+	red.listen(t, "[::]:80")
+	blue.listen(t, "[::]:80")
+	redThere, blueThere := Spec{Machine: "00000200000001", Network: "org/red"}, Spec{Machine: "00000200000002", Network: "org/blue"}
+	unknown := Spec{Machine: "00000200000003", Network: "org/red"}
+	ns := newRemote(t, mesh, redThere.address(), blueThere.address(), unknown.address())
+	listenIn(t, ns, "[::]:80", "remote")
+	dial := func(from, to Spec) error {
+		c, err := inNamespace(ns, func() (net.Conn, error) {
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.address().AsSlice()}, Timeout: time.Second}
+			return d.Dial("tcp", at(to.address(), 80))
+		})
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	}
+	if dial(redThere, red.spec) == nil {
+		t.Error("a machine is reached by one that is not known yet")
+	}
+	remotes := []Remote{{redThere.Network, redThere.address()}, {blueThere.Network, blueThere.address()}, {"org/green", netip.MustParseAddr("fdaa::9:2")}}
+	for range 2 { // the second call changes nothing
+		if err := w.SetRemotes(t.Context(), remotes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		from, to Spec
+		ok       bool
+	}{
+		{redThere, red.spec, true},
+		{blueThere, blue.spec, true},
+		{redThere, blue.spec, false},
+		{blueThere, red.spec, false},
+		{unknown, red.spec, false},
+	} {
+		if err := dial(c.from, c.to); (err == nil) != c.ok {
+			t.Errorf("%s to %s: %v, want %t", c.from.Machine, c.to.Machine, err, c.ok)
+		}
+	}
+	if _, err := dialIn(ns, at(w.host.mark.resolver(), dnsPort)); err == nil {
+		t.Error("another worker reaches the resolver")
+	}
+	if got, err := red.greeting(at(redThere.address(), 80)); err != nil || got != "remote sees "+red.Address.String() {
+		t.Errorf("from here: %q, %v", got, err)
+	}
+	for _, to := range []Spec{blueThere, unknown} {
+		if _, err := red.greeting(at(to.address(), 80)); err == nil {
+			t.Errorf("%s is reached from here", to.Machine)
+		}
+	}
+	// Another host on the local network claims the address of a remote machine. It is not answered by the machine, and
+	// does not reach remote machines through this host.
+	there, err := netlink.NewHandleAt(netns.NsHandle(outside.ns.Fd()), unix.NETLINK_ROUTE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer there.Close()
+	plumb(t, there, "eth0", redThere.address().String()+"/128")
+	for _, to := range []Spec{red.spec, blueThere} {
+		link, err := there.LinkByName("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := there.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostPrefix(to.address()), Gw: net.ParseIP("2001:db8::1")}); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := dialIn(outside.ns, at(to.address(), 80)); err == nil {
+			_ = c.Close()
+			t.Errorf("a host on the local network reaches %s", to.Machine)
+		}
+	}
+	checkForgery(t, red, redThere.address(), ns, outside.ns)
+	if !w.firewall.isIntact() {
+		t.Error("the rules differ from those that are wanted")
+	}
+	if err := w.SetRemotes(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if dial(redThere, red.spec) == nil || !w.firewall.isIntact() {
+		t.Error("a machine is reached by one that is gone")
+	}
+}
+
+// checkForgery checks that a machine that exchanges UDP packets with a remote one receives none that another host on the
+// local network sends from the remote machine's address.
+func checkForgery(t *testing.T, here *inhabitant, remote netip.Addr, there, lan *os.File) {
+	t.Helper()
+	socket := func(ns *os.File, from, to netip.AddrPort) net.Conn {
+		c, err := inNamespace(ns, func() (net.Conn, error) {
+			return net.DialUDP("udp", net.UDPAddrFromAddrPort(from), net.UDPAddrFromAddrPort(to))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	a, b := netip.AddrPortFrom(here.Address, 1000), netip.AddrPortFrom(remote, 2000)
+	machine, honest, forged := socket(here.ns, a, b), socket(there, b, a), socket(lan, b, a)
+	var text [16]byte
+	for i, c := range []net.Conn{machine, honest, forged, honest} {
+		if _, err := c.Write([]byte{byte(i)}); err != nil {
+			t.Fatal(err)
+		}
+		from := map[int]net.Conn{0: honest, 1: machine, 3: machine}[i]
+		if from == nil {
+			continue
+		}
+		if err := from.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := from.Read(text[:]); err != nil || n != 1 || text[0] != byte(i) {
+			t.Fatalf("packet %d: got %v, %v", i, text[:n], err)
+		}
+	}
+}
+
+// TestRemotesBeforeMachines checks that the rules of the first machine contain remotes that were set while the machine was
+// being attached.
+func TestRemotesBeforeMachines(t *testing.T) {
+	const mesh = "bwtest"
+	w := newWorker(t, func(c *Config) { c.Mesh = mesh })
+	spec := machine(1, "shop", "red")
+	if _, err := w.reserve(spec); err != nil {
+		t.Fatal(err)
+	}
+	there := Spec{Machine: "00000200000001", Network: spec.Network}
+	newRemote(t, mesh, there.address())
+	if err := w.SetRemotes(t.Context(), []Remote{{there.Network, there.address()}}); err != nil {
+		t.Fatal(err)
+	}
+	w.attach(t, spec)
+	if got := w.Networks(); len(got) != 1 || got[0] != spec.Network {
+		t.Errorf("networks %v", got)
+	}
+	if len(w.firewall.remotes) != 1 || !w.firewall.isIntact() {
+		t.Errorf("the rules contain %v", w.firewall.remotes)
+	}
 }

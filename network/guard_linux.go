@@ -67,7 +67,11 @@ func (f *firewall) isIntact() bool {
 		return false
 	}
 	for _, s := range f.layout.sets() {
-		if got, err := c.GetSetElements(s); err != nil || len(got) != len(f.members) {
+		want := len(f.members)
+		if s == f.layout.remotes || s == f.layout.foreign {
+			want = len(f.remotes)
+		}
+		if got, err := c.GetSetElements(s); err != nil || len(got) != want {
 			return false
 		}
 	}

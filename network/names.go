@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Names provides the apps and machines that names refer to. The worker itself implements it,
-// because a machine can reach only machines on its own worker. If it returns an error, the
-// resolver answers SERVFAIL.
+// Names provides the apps and machines that names refer to. If it returns an error, the resolver
+// answers SERVFAIL.
 type Names interface {
 	// App returns the app with the given name. It returns false if there is no such app or it was
 	// deleted.
 	App(name bourse.AppName) (bourse.App, bool, error)
-	// Machines returns the worker's machines of an app, in any state.
+	// Machines returns the worker's machines of an app, in any state, and those of other workers that
+	// can be reached through the mesh.
 	Machines(app *bourse.App) ([]bourse.Machine, error)
 	// Apps returns all apps, including deleted ones, whose DeletedAt is set.
 	Apps() ([]bourse.App, error)
@@ -71,7 +71,8 @@ const (
 // directory caches the results of Names for a short time, so that many questions need only one
 // query. Questions that arrive during a query wait for its result.
 type directory struct {
-	names Names
+	names  Names
+	region bourse.Region
 
 	mu      sync.Mutex
 	entries map[bourse.AppName]*entry

@@ -3,6 +3,8 @@ package network
 import (
 	"log/slog"
 	"net/netip"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // Config configures a Network.
@@ -12,6 +14,8 @@ type Config struct {
 	IPv4             netip.Prefix   // range of the machines' addresses for connections to the outside; default 198.18.0.0/15
 	Deny             []netip.Prefix // destinations that machines may not connect to; default: the link-local networks, where clouds serve credentials
 	PooledNamespaces int            // namespaces prepared in advance; default 4, negative: none
+	Region           bourse.Region  // this worker's region, which determines the nearest machines
+	Mesh             string         // name of the link through which machines on other workers are reached; "" if only machines on this host are
 	Log              *slog.Logger   // default: discards all records
 
 	fault func(point string) // for crash tests

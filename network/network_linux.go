@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"sync"
@@ -22,6 +23,7 @@ type Network struct {
 	firewall *firewall
 	pool     *namespacePool
 	needed   chan struct{} // closed when the first machine is attached
+	changed  chan struct{} // see Changed
 
 	// Attach and Detach hold recovery's read lock, and Recover holds its write lock. recovery is
 	// locked before a machine's lock, which is locked before mu.
@@ -32,6 +34,7 @@ type Network struct {
 	prepared bool // whether the host is prepared for machines
 	machines map[bourse.MachineID]attached
 	owners   map[netip.Addr]bourse.MachineID // machines by their IPv4 and IPv6 addresses
+	remote   map[uint32]string               // networks of the machines on other workers, by number
 }
 
 // attached is a machine with its network.
@@ -64,9 +67,9 @@ func Open(cfg Config) (*Network, error) {
 	}
 	deny := append([]netip.Prefix{private, cfg.IPv4}, cfg.Deny...)
 	n := &Network{
-		cfg: cfg, host: h, needed: make(chan struct{}),
-		firewall: newFirewall(h.mark, dnsPort, deny),
-		machines: map[bourse.MachineID]attached{}, owners: map[netip.Addr]bourse.MachineID{},
+		cfg: cfg, host: h, needed: make(chan struct{}), changed: make(chan struct{}, 1),
+		firewall: newFirewall(h.mark, dnsPort, deny, cfg.Mesh),
+		machines: map[bourse.MachineID]attached{}, owners: map[netip.Addr]bourse.MachineID{}, remote: map[uint32]string{},
 	}
 	n.pool = newPool(max(0, cfg.PooledNamespaces), n.newNamespace)
 	if err := n.probe(); err != nil {
@@ -115,7 +118,7 @@ func (n *Network) probe() error {
 		return err
 	}
 	defer ns.close()
-	trial := newFirewall(n.host.mark, dnsPort, n.firewall.deny)
+	trial := newFirewall(n.host.mark, dnsPort, n.firewall.deny, n.cfg.Mesh)
 	trial.ns = int(ns.file.Fd())
 	if err := trial.rebuild(); err != nil {
 		return err
@@ -247,12 +250,13 @@ func (n *Network) reserve(spec Spec) (attached, error) {
 		}
 		return a, nil
 	}
-	taken := make(map[uint32]string, len(n.machines))
+	taken := maps.Clone(n.remote) // a number stays taken until the rules of its network's remote machines are gone
 	for _, a := range n.machines {
 		taken[a.group] = a.spec.Network
 	}
 	a := attached{spec: spec, group: group(spec.Network, taken)}
 	n.machines[spec.Machine] = a
+	n.noteChange()
 	return a, nil
 }
 
@@ -273,6 +277,7 @@ func (n *Network) drop(id bourse.MachineID) {
 		delete(n.owners, a.ipv4)
 	}
 	delete(n.machines, id)
+	n.noteChange()
 }
 
 // find returns a machine, and reports whether it has addresses.

@@ -47,3 +47,15 @@ func (*Network) Recover(context.Context, []Spec) error { return errSystem() }
 func (*Network) Dial(context.Context, bourse.MachineID, uint16) (net.Conn, error) {
 	return nil, errSystem()
 }
+
+// Networks returns nil.
+func (*Network) Networks() []string { return nil }
+
+// Changed returns nil.
+func (*Network) Changed() <-chan struct{} { return nil }
+
+// SetRemotes returns CodeUnavailable.
+func (*Network) SetRemotes(context.Context, []Remote) error { return errSystem() }
+
+// MTU returns 0.
+func (*Network) MTU() int { return 0 }

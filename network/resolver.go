@@ -35,7 +35,7 @@ func newResolver(cfg Config, names Names, machineAt func(netip.Addr) (Spec, bool
 	r := &resolver{
 		forwarder: newForwarder(cfg.Upstream), machineAt: machineAt, slots: make(chan struct{}, maxAnswering), log: cfg.Log,
 	}
-	r.directory.names = names
+	r.directory.names, r.directory.region = names, cfg.Region
 	return r
 }
 

@@ -213,6 +213,31 @@ func TestNearest(t *testing.T) {
 	}
 }
 
+// The machines on the client's own host are nearest, followed by those in its region.
+func TestNearestAcrossWorkers(t *testing.T) {
+	names := &fakeNames{}
+	far := Spec{Machine: "00000300000001", App: "back", Network: "one/"}
+	here, near := Spec{Machine: "00000100000002", App: "back", Network: "one/"}, Spec{Machine: "00000200000001", App: "back", Network: "one/"}
+	names.hold(far, near, here, Spec{Machine: asking.Machine, App: "front", Network: "one/"})
+	names.machines["back"][0].Region = "gru"
+	cfg := Config{Upstream: []string{"127.0.0.1:1"}, Region: "mad", Log: slog.New(slog.DiscardHandler)}
+	r := newResolver(cfg, names, func(from netip.Addr) (Spec, bool) { return asking, from == asking.address() })
+	for n, want := range [][]Spec{1: {here}, 2: {here, near}, 3: {here, near, far}, 4: {here, near, far}} {
+		if n == 0 {
+			continue
+		}
+		addresses := []string{"NOERROR"}
+		for _, s := range want {
+			addresses = append(addresses, s.address().String())
+		}
+		slices.Sort(addresses[1:])
+		got := summary(ask(t, r, fmt.Sprintf("top%d.nearest.of.back.internal.", n), dns.TypeAAAA))
+		if got != strings.Join(addresses, " ") {
+			t.Errorf("top%d: %s, want %s", n, got, addresses)
+		}
+	}
+}
+
 func TestResolverAccess(t *testing.T) {
 	names, _ := market()
 	r := newTestResolver(names)

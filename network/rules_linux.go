@@ -16,17 +16,22 @@ import (
 //	links      names of the machines' links
 //	source4/6  link and address: permitted sources on a link
 //	members    group and address: machines that links of a group may reach
+//	remotes    likewise: machines on other workers, through the mesh
+//	foreign    addresses of remotes
 //
-//	antispoof  prerouting, before conntrack: a machine sends from its own addresses only
+//	antispoof  prerouting, before conntrack: a machine sends from its own addresses only,
+//	           and packets from machines on other workers arrive through the mesh only
 //	dnat       prerouting: the resolver's address to this worker's own
-//	forward    replies; the own network; the outside, except private and denied addresses
+//	forward    replies; the own network, here and through the mesh; the outside, except
+//	           private and denied addresses
 //	input      to the host: the resolver, ping, replies
-//	snat       postrouting: packets that leave the host are masqueraded
+//	snat       postrouting: packets to the outside are masqueraded
 //	refuse     rejects, so that the sender fails at once
 type layout struct {
-	table                            *nftables.Table
-	links, source4, source6, members *nftables.Set
-	chains                           []builtChain
+	table                                              *nftables.Table
+	mesh                                               string // name of the mesh's link; "" if there is no mesh
+	links, source4, source6, members, remotes, foreign *nftables.Set
+	chains                                             []builtChain
 }
 
 // builtChain is a chain and the number of its rules.
@@ -43,7 +48,7 @@ const (
 	after4 = unix.NFT_REG32_01
 )
 
-func newLayout(m mark) *layout {
+func newLayout(m mark, mesh string) *layout {
 	t := &nftables.Table{Name: m.table(), Family: nftables.TableFamilyINet}
 	set := func(id uint32, name string, key ...nftables.SetDatatype) *nftables.Set {
 		s := &nftables.Set{Table: t, ID: id, Name: name, KeyType: key[0], KeyByteOrder: binaryutil.NativeEndian}
@@ -54,14 +59,19 @@ func newLayout(m mark) *layout {
 	}
 	return &layout{
 		table:   t,
+		mesh:    mesh,
 		links:   set(1, "links", nftables.TypeIFName),
 		source4: set(2, "source4", nftables.TypeIFName, nftables.TypeIPAddr),
 		source6: set(3, "source6", nftables.TypeIFName, nftables.TypeIP6Addr),
 		members: set(4, "members", nftables.TypeDevGroup, nftables.TypeIP6Addr),
+		remotes: set(5, "remotes", nftables.TypeDevGroup, nftables.TypeIP6Addr),
+		foreign: set(6, "foreign", nftables.TypeIP6Addr),
 	}
 }
 
-func (l *layout) sets() []*nftables.Set {
+func (l *layout) sets() []*nftables.Set { return append(l.memberSets(), l.remotes, l.foreign) }
+
+func (l *layout) memberSets() []*nftables.Set {
 	return []*nftables.Set{l.links, l.source4, l.source6, l.members}
 }
 
@@ -82,8 +92,11 @@ func (l *layout) build(c *nftables.Conn, resolver netip.AddrPort, deny []netip.P
 	chain("dnat", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, l.dnat(resolver)...)
 	chain("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter, l.forward(deny)...)
 	chain("input", nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityFilter, l.input(resolver)...)
-	chain("snat", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource,
-		all(l.from(), l.to(true), masquerade()))
+	leaves := all(l.from(), l.to(true))
+	if l.mesh != "" {
+		leaves = all(leaves, load(expr.MetaKeyOIFNAME), differs(l.mesh))
+	}
+	chain("snat", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource, all(leaves, masquerade()))
 	return nil
 }
 
@@ -96,10 +109,14 @@ func (l *layout) add(c *nftables.Conn, chain *nftables.Chain, rules [][]expr.Any
 }
 
 func (l *layout) antispoof() [][]expr.Any {
-	return [][]expr.Any{
+	rules := [][]expr.Any{
 		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFNAME), field(ip6Source, reg2), lookup(l.source6, true), drop()),
 		all(family(unix.NFPROTO_IPV4), l.from(), load(expr.MetaKeyIIFNAME), field(ip4Source, reg2), lookup(l.source4, true), drop()),
 	}
+	if l.mesh != "" {
+		rules = append(rules, all(load(expr.MetaKeyIIFNAME), differs(l.mesh), family(unix.NFPROTO_IPV6), field(ip6Source, reg1), lookup(l.foreign, false), drop()))
+	}
+	return rules
 }
 
 func (l *layout) dnat(resolver netip.AddrPort) [][]expr.Any {
@@ -119,8 +136,17 @@ func (l *layout) forward(deny []netip.Prefix) [][]expr.Any {
 	rules := [][]expr.Any{
 		all(replies(), accept()),
 		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFGROUP), field(ip6Target, after4), lookup(l.members, false), accept()),
-		all(l.to(false), refuse()),
 	}
+	if l.mesh != "" {
+		// WireGuard has verified that the sender of a packet from the mesh is the worker of the packet's source address.
+		rules = append(rules,
+			all(l.from(), load(expr.MetaKeyOIFNAME), is(l.mesh), family(unix.NFPROTO_IPV6), load(expr.MetaKeyIIFGROUP), field(ip6Target, after4), lookup(l.remotes, false), accept()),
+			all(load(expr.MetaKeyIIFNAME), is(l.mesh), l.to(false), family(unix.NFPROTO_IPV6), load(expr.MetaKeyOIFGROUP), field(ip6Source, after4), lookup(l.remotes, false), accept()),
+			all(load(expr.MetaKeyIIFNAME), is(l.mesh), refuse()),
+			all(load(expr.MetaKeyOIFNAME), is(l.mesh), refuse()),
+		)
+	}
+	rules = append(rules, all(l.to(false), refuse()))
 	for _, p := range deny {
 		f, in := byte(unix.NFPROTO_IPV6), within6
 		if p.Addr().Is4() {
@@ -133,7 +159,7 @@ func (l *layout) forward(deny []netip.Prefix) [][]expr.Any {
 
 func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 	own := within6(netip.PrefixFrom(resolver.Addr(), 128))
-	return [][]expr.Any{
+	rules := [][]expr.Any{
 		all(l.from(), replies(), accept()),
 		all(l.from(), family(unix.NFPROTO_IPV6), own, port(unix.IPPROTO_UDP, resolver.Port()), accept()),
 		all(l.from(), family(unix.NFPROTO_IPV6), own, port(unix.IPPROTO_TCP, resolver.Port()), accept()),
@@ -141,6 +167,10 @@ func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 		all(l.from(), echo(unix.IPPROTO_ICMP, 8), accept()),
 		all(l.from(), refuse()),
 	}
+	if l.mesh != "" { // the host itself has no business with other workers' machines
+		rules = append(rules, all(load(expr.MetaKeyIIFNAME), is(l.mesh), drop()))
+	}
+	return rules
 }
 
 // from returns expressions that match packets from machines.
@@ -174,6 +204,17 @@ func family(f byte) []expr.Any {
 
 func equal(data ...byte) []expr.Any {
 	return []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: reg1, Data: data}}
+}
+
+// is and differs return expressions that compare a link's name in register 1.
+func is(link string) []expr.Any { return compare(expr.CmpOpEq, link) }
+
+func differs(link string) []expr.Any { return compare(expr.CmpOpNeq, link) }
+
+func compare(op expr.CmpOp, link string) []expr.Any {
+	name := make([]byte, unix.IFNAMSIZ)
+	copy(name, link)
+	return []expr.Any{&expr.Cmp{Op: op, Register: reg1, Data: name}}
 }
 
 // place is the position of a field in a network header.

@@ -53,3 +53,9 @@ func (s Spec) attachment(namespace string, ipv4 netip.Addr) Attachment {
 		Hosts:     []string{address.String() + " fly-local-6pn", address.String() + " " + string(s.Machine)},
 	}
 }
+
+// Remote is a machine on another worker. Its address, bourse.PrivateAddress, depends only on the machine and its network.
+type Remote struct {
+	Network string // name of the private network
+	Address netip.Addr
+}

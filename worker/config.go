@@ -46,6 +46,7 @@ type Parts struct {
 	Container driver.Driver // runs images; requires Images
 	Images    Images
 	Network   Network
+	Mesh      Mesh // connects Network with other workers; may be nil
 	Volumes   Volumes
 	Pull      Puller               // runs image "pull"
 	Secrets   machines.SecretsView // provides apps' secrets; if nil, machines get none

@@ -16,7 +16,7 @@ import (
 )
 
 // Facts returns the facts that the worker publishes, plus the number of its machines in
-// each state and the amounts that reservations hold.
+// each state, the amounts that reservations hold, and the connections of the mesh.
 func (w *Worker) Facts() (bourse.Facts, error) {
 	var facts bourse.Facts
 	err := w.store.View(func(tx *store.Tx) error {
@@ -33,6 +33,11 @@ func (w *Worker) Facts() (bourse.Facts, error) {
 		}
 		return addHeld(tx, facts.Accounts)
 	})
+	if facts.Mesh != nil {
+		now := *facts.Mesh
+		now.Peers = w.cfg.Mesh.Peers()
+		facts.Mesh = &now
+	}
 	return facts, err
 }
 
@@ -57,8 +62,12 @@ func addHeld(tx *store.Tx, accounts []bourse.Account) error {
 func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
 	committed, err := tx.CommittedAt(time.Now())
 	cordon, failed := store.CordonOf(tx)
+	var end *bourse.Mesh
+	if w.cfg.Mesh != nil {
+		end = w.cfg.Mesh.Announcement()
+	}
 	return bourse.Facts{
-		Cordon: cordon, Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
+		Cordon: cordon, Mesh: end, Worker: w.self.Worker, Tag: w.self.Tag, Region: w.self.Region, Version: w.cfg.Version,
 		Labels: w.host.Labels.Load().All, Drivers: w.host.Drivers, Load: w.load.read(), Accounts: w.host.Ledger.Accounts(committed),
 	}, errors.Join(err, failed)
 }

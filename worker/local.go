@@ -105,10 +105,14 @@ func (l LocalAPI) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Names provides the records that DNS answers are based on. They are this worker's own
-// records. Machines on other workers are not included, because this worker's machines
-// could not reach them.
-type Names struct{ *state.State }
+// Names provides the records that DNS answers are based on: this worker's own ones, and
+// those of machines on other workers that this worker's machines can reach.
+type Names struct {
+	*state.State
+	// Elsewhere returns an app's machines on other workers; nil if none can be reached. If
+	// it returns an error, only the worker's own machines are found.
+	Elsewhere func(app *bourse.App) ([]bourse.Machine, error)
+}
 
 var _ network.Names = Names{}
 
@@ -128,5 +132,12 @@ func (n Names) Machines(app *bourse.App) ([]bourse.Machine, error) {
 		}
 		return nil
 	})
-	return out, err
+	if err != nil || n.Elsewhere == nil {
+		return out, err
+	}
+	more, err := n.Elsewhere(app)
+	if err != nil {
+		n.Log.Warn("look up machines on other workers failed", "app", app.Name, "err", err)
+	}
+	return append(out, more...), nil
 }

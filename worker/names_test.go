@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -38,6 +39,41 @@ func TestNames(t *testing.T) {
 		}
 		if apps, err := names.Apps(); err != nil || len(apps) != 2 {
 			t.Errorf("apps: %+v, %v", apps, err)
+		}
+	})
+}
+
+// Machines on other workers are added to the worker's own. If they cannot be looked up, the worker's own are still found.
+func TestNamesElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newImageHost(t)
+		defer h.crash()
+		names := h.Names()
+		app, _, err := names.App(bourse.DefaultAppName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := h.place(image(rigImage), func(o *bourse.Order) { o.App = app })
+		other := bourse.Machine{ID: "00000900000001", Worker: "w9"}
+		for _, failure := range []error{nil, bourse.Errorf(bourse.CodeUnavailable, "no view")} {
+			want := []bourse.MachineID{own.ID}
+			names.Elsewhere = func(of *bourse.App) ([]bourse.Machine, error) {
+				if of.Name != app.Name || failure != nil {
+					return nil, failure
+				}
+				return []bourse.Machine{other}, nil
+			}
+			if failure == nil {
+				want = append(want, other.ID)
+			}
+			list, err := names.Machines(&app)
+			var got []bourse.MachineID
+			for _, m := range list {
+				got = append(got, m.ID)
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("after %v: %v, %v; want %v", failure, got, err, want)
+			}
 		}
 	})
 }

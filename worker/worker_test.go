@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 }
 
 // byAddress allows cmp to compare machines' addresses.
-var byAddress = cmpopts.EquateComparable(netip.Addr{})
+var byAddress = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
 
 // host is a host for tests: a directory and an in-memory driver that outlive the
 // daemons started on the host.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,7 @@ func newShow(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:               "show WORKER",
 		Aliases:           []string{"status"},
-		Short:             "Show a worker's capacity, labels and machines",
+		Short:             "Show a worker's capacity, labels and machines, and its connections to other workers",
 		Example:           "  bourse worker show gru-1",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: complete(s),
@@ -51,6 +52,7 @@ func printWorker(s *cli.Shell, w *machinesapi.Worker) error {
 		f.Add("drivers", strings.Join(w.Facts.Drivers, ", "))
 		f.Add("load", fmt.Sprintf("%.2f per core", w.Facts.Load))
 		f.Add("machines", cli.States(w.Facts.Machines))
+		f.Add("mesh", meshOf(w.Facts.Mesh))
 		for _, name := range slices.Sorted(maps.Keys(w.Facts.Labels)) {
 			f.Add("label", name+"="+w.Facts.Labels[name])
 		}
@@ -63,7 +65,38 @@ func printWorker(s *cli.Shell, w *machinesapi.Worker) error {
 		return err
 	}
 	fmt.Fprintln(s.Out)
-	return accountTable(w.Facts.Accounts).Write(s.Out)
+	if err := accountTable(w.Facts.Accounts).Write(s.Out); err != nil || w.Facts.Mesh == nil || len(w.Facts.Mesh.Peers) == 0 {
+		return err
+	}
+	fmt.Fprintln(s.Out)
+	return peerTable(w.Facts.Mesh.Peers, s.Now()).Write(s.Out)
+}
+
+// meshOf describes a worker's end of the mesh.
+func meshOf(m *bourse.Mesh) string {
+	switch {
+	case m == nil:
+		return ""
+	case !m.Endpoint.IsValid():
+		return "connects to other workers, which cannot connect to it"
+	}
+	return m.Endpoint.String()
+}
+
+// peerTable formats the workers whose machines share private networks with a worker's machines.
+func peerTable(peers []bourse.MeshPeer, now time.Time) *cli.Table {
+	t := cli.NewTable("PEER", "MACHINES", "HANDSHAKE", "RECEIVED", "SENT", "ADDRESS").Numbers(1, 3, 4)
+	for _, p := range peers {
+		handshake, address := "never", ""
+		if !p.Handshake.IsZero() {
+			handshake = cli.Age(now.Sub(p.Handshake)) + " ago"
+		}
+		if p.Endpoint.IsValid() {
+			address = p.Endpoint.String()
+		}
+		t.Row(string(p.Worker), fmt.Sprint(p.Machines), handshake, cli.Bytes(p.Received), cli.Bytes(p.Sent), address)
+	}
+	return t
 }
 
 // accountTable formats a worker's ledger as a table. If reservations hold capacity, a

@@ -23,6 +23,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/fabric/direct"
 	"github.com/bourse-dev/bourse/fabric/nats"
 	"github.com/bourse-dev/bourse/internal/admission"
@@ -82,6 +83,7 @@ func (c *cluster) check(ctx context.Context) []finding {
 	found = slices.Concat(found, own, join)
 	others, onNATS := c.others(slices.Concat(running, joined))
 	replies := c.askOthers(ctx, others)
+	found = append(found, c.checkMesh(ctx, running)...)
 	if len(others) > 0 || onNATS == 0 {
 		found = append(found, c.checkMembers(replies, running)...)
 	}
@@ -168,6 +170,50 @@ func (c *cluster) askOwn(ctx context.Context) ([]answer, []finding) {
 		found[i] = problem(name, try, "%s %s", a.Address, what)
 	})
 	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), found
+}
+
+// checkMesh asks this host's worker for its connections to workers with machines in the same private networks.
+func (c *cluster) checkMesh(ctx context.Context, running []answer) []finding {
+	i := slices.IndexFunc(running, func(a answer) bool { return a.Role == bourse.RoleWorker })
+	if worker := workerOf(c.own); i < 0 || worker == nil || !worker.Mesh.IsValid() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	facts, err := fabric.WorkerFacts.Call(ctx, c.fabric, running[i].Member, struct{}{})
+	if err != nil {
+		return []finding{warning("mesh", "bourse worker show "+string(running[i].ID), "not checked: %v", err)}
+	}
+	return meshFindings(facts.Mesh, c.now())
+}
+
+// meshFindings reports which peers of a worker have had a handshake recently. m is nil if the worker cannot have a mesh.
+func meshFindings(m *bourse.Mesh, now time.Time) []finding {
+	const name = "mesh"
+	if m == nil {
+		return []finding{warning(name, "see the findings about networks, and the worker's log", "the worker runs without it: machines reach only machines on this host by their private addresses")}
+	}
+	if len(m.Peers) == 0 {
+		return []finding{ok(name, "no other worker has machines in the private networks of this one's")}
+	}
+	var found []finding
+	reached := 0
+	for i := range m.Peers {
+		p := &m.Peers[i]
+		if p.Reachable(now) {
+			reached++
+			continue
+		}
+		when := "has never been connected"
+		if !p.Handshake.IsZero() {
+			when = "was last connected " + cli.Age(now.Sub(p.Handshake)) + " ago"
+		}
+		found = append(found, warning(name, "allow UDP packets to the address of mesh on one of the two hosts", "worker %s %s: its machines cannot be reached by their private addresses", p.Worker, when))
+	}
+	if reached > 0 {
+		found = append(found, ok(name, "connected to %s with machines in the same private networks", cli.Count(reached, "worker")))
+	}
+	return found
 }
 
 // askJoin connects to the membership addresses in the configuration, and asks the servers

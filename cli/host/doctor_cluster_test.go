@@ -256,3 +256,31 @@ func TestAPIOf(t *testing.T) {
 		}
 	}
 }
+
+func TestMeshFindings(t *testing.T) {
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	peer := func(id bourse.WorkerID, ago time.Duration) bourse.MeshPeer {
+		p := bourse.MeshPeer{Worker: id}
+		if ago > 0 {
+			p.Handshake = now.Add(-ago)
+		}
+		return p
+	}
+	for name, c := range map[string]struct {
+		mesh *bourse.Mesh
+		want []status
+	}{
+		"none":     {nil, []status{statusWarning}},
+		"no peers": {&bourse.Mesh{}, []status{statusOK}},
+		"all":      {&bourse.Mesh{Peers: []bourse.MeshPeer{peer("a", time.Second), peer("b", 2*time.Minute)}}, []status{statusOK}},
+		"some":     {&bourse.Mesh{Peers: []bourse.MeshPeer{peer("a", time.Second), peer("b", time.Hour), peer("c", 0)}}, []status{statusWarning, statusWarning, statusOK}},
+	} {
+		var got []status
+		for _, f := range meshFindings(c.mesh, now) {
+			got = append(got, f.Status)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

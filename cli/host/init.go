@@ -84,7 +84,7 @@ func (h *setup) init(ctx context.Context, cluster string, servers []string) erro
 	if err != nil {
 		return err
 	}
-	if err := h.write(cluster, networks{address: h.address, nats: servers}); err != nil {
+	if err := h.write(cluster, networks{address: h.address, nats: servers, mesh: meshFree(ctx)}); err != nil {
 		return err
 	}
 	_, err = cli.UpdateContexts(h.shell.Getenv, func(all *cli.Contexts) error {

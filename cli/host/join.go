@@ -87,7 +87,7 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 	if err := h.store(reply, keys); err != nil {
 		return err
 	}
-	to := networks{nats: reply.NATS}
+	to := networks{nats: reply.NATS, mesh: meshFree(ctx)}
 	if !overNATS && len(reply.Join) > 0 {
 		to.address, to.join = h.address, reply.Join
 	} else if len(to.nats) == 0 {

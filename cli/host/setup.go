@@ -176,6 +176,7 @@ func ownAddress(ctx context.Context) (netip.Addr, error) {
 // networks describes how a host's servers and the other hosts reach each other.
 type networks struct {
 	address string   // IP address at which the host's servers listen; "" means that they use only NATS
+	mesh    bool     // whether the worker's private networks are connected with those of other workers
 	join    []string // gossip addresses of other servers
 	nats    []string // addresses of NATS servers; may be empty if address is set
 }
@@ -200,10 +201,21 @@ func (n *networks) server(role bourse.Role) map[string]any {
 	if role == bourse.RoleProxy {
 		settings["http"] = []string{proxyHTTP}
 	}
+	if role == bourse.RoleWorker && n.mesh {
+		settings["mesh"] = meshPort
+	}
 	if role != bourse.RoleWorker && n.address != "" && len(n.nats) > 0 {
 		settings["nats"] = n.nats
 	}
 	return settings
+}
+
+// meshPort is the UDP port of a new worker's mesh, WireGuard's usual one.
+const meshPort = "51820"
+
+// meshFree reports whether a worker can have a mesh: the user is root, as private networks require, and the port is free.
+func meshFree(ctx context.Context) bool {
+	return os.Geteuid() == 0 && canListen(ctx, "udp", ":"+meshPort, bourse.RoleWorker) == nil
 }
 
 // write creates the host's configuration. It is called once everything that the

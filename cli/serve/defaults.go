@@ -27,7 +27,7 @@ var commonSettings = map[bourse.Role][]string{
 	"":                {"log-level"},
 	bourse.RoleBroker: {"server-name", "quotas", "lost-after"},
 	bourse.RoleProxy:  {"http", "https", "tcp", "domain", "certificates", "acme", "drain"},
-	bourse.RoleWorker: {"cpus", "memory", "disk", "gpus", "resource", "label", "overcommit", "allow-host", "images", "registry", "registry-auth", "ports", "idle-after"},
+	bourse.RoleWorker: {"cpus", "memory", "disk", "gpus", "resource", "label", "overcommit", "allow-host", "images", "registry", "registry-auth", "ports", "mesh", "idle-after"},
 }
 
 // CommonSettings returns those settings of a server that operators change most often, as

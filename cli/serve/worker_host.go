@@ -1,8 +1,10 @@
 package serve
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/bourse-dev/bourse"
@@ -19,6 +21,7 @@ type HostConfig struct {
 	Kernel            string // kernel of virtual machines; "" means the host's newest
 	Emulation         bool   // whether virtual machines may run without KVM even if their orders don't allow it
 	Network           NetworkMode
+	Mesh              netip.AddrPort // UDP port that connects private networks with other workers; the zero value means that they end at the host
 	NoVolumes         bool
 	Images            bourse.MiB          // maximum disk space for images; 0 means a fifth of the disk
 	Registries        map[string]Registry // access to image registries, by host
@@ -80,6 +83,7 @@ func (c *HostConfig) bind(b binder) {
 	b.StringVar(&c.Kernel, "vm-kernel", "", "`file` with the kernel of virtual machines; its modules must be in /lib/modules, or in a directory \"modules\" beside it (default: the newest /boot/vmlinuz-*)")
 	b.BoolVar(&c.Emulation, "vm-emulation", false, "without KVM, emulate virtual machines even if their orders don't allow it")
 	bindParsed(b, &c.Network, "network", string(NetworkAuto), "`mode` that selects the machines with their own network: host (none), containers, all, or auto (containers, if running as root)", parseNetwork)
+	bindParsed(b, &c.Mesh, "mesh", "", "UDP `[IP:]PORT` through which machines reach machines of their network on other workers; the IP address is the one that other workers use (default: this host's --address)", parseMesh)
 	bindParsed(b, &c.Images, "images", "", "maximum `size` of all images on disk, such as 50GiB (default: a fifth of --disk)", cli.ParseMiB)
 	bindEach(b, "registry-http", "`HOST[:PORT]` of a registry that is accessed without TLS, as loopback addresses always are; may be repeated", c.addPlainHTTP)
 	bindEach(b, "registry-ca", "`HOST=FILE` with the CA of a registry's certificate; may be repeated", c.addCA)
@@ -104,6 +108,18 @@ func parseNetwork(s string) (NetworkMode, error) {
 		return m, nil
 	}
 	return "", bourse.Errorf(bourse.CodeInvalid, "%s: use host, containers, all or auto", bourse.Quoted(s))
+}
+
+// parseMesh parses PORT or IP:PORT. Without an address, the result has the unspecified one.
+func parseMesh(s string) (netip.AddrPort, error) {
+	if port, err := strconv.ParseUint(s, 10, 16); err == nil && port > 0 {
+		return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)), nil
+	}
+	a, err := netip.ParseAddrPort(s)
+	if err != nil || a.Port() == 0 || !a.Addr().IsGlobalUnicast() || a.Addr().Zone() != "" {
+		return netip.AddrPort{}, bourse.Errorf(bourse.CodeInvalid, "%s: use a port, or an IP address of this host with a port, such as 51820 or 203.0.113.7:51820", bourse.Quoted(s))
+	}
+	return a, nil
 }
 
 func (c *HostConfig) addPlainHTTP(host string) error {

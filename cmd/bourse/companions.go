@@ -13,18 +13,21 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 	"github.com/bourse-dev/bourse/driver/process"
 	"github.com/bourse-dev/bourse/internal/tuning"
+	"github.com/bourse-dev/bourse/network/mesh"
 )
 
-// supervisorCommand, keeperCommand and leashedCommand return the commands of processes that a
-// driver starts. The processes run this program, even if its file was replaced after this process
+// supervisorCommand, keeperCommand, tunnelCommand and leashedCommand return the commands of processes
+// that a driver or the mesh starts. The processes run this program, even if its file was replaced after this process
 // had started. The driver appends its directory.
 func supervisorCommand() []string { return []string{selfPath(), supervisorWord} }
 func keeperCommand() []string     { return []string{selfPath(), keeperWord} }
+func tunnelCommand() []string     { return []string{selfPath(), tunnelWord} }
 func leashedCommand() []string    { return []string{selfPath(), leashedWord} }
 
 const (
 	supervisorWord = "supervisor" // supervisor of host processes
 	keeperWord     = "keeper"     // keeper of containers' output
+	tunnelWord     = "tunnel"     // runs wireguard-go for the mesh
 	leashedWord    = "leashed"    // supervisor that exits when this process does
 	runcWord       = "runc"       // runs runc for a container that has secrets
 )
@@ -62,6 +65,11 @@ func companionMain(args []string) func(dir string) int {
 		return func(dir string) int {
 			tuning.ProtectFromOOM(tuning.OOMCompanion)
 			return exitStatus(logs.Keep(context.Background(), logs.KeepConfig{Dir: dir, Log: serve.LogConfig{}.Logger(os.Stderr)}))
+		}
+	case tunnelWord:
+		return func(dir string) int {
+			tuning.ProtectFromOOM(tuning.OOMCompanion)
+			return exitStatus(mesh.Serve(context.Background(), dir, serve.LogConfig{}.Logger(os.Stderr)))
 		}
 	}
 	return nil

@@ -103,9 +103,10 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 		s.replication(),
 		atEnd("driver", h.endDriver),
 		atEnd("output", h.endOutput),
+		atEnd("mesh", h.leaveMesh),
 		stage{name: "pollers", run: h.watchPollers},
 		stage{name: "worker", run: h.runWorker, ready: h.opened},
-		stage{name: "parts", run: func(ctx context.Context) error { return h.parts.run(ctx, h.worker.Names()) }},
+		stage{name: "parts", run: func(ctx context.Context) error { return h.parts.run(ctx, h.worker) }},
 		// The API returns CodeUnavailable until the worker has recovered.
 		stage{name: "api", run: h.serveAPI},
 		stage{name: "recovery", run: func(ctx context.Context) error { return h.awaitRecovery(ctx, recovered) }, ready: recovered},
@@ -222,6 +223,14 @@ func (h *host) endOutput(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 	defer cancel()
 	return h.parts.keeper.Shutdown(ctx)
+}
+
+// leaveMesh removes an ephemeral worker's end of the mesh.
+func (h *host) leaveMesh(ctx context.Context) error {
+	if !h.config.Ephemeral || h.parts.mesh == nil {
+		return nil
+	}
+	return h.endMesh(ctx)
 }
 
 // capacity returns the configured capacity. Amounts that are not configured are detected from the

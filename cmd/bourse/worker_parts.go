@@ -17,6 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/image"
 	"github.com/bourse-dev/bourse/internal/redial"
 	"github.com/bourse-dev/bourse/network"
+	"github.com/bourse-dev/bourse/network/mesh"
 	"github.com/bourse-dev/bourse/volume"
 	"github.com/bourse-dev/bourse/worker"
 	"github.com/bourse-dev/bourse/worker/volumes"
@@ -31,6 +32,7 @@ type parts struct {
 	images    *image.Store
 	network   *network.Network
 	noNetwork error // why machines with images cannot have networks; nil if they can
+	mesh      *hostMesh
 	volumes   *volume.Store
 }
 
@@ -44,6 +46,9 @@ func (h *host) openParts() error {
 		}
 	}
 	if err := h.openNetwork(); err != nil {
+		return err
+	}
+	if err := h.openMesh(); err != nil {
 		return err
 	}
 	if c.NoVolumes {
@@ -97,7 +102,11 @@ func (h *host) openNetwork() error {
 	if mode == serve.NetworkHost {
 		return nil
 	}
-	n, err := network.Open(network.Config{Dir: filepath.Join(h.config.Data, "network"), Log: h.log})
+	c := network.Config{Dir: filepath.Join(h.config.Data, "network"), Region: h.config.Region, Log: h.log}
+	if h.config.Host.Mesh.IsValid() {
+		c.Mesh = mesh.LinkName(meshDir(h.config.Data))
+	}
+	n, err := network.Open(c)
 	switch lack := whyNoNetwork(mode, err); {
 	case lack != nil:
 		h.log.Info("support for machine images disabled", "why", lack)
@@ -131,6 +140,9 @@ func (p *parts) offered(peers volumes.Peers) worker.Parts {
 	if p.network != nil {
 		out.Network = p.network
 	}
+	if p.mesh != nil {
+		out.Mesh = p.mesh.Mesh
+	}
 	if p.volumes != nil {
 		out.Volumes, out.Peers = p.volumes, peers
 	}
@@ -152,10 +164,15 @@ func (h *host) policy() worker.Policy {
 	return out
 }
 
-// run maintains the images and the networks until ctx is done.
-func (p *parts) run(ctx context.Context, names network.Names) error {
+// run maintains the images, the networks and the mesh until ctx is done.
+func (p *parts) run(ctx context.Context, w *worker.Worker) error {
+	names := w.Names()
 	var wg sync.WaitGroup
-	errs := make([]error, 2)
+	errs := make([]error, 3)
+	if p.mesh != nil {
+		names.Elsewhere = p.mesh.elsewhere(ctx)
+		wg.Go(func() { errs[2] = p.mesh.Run(ctx, w.Identity().Tag) })
+	}
 	if p.images != nil {
 		wg.Go(func() { errs[0] = p.images.Run(ctx) })
 	}
@@ -172,6 +189,9 @@ func (p *parts) close() error {
 	var errs []error
 	if p.container != nil {
 		errs = append(errs, p.container.Close(), p.images.Close(), p.keeper.Close(), p.dialed.close())
+	}
+	if p.mesh != nil {
+		errs = append(errs, p.mesh.device.Close())
 	}
 	if p.network != nil {
 		errs = append(errs, p.network.Close())

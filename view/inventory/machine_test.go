@@ -30,7 +30,7 @@ func Visible(m bourse.Machine) bourse.Machine {
 }
 
 // ByValue is a cmp option for types with unexported fields.
-var ByValue = cmpopts.EquateComparable(netip.Addr{})
+var ByValue = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
 
 func TestMachineReadsBackEqual(t *testing.T) {
 	c := SchemaConn(t)

@@ -156,7 +156,7 @@ func TestViewContents(t *testing.T) {
 func TestStrangeJSONFailsNoView(t *testing.T) {
 	columns := map[string][]string{
 		wire.TableMachines: {"config", "takes", "boot", "lease", "events"},
-		wire.TableWorkers:  {"labels", "capacity", "free", "drivers"},
+		wire.TableWorkers:  {"labels", "capacity", "free", "drivers", "mesh"},
 	}
 	c := people(t)
 	all := schemaTables(t, c)

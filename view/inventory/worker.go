@@ -20,7 +20,21 @@ func WorkerRow(f *bourse.Facts, leaving bool) wire.Row {
 		"region": cleanText(f.Region), "tag": int64(f.Tag), "version": cleanText(f.Version),
 		"labels": labels, "capacity": listText(f.Accounts), "free": listText(roundFree(f.Accounts)), "drivers": listText(f.Drivers),
 		"load": roundLoad(f.Load), "leaving": boolean(leaving), "cordoned": boolean(f.Cordon != nil),
+		"mesh": meshText(f.Mesh),
 	}}
+}
+
+// meshText encodes a worker's end of the mesh without its peers, which change all the time.
+func meshText(m *bourse.Mesh) wire.Value {
+	if m == nil {
+		return nil
+	}
+	public := *m
+	public.Peers = nil
+	if s, ok := jsonFits(public); ok {
+		return s
+	}
+	return nil
 }
 
 // WorkerHint is the view's data about a worker.

@@ -129,6 +129,7 @@ CREATE TABLE worker_rows (
   drivers  JSON TEXT    NOT NULL DEFAULT '[]', -- JSON array of names
   leaving  INTEGER NOT NULL DEFAULT 0,    -- accepts no orders, because it is about to stop
   cordoned INTEGER NOT NULL DEFAULT 0,    -- accepts no orders, because an operator has cordoned it
+  mesh     JSON TEXT,                     -- JSON: key, proof, endpoint of its end of the mesh; NULL if it has none
   PRIMARY KEY (site, key)
 ) WITHOUT ROWID;
 

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/network/mesh"
+	"github.com/bourse-dev/bourse/worker"
+)
+
+// hostMesh is a worker's end of the mesh.
+type hostMesh struct {
+	*mesh.Mesh
+	device *mesh.Device
+	view   *worker.MeshView
+}
+
+func meshDir(data string) string { return filepath.Join(data, "mesh") }
+
+// meshRemoval limits the time that the process of a mesh may take to exit.
+const meshRemoval = 5 * time.Second
+
+// openMesh prepares the mesh if it is configured. Otherwise, it removes the link of an earlier daemon.
+func (h *host) openMesh() error {
+	if !h.config.Host.Mesh.IsValid() || h.parts.network == nil {
+		if err := h.endMesh(context.Background()); err != nil {
+			h.log.Warn("remove the link of an earlier mesh failed", "err", err)
+		}
+		return nil
+	}
+	identity, err := mesh.LoadIdentity(filepath.Join(h.config.Data, "mesh.key"))
+	if err != nil {
+		return err
+	}
+	device, err := mesh.Open(mesh.Config{
+		Dir: meshDir(h.config.Data), Command: tunnelCommand(), Identity: identity, Port: h.config.Host.Mesh.Port(), MTU: mesh.MTU(h.parts.network.MTU()), Log: h.log,
+	})
+	if bourse.CodeOf(err) == bourse.CodeUnavailable {
+		h.log.Warn("mesh disabled", "why", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	apps := func() ([]bourse.App, error) { return h.worker.Names().Apps() } // called only while the worker runs
+	view := worker.NewMeshView(h.replica.View, h.replica.Replicator, apps)
+	announce := identity.Announce(h.self.ID, h.meshEndpoint())
+	h.parts.mesh = &hostMesh{mesh.New(h.self.ID, announce, device, h.parts.network, view, h.log), device, view}
+	return nil
+}
+
+// meshEndpoint returns the address at which other workers reach this worker's mesh: the configured one, or otherwise that
+// of the host, or the zero value if the host has none that other servers use.
+func (h *host) meshEndpoint() netip.AddrPort {
+	c := h.config.Host.Mesh
+	for _, a := range []netip.Addr{c.Addr(), h.config.Address, h.config.Listen.Addr()} {
+		if a.IsValid() && a.IsGlobalUnicast() {
+			return netip.AddrPortFrom(a, c.Port())
+		}
+	}
+	return netip.AddrPort{}
+}
+
+// endMesh removes the link of a worker without a mesh, or of an ephemeral worker that stops.
+func (h *host) endMesh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, meshRemoval)
+	defer cancel()
+	return mesh.Remove(ctx, meshDir(h.config.Data))
+}
+
+// elsewhere returns a function that looks up an app's machines on the workers that the mesh reaches.
+func (m *hostMesh) elsewhere(ctx context.Context) func(*bourse.App) ([]bourse.Machine, error) {
+	return func(app *bourse.App) ([]bourse.Machine, error) { return m.view.Elsewhere(ctx, app, m) }
+}

@@ -1,0 +1,21 @@
+// Package mesh connects the private networks of different workers with WireGuard. Each worker has one end: a link, which
+// the kernel's WireGuard module implements if the host has it, and otherwise a small process with wireguard-go. Both
+// outlive the worker's daemon.
+//
+// A worker's peers are the workers that have a machine in one of the worker's own networks. [Plan] computes them from
+// the view, and [Device.Apply] applies them. A peer may send exactly from the addresses of its machines in these
+// networks, and from its own address in the mesh ([Address]), from which its host sends ICMP errors. WireGuard drops all
+// other packets. Package network decides which of the local machines a packet may reach.
+//
+// # What a malicious worker can do
+//
+// The view says which machines are in a network. Brokers have signed that, so a worker cannot place itself in a network.
+//
+//   - The first 24 bits of a machine's id name its worker, and a worker's tags follow from its ID. So a worker cannot
+//     announce another worker's addresses.
+//   - Each worker signs its ID with its key ([Identity]), so a worker cannot announce another worker's key, which would
+//     redirect that worker's packets.
+//   - An endpoint is only a hint: whoever answers there must have the worker's key. A worker can make its peers send a
+//     handshake of 148 bytes every five seconds to any address that is not loopback, link-local, multicast or private to
+//     a machine.
+package mesh

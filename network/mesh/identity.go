@@ -1,0 +1,78 @@
+package mesh
+
+import (
+	"crypto/ed25519"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"strings"
+
+	"filippo.io/edwards25519"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/wholefile"
+)
+
+// Identity is the key of a worker's end of the mesh. It is an Ed25519 key, with which the worker signs its ID. The key's
+// X25519 form (RFC 7748, section 4.1) is the worker's WireGuard key.
+type Identity struct{ key ed25519.PrivateKey }
+
+// NewIdentity derives an identity from a seed of 32 random bytes.
+func NewIdentity(seed [ed25519.SeedSize]byte) Identity {
+	return Identity{ed25519.NewKeyFromSeed(seed[:])}
+}
+
+// LoadIdentity reads an identity from a file. If the file does not exist, LoadIdentity creates it, with a new identity.
+// It returns CodeInvalid if the file contains anything else.
+func LoadIdentity(path string) (Identity, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			return Identity{}, err
+		}
+		return Identity{key}, wholefile.Write(path, []byte(hex.EncodeToString(key.Seed())+"\n"), 0o600)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	seed, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(seed) != ed25519.SeedSize {
+		return Identity{}, bourse.Errorf(bourse.CodeInvalid, "%s does not contain a key of the mesh: remove it, and the worker creates another one", path)
+	}
+	return NewIdentity([ed25519.SeedSize]byte(seed)), nil
+}
+
+// Announce returns the part of the worker's facts by which other workers find it. endpoint may be the zero value.
+func (i Identity) Announce(worker bourse.WorkerID, endpoint netip.AddrPort) *bourse.Mesh {
+	return &bourse.Mesh{Key: i.key[ed25519.SeedSize:], Proof: ed25519.Sign(i.key, statement(worker)), Endpoint: endpoint}
+}
+
+// private returns the private WireGuard key. WireGuard clears and sets the bits that RFC 7748 requires.
+func (i Identity) private() wgtypes.Key {
+	sum := sha512.Sum512(i.key.Seed())
+	return wgtypes.Key(sum[:wgtypes.KeyLen])
+}
+
+// statement returns the message that a worker signs.
+func statement(worker bourse.WorkerID) []byte {
+	return []byte("bourse mesh key\x00" + string(worker))
+}
+
+// keyOf returns the WireGuard key that a worker has announced. It returns false if the worker has not proved that it
+// owns the key.
+func keyOf(worker bourse.WorkerID, m *bourse.Mesh) (wgtypes.Key, bool) {
+	if m == nil || len(m.Key) != ed25519.PublicKeySize || !ed25519.Verify(m.Key, statement(worker), m.Proof) {
+		return wgtypes.Key{}, false
+	}
+	point, err := new(edwards25519.Point).SetBytes(m.Key)
+	if err != nil {
+		return wgtypes.Key{}, false
+	}
+	key := wgtypes.Key(point.BytesMontgomery())
+	return key, key != wgtypes.Key{}
+}

@@ -1,0 +1,225 @@
+package mesh
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// veth connects the current namespace with another one, in which the link is named up0.
+func veth(name string, ns *os.File, mtu int) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU = name, mtu
+	return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "up0", PeerMTU: uint32(mtu), PeerNamespace: netlink.NsFd(int(ns.Fd()))})
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("networks need root")
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		t.Skip("no tun devices here")
+	}
+}
+
+// publish tells all hosts about all hosts and machines.
+func publish(hosts []*host, guests []*guest) {
+	var o order
+	for _, h := range hosts {
+		o.Workers = append(o.Workers, h.Self)
+	}
+	for _, g := range guests {
+		o.Machines = append(o.Machines, g.Machine)
+	}
+	for _, h := range hosts {
+		h.tell(o)
+	}
+}
+
+// echo sends a text and waits until it returns.
+func echo(to io.Writer, from io.Reader, text []byte) error {
+	if _, err := to.Write(text); err != nil {
+		return err
+	}
+	got := make([]byte, len(text))
+	if _, err := io.ReadFull(from, got); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, text) {
+		return fmt.Errorf("got other bytes than were sent")
+	}
+	return nil
+}
+
+// TestThreeWorkers connects a worker with a public address and two behind one NAT. Machines of one network reach each
+// other by name and address, and nothing else. Connections outlive the daemon, and pause when the process that runs
+// wireguard-go is killed.
+func TestThreeWorkers(t *testing.T) {
+	needRoot(t)
+	out := newRouter(t)
+	public := newNamespace(t)
+	plug(t, public, out, 1, 1500)
+	nat := newNAT(t, out, 2)
+	var hosts []*host
+	hosts = append(hosts, newHost(t, public, "public", "10.1.1.2:51820"))
+	for i, id := range []string{"hidden-1", "hidden-2"} {
+		ns := newNamespace(t)
+		plug(t, ns, nat, 3+i, 1500)
+		hosts = append(hosts, newHost(t, ns, bourse.WorkerID(id), fmt.Sprintf("10.1.%d.2:51820", 3+i)))
+	}
+	var red, blue, all []*guest
+	for i, h := range hosts {
+		red = append(red, h.attach(1, "red"))
+		if i < 2 {
+			blue = append(blue, h.attach(2, "blue"))
+		}
+	}
+	all = slices.Concat(red, blue)
+	publish(hosts, all)
+	for _, from := range all {
+		for _, to := range all {
+			if from.Network != to.Network {
+				continue
+			}
+			took := eventually(t, fmt.Sprintf("%s to %s", from.Worker, to.Worker), func() error {
+				_, _, err := from.dial(to, time.Second)
+				return err
+			})
+			t.Logf("%s reaches %s after %s", from.Worker, to.Worker, took)
+			eventually(t, "name of "+string(to.Worker), func() error {
+				got, err := from.lookup(string(to.ID) + ".vm." + to.Network[len("org/"):] + ".internal")
+				if err == nil && !slices.Equal(got, []string{to.address().String()}) {
+					err = fmt.Errorf("%s, want %s", got, to.address())
+				}
+				return err
+			})
+		}
+	}
+	for _, from := range all {
+		for _, to := range all {
+			if from.Network == to.Network {
+				continue
+			}
+			if _, _, err := from.dial(to, 300*time.Millisecond); err == nil {
+				t.Errorf("%s on %s reaches %s on %s", from.Network, from.Worker, to.Network, to.Worker)
+			}
+		}
+	}
+
+	c, in, err := red[0].dial(red[1], time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	say := func(what string) time.Duration {
+		t.Helper()
+		begun := time.Now()
+		if err := echo(c, in, []byte(what)); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		return time.Since(begun)
+	}
+	say("before anything")
+	tunnel := hosts[0].tunnelPID()
+	hosts[0].kill()
+	t.Logf("after the daemon was killed, a round trip takes %s", say("without a daemon"))
+	if _, _, err := red[2].dial(red[0], time.Second); err != nil {
+		t.Errorf("a new connection without a daemon: %v", err)
+	}
+	hosts[0].start()
+	publish(hosts, all)
+	say("with another daemon")
+	eventually(t, "peers of the new daemon", func() error {
+		if got := hosts[0].tell(order{}).Peers; len(got) != 2 || !got[0].Reachable(time.Now()) {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+	if got := hosts[0].tunnelPID(); got != tunnel {
+		t.Errorf("wireguard-go is process %d, want %d", got, tunnel)
+	}
+	if err := unix.Kill(tunnel, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	gap := say("while wireguard-go is restarted")
+	t.Logf("after wireguard-go was killed, a round trip takes %s", gap)
+	if gap > 10*time.Second {
+		t.Errorf("connections paused for %s", gap)
+	}
+	took := eventually(t, "everything is as before", func() error {
+		_, _, err := red[0].dial(red[2], time.Second)
+		return err
+	})
+	t.Logf("the other worker is reached after %s", took)
+
+	// A daemon whose view is empty for the moment changes nothing.
+	hosts[0].kill()
+	hosts[0].start()
+	hosts[0].tell(order{})
+	say("with an empty view")
+	publish(hosts, all)
+
+	// The last worker lies: it announces the key of the second one, and that worker's machine.
+	liar, stolen := *hosts[2], *red[1]
+	liar.Self.Mesh, stolen.Worker = hosts[1].Self.Mesh, liar.Self.ID
+	lie := order{Workers: []Worker{hosts[0].Self, hosts[1].Self, liar.Self}, Machines: []Machine{red[0].Machine, stolen.Machine, red[1].Machine, red[2].Machine}}
+	hosts[0].tell(lie)
+	eventually(t, "the liar is no peer", func() error {
+		if got := hosts[0].tell(order{}).Peers; len(got) != 1 || got[0].Worker != hosts[1].Self.ID {
+			return fmt.Errorf("%+v", got)
+		}
+		return nil
+	})
+	t.Logf("despite a lie, a round trip takes %s", say("despite the lie"))
+	if _, _, err := red[0].dial(red[2], 300*time.Millisecond); err == nil {
+		t.Error("the liar's machine is reached")
+	}
+}
+
+// TestSmallMTU sends data through paths whose MTU is IPv6's minimum, on the hosts' own links and further away.
+func TestSmallMTU(t *testing.T) {
+	needRoot(t)
+	for name, mtu := range map[string][2]int{"on the host": {1280, 1280}, "on the way": {1500, 1280}} {
+		t.Run(name, func(t *testing.T) {
+			out := newRouter(t)
+			var hosts []*host
+			var guests []*guest
+			for i := range 2 {
+				ns, router := newNamespace(t), newRouter(t)
+				plug(t, router, out, 1+i, mtu[1])
+				plug(t, ns, router, 11+i, mtu[0])
+				ip(t, out, fmt.Sprintf("route add 10.1.%d.0/24 via 10.1.%d.2", 11+i, 1+i))
+				h := newHost(t, ns, bourse.WorkerID(fmt.Sprintf("small-%d", i)), fmt.Sprintf("10.1.%d.2:51820", 11+i))
+				hosts, guests = append(hosts, h), append(guests, h.attach(1, "red"))
+			}
+			publish(hosts, guests)
+			eventually(t, "connect", func() error {
+				_, _, err := guests[0].dial(guests[1], time.Second)
+				return err
+			})
+			c, in, err := guests[0].dial(guests[1], time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+			begun := time.Now()
+			text := bytes.Repeat([]byte("0123456789abcdef"), 4096)
+			for range 32 {
+				if err := echo(c, in, text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Logf("2 MiB there and back took %s", time.Since(begun))
+		})
+	}
+}

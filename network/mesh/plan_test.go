@@ -1,0 +1,213 @@
+package mesh
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+	"pgregory.net/rapid"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/network"
+)
+
+// identity returns the identity with a number.
+func identity(n byte) Identity { return NewIdentity([ed25519.SeedSize]byte{n}) }
+
+// member returns a worker of the mesh. Its tag is its first choice.
+func member(id bourse.WorkerID, n byte) Worker {
+	return Worker{ID: id, Tag: id.Tags()[0], Mesh: identity(n).Announce(id, netip.MustParseAddrPort(fmt.Sprintf("192.0.2.%d:51820", n)))}
+}
+
+func machineOf(w Worker, n int, network string) Machine {
+	return Machine{ID: bourse.MachineID(w.Tag.String() + fmt.Sprintf("%08x", n)), Worker: w.ID, Network: network}
+}
+
+func TestPlan(t *testing.T) {
+	self, other, third := member("self", 1), member("other", 2), member("third", 3)
+	workers := []Worker{third, self, other}
+	machines := []Machine{
+		machineOf(self, 1, "acme/"), machineOf(other, 2, "acme/"), machineOf(other, 1, "acme/"), machineOf(other, 3, "evil/"), machineOf(third, 1, "evil/"),
+	}
+	got := Plan(self, []string{"acme/"}, workers, machines)
+	if len(got) != 1 {
+		t.Fatalf("got %d peers, want one: %+v", len(got), got)
+	}
+	p := got[0]
+	remote := func(m Machine) network.Remote {
+		return network.Remote{Network: m.Network, Address: bourse.PrivateAddress(m.Network, m.ID)}
+	}
+	want := []network.Remote{remote(machines[2]), remote(machines[1])}
+	if p.Worker != "other" || p.Key != identity(2).private().PublicKey() || p.Endpoint != other.Mesh.Endpoint || p.Address != Address(other.Tag) || !slices.Equal(p.Machines, want) {
+		t.Errorf("got %+v, want %v", p, want)
+	}
+	if got := Plan(self, nil, workers, machines); len(got) != 0 {
+		t.Errorf("without machines: %+v", got)
+	}
+}
+
+// TestLiars checks that a worker gains nothing by announcing something that belongs to another worker.
+func TestLiars(t *testing.T) {
+	self, honest := member("self", 1), member("honest", 2)
+	liar := member("liar", 3)
+	plan := func(change func(w *Worker), claimed ...Machine) []Peer {
+		w, m := liar, *liar.Mesh
+		w.Mesh = &m
+		change(&w)
+		return Plan(self, []string{"acme/"}, []Worker{self, honest, w}, append([]Machine{machineOf(honest, 1, "acme/"), machineOf(liar, 1, "acme/")}, claimed...))
+	}
+	usual := plan(func(*Worker) {})
+	if len(usual) != 2 {
+		t.Fatalf("without a lie: %+v", usual)
+	}
+	stolen := machineOf(honest, 1, "acme/")
+	stolen.Worker = liar.ID
+	ours := machineOf(self, 7, "acme/")
+	ours.Worker = liar.ID
+	odd := Machine{ID: "../../../etc/x", Worker: liar.ID, Network: "acme/"}
+	if got := plan(func(*Worker) {}, stolen, ours, odd); fmt.Sprint(got) != fmt.Sprint(usual) {
+		t.Errorf("with others' machines: %+v, want %+v", got, usual)
+	}
+	for name, change := range map[string]func(*Worker){
+		"another's key":             func(w *Worker) { w.Mesh.Key = honest.Mesh.Key },
+		"another's key and proof":   func(w *Worker) { w.Mesh.Key, w.Mesh.Proof = honest.Mesh.Key, honest.Mesh.Proof },
+		"our key and proof":         func(w *Worker) { w.Mesh.Key, w.Mesh.Proof = self.Mesh.Key, self.Mesh.Proof },
+		"another's tag":             func(w *Worker) { w.Tag = honest.Tag },
+		"our tag":                   func(w *Worker) { w.Tag = self.Tag },
+		"a tag that is nobody's":    func(w *Worker) { w.Tag = honest.ID.Tags()[1] },
+		"no key":                    func(w *Worker) { w.Mesh.Key = nil },
+		"a key without order":       func(w *Worker) { w.Mesh.Key = make([]byte, 32) },
+		"nothing":                   func(w *Worker) { w.Mesh = nil },
+		"the key of our own worker": func(w *Worker) { w.Mesh = identity(1).Announce(w.ID, netip.AddrPort{}) },
+	} {
+		if got := plan(change, stolen); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(usual[0]) {
+			t.Errorf("%s: %+v, want %+v", name, got, usual[:1])
+		}
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	for text, want := range map[string]string{
+		"192.0.2.1:51820": "192.0.2.1:51820", "10.0.0.1:1": "10.0.0.1:1", "[2001:db8::1]:5": "[2001:db8::1]:5", "[::ffff:10.0.0.1]:1": "10.0.0.1:1",
+		"127.0.0.1:1": "", "[::1]:1": "", "[::ffff:127.0.0.1]:1": "", "0.0.0.0:1": "", "[::]:1": "", "224.0.0.1:1": "", "[ff02::1]:1": "", "255.255.255.255:1": "",
+		"169.254.169.254:80": "", "[fe80::1%eth0]:1": "", "[fdaa::3]:53": "", "[fdaa:1:2::2]:1": "", "198.18.0.5:1": "", "192.0.2.1:0": "", "[2001:db8::1%x]:5": "",
+	} {
+		got := usable(netip.MustParseAddrPort(text))
+		if want == "" && got.IsValid() || want != "" && got.String() != want {
+			t.Errorf("%s: %s, want %q", text, got, want)
+		}
+	}
+	if usable(netip.AddrPort{}).IsValid() {
+		t.Error("no endpoint is one")
+	}
+}
+
+// TestPlanProperties checks that for any workers and machines, no address and no key belongs to two peers, and every
+// address is that of a machine of its peer in a shared network.
+func TestPlanProperties(t *testing.T) {
+	names := []bourse.WorkerID{"self", "a", "b", "c"}
+	networks := []string{"acme/", "acme/x", "evil/"}
+	rapid.Check(t, func(t *rapid.T) {
+		tag := func(label string) bourse.WorkerTag {
+			return rapid.SampledFrom(names).Draw(t, label).Tags()[rapid.IntRange(0, 1).Draw(t, label+" rank")]
+		}
+		var workers []Worker
+		for _, id := range names[1:] {
+			signed := rapid.SampledFrom(names).Draw(t, "signer")
+			workers = append(workers, Worker{ID: id, Tag: tag("tag"), Mesh: identity(byte(rapid.IntRange(0, 3).Draw(t, "key"))).Announce(signed, netip.AddrPort{})})
+		}
+		var machines []Machine
+		for range rapid.IntRange(0, 12).Draw(t, "machines") {
+			machines = append(machines, Machine{
+				ID:     bourse.MachineID(tag("machine").String() + fmt.Sprintf("%08x", rapid.IntRange(0, 2).Draw(t, "number"))),
+				Worker: rapid.SampledFrom(names).Draw(t, "worker"), Network: rapid.SampledFrom(networks).Draw(t, "network"),
+			})
+		}
+		self := member("self", 0)
+		shared := networks[:rapid.IntRange(0, 2).Draw(t, "shared")]
+		peers := Plan(self, shared, workers, machines)
+		addresses, keys := map[netip.Addr]bool{Address(self.Tag): true}, map[wgtypes.Key]bool{identity(0).private().PublicKey(): true}
+		for _, p := range peers {
+			if keys[p.Key] || addresses[p.Address] {
+				t.Fatalf("peer %s has another's key or address", p.Worker)
+			}
+			keys[p.Key], addresses[p.Address] = true, true
+			if len(p.Machines) == 0 {
+				t.Fatalf("peer %s has no machines", p.Worker)
+			}
+			for _, r := range p.Machines {
+				if addresses[r.Address] {
+					t.Fatalf("%s is the address of two machines", r.Address)
+				}
+				addresses[r.Address] = true
+				of := slices.IndexFunc(machines, func(m Machine) bool {
+					return m.Worker == p.Worker && m.Network == r.Network && bourse.PrivateAddress(m.Network, m.ID) == r.Address && p.Worker.TagRank(m.ID.Tag()) < bourse.TagChoices && m.ID.Tag() != self.Tag
+				})
+				if of < 0 || !slices.Contains(shared, r.Network) {
+					t.Fatalf("%s in %s is not a machine of %s", r.Address, r.Network, p.Worker)
+				}
+			}
+		}
+	})
+}
+
+func TestIdentity(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mesh.key")
+	first, err := LoadIdentity(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := LoadIdentity(path)
+	if err != nil || first.private() != again.private() {
+		t.Errorf("the second time it differs: %v", err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the key's file: %v, %v", info.Mode(), err)
+	}
+	key, ok := keyOf("w1", first.Announce("w1", netip.AddrPort{}))
+	if !ok || key != first.private().PublicKey() {
+		t.Errorf("announced %s, %t; want %s", key, ok, first.private().PublicKey())
+	}
+	if err := os.WriteFile(path, []byte("short\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadIdentity(path); bourse.CodeOf(err) != bourse.CodeInvalid {
+		t.Errorf("a damaged file: %v", err)
+	}
+}
+
+// FuzzAnnouncement decodes what a worker may publish.
+func FuzzAnnouncement(f *testing.F) {
+	good, err := json.Marshal(identity(1).Announce("w1", netip.MustParseAddrPort("192.0.2.1:1")))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte(`{"key":"","proof":null,"endpoint":"[fe80::1%x]:1"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var m bourse.Mesh
+		if json.Unmarshal(text, &m) != nil {
+			return
+		}
+		if e := usable(m.Endpoint); e.IsValid() && (e.Addr().IsLoopback() || e.Addr().Zone() != "") {
+			t.Errorf("packets are sent to %s", e)
+		}
+		if _, ok := keyOf("w2", &m); ok {
+			t.Errorf("%s proves a key of another worker", text)
+		}
+	})
+}
+
+func TestMTU(t *testing.T) {
+	for outside, want := range map[int]int{1500: 1420, 1420: 1340, 1280: 1280, 1300: 1280} {
+		if got := MTU(outside); got != want {
+			t.Errorf("over %d: %d, want %d", outside, got, want)
+		}
+	}
+}

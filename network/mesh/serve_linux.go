@@ -1,0 +1,121 @@
+package mesh
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"golang.zx2c4.com/wireguard/conn"
+	"golang.zx2c4.com/wireguard/device"
+	"golang.zx2c4.com/wireguard/ipc"
+	"golang.zx2c4.com/wireguard/tun"
+
+	"github.com/bourse-dev/bourse/internal/companion"
+)
+
+// LinkName returns the name of the link of the mesh whose directory is dir. It cannot be the name of a machine's link.
+func LinkName(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	sum := sha256.Sum256([]byte(dir))
+	return "bw" + hex.EncodeToString(sum[:4])
+}
+
+func lockFile(dir string) string { return filepath.Join(dir, "lock") }
+
+// Serve is the main function of the process that runs wireguard-go. It returns on SIGTERM, when the link is removed, or
+// when ctx ends. The daemon configures it through WireGuard's socket, /var/run/wireguard/<link>.sock.
+func Serve(ctx context.Context, dir string, log *slog.Logger) error {
+	companion.CloseInherited()
+	tell := companion.Readiness()
+	err := companion.Lock(lockFile(dir))
+	if err == nil {
+		err = serve(ctx, LinkName(dir), log, tell)
+	}
+	tell(err)
+	return err
+}
+
+func serve(ctx context.Context, link string, log *slog.Logger, tell func(error)) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE) // such as those of a terminal
+	if err := os.Chdir("/"); err != nil {
+		return err
+	}
+	card, err := tun.CreateTUN(link, 1280)
+	if err != nil {
+		return fmt.Errorf("create link %s: %w", link, err)
+	}
+	dev := device.NewDevice(card, &bind{Bind: conn.NewStdNetBind()}, &device.Logger{
+		Verbosef: device.DiscardLogf,
+		Errorf:   func(format string, args ...any) { log.Warn("wireguard failed", "err", fmt.Sprintf(format, args...)) },
+	})
+	defer dev.Close()
+	file, err := ipc.UAPIOpen(link)
+	if err != nil {
+		return fmt.Errorf("listen for the daemon: %w", err)
+	}
+	socket, err := ipc.UAPIListen(link, file)
+	if err != nil {
+		return fmt.Errorf("listen for the daemon: %w", err)
+	}
+	tell(nil)
+	var wg sync.WaitGroup
+	ended := make(chan error, 1)
+	wg.Go(func() {
+		for {
+			c, err := socket.Accept()
+			if err != nil {
+				ended <- err
+				return
+			}
+			go dev.IpcHandle(c) // until the daemon disconnects or the process exits
+		}
+	})
+	select {
+	case <-ctx.Done():
+	case <-dev.Wait():
+	case err = <-ended:
+	}
+	_ = socket.Close() // the process exits
+	wg.Wait()
+	return err
+}
+
+// bind sends and receives WireGuard's packets.
+type bind struct {
+	conn.Bind
+	mu sync.RWMutex // locked while an endpoint changes
+}
+
+// Send implements conn.Bind. The kernel sends packets of equal size together, but refuses to if one of them is larger
+// than the path's MTU. Send then sends each of them alone, which the kernel fragments. It also fails if this host no
+// longer has the address from which it last reached the peer. Packets that are sent twice are ignored by the peer.
+func (b *bind) Send(packets [][]byte, to conn.Endpoint) error {
+	b.mu.RLock()
+	err := b.Bind.Send(packets, to)
+	b.mu.RUnlock()
+	if err == nil {
+		return nil
+	}
+	b.mu.Lock()
+	to.ClearSrc()
+	b.mu.Unlock()
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, p := range packets {
+		if failed := b.Bind.Send([][]byte{p}, to); failed != nil {
+			return failed
+		}
+	}
+	return nil
+}

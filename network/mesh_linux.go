@@ -1,0 +1,117 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// meshMetric is the metric of routes into the mesh. It is worse than that of the routes to machines on this host, so
+// that the latter win in any case.
+const meshMetric = 2048
+
+// Networks returns the names of the private networks that machines on this host belong to, sorted.
+func (n *Network) Networks() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	names := map[string]bool{}
+	for _, a := range n.machines {
+		names[a.spec.Network] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// MTU returns the smallest MTU of the links with default routes, and at most 1500.
+func (n *Network) MTU() int { return n.host.mtu }
+
+// Changed returns a channel of capacity one that contains an element if the result of Networks may have changed. It is
+// always the same channel.
+func (n *Network) Changed() <-chan struct{} { return n.changed }
+
+func (n *Network) noteChange() {
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+// SetRemotes replaces the list of machines on other workers. Machines on this host may exchange packets with those in
+// their own network, through the link [Config.Mesh]. Remotes in networks without machines on this host are ignored.
+// SetRemotes returns CodeUnavailable if the link does not exist.
+func (n *Network) SetRemotes(ctx context.Context, remotes []Remote) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	n.recovery.RLock()
+	defer n.recovery.RUnlock()
+	n.mu.Lock()
+	groups := map[string]uint32{}
+	for _, a := range n.machines {
+		groups[a.spec.Network] = a.group
+	}
+	admitted := map[netip.Addr]uint32{}
+	clear(n.remote)
+	for _, r := range remotes {
+		if g, ok := groups[r.Network]; ok {
+			admitted[r.Address] = g
+			n.remote[g] = r.Network
+		}
+	}
+	n.mu.Unlock()
+	// The rules come first, so that a remote address is never accepted from another link while it has a route.
+	return unavailable("connect to other workers", errors.Join(n.firewall.setRemotes(admitted), n.host.routeRemotes(n.cfg.Mesh, admitted)))
+}
+
+// routeRemotes routes exactly the given addresses through a link.
+func (h *host) routeRemotes(name string, remotes map[netip.Addr]uint32) error {
+	link, err := h.nl.LinkByName(name)
+	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); ok && len(remotes) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("link %s: %w", name, err)
+	}
+	routes, err := retried(func() ([]netlink.Route, error) { return h.nl.RouteList(link, netlink.FAMILY_V6) })
+	if err != nil {
+		return fmt.Errorf("list routes: %w", err)
+	}
+	present := map[netip.Addr]bool{}
+	var errs []error
+	for _, r := range routes {
+		a, ok := routeOf(&r)
+		if !ok {
+			continue
+		}
+		if _, wanted := remotes[a]; wanted {
+			present[a] = true
+		} else if err := h.nl.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			errs = append(errs, fmt.Errorf("remove route to %s: %w", a, err))
+		}
+	}
+	for a := range remotes {
+		if present[a] {
+			continue
+		}
+		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostPrefix(a), Priority: meshMetric}
+		if err := h.nl.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
+			errs = append(errs, fmt.Errorf("route to %s: %w", a, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// routeOf returns the machine's address to which a route leads. It returns false for routes of any other kind.
+func routeOf(r *netlink.Route) (netip.Addr, bool) {
+	if r.Dst == nil || r.Priority != meshMetric {
+		return netip.Addr{}, false
+	}
+	a, ok := netip.AddrFromSlice(r.Dst.IP)
+	ones, _ := r.Dst.Mask.Size()
+	return a, ok && ones == 128 && private.Contains(a)
+}

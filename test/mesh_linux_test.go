@@ -1,0 +1,147 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+)
+
+// TestMesh runs machines of two networks on two workers with real daemons. A machine must reach the machine of its network on
+// the other worker, by name and address, and no other. A killed daemon must not interrupt that.
+func TestMesh(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("private networks need root")
+	}
+	l := newLAN(t)
+	place := func(srv *server, h *host, join string) *server {
+		srv.Launch, srv.Dial = h.launch, h.dial
+		srv.Args = append(srv.Args, "--insecure", "--listen", h.addr.String()+":4280", "--gossip", h.addr.String()+":7946", "--join", join)
+		return srv
+	}
+	front := l.host(1)
+	join := front.addr.String() + ":7946"
+	broker := place(newServer(t, "b1", "serve", "broker", "--name", "b1"), front, join)
+	var workers []*server
+	dirs := map[string]string{}
+	for _, name := range []string{"w1", "w2"} {
+		w, dir := newWorker(t, name, "gru", "--allow-host", "--network", "all", "--mesh", "51820")
+		workers, dirs[name] = append(workers, place(w, l.host(1), join)), dir
+	}
+	startAll(t, append(workers, broker)...)
+	api := client(t, broker)
+	for _, a := range []machinesapi.CreateApp{{Name: "red", Network: "red"}, {Name: "blue", Network: "blue"}} {
+		if _, err := api.CreateApp(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// serve runs a machine, and a program in its network that greets with its name.
+	serve := func(app bourse.AppName, worker string) (machinesapi.Machine, *os.File) {
+		t.Helper()
+		order := on(worker, sleeper("gru", "bourse-mesh-"+worker))
+		order.Name = worker
+		var m machinesapi.CreatedMachine
+		eventually(t, patience, "a machine on "+worker, func() (err error) {
+			m, err = api.Create(t.Context(), app, order, "")
+			return err
+		})
+		ns, err := os.Open(filepath.Join(dirs[worker], "network", "ns", string(m.ID)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener, err := inNamespace(ns, func() (net.Listener, error) { return net.Listen("tcp", "[::]:8080") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				c, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = fmt.Fprintf(c, "%s on %s", app, worker)
+				_ = c.Close()
+			}
+		})
+		t.Cleanup(func() { _ = listener.Close(); wg.Wait(); _ = ns.Close() })
+		return m.Machine, ns
+	}
+	_, red1 := serve("red", "w1")
+	red2, _ := serve("red", "w2")
+	blue2, _ := serve("blue", "w2")
+	fetch := func(to machinesapi.Machine) (string, error) {
+		c, err := inNamespace(red1, func() (net.Conn, error) { return net.DialTimeout("tcp", "["+to.PrivateIP+"]:8080", time.Second) })
+		if err != nil {
+			return "", err
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Second))
+		got, err := io.ReadAll(c)
+		return string(got), err
+	}
+	took := eventually(t, patience, "the machine on the other worker", func() error {
+		got, err := fetch(red2)
+		if err == nil && got != "red on w2" {
+			err = fmt.Errorf("got %q", got)
+		}
+		return err
+	})
+	t.Logf("reached after %s", took.Round(time.Millisecond))
+	resolver := net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return inNamespace(red1, func() (net.Conn, error) { return net.Dial("udp", "[fdaa::3]:53") })
+	}}
+	eventually(t, patience, "its name", func() error {
+		got, err := resolver.LookupHost(t.Context(), "w2.vm.red.internal")
+		if err == nil && !slices.Equal(got, []string{red2.PrivateIP}) {
+			err = fmt.Errorf("got %q, want %s", got, red2.PrivateIP)
+		}
+		return err
+	})
+	if got, err := fetch(blue2); err == nil {
+		t.Errorf("a machine of another network answers %q", got)
+	}
+	w, err := api.Worker(t.Context(), "w1")
+	if err != nil || w.Facts == nil || w.Facts.Mesh == nil || len(w.Facts.Mesh.Peers) != 1 || w.Facts.Mesh.Peers[0].Worker != "w2" || !w.Facts.Mesh.Peers[0].Reachable(time.Now()) {
+		t.Errorf("the worker's peers: %+v, %v", w.Facts, err)
+	}
+	if err := workers[1].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fetch(red2); err != nil || got != "red on w2" {
+		t.Errorf("after the daemon was killed: %q, %v", got, err)
+	}
+	if err := workers[1].Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, patience, "the machine with another daemon", func() error {
+		_, err := fetch(red2)
+		return err
+	})
+}
+
+// inNamespace calls f on a thread in another network namespace.
+func inNamespace[T any](ns *os.File, f func() (T, error)) (out T, err error) {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		runtime.LockOSThread() // never unlocked, so that the thread ends with this goroutine
+		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
+			out, err = f()
+		}
+	})
+	wg.Wait()
+	return out, err
+}

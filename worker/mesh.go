@@ -1,0 +1,99 @@
+package worker
+
+import (
+	"context"
+	"slices"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/network/mesh"
+	"github.com/bourse-dev/bourse/view"
+	"github.com/bourse-dev/bourse/view/inventory"
+	"github.com/bourse-dev/bourse/view/replication"
+	"github.com/bourse-dev/bourse/view/wire"
+)
+
+// Mesh connects the worker's private networks with those of other workers. It is implemented by mesh.Mesh.
+type Mesh interface {
+	// Announcement returns what the worker publishes about its end of the mesh.
+	Announcement() *bourse.Mesh
+	// Peers returns the worker's connections.
+	Peers() []bourse.MeshPeer
+	// Reaches reports whether packets probably reach a worker's machines.
+	Reaches(worker bourse.WorkerID) bool
+}
+
+// MeshView implements mesh.View. It takes apps from the worker's own records, and everything else from the view.
+type MeshView struct {
+	view       *view.View
+	replicator *replication.Replicator
+	apps       func() ([]bourse.App, error)
+	changes    *view.Watcher
+}
+
+var _ mesh.View = (*MeshView)(nil)
+
+// NewMeshView returns a MeshView. apps returns the worker's records of all apps.
+func NewMeshView(v *view.View, r *replication.Replicator, apps func() ([]bourse.App, error)) *MeshView {
+	return &MeshView{v, r, apps, v.Watch(wire.TableMachines, wire.TableWorkers, wire.TableApps, view.TableSites)}
+}
+
+// Members implements mesh.View.
+func (v *MeshView) Members(ctx context.Context, networks []string) ([]mesh.Worker, []mesh.Machine, error) {
+	apps, err := v.apps()
+	if err != nil {
+		return nil, nil, err
+	}
+	var refs []bourse.AppRef
+	of := map[bourse.AppRef]string{}
+	for i := range apps {
+		if name := apps[i].PrivateNetwork(); apps[i].DeletedAt == nil && slices.Contains(networks, name) {
+			refs = append(refs, apps[i].Ref())
+			of[apps[i].Ref()] = name
+		}
+	}
+	known, err := view.Query(ctx, v.view, inventory.MeshWorkers())
+	if err != nil {
+		return nil, nil, err
+	}
+	placed, err := view.Query(ctx, v.view, inventory.PrivateMachines(refs))
+	if err != nil {
+		return nil, nil, err
+	}
+	workers := make([]mesh.Worker, len(known))
+	for i, w := range known {
+		workers[i] = mesh.Worker{ID: w.ID, Tag: w.Tag, Mesh: w.Mesh, Lost: w.HostStatus == machinesapi.HostUnreachable}
+	}
+	machines := make([]mesh.Machine, len(placed))
+	for i, m := range placed {
+		machines[i] = mesh.Machine{ID: m.ID, Worker: m.Worker, Network: of[m.App]}
+	}
+	return workers, machines, nil
+}
+
+// Whole implements mesh.View.
+func (v *MeshView) Whole() bool {
+	select {
+	case <-v.replicator.Known():
+		return v.replicator.InSync()
+	default:
+		return false
+	}
+}
+
+// Changed implements mesh.View.
+func (v *MeshView) Changed() <-chan struct{} { return v.changes.C }
+
+// Elsewhere returns an app's machines on other workers that the mesh reaches.
+func (v *MeshView) Elsewhere(ctx context.Context, app *bourse.App, m Mesh) ([]bourse.Machine, error) {
+	list, err := v.view.Machines(ctx, inventory.Filter{App: app.Name})
+	var out []bourse.Machine
+	for i := range list {
+		one := &list[i].Machine
+		own := one.Worker.TagRank(one.ID.Tag()) < bourse.TagChoices // a worker must not publish names for others' addresses
+		if own && one.AppID == app.ID && m.Reaches(one.Worker) {
+			out = append(out, *one)
+		}
+	}
+	return out, err
+}
