@@ -14,5 +14,5 @@ func checkPrivate(string) error { return errNotHere() }
 
 func inMemory([]byte) (string, error) { return "", errNotHere() }
 
-// Become requires Linux.
-func Become([]string) error { return errNotHere() }
+// ExecRunc requires Linux.
+func ExecRunc([]string) error { return errNotHere() }

@@ -4,6 +4,6 @@ package process
 
 import "github.com/bourse-dev/bourse"
 
-func (*apart) enter(places) error {
+func (*isolation) enter(places) error {
 	return bourse.Errorf(bourse.CodeInvalid, "private networks and mounts require Linux")
 }

@@ -2,6 +2,6 @@
 
 package process
 
-func hurry(int) {}
+func requestShortSlice(int) {}
 
 func niceness() int { return 0 }

@@ -6,4 +6,4 @@ import "syscall"
 
 // setAckTimeout does nothing. On this platform, the kernel decides how long data may remain
 // unacknowledged.
-func giveUp(string, string, syscall.RawConn) error { return nil }
+func setAckTimeout(string, string, syscall.RawConn) error { return nil }
