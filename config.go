@@ -189,8 +189,11 @@ func (c *Config) Normalize() error {
 	return c.validate()
 }
 
-// RuntimeVM is the Runtime of a machine that is a virtual machine.
-const RuntimeVM = "vm"
+// RuntimeVM is the Runtime of a machine that is a virtual machine, and MinVMMemory is the least memory with which it boots.
+const (
+	RuntimeVM       = "vm"
+	MinVMMemory MiB = 128
+)
 
 var runtimePattern = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
@@ -238,6 +241,9 @@ func (c *Config) validate() error {
 	}
 	if c.Runtime == RuntimeVM && (len(c.Mounts) > 0 || c.Guest.GPUs > 0) {
 		return Errorf(CodeInvalid, "invalid config.runtime %s: virtual machines support neither volumes nor GPUs", Quoted(c.Runtime))
+	}
+	if c.Runtime == RuntimeVM && c.Guest.MemoryMB < MinVMMemory {
+		return Errorf(CodeInvalid, "invalid config.guest.memory_mb %d: a virtual machine needs at least %d MiB", c.Guest.MemoryMB, MinVMMemory)
 	}
 	if c.Task != nil {
 		if c.ImageKind() == PollerImage {

@@ -12,6 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
+	"github.com/bourse-dev/bourse/driver/vm"
 )
 
 // Wait implements driver.Driver. It continues to wait while containerd is unavailable.
@@ -127,7 +128,7 @@ func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	// Only a lost container may still have processes. The processes of other containers end with
 	// their pid namespaces.
 	d.groups.Kill(path, killGrace)
-	exit.OOMKilled = exit.Failed() && d.groups.OOMKills(path) > 0
+	exit.OOMKilled = exit.Failed() && (d.groups.OOMKills(path) > 0 || t.vm && vm.OutOfMemory(d.layout.machine(t.id)))
 	d.drain(t)
 	recorded = d.recordExit(t, exit)
 	d.tasks.end(t, exit)

@@ -22,6 +22,7 @@ type Harness struct {
 	Env      []string
 	Programs Programs
 	Many     int           // number of machines in the case "many at once"; default 200
+	Sizes    bool          // limits are the size of a machine, which has to boot with them
 	Limit    time.Duration // time limit of each case; default 3 minutes, which is far longer than any case should take
 }
 

@@ -62,20 +62,31 @@ func Started(dir string) (bool, error) {
 	return r.Started, startError(r)
 }
 
+// OutOfMemory reports whether an ended machine's guest has killed processes because it was out of memory.
+func OutOfMemory(dir string) bool {
+	var exit session.Exit
+	return readFile(filepath.Join(dir, session.Ended), &exit) == nil && exit.OutOfMemory
+}
+
 // within returns the path of a file in a machine's directory, given the file's path in the container.
 func within(dir, path string) string { return filepath.Join(dir, filepath.Base(path)) }
 
-func readReport(path string) (session.Report, error) {
-	var r session.Report
+func readReport(path string) (r session.Report, err error) {
+	err = readFile(path, &r)
+	return r, err
+}
+
+// readFile decodes a file that an agent has written.
+func readFile(path string, into any) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // not waiting for a writer of a FIFO
 	if err != nil {
-		return r, err
+		return err
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return r, fmt.Errorf("%s is not a regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
-	return r, json.NewDecoder(io.LimitReader(f, session.MaxShort)).Decode(&r)
+	return json.NewDecoder(io.LimitReader(f, session.MaxShort)).Decode(into)
 }
 
 // startError returns the error in a report, or nil if the program was started.

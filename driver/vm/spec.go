@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -35,9 +36,8 @@ type Machine struct {
 	Scratch   string        // directory for the scratch disk
 }
 
-// Default sizes of a machine whose task has no limits.
 const (
-	defaultMemory bourse.MiB = 512
+	defaultMemory bourse.MiB = 512      // of a machine whose task has no limit
 	maxScratch               = 16 << 30 // bytes; the disk takes only the space that the machine uses
 )
 
@@ -78,7 +78,7 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 	}
 	boot := session.Boot{
 		Hostname: m.Spec.Hostname, ReadOnly: m.Task.Root.ReadOnly, Files: filesOf(m), Entropy: make([]byte, 64),
-		OpenFiles: [2]uint64{1024, 1 << 19},
+		OpenFiles: [2]uint64{1024, 1 << 19}, Processes: m.Task.Limits.PIDs,
 	}
 	_, _ = rand.Read(boot.Entropy) // never fails
 	command := h.command(m.Task)
@@ -159,10 +159,6 @@ func filesOf(m Machine) []session.File {
 
 // command returns qemu's command line, without network devices.
 func (h *Host) command(task driver.Task) []string {
-	memory := task.Limits.Memory
-	if memory == 0 {
-		memory = defaultMemory
-	}
 	machine, cpu, console := "pc", "max", "ttyS0"
 	if runtime.GOARCH == "arm64" {
 		machine, console = "virt", "ttyAMA0"
@@ -178,7 +174,7 @@ func (h *Host) command(task driver.Task) []string {
 		}
 	}
 	args := []string{
-		h.qemu, "-machine", machine + ",accel=" + accel, "-cpu", cpu, "-smp", strconv.Itoa(processors(task.Limits)), "-m", strconv.FormatInt(int64(memory), 10),
+		h.qemu, "-machine", machine + ",accel=" + accel, "-cpu", cpu, "-smp", strconv.Itoa(processors(task.Limits)), "-m", strconv.FormatInt(int64(memory(task.Limits)), 10),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-kernel", kernelFile, "-initrd", initrdFile, "-append", "console=" + console + " quiet loglevel=3 panic=-1 random.trust_cpu=on no_timer_check",
@@ -188,10 +184,15 @@ func (h *Host) command(task driver.Task) []string {
 	return append(args, disk("scratch", scratchFile, ",cache=unsafe,discard=unmap")...)
 }
 
-// processors returns the number of a guest's processors.
+// memory returns the size of a guest's memory.
+func memory(l driver.Limits) bourse.MiB {
+	return max(cmp.Or(l.Memory, defaultMemory), bourse.MinVMMemory)
+}
+
+// processors returns the number of a guest's processors, at most the host's.
 func processors(l driver.Limits) int {
 	const whole = 1000
-	return max(1, int((max(l.CPUQuota, l.CPUWeight)+whole-1)/whole))
+	return max(1, min(int((max(l.CPUQuota, l.CPUWeight)+whole-1)/whole), runtime.NumCPU()))
 }
 
 // specOf returns the specification of the container around a machine.
@@ -208,7 +209,7 @@ func (h *Host) specOf(ctx context.Context, m Machine, user uint32, places []plac
 		User: specs.User{UID: user, GID: user}, NoNewPrivileges: true, Capabilities: &specs.LinuxCapabilities{}, Rlimits: m.Spec.Process.Rlimits,
 	}
 	s.Linux.CgroupsPath = m.Spec.Linux.CgroupsPath
-	setResources(s, m.Spec.Linux.Resources)
+	setResources(s, m.Spec.Linux.Resources, m.Task.Limits)
 	if n := m.Task.Network; n != nil && n.Namespace != "" {
 		for i, ns := range s.Linux.Namespaces {
 			if ns.Type == specs.NetworkNamespace {
@@ -235,17 +236,13 @@ func (h *Host) specOf(ctx context.Context, m Machine, user uint32, places []plac
 }
 
 // setResources sets the limits of the container around a machine.
-func setResources(s *specs.Spec, inner *specs.LinuxResources) {
+func setResources(s *specs.Spec, inner *specs.LinuxResources, l driver.Limits) {
 	r := s.Linux.Resources
 	r.CPU = inner.CPU
-	if inner.Memory != nil {
-		add := func(limit *int64) *int64 {
-			if limit == nil {
-				return nil
-			}
-			return new(*limit + int64(overhead)<<20)
-		}
-		r.Memory = &specs.LinuxMemory{Limit: add(inner.Memory.Limit), Swap: add(inner.Memory.Swap)}
+	limit := int64(memory(l)+overhead) << 20
+	r.Memory = &specs.LinuxMemory{Limit: &limit}
+	if inner.Memory != nil && inner.Memory.Swap != nil {
+		r.Memory.Swap = &limit
 	}
 	for _, path := range []string{"/dev/kvm", "/dev/net/tun"} {
 		major, minor, ok := deviceNumbers(path)

@@ -98,6 +98,7 @@ func TestDriver(t *testing.T) {
 		New:      func(t *testing.T) drivertest.Host { return newHost(t, server.Address, machines) },
 		Image:    server.Import(t, container.DefaultNamespace, "test.local/image", containerdtest.MustBuild(t, files, ocispec.ImageConfig{})),
 		Many:     3, // each takes several seconds without KVM
+		Sizes:    true,
 		Limit:    10 * time.Minute,
 		Programs: programs,
 	})

@@ -116,6 +116,21 @@ func boot(b *session.Boot) error {
 	return setNetwork(b)
 }
 
+// limitProcesses creates a cgroup with a limit on processes, and returns its directory.
+func limitProcesses(limit int) (*os.File, error) {
+	const root, group = "/sys/fs/cgroup", "/sys/fs/cgroup/programs"
+	if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+pids"), 0); err != nil {
+		return nil, fmt.Errorf("limit processes: %w", err)
+	}
+	if err := os.Mkdir(group, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(group+"/pids.max", []byte(strconv.Itoa(limit)), 0); err != nil {
+		return nil, fmt.Errorf("limit processes: %w", err)
+	}
+	return os.Open(group)
+}
+
 // addEntropy adds the host's random bytes to the kernel's, and credits them.
 func addEntropy(seed []byte) error {
 	f, err := os.OpenFile("/dev/urandom", os.O_WRONLY, 0)

@@ -29,7 +29,7 @@ func runExec(name string) (int, error) {
 		}
 	}
 	streams := session.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	code, err := session.Run(dialMachine, program, streams, orders, func() {})
+	exit, err := session.Run(dialMachine, program, streams, orders, func() {})
 	if start, ok := errors.AsType[*session.StartError](err); ok {
 		writeJSON(session.ExecErrorFile(name), session.Report{Error: start.Text, Invalid: start.Invalid})
 		return failed, nil
@@ -37,7 +37,7 @@ func runExec(name string) (int, error) {
 	if err != nil {
 		return failed, err
 	}
-	return code, nil
+	return exit.Code, nil
 }
 
 // dialMachine opens a stream to the guest through the container's first process.

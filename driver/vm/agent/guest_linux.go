@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -159,7 +160,7 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 	if main {
 		unix.Sync()
 	}
-	return session.Write(control, session.Report{Exit: &code})
+	return session.Write(control, session.Report{Exit: &session.Exit{Code: code, OutOfMemory: outOfMemory()}})
 }
 
 // context sets the guest up for its first program, and returns the context of all programs.
@@ -170,10 +171,31 @@ func (g *guestServer) context(first *session.First) (*session.First, error) {
 		if err := boot(&first.Boot); err != nil {
 			return nil, err
 		}
+		if limit := first.Boot.Processes; limit > 0 {
+			group, err := limitProcesses(limit)
+			if err != nil {
+				return nil, err
+			}
+			g.reaper.group = group
+		}
 		g.first = first
 	}
 	if g.first == nil {
 		return nil, errors.New("the guest has not run its first program yet")
 	}
 	return g.first, nil
+}
+
+// outOfMemory reports whether the kernel has killed processes because the guest was out of memory.
+func outOfMemory() bool {
+	text, err := os.ReadFile("/proc/vmstat")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if count, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			return strings.TrimSpace(count) != "0"
+		}
+	}
+	return false
 }

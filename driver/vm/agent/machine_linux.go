@@ -31,7 +31,7 @@ type machine struct {
 // runMachine starts qemu, runs the machine's program in the guest, and returns its exit code.
 func runMachine() (int, error) {
 	m := &machine{ended: make(chan struct{})}
-	code, err := m.run()
+	exit, err := m.run()
 	if err != nil {
 		report := session.Report{Error: err.Error()}
 		if start, ok := errors.AsType[*session.StartError](err); ok {
@@ -40,27 +40,30 @@ func runMachine() (int, error) {
 		m.report(report)
 		return failed, err
 	}
-	return code, nil
+	if exit.OutOfMemory {
+		writeJSON(session.ExitFile, exit)
+	}
+	return exit.Code, nil
 }
 
-func (m *machine) run() (int, error) {
+func (m *machine) run() (session.Exit, error) {
 	data, err := os.ReadFile(session.MachineFile)
 	if err != nil {
-		return 0, err
+		return session.Exit{}, err
 	}
 	if err := json.Unmarshal(data, &m.config); err != nil {
-		return 0, fmt.Errorf("read the machine's configuration: %w", err)
+		return session.Exit{}, fmt.Errorf("read the machine's configuration: %w", err)
 	}
 	port, err := listen(session.GuestSocket)
 	if err != nil {
-		return 0, err
+		return session.Exit{}, err
 	}
 	execs, err := listen(session.ExecSocket)
 	if err != nil {
-		return 0, err
+		return session.Exit{}, err
 	}
 	if err := m.start(port); err != nil {
-		return 0, err
+		return session.Exit{}, err
 	}
 	defer m.kill()
 	go m.serveExecs(execs)
@@ -70,12 +73,12 @@ func (m *machine) run() (int, error) {
 		m.config.Program.Size = sizeOf(os.Stdin)
 	}
 	streams := session.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	code, err := session.Run(m.dial, m.config.Program, streams, orders, func() { m.report(session.Report{Started: true}) })
+	exit, err := session.Run(m.dial, m.config.Program, streams, orders, func() { m.report(session.Report{Started: true}) })
 	var start *session.StartError
 	if err != nil && !errors.As(err, &start) {
 		err = m.explain(err)
 	}
-	return code, err
+	return exit, err
 }
 
 // listen creates a socket in the machine's directory, replacing an earlier one.

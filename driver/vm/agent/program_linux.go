@@ -26,6 +26,14 @@ import (
 type reaper struct {
 	mu      sync.Mutex // held while a process is started, so that its exit isn't missed
 	waiting map[int]chan<- int
+	group   *os.File // the cgroup of all programs; nil if there is none
+}
+
+func (r *reaper) groupFD() int {
+	if r.group == nil {
+		return 0
+	}
+	return int(r.group.Fd())
 }
 
 func newReaper() *reaper {
@@ -102,7 +110,7 @@ func (r *reaper) start(program session.Program, in *session.First, streams map[s
 		Dir: in.Dir, Env: environment(program, in), Files: []uintptr{files[0].Fd(), files[1].Fd(), files[2].Fd()},
 		Sys: &syscall.SysProcAttr{
 			Credential: &syscall.Credential{Uid: in.UID, Gid: in.GID, Groups: in.Groups},
-			Setsid:     true, Setctty: program.Terminal,
+			Setsid:     true, Setctty: program.Terminal, UseCgroupFD: r.group != nil, CgroupFD: r.groupFD(),
 		},
 	}
 	r.mu.Lock()

@@ -19,12 +19,16 @@ const (
 	MachineFile = "/vmm/machine.json"
 	Dir         = "/vmm/run"
 	StatusFile  = Dir + "/" + Status  // a Report, once the program has started or failed to start
+	ExitFile    = Dir + "/" + Ended   // an Exit, if the guest was out of memory
 	GuestSocket = Dir + "/guest.sock" // qemu connects to it, for the guest's port
 	ExecSocket  = Dir + "/exec.sock"  // "agent exec" connects to it
 )
 
-// Status is the name of the StatusFile.
-const Status = "status.json"
+// The names of the StatusFile and the ExitFile.
+const (
+	Status = "status.json"
+	Ended  = "exit.json"
+)
 
 // ExecFile returns the path of a Program that "agent exec" runs.
 func ExecFile(name string) string { return filepath.Join(Dir, name+".json") }

@@ -58,8 +58,9 @@ type Boot struct {
 	Addresses []string  `json:"addresses,omitempty"` // of eth0, as CIDR prefixes; none: the guest has no network
 	MTU       int       `json:"mtu,omitempty"`
 	Gateways  []Gateway `json:"gateways,omitempty"`
-	OpenFiles [2]uint64 `json:"open_files"` // soft and hard limit of open files
-	Entropy   []byte    `json:"entropy"`    // seed for the guest's random numbers
+	OpenFiles [2]uint64 `json:"open_files"`          // soft and hard limit of open files
+	Processes int       `json:"processes,omitempty"` // maximum number of the programs' processes and threads; 0 for no limit
+	Entropy   []byte    `json:"entropy"`             // seed for the guest's random numbers
 }
 
 // File is a file that the guest writes before it starts its first program.
@@ -86,9 +87,15 @@ type Order struct {
 // program that was started, there is another one with Exit.
 type Report struct {
 	Started bool   `json:"started,omitempty"`
-	Exit    *int   `json:"exit,omitempty"`    // the exit code, or 128 plus the number of the signal that killed the program
+	Exit    *Exit  `json:"exit,omitempty"`
 	Error   string `json:"error,omitempty"`   // why the program was not started
 	Invalid bool   `json:"invalid,omitempty"` // whether the error is the order's fault
+}
+
+// Exit is the end of a program.
+type Exit struct {
+	Code        int  `json:"code"`                    // or 128 plus the number of the signal that killed the program
+	OutOfMemory bool `json:"out_of_memory,omitempty"` // whether the guest has killed processes because it was out of memory
 }
 
 // maxMessage is the maximum size of a message. Programs with many files are the largest.

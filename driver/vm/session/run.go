@@ -29,38 +29,38 @@ type StartError struct {
 
 func (e *StartError) Error() string { return e.Text }
 
-// Run runs a program in the guest, and returns its exit code. dial opens a stream to the guest. started is
+// Run runs a program in the guest, and returns its exit. dial opens a stream to the guest. started is
 // called once the program runs. Orders are forwarded until the channel is closed. Run does not wait for a
 // Stdin that blocks in Read.
-func Run(dial func() (Stream, error), program Program, streams Streams, orders <-chan Order, started func()) (int, error) {
+func Run(dial func() (Stream, error), program Program, streams Streams, orders <-chan Order, started func()) (Exit, error) {
 	r := &run{dial: dial, id: rand.Text()}
 	defer r.close()
 	control, err := r.open(Control)
 	if err != nil {
-		return 0, err
+		return Exit{}, err
 	}
 	if err := Write(control, program); err != nil {
-		return 0, err
+		return Exit{}, err
 	}
 	if err := r.connect(program, streams); err != nil {
-		return 0, err
+		return Exit{}, err
 	}
 	var report Report
 	if err := Read(control, MaxShort, &report); err != nil {
-		return 0, fmt.Errorf("read the guest's answer: %w", err)
+		return Exit{}, fmt.Errorf("read the guest's answer: %w", err)
 	}
 	if !report.Started {
-		return 0, &StartError{report.Error, report.Invalid}
+		return Exit{}, &StartError{report.Error, report.Invalid}
 	}
 	started()
 	done := make(chan struct{})
 	defer close(done)
 	go forward(control, orders, done)
 	if err := Read(control, MaxShort, &report); err != nil {
-		return 0, fmt.Errorf("read the program's exit: %w", err)
+		return Exit{}, fmt.Errorf("read the program's exit: %w", err)
 	}
 	if report.Exit == nil {
-		return 0, errors.New("the guest reported no exit")
+		return Exit{}, errors.New("the guest reported no exit")
 	}
 	r.outputs.Wait()
 	return *report.Exit, nil

@@ -78,14 +78,14 @@ func TestRun(t *testing.T) {
 			if got := <-input; got != "some input" {
 				t.Errorf("the guest read %q from stdin", got)
 			}
-			_ = Write(s, Report{Exit: new(7)})
+			_ = Write(s, Report{Exit: &Exit{Code: 7}})
 		}
 	})
 	var out, errs bytes.Buffer
 	started := false
-	code, err := Run(dial, Program{Args: []string{"program"}, Stdin: true}, Streams{strings.NewReader("some input"), &out, &errs}, orders, func() { started = true })
-	if err != nil || code != 7 || !started {
-		t.Errorf("got %d, %v, started %t", code, err, started)
+	exit, err := Run(dial, Program{Args: []string{"program"}, Stdin: true}, Streams{strings.NewReader("some input"), &out, &errs}, orders, func() { started = true })
+	if err != nil || exit.Code != 7 || !started {
+		t.Errorf("got %+v, %v, started %t", exit, err, started)
 	}
 	if out.Len() != 50_000 || errs.String() != "trouble\n" {
 		t.Errorf("got %d bytes of output, and %q", out.Len(), errs.String())
@@ -111,9 +111,9 @@ func TestHostileGuest(t *testing.T) {
 				_, _ = s.Write(answer)
 			}
 		})
-		code, err := Run(dial, Program{Args: []string{"program"}}, Streams{nil, io.Discard, io.Discard}, nil, func() {})
+		exit, err := Run(dial, Program{Args: []string{"program"}}, Streams{nil, io.Discard, io.Discard}, nil, func() {})
 		if err == nil {
-			t.Errorf("%s: exit code %d, want an error", name, code)
+			t.Errorf("%s: exit %+v, want an error", name, exit)
 		}
 	}
 	refuse := fakeGuest(func(open Open, s half) {
