@@ -185,7 +185,7 @@ func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
 	return b.plan
 }
 
-// move is the move of one machine.
+// move describes how one machine moves to another worker.
 type move struct {
 	from        *machine
 	to          *machine   // replacement created by an unfinished plan; nil if there is none

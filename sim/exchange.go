@@ -342,7 +342,7 @@ func (x *exchange) fill(w *Worker, o *order, index int32) {
 	}
 }
 
-// end ends a machine, unless it was lost with its worker.
+// end stops a machine, unless the machine was lost with its worker.
 func (x *exchange) end(e *event) {
 	if x.hosts[e.worker].dead {
 		return

@@ -158,9 +158,9 @@ func (s *server) watchStage() stage {
 	}}
 }
 
-// awaitKnown waits until a broker or proxy knows its cluster, but not for longer than joinTimeout.
-// Clients expect a broker or proxy to answer once it has reported that it is ready. awaitKnown
-// returns immediately if there are no other members or the server is a worker.
+// awaitKnown waits up to joinTimeout until a broker or proxy has received another member's view of
+// the cluster. Clients expect a broker or proxy to answer once it has reported that it is ready.
+// awaitKnown returns immediately if there are no other members or the server is a worker.
 func (s *server) awaitKnown(ctx context.Context) {
 	if s.self.Role == bourse.RoleWorker || len(s.members()) < 2 {
 		return

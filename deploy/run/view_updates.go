@@ -83,8 +83,8 @@ func (n *viewUpdates) wakeAll() {
 	}
 }
 
-// next returns a channel that is closed when there is news of a machine, and the time after
-// which to read the machine anyway.
+// next returns a channel that is closed when the view reports a change of a machine, and how long to
+// wait for it before the machine is read without one.
 func (n *viewUpdates) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

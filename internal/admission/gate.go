@@ -21,7 +21,7 @@ type Gate struct {
 	Proof Proof           // the proof that the cluster's servers must present
 }
 
-// headerServer is the request header in which a server names its cluster. A page could
+// headerServer is the request header in which a server names its cluster. A web page could
 // set the header only after a preflight request, which every server refuses.
 const headerServer = "Bourse-Server"
 

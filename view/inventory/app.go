@@ -41,7 +41,7 @@ const (
 	appSQL  = `SELECT ` + appColumns + ` FROM app_rows WHERE key = ?`
 )
 
-// Apps returns a query for all apps, including deleted ones, by name.
+// Apps returns a query for all apps, including deleted ones, sorted by name.
 func Apps() func(*sqlite.Conn) ([]bourse.App, error) {
 	return func(c *sqlite.Conn) ([]bourse.App, error) { return readApps(c, appsSQL) }
 }

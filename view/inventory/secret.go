@@ -52,7 +52,7 @@ const (
 	secretMarksSQL = `SELECT version, sealed FROM secret_rows WHERE key > ? AND key < ? AND name = ''`
 )
 
-// Secrets returns a query for the secrets of the app with this ID, by name.
+// Secrets returns a query for the secrets of the app with this ID, sorted by name.
 func Secrets(app string) func(*sqlite.Conn) ([]seal.Secret, error) {
 	return func(c *sqlite.Conn) ([]seal.Secret, error) {
 		var list []seal.Secret

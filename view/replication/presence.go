@@ -100,7 +100,7 @@ func (x *presence) noteAbsent(ctx context.Context) {
 	defer cancel()
 	workers, err := view.Query(ctx, x.config.View, inventory.Workers())
 	if err != nil && ctx.Err() == nil {
-		x.config.Log.Warn("list workers to find absent ones failed", slog.Any("err", err))
+		x.config.Log.Warn("list absent workers failed", slog.Any("err", err))
 	}
 	for _, w := range workers {
 		if _, ok := x.noted[w.ID]; !ok && w.HostStatus == machinesapi.HostOK {
