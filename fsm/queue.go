@@ -18,8 +18,8 @@ var closedChan = func() chan struct{} {
 // name identifies a run. It never changes.
 type name struct{ id, definition, resource string }
 
-// entry is an unfinished run in memory. The fields above turn never change. The fields below turn
-// are guarded by Engine.mu.
+// entry is an unfinished run in memory. The field turn and those below it are guarded by Engine.mu.
+// The fields above it never change.
 type entry struct {
 	name
 	recorded chan struct{} // closed once the run is durable or has been rejected

@@ -103,9 +103,9 @@ func (v *View) MergeAppProofs(ctx context.Context, reported []bourse.App) ([]bou
 	return out, nil
 }
 
-// changesApp reports whether merging the reported app into the view's current record, have, would
-// change that record.
-func changesApp(have *bourse.App, reported bourse.App) bool {
-	merged := have.Merge(reported)
-	return merged.ID != have.ID || (merged.DeletedAt == nil) != (have.DeletedAt == nil)
+// changesApp reports whether merging the reported app into the view's current record would change
+// that record.
+func changesApp(current *bourse.App, reported bourse.App) bool {
+	merged := current.Merge(reported)
+	return merged.ID != current.ID || (merged.DeletedAt == nil) != (current.DeletedAt == nil)
 }

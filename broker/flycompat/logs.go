@@ -62,7 +62,7 @@ func (p positions) token() string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// readToken decodes the token of a page. Errors: invalid.
+// readToken decodes a page token. Errors: invalid.
 func readToken(text string) (positions, error) {
 	out := positions{}
 	for part := range strings.SplitSeq(text, ",") {

@@ -331,9 +331,9 @@ func each(n int, do func(i int)) {
 	_ = running.Wait() // the functions return no errors
 }
 
-// others returns the members that the answers list, except this host's own servers,
-// sorted by name. Members that can only be reached through NATS are left out, and
-// onNATS counts them.
+// others returns the members listed in the answers, sorted by name, without this host's
+// own servers. It omits members that can be reached only through NATS; onNATS is the
+// number of those.
 func (c *cluster) others(answers []answer) (others []bourse.Member, onNATS int) {
 	byID := map[bourse.WorkerID]bourse.Member{}
 	for _, a := range answers {

@@ -71,7 +71,7 @@ func (h *host) endMesh(ctx context.Context) error {
 	return mesh.Remove(ctx, meshDir(h.config.Data))
 }
 
-// elsewhere returns a function that looks up an app's machines on the workers that the mesh reaches.
+// elsewhere returns a function that looks up an app's machines on other workers that can be reached through the mesh.
 func (m *hostMesh) elsewhere(ctx context.Context) func(*bourse.App) ([]bourse.Machine, error) {
 	return func(app *bourse.App) ([]bourse.Machine, error) { return m.view.Elsewhere(ctx, app, m) }
 }

@@ -34,7 +34,7 @@ type Options struct {
 	// Abandon, when closed, ends the run at once. Requests in progress are canceled, and
 	// nothing more is undone.
 	Abandon <-chan struct{}
-	// KeepOnFailure disables undoing if a step fails or the context is done.
+	// KeepOnFailure disables the undoing of steps after a step fails or the context is done.
 	KeepOnFailure bool
 
 	Wait      time.Duration // time limit for a machine to become ready, to stop, or to run its command; default 5 min

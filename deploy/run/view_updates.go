@@ -99,14 +99,13 @@ func (n *viewUpdates) next(id bourse.MachineID) (<-chan struct{}, time.Duration)
 	return c, fastInterval
 }
 
-// row returns a machine's row. The result there reports whether the row has been
-// received. The result known reports whether all rows have been received, so that a
-// missing row does not exist.
-func (n *viewUpdates) row(id bourse.MachineID) (row Row, there, known bool) {
+// row returns a machine's row. ok reports whether the row has been received, and complete whether
+// all rows have been received. If complete is true and ok is false, the machine has no row.
+func (n *viewUpdates) row(id bourse.MachineID) (row Row, ok, complete bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	row, there = n.rows[id]
-	return row, there, n.complete
+	row, ok = n.rows[id]
+	return row, ok, n.complete
 }
 
 // unavailable() reports whether the API has refused to provide news, so that none will arrive.

@@ -82,7 +82,7 @@ var apartCases = map[string]func(*suite){
 			s.Errorf("writing through the mount: exit %+v", exit)
 		}
 		if got, err := os.ReadFile(filepath.Join(source, "file")); err != nil || string(got) != "hello" {
-			s.Errorf("the source has %q, %v, want what was written", got, err)
+			s.Errorf("the mount's source contains %q, %v, want the text that was written through the mount", got, err)
 		}
 		if _, err := os.Stat(file); err == nil {
 			s.Errorf("the host sees the mount too")

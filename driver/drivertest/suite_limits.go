@@ -36,7 +36,7 @@ var limitCases = map[string]func(*suite){
 		s.start(task)
 		got, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Allocate(256)})
 		if err != nil || !got.Exit.Failed() {
-			s.Errorf("256 MiB beside a task limited to 64: %+v, %v, want it killed", got.Exit, err)
+			s.Errorf("an exec that allocates 256 MiB in a task limited to 64 MiB: exit %+v, %v, want it killed", got.Exit, err)
 		}
 	},
 	"pids": func(s *suite) {

@@ -16,7 +16,7 @@ type output struct {
 }
 
 // newOutput starts copying from two pipes and takes ownership of them. It does all work in
-// other goroutines, so that its caller can answer a start without delay.
+// other goroutines, so that its caller can return from a start without delay.
 func newOutput(stdout, stderr int, log *logs.Log) *output {
 	o := &output{opened: make(chan struct{})}
 	o.wg.Go(func() {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// devFile is the file with the API address of the "bourse dev" that was started last.
+// devFile is the file with the API address of the most recently started "bourse dev".
 const devFile = "dev.api"
 
 // SetDev stores the address of the API of a cluster that "bourse dev" runs.

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// concurrency is the number of concurrent scrapes. Further ones get status 503.
+// concurrency is the maximum number of concurrent scrapes. Further ones get status 503.
 const concurrency = 2
 
 // Handler serves the metrics of the given collectors, the Go runtime and the process. It registers

@@ -52,8 +52,8 @@ func (k *Keys) Seal(p Place, value []byte) ([]byte, error) {
 	return aead.Seal(append([]byte{version}, idOf(key)...), nil, value, p.bytes()), nil
 }
 
-// Digest returns a short text that identifies a value at a place. Only a broker can use the
-// digest to check a guess of the value.
+// Digest returns a short string that identifies a secret's value. Only a broker can use it to test
+// guesses at the value.
 func (k *Keys) Digest(p Place, value []byte) string {
 	mac := hmac.New(sha256.New, derive(k.all[0], "bourse secrets digest"))
 	mac.Write(p.bytes())

@@ -145,10 +145,9 @@ func (f *walScan) gap(before, next uint64) Damage {
 	return d
 }
 
-// resume sets the position of the next record. If the other file contains no records that are
-// still needed, that is the beginning of the other file, so that the whole file is available until
-// the checkpoint that starts now has ended, which a full disk may delay. Otherwise, it is the
-// position after the last record.
+// resume sets the position of the next record: after the last record, or at the beginning of the
+// log's other file if that file contains no records that are still needed. In the latter case, the
+// whole file is available until the checkpoint that starts now is complete. A full disk may delay it.
 func (w *wal) resume(seq uint64, records []walRecord) error {
 	w.now, w.end, w.seq = 0, 0, seq
 	n := len(records)

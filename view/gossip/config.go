@@ -35,8 +35,8 @@ type Config struct {
 	Transport memberlist.Transport // default: TCP and UDP sockets
 }
 
-// Rumors supplies additional messages, which are sent to random members in the packets of the
-// membership, and receives those of other members. Its methods are called from many goroutines and
+// Rumors supplies additional messages, which membership packets carry to random members. It also
+// receives the messages that other members send this way. Its methods are called concurrently and
 // must not block.
 type Rumors interface {
 	// Receive handles a message from another member. It must not retain message.

@@ -168,9 +168,9 @@ func (m *Members) rivals(fresh bool) []node {
 	return mayKeepUsOut
 }
 
-// isRunning reports whether a member answers pings. If members prove their identity, it instead asks
-// the server at the member's API address for its gossip names; that server must prove the
-// member's id and role.
+// isRunning reports whether a member answers pings. In a cluster with certificates, it instead
+// connects to the member's API address, verifies the server's id and role, and asks the server for
+// its gossip names.
 func (m *Members) isRunning(ctx context.Context, n node) bool {
 	if m.config.Proofs != nil {
 		ctx, cancel := context.WithTimeout(ctx, proofTimeout)

@@ -27,7 +27,7 @@ func (r *Version) Size() int64 { return int64(len(r.Key) + r.Columns.Size()) }
 // TimeOf converts nanoseconds since 1970 to a time.
 func TimeOf(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 
-// clockBits is the number of bits of a Clock's counter, which counts within a millisecond.
+// clockBits is the number of bits in a Clock's counter, which orders the events of one millisecond.
 const clockBits = 16
 
 // Time returns the physical part of the clock.

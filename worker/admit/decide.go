@@ -253,7 +253,7 @@ func deleted(tx *store.Tx, app *bourse.App) (*bourse.Refusal, error) {
 	return &bourse.Refusal{Reason: bourse.RefusedApp, Detail: fmt.Sprintf("app %s was deleted, or replaced by another app with its name", app.Name)}, nil
 }
 
-// nameTaken refuses an order if another living machine of the app has its name.
+// nameTaken refuses an order if another live machine of the app has the name that the order requests.
 func nameTaken(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error) {
 	if order.Name == "" {
 		return nil, nil

@@ -23,8 +23,8 @@ type publishedImages struct {
 	published map[string]bourse.Image // published images by digest; an empty value means that the published details are unknown
 }
 
-// imagesChanged returns the channel that reports changes of images. It is nil if the
-// worker has no images.
+// imagesChanged returns a channel that signals changes to images. It is nil if the worker
+// has no images.
 func (p *Publisher) imagesChanged() <-chan struct{} {
 	if p.host == nil {
 		return nil
