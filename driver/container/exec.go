@@ -93,6 +93,9 @@ type execution struct {
 
 func (x *execution) run(ctx context.Context) (driver.ExecResult, error) {
 	spec, err := x.spec(ctx)
+	if x.task.vm {
+		defer vm.RemoveExec(x.layout.machine(x.task.id), x.id)
+	}
 	if err != nil {
 		return driver.ExecResult{}, err
 	}
@@ -139,6 +142,7 @@ func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 		p.ConsoleSize = &specs.Box{Height: uint(term.Size.Rows), Width: uint(term.Size.Cols)}
 	}
 	if x.task.vm {
+		p.OOMScoreAdj = new(1000) // if there are too many execs, the kernel kills one of them, and not the machine
 		p.Args, err = x.giveProgram()
 	}
 	return p, err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/vm"
 )
 
 // recoverConcurrency is the maximum number of concurrent requests to containerd and the keeper.
@@ -185,6 +186,11 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 			return false, err
 		}
 		p = got.GetProcess()
+	}
+	if p != nil && t.vm && !exists(d.layout.started(id)) {
+		if started, err := vm.Started(d.layout.machine(id)); !started || err != nil {
+			return false, nil //nolint:nilerr // the guest was booting, or could not start the program
+		}
 	}
 	switch {
 	case p == nil && !exists(d.layout.started(id)), p != nil && p.Status == tasktypes.Status_CREATED:

@@ -41,6 +41,11 @@ func (d *Driver) discard(ctx context.Context, t *task) error {
 	if err := d.remove(ctx, c, t.id); err != nil {
 		return withCode(ctx, err)
 	}
+	if t.vm { // its image may have been removed before
+		if err := d.removeDisks(ctx, c); err != nil {
+			d.cfg.Log.Warn("remove images' disks failed", "err", err)
+		}
+	}
 	d.tasks.remove(t)
 	return nil
 }

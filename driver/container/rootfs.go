@@ -17,6 +17,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/vm"
 )
 
 // prepare creates a container's snapshot and returns the mounts of its root file system. A label
@@ -73,7 +74,7 @@ func clearScratch(dir string) error {
 	if dir == "" {
 		return nil
 	}
-	return errors.Join(os.RemoveAll(filepath.Join(dir, scratchUpper)), os.RemoveAll(filepath.Join(dir, scratchWork)))
+	return errors.Join(os.RemoveAll(filepath.Join(dir, scratchUpper)), os.RemoveAll(filepath.Join(dir, scratchWork)), os.RemoveAll(filepath.Join(dir, vm.ScratchDisk)))
 }
 
 // overlayOn converts the mount of a read-only snapshot to an overlay mount that stores changes in

@@ -210,13 +210,10 @@ func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	if err != nil {
 		return containers.Container{}, err
 	}
-	if err := writeNetwork(l.order.Network, spec.Hostname, l.layout.task(l.order.ID)); err != nil {
-		return containers.Container{}, err
-	}
 	var options typeurl.Any
 	if l.task.vm {
 		spec, err = l.machineSpec(ctx, spec)
-	} else {
+	} else if err = writeNetwork(l.order.Network, spec.Hostname, l.layout.task(l.order.ID)); err == nil {
 		options, err = l.storeSecrets(spec, l.order.Root.Runtime)
 	}
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 
 // makeDisk returns the image's disk for virtual machines. root contains the mounts of a new snapshot of the image.
 func (l *launch) makeDisk(ctx context.Context, root []mount.Mount) (string, error) {
-	return l.cfg.VM.Disk(ctx, l.image.chain, func() (string, func() error, error) {
+	return l.cfg.VM.Disk(ctx, l.image.chain, func(ctx context.Context) (string, func() error, error) {
 		target := l.layout.mount(l.order.ID)
 		if err := os.MkdirAll(target, 0o700); err != nil {
 			return "", nil, err
@@ -52,6 +52,9 @@ func (d *Driver) removeDisks(ctx context.Context, c *containerd.Client) error {
 // machineSpec returns the specification of the container around a virtual machine that replaces a container.
 func (l *launch) machineSpec(ctx context.Context, inner *specs.Spec) (*specs.Spec, error) {
 	inner.Process.Env = envOf(inner.Process.Env, l.order.Secrets)
+	if err := clearScratch(l.order.Root.Scratch); err != nil {
+		return nil, err
+	}
 	m := vm.Machine{
 		Container: l.task.container, Spec: inner, Task: l.order, Disk: l.disk, Dir: l.layout.machine(l.order.ID), Scratch: l.order.Root.Scratch,
 	}
@@ -77,6 +80,9 @@ func (l *launch) machineSpec(ctx context.Context, inner *specs.Spec) (*specs.Spe
 	return spec, os.Chown(paths[0], user, user)
 }
 
+// bootInterval is the maximum interval at which a booting machine's status is read.
+const bootInterval = 100 * time.Millisecond
+
 // awaitGuest waits until the guest has started the program.
 func (l *launch) awaitGuest(ctx context.Context) error {
 	dir := l.layout.machine(l.order.ID)
@@ -92,6 +98,7 @@ func (l *launch) awaitGuest(ctx context.Context) error {
 			return bourse.Errorf(bourse.CodeInternal, "the virtual machine has ended before its program was started")
 		}
 		timer := time.NewTimer(pause)
+		pause = min(2*pause, bootInterval)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

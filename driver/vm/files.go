@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
@@ -35,12 +37,9 @@ func WriteExec(dir, container, name string, program session.Program) error {
 	return errors.Join(err, f.Chown(user, user), f.Close())
 }
 
-// ExecError returns the error of an exec whose program the guest could not start, or nil. It removes the exec's files.
+// ExecError returns the error of an exec whose program the guest could not start, or nil.
 func ExecError(dir, name string) error {
-	path := within(dir, session.ExecErrorFile(name))
-	r, err := readReport(path)
-	_ = os.Remove(path)
-	_ = os.Remove(within(dir, session.ExecFile(name))) // both are removed with the task at the latest
+	r, err := readReport(within(dir, session.ExecErrorFile(name)))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -48,6 +47,12 @@ func ExecError(dir, name string) error {
 		return err
 	}
 	return startError(r)
+}
+
+// RemoveExec removes the files of an exec. What it cannot remove is removed with the machine.
+func RemoveExec(dir, name string) {
+	_ = os.Remove(within(dir, session.ExecErrorFile(name)))
+	_ = os.Remove(within(dir, session.ExecFile(name)))
 }
 
 // Started reports whether a machine's program has started. Once it cannot start any more, Started returns the reason.
@@ -89,13 +94,20 @@ func readFile(path string, into any) error {
 	return json.NewDecoder(io.LimitReader(f, session.MaxShort)).Decode(into)
 }
 
-// startError returns the error in a report, or nil if the program was started.
+// startError returns the error in a report, or nil if the program was started. The guest may be hostile.
 func startError(r session.Report) error {
+	const maxText = 1 << 10
+	text := strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return ' '
+		}
+		return c
+	}, strings.ToValidUTF8(r.Error[:min(len(r.Error), maxText)], ""))
 	switch {
 	case r.Started:
 		return nil
 	case r.Invalid:
-		return bourse.Errorf(bourse.CodeInvalid, "%s", r.Error)
+		return bourse.Errorf(bourse.CodeInvalid, "%s", text)
 	}
-	return bourse.Errorf(bourse.CodeInternal, "virtual machine: %s", r.Error)
+	return bourse.Errorf(bourse.CodeInternal, "virtual machine: %s", text)
 }

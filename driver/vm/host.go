@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/singleflight"
 
@@ -45,7 +47,7 @@ func New(cfg Config) (*Host, error) {
 		if len(kernels) == 0 {
 			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "no kernel for virtual machines: /boot contains no vmlinuz-*; install linux-image-cloud-amd64 or set --vm-kernel")
 		}
-		cfg.Kernel = slices.MaxFunc(kernels, compareVersions)
+		cfg.Kernel = slices.MaxFunc(kernels, compareKernels)
 	}
 	if beside := filepath.Join(filepath.Dir(cfg.Kernel), "modules"); cfg.Modules == "" && isDir(beside) {
 		cfg.Modules = beside
@@ -106,6 +108,12 @@ func lookPath(program string) (string, error) {
 	return path, err
 }
 
+// compareKernels orders kernels by their releases. Of two kernels with the same release, one for virtual machines comes last.
+func compareKernels(a, b string) int {
+	forMachines := func(s string) int { return strings.Count(s, "cloud") + strings.Count(s, "virtual") }
+	return cmp.Or(compareVersions(a, b), cmp.Compare(forMachines(a), forMachines(b)))
+}
+
 // compareVersions orders file names by the numbers in them.
 func compareVersions(a, b string) int {
 	numbers := func(s string) (out []int) {
@@ -140,6 +148,7 @@ func acceleration() string {
 
 // The files in Config.Dir.
 func (h *Host) agent() string  { return filepath.Join(h.cfg.Dir, "agent") }
+func (h *Host) kernel() string { return filepath.Join(h.cfg.Dir, "kernel") }
 func (h *Host) initrd() string { return filepath.Join(h.cfg.Dir, "initrd") }
 func (h *Host) root() string   { return filepath.Join(h.cfg.Dir, "root") }
 func (h *Host) disk(image string) string {
@@ -153,6 +162,19 @@ func (h *Host) prepare() error {
 			return err
 		}
 	}
+	unfinished, _ := filepath.Glob(filepath.Join(h.cfg.Dir, "images", "new-*"))
+	for _, path := range unfinished {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	kernel, err := os.ReadFile(h.cfg.Kernel) // a copy, because an upgrade may remove the kernel, and not every user may read it
+	if err != nil {
+		return err
+	}
+	if err := replace(h.kernel(), 0o444, func(f *os.File) error { _, err := f.Write(kernel); return err }); err != nil {
+		return err
+	}
 	if err := replace(h.agent(), 0o555, func(f *os.File) error { _, err := f.Write(h.cfg.Agent); return err }); err != nil {
 		return err
 	}
@@ -162,13 +184,14 @@ func (h *Host) prepare() error {
 	return makeSkeleton(h.root())
 }
 
-// replace writes a file and puts it in place of an earlier one, whose readers keep it.
+// replace writes a file and puts it in place of an earlier one, whose readers keep it. The file is complete even after a
+// crash of the host.
 func replace(path string, mode os.FileMode, write func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "new-*")
 	if err != nil {
 		return err
 	}
-	err = errors.Join(write(f), f.Chmod(mode), f.Close())
+	err = errors.Join(write(f), f.Chmod(mode), f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
@@ -178,18 +201,23 @@ func replace(path string, mode os.FileMode, write func(*os.File) error) error {
 	return nil
 }
 
-// Disk returns the path of an image's disk. It creates the disk if it does not exist, from the image's root
-// file system, which mount mounts and unmount unmounts.
-func (h *Host) Disk(ctx context.Context, image string, mount func() (dir string, unmount func() error, err error)) (string, error) {
+// diskTimeout limits the time in which an image's disk is created.
+const diskTimeout = 15 * time.Minute
+
+// Disk returns the path of an image's disk. It creates the disk if it does not exist, from the image's root file system, which
+// mount mounts and unmount unmounts. If ctx ends first, the creation continues, and the next call waits for it.
+func (h *Host) Disk(ctx context.Context, image string, mount func(context.Context) (dir string, unmount func() error, err error)) (string, error) {
 	if err := h.once(); err != nil {
 		return "", err
 	}
 	path := h.disk(image)
-	_, err, _ := h.disks.Do(image, func() (any, error) {
-		if _, err := os.Stat(path); err == nil {
-			return nil, nil
-		}
-		dir, unmount, err := mount()
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	done := h.disks.DoChan(image, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), diskTimeout)
+		defer cancel()
+		dir, unmount, err := mount(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +226,12 @@ func (h *Host) Disk(ctx context.Context, image string, mount func() (dir string,
 		})
 		return nil, errors.Join(err, unmount())
 	})
-	return path, err
+	select {
+	case r := <-done:
+		return path, r.Err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }
 
 // RemoveDisks removes the disks of all images except those that keep lists. Machines that use a removed disk keep it.

@@ -13,7 +13,7 @@ import (
 // modules lists the kernel's modules that the guest loads. A kernel may contain some of them itself.
 var modules = []string{
 	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "virtio_console",
-	"failover", "net_failover", "virtio_net", "libcrc32c", "erofs", "overlay", "ext4",
+	"failover", "net_failover", "virtio_net", "crc32c_generic", "libcrc32c", "erofs", "overlay", "crc16", "mbcache", "jbd2", "ext4",
 }
 
 // writeInitrd writes the guest's initial file system: the agent and the modules.

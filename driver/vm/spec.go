@@ -41,6 +41,10 @@ const (
 	maxScratch               = 16 << 30 // bytes; the disk takes only the space that the machine uses
 )
 
+// maxProcesses is the maximum number of processes and threads of the container around a machine: of qemu, and of the
+// agents of concurrent execs.
+const maxProcesses = 4096
+
 // overhead is the memory that a container may use in addition to the guest's, for qemu and the agent.
 const overhead bourse.MiB = 192
 
@@ -93,14 +97,14 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 	p := m.Spec.Process
 	config, err = json.Marshal(session.Machine{VMM: command, Program: session.Program{
 		Args: p.Args, Terminal: p.Terminal, Stdin: p.Terminal || len(m.Task.Stdin) > 0,
-		First: &session.First{Boot: boot, Env: p.Env, Dir: p.Cwd, UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids},
+		First: &session.First{Boot: boot, Env: p.Env, Dir: p.Cwd, MakeDir: m.Task.Dir == "", UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids},
 	}})
 	if err != nil {
 		return nil, nil, err
 	}
 	s, err = h.specOf(ctx, m, user, []place{
 		{h.agent(), agentFile, false},
-		{h.cfg.Kernel, kernelFile, false},
+		{h.kernel(), kernelFile, false},
 		{h.initrd(), initrdFile, false},
 		{m.Disk, diskFile, false},
 		{scratch, scratchFile, true},
@@ -130,16 +134,22 @@ func userOf(container string) uint32 {
 	return first + binary.BigEndian.Uint32(sum[:])%count
 }
 
+// ScratchDisk is the name of a machine's scratch disk in its scratch directory.
+const ScratchDisk = "disk"
+
 // makeScratch creates an empty disk in a directory.
 func makeScratch(ctx context.Context, dir string, user uint32) (string, error) {
+	path := filepath.Join(dir, ScratchDisk)
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // an earlier boot's, whose space is free then
+		return "", err
+	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return "", fmt.Errorf("scratch directory: %w", err)
 	}
 	const reserved = 16 // one part is for the file's own metadata
 	size := min(fs.Bavail*uint64(fs.Bsize)/reserved*(reserved-1), maxScratch)
-	path := filepath.Join(dir, "disk")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", err
 	}
@@ -239,6 +249,7 @@ func (h *Host) specOf(ctx context.Context, m Machine, user uint32, places []plac
 func setResources(s *specs.Spec, inner *specs.LinuxResources, l driver.Limits) {
 	r := s.Linux.Resources
 	r.CPU = inner.CPU
+	r.Pids = &specs.LinuxPids{Limit: new(int64(maxProcesses))}
 	limit := int64(memory(l)+overhead) << 20
 	r.Memory = &specs.LinuxMemory{Limit: &limit}
 	if inner.Memory != nil && inner.Memory.Swap != nil {

@@ -4,6 +4,7 @@ package vm
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -102,6 +103,64 @@ func TestDriver(t *testing.T) {
 		Limit:    10 * time.Minute,
 		Programs: programs,
 	})
+}
+
+// TestExecs checks that an exec's processes in the background survive it, that those of a canceled exec don't, and that
+// failed execs leave nothing behind.
+func TestExecs(t *testing.T) {
+	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Modules: vmtest.Cached(t, "modules", "scripts/need-kernel"), Agent: agent(t)}
+	server := containerdtest.Start(t)
+	image := server.Import(t, container.DefaultNamespace, "test.local/image", containerdtest.MustBuild(t, containerdtest.Busybox(t), ocispec.ImageConfig{}))
+	h := newHost(t, server.Address, machines)
+	d := h.Open(t)
+	if _, err := d.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id := driver.TaskID{Machine: "00000000000001", Boot: 1}
+	if _, err := d.Start(t.Context(), driver.Task{ID: id, Image: image, Command: []string{"sleep", "10000"}, Limits: driver.Limits{Memory: 256}}); err != nil {
+		t.Fatal(err)
+	}
+	sh := func(ctx context.Context, script string) (string, error) {
+		r, err := d.Exec(ctx, id, driver.Exec{Command: []string{"sh", "-c", script}})
+		return strings.TrimSpace(string(r.Stdout)), err
+	}
+	if _, err := sh(t.Context(), "sleep 1001 >/dev/null 2>&1 &"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	started, w := io.Pipe()
+	go func() {
+		_, _ = io.ReadFull(started, make([]byte, 1))
+		cancel()
+		_ = started.Close() // so that writes return; it never fails
+	}()
+	_, err := d.Exec(ctx, id, driver.Exec{Command: []string{"sh", "-c", "sleep 1002 & while :; do echo flood; done"}, Stdout: w})
+	if err == nil {
+		t.Error("a canceled exec returned no error")
+	}
+	for range 20 {
+		if _, err := d.Exec(t.Context(), id, driver.Exec{Command: []string{"nosuch"}, Stdin: strings.NewReader("input")}); bourse.CodeOf(err) != bourse.CodeInvalid {
+			t.Fatalf("a program that does not exist: %v", err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		out, err := sh(t.Context(), "ps -o args | grep '[s]leep 100[0-9]$' | sort")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out == "sleep 1001" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("these processes run: %q, want only sleep 1001", out)
+		}
+	}
+	if out, err := sh(t.Context(), "kill -USR1 1; ls /proc/1/fd | wc -l"); err != nil || len(out) > 2 {
+		t.Errorf("process 1 of the guest has %s files, %v: want fewer than 100", out, err)
+	}
+	if exit, err := d.Wait(t.Context(), id); err != nil || exit.Signal != 10 {
+		t.Errorf("exit %+v, %v: want the signal that process 1 has passed on", exit, err)
+	}
 }
 
 // agent builds the agent that "make build" embeds in the program.

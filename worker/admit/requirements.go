@@ -123,7 +123,7 @@ func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 			Detail: fmt.Sprintf("the worker has no runtime %s", c.Runtime),
 		}
 	}
-	if r := refuseVM(c, h.Labels.Load().ByKind[bourse.RegistryImage]); r != nil {
+	if r := h.refuseVM(c); r != nil {
 		return r
 	}
 	if h.Ledger.Scratch(c) > 0 && !h.Scratch {
@@ -145,14 +145,21 @@ func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 }
 
 // refuseVM returns why the worker cannot run a machine as a virtual machine, or nil if it can or if the machine is a container.
-func refuseVM(c *bourse.Config, labels map[string]string) *bourse.Refusal {
+func (h *Host) refuseVM(c *bourse.Config) *bourse.Refusal {
+	labels := h.Labels.Load().ByKind[bourse.RegistryImage]
 	if c.Runtime != bourse.RuntimeVM && (c.Runtime != "" || labels[driver.LabelDefaultRuntime] != bourse.RuntimeVM) {
 		return nil
 	}
 	r := &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: driver.LabelVM}
 	switch {
+	case labels[driver.LabelVM] == "":
+		r.Detail = "the worker runs images in virtual machines, and its host lacks what they need"
+	case !h.Private[bourse.RegistryImage]:
+		r.Detail = "virtual machines need private networks, which the worker does not provide"
 	case len(c.Mounts) > 0 || c.Guest.GPUs > 0:
 		r.Detail = "the worker runs images in virtual machines, which support neither volumes nor GPUs"
+	case c.Guest.MemoryMB < bourse.MinVMMemory:
+		r.Detail = fmt.Sprintf("the worker runs images in virtual machines, which need at least %d MiB of memory", bourse.MinVMMemory)
 	case labels[driver.LabelVM] == driver.Emulated && !c.AllowEmulation && labels[driver.LabelVMEmulation] == "":
 		r.Detail = "the worker has no KVM, so it would emulate the virtual machine, which is about ten times as slow; --allow-emulation allows that"
 	default:

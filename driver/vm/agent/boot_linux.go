@@ -54,13 +54,14 @@ func mountKernel(root string) error {
 }
 
 // loadModules loads the kernel's modules in a directory. The kernel refuses a module until the modules that it depends on
-// are loaded, so loadModules tries again as long as there is progress.
+// are loaded, so loadModules tries again as long as there is progress. It prints why the remaining ones were refused: not
+// every kernel needs all of them.
 func loadModules(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	for len(entries) > 0 {
+	for {
 		var refused []os.DirEntry
 		var reasons error
 		for _, e := range entries {
@@ -69,12 +70,14 @@ func loadModules(dir string) error {
 				reasons = errors.Join(reasons, fmt.Errorf("load module %s: %w", e.Name(), err))
 			}
 		}
-		if len(refused) == len(entries) {
-			return reasons
+		if len(refused) == len(entries) || len(refused) == 0 {
+			if reasons != nil {
+				fmt.Fprintln(os.Stderr, "bourse:", reasons)
+			}
+			return nil
 		}
 		entries = refused
 	}
-	return nil
 }
 
 func loadModule(path string) error {
@@ -88,14 +91,10 @@ func loadModule(path string) error {
 		const compressed = 4 // MODULE_INIT_COMPRESSED_FILE
 		flags = compressed
 	}
-	return ignore(unix.FinitModule(int(f.Fd()), "", flags), unix.EEXIST)
-}
-
-func ignore(err, ignored error) error {
-	if errors.Is(err, ignored) {
-		return nil
+	if err := unix.FinitModule(int(f.Fd()), "", flags); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // boot sets up the guest: its root file system, name, network and limits.

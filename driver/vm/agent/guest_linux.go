@@ -3,9 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -102,16 +105,21 @@ func (g *guestServer) accept(stream *yamux.Stream) {
 		s.ready <- struct{}{}
 		return
 	}
-	defer stream.Close()
-	defer func() {
-		g.mu.Lock()
-		delete(g.sessions, open.Session)
-		g.mu.Unlock()
-	}()
 	if err := g.run(stream, s); err != nil {
 		_ = session.Write(stream, session.Report{Error: err.Error(), Invalid: invalid(err)})
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.sessions, open.Session)
+	_ = stream.Close()
+	for _, s := range s.streams {
+		_ = s.Close()
+		go func() { _, _ = io.Copy(io.Discard, s) }() // the host may still be sending; a stream ends when both ends have closed it
+	}
 }
+
+// openTimeout limits the time between the first and the last stream of a session.
+const openTimeout = time.Minute
 
 // orderError is an error of the order, not of the guest.
 type orderError string
@@ -137,7 +145,11 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 		want++
 	}
 	for range want {
-		<-s.ready
+		select {
+		case <-s.ready:
+		case <-time.After(openTimeout):
+			return errors.New("a stream of the session is missing")
+		}
 	}
 	main := program.First != nil
 	first, err := g.context(program.First)
@@ -151,16 +163,28 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 	if err := session.Write(control, session.Report{Started: true}); err != nil {
 		return err
 	}
+	if main {
+		go passSignals(p.pid)
+	}
 	go p.obey(control)
 	code := <-p.exited
+	p.ended.Store(true)
 	if main {
 		_ = unix.Kill(-1, unix.SIGKILL) // all processes except this one
 	}
 	p.finish(main)
-	if main {
-		unix.Sync()
-	}
 	return session.Write(control, session.Report{Exit: &session.Exit{Code: code, OutOfMemory: outOfMemory()}})
+}
+
+// passSignals passes the signals that this process receives on to the first program, which is process 1 of a container.
+func passSignals(pid int) {
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals)
+	for s := range signals {
+		if n, ok := s.(syscall.Signal); ok && n != unix.SIGCHLD && n != unix.SIGURG && n != unix.SIGPIPE {
+			_ = unix.Kill(pid, n) // fails if it has ended
+		}
+	}
 }
 
 // context sets the guest up for its first program, and returns the context of all programs.

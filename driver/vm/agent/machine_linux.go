@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -92,9 +91,8 @@ func listen(path string) (*net.UnixListener, error) {
 // start starts qemu, and accepts its connection to the guest's port.
 func (m *machine) start(port *net.UnixListener) error {
 	defer port.Close()
-	m.qemu = exec.Command(m.config.VMM[0], m.config.VMM[1:]...) //nolint:noctx // it ends with this process
+	m.qemu = exec.Command(m.config.VMM[0], m.config.VMM[1:]...) //nolint:noctx // it ends with this process, which is the first one in the container
 	m.qemu.Stdout, m.qemu.Stderr = &m.console, &m.console
-	m.qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := m.qemu.Start(); err != nil {
 		return fmt.Errorf("start the virtual machine: %w", err)
 	}
@@ -155,7 +153,11 @@ func (m *machine) serveExecs(l *net.UnixListener) {
 			}
 			var both sync.WaitGroup
 			both.Go(func() { _, _ = io.Copy(s, conn); _ = s.Close() })
-			both.Go(func() { _, _ = io.Copy(conn, s); _ = conn.CloseWrite() })
+			both.Go(func() {
+				_, _ = io.Copy(conn, s)
+				_ = conn.CloseWrite()
+				_, _ = io.Copy(io.Discard, s) // the agent may have been killed; the guest must be able to finish
+			})
 			both.Wait()
 		}()
 	}

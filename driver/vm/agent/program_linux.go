@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -77,6 +79,7 @@ func (r *reaper) reap() {
 type process struct {
 	pid      int
 	exited   chan int // receives the exit code
+	ended    atomic.Bool
 	terminal *os.File // nil if it has none
 	outputs  []output
 }
@@ -89,6 +92,9 @@ type output struct {
 
 // start starts a program, and copies the bytes of its streams.
 func (r *reaper) start(program session.Program, in *session.First, streams map[session.Kind]*yamux.Stream) (*process, error) {
+	if in.MakeDir {
+		_ = os.MkdirAll(in.Dir, 0o755) // if it fails, the next check does, too
+	}
 	if info, err := os.Stat(in.Dir); err != nil || !info.IsDir() {
 		return nil, orderError(fmt.Sprintf("directory %q is not in the image", in.Dir))
 	}
@@ -308,7 +314,9 @@ func (p *process) obey(control io.Reader) {
 	for {
 		var o session.Order
 		if err := session.Read(control, session.MaxShort, &o); err != nil {
-			p.killSession()
+			for !p.ended.Load() && p.killSession() { // processes may be starting others
+				time.Sleep(time.Millisecond)
+			}
 			return
 		}
 		if o.Signal > 0 {
@@ -320,23 +328,24 @@ func (p *process) obey(control io.Reader) {
 	}
 }
 
-// killSession kills the processes in the program's session.
-func (p *process) killSession() {
+// killSession kills the processes in the program's session. It reports whether it has found any.
+func (p *process) killSession() (found bool) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue
 		}
-		_, rest, _ := strings.Cut(string(text), ") ")
-		fields := strings.Fields(rest)
-		if len(fields) < 4 || fields[3] != strconv.Itoa(p.pid) {
+		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // a program's name may contain parentheses
+		if len(fields) < 4 || fields[0] == "Z" || fields[3] != strconv.Itoa(p.pid) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			found = true
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}
+	return found
 }
 
 // openTerminal creates a terminal.

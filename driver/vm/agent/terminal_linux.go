@@ -25,16 +25,12 @@ func follow(terminal bool) (_ <-chan session.Order, restore func()) {
 	orders := make(chan session.Order)
 	go func() {
 		for s := range signals {
-			switch s {
-			case unix.SIGCHLD, unix.SIGURG, unix.SIGPIPE: // of this process
-			case unix.SIGWINCH:
-				if terminal {
-					orders <- session.Order{Size: sizeOf(os.Stdin)}
-				}
+			switch n, ok := s.(syscall.Signal); {
+			case !ok || n == unix.SIGCHLD || n == unix.SIGURG || n == unix.SIGPIPE: // of this process
+			case n == unix.SIGWINCH && terminal:
+				orders <- session.Order{Size: sizeOf(os.Stdin)}
 			default:
-				if n, ok := s.(syscall.Signal); ok {
-					orders <- session.Order{Signal: int(n)}
-				}
+				orders <- session.Order{Signal: int(n)}
 			}
 		}
 	}()

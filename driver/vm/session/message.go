@@ -36,12 +36,13 @@ type Program struct {
 
 // First is the context of the guest's first program. Later programs run in the same context.
 type First struct {
-	Boot   Boot     `json:"boot"`
-	Env    []string `json:"env"`
-	Dir    string   `json:"dir"`
-	UID    uint32   `json:"uid"`
-	GID    uint32   `json:"gid"`
-	Groups []uint32 `json:"groups,omitempty"`
+	Boot    Boot     `json:"boot"`
+	Env     []string `json:"env"`
+	Dir     string   `json:"dir"`
+	MakeDir bool     `json:"make_dir,omitempty"` // create Dir if it does not exist
+	UID     uint32   `json:"uid"`
+	GID     uint32   `json:"gid"`
+	Groups  []uint32 `json:"groups,omitempty"`
 }
 
 // Size is the size of a terminal in characters.
