@@ -25,7 +25,7 @@ import (
 
 // makeDisk returns the image's disk for virtual machines. root contains the mounts of a new snapshot of the image.
 func (l *launch) makeDisk(ctx context.Context, root []mount.Mount) (string, error) {
-	return l.cfg.VM.Disk(ctx, l.image.chain, func(ctx context.Context) (string, func() error, error) {
+	return l.cfg.VM.Disk(ctx, l.image.chain, func(context.Context) (string, func() error, error) {
 		target := l.layout.mount(l.order.ID)
 		if err := os.MkdirAll(target, 0o700); err != nil {
 			return "", nil, err
