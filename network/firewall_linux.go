@@ -72,10 +72,15 @@ func (f *firewall) remove(link string) error {
 }
 
 // setRemotes replaces the machines on other workers in one transaction. If there are no rules yet, because the first
-// machine is just being attached, they will contain these machines.
-func (f *firewall) setRemotes(remotes map[netip.Addr]uint32) error {
+// machine is just being attached, they will contain these machines. If keep is set, other machines remain.
+func (f *firewall) setRemotes(remotes map[netip.Addr]uint32, keep bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if keep {
+		all := maps.Clone(f.remotes)
+		maps.Copy(all, remotes)
+		remotes = all
+	}
 	if maps.Equal(f.remotes, remotes) {
 		return nil
 	}

@@ -276,7 +276,7 @@ func TestRemotes(t *testing.T) {
 	}
 	remotes := []Remote{{redThere.Network, redThere.address()}, {blueThere.Network, blueThere.address()}, {"org/green", netip.MustParseAddr("fdaa::9:2")}}
 	for range 2 { // the second call changes nothing
-		if err := w.SetRemotes(t.Context(), remotes); err != nil {
+		if err := w.SetRemotes(t.Context(), remotes, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -330,7 +330,7 @@ func TestRemotes(t *testing.T) {
 	if !w.firewall.isIntact() {
 		t.Error("the rules differ from those that are wanted")
 	}
-	if err := w.SetRemotes(t.Context(), nil); err != nil {
+	if err := w.SetRemotes(t.Context(), nil, false); err != nil {
 		t.Fatal(err)
 	}
 	if dial(redThere, red.spec) == nil || !w.firewall.isIntact() {
@@ -383,11 +383,11 @@ func TestRemotesBeforeMachines(t *testing.T) {
 	}
 	there := Spec{Machine: "00000200000001", Network: spec.Network}
 	newRemote(t, mesh, there.address())
-	if err := w.SetRemotes(t.Context(), []Remote{{there.Network, there.address()}}); err != nil {
+	if err := w.SetRemotes(t.Context(), []Remote{{there.Network, there.address()}}, false); err != nil {
 		t.Fatal(err)
 	}
 	w.attach(t, spec)
-	if got := w.Networks(); len(got) != 1 || got[0] != spec.Network {
+	if got, ok := w.Networks(); !ok || len(got) != 1 || got[0] != spec.Network {
 		t.Errorf("networks %v", got)
 	}
 	if len(w.firewall.remotes) != 1 || !w.firewall.isIntact() {

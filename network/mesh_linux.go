@@ -16,15 +16,21 @@ import (
 // that the latter win in any case.
 const meshMetric = 2048
 
-// Networks returns the names of the private networks that machines on this host belong to, sorted.
-func (n *Network) Networks() []string {
+// Networks returns the names of the private networks that machines on this host belong to, sorted. It waits for Recover,
+// and returns false if Recover has not completed yet.
+func (n *Network) Networks() (sorted []string, ok bool) {
+	n.recovery.RLock()
+	defer n.recovery.RUnlock()
+	if !n.recovered {
+		return nil, false
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	names := map[string]bool{}
 	for _, a := range n.machines {
 		names[a.spec.Network] = true
 	}
-	return slices.Sorted(maps.Keys(names))
+	return slices.Sorted(maps.Keys(names)), true
 }
 
 // MTU returns the smallest MTU of the links with default routes, and at most 1500.
@@ -43,8 +49,8 @@ func (n *Network) noteChange() {
 
 // SetRemotes replaces the list of machines on other workers. Machines on this host may exchange packets with those in
 // their own network, through the link [Config.Mesh]. Remotes in networks without machines on this host are ignored.
-// SetRemotes returns CodeUnavailable if the link does not exist.
-func (n *Network) SetRemotes(ctx context.Context, remotes []Remote) error {
+// If keep is set, machines that the list lacks remain. SetRemotes returns CodeUnavailable if the link does not exist.
+func (n *Network) SetRemotes(ctx context.Context, remotes []Remote, keep bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -56,7 +62,9 @@ func (n *Network) SetRemotes(ctx context.Context, remotes []Remote) error {
 		groups[a.spec.Network] = a.group
 	}
 	admitted := map[netip.Addr]uint32{}
-	clear(n.remote)
+	if !keep {
+		clear(n.remote)
+	}
 	for _, r := range remotes {
 		if g, ok := groups[r.Network]; ok {
 			admitted[r.Address] = g
@@ -65,11 +73,11 @@ func (n *Network) SetRemotes(ctx context.Context, remotes []Remote) error {
 	}
 	n.mu.Unlock()
 	// The rules come first, so that a remote address is never accepted from another link while it has a route.
-	return unavailable("connect to other workers", errors.Join(n.firewall.setRemotes(admitted), n.host.routeRemotes(n.cfg.Mesh, admitted)))
+	return unavailable("connect to other workers", errors.Join(n.firewall.setRemotes(admitted, keep), n.host.routeRemotes(n.cfg.Mesh, admitted, keep)))
 }
 
-// routeRemotes routes exactly the given addresses through a link.
-func (h *host) routeRemotes(name string, remotes map[netip.Addr]uint32) error {
+// routeRemotes routes exactly the given addresses through a link. If keep is set, other routes remain.
+func (h *host) routeRemotes(name string, remotes map[netip.Addr]uint32, keep bool) error {
 	link, err := h.nl.LinkByName(name)
 	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); ok && len(remotes) == 0 {
 		return nil
@@ -90,11 +98,13 @@ func (h *host) routeRemotes(name string, remotes map[netip.Addr]uint32) error {
 		}
 		if _, wanted := remotes[a]; wanted {
 			present[a] = true
+		} else if keep {
+			continue
 		} else if err := h.nl.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("remove route to %s: %w", a, err))
 		}
 	}
-	for a := range remotes {
+	for _, a := range slices.SortedFunc(maps.Keys(remotes), netip.Addr.Compare) { // in order, so that the error is the same each time
 		if present[a] {
 			continue
 		}

@@ -27,8 +27,9 @@ type Network struct {
 
 	// Attach and Detach hold recovery's read lock, and Recover holds its write lock. recovery is
 	// locked before a machine's lock, which is locked before mu.
-	recovery sync.RWMutex
-	busy     keyed[bourse.MachineID]
+	recovery  sync.RWMutex
+	recovered bool // whether machines contains those of an earlier daemon; protected by recovery
+	busy      keyed[bourse.MachineID]
 
 	mu       sync.Mutex
 	prepared bool // whether the host is prepared for machines

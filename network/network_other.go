@@ -48,14 +48,14 @@ func (*Network) Dial(context.Context, bourse.MachineID, uint16) (net.Conn, error
 	return nil, errSystem()
 }
 
-// Networks returns nil.
-func (*Network) Networks() []string { return nil }
+// Networks returns false.
+func (*Network) Networks() ([]string, bool) { return nil, false }
 
 // Changed returns nil.
 func (*Network) Changed() <-chan struct{} { return nil }
 
 // SetRemotes returns CodeUnavailable.
-func (*Network) SetRemotes(context.Context, []Remote) error { return errSystem() }
+func (*Network) SetRemotes(context.Context, []Remote, bool) error { return errSystem() }
 
 // MTU returns 0.
 func (*Network) MTU() int { return 0 }

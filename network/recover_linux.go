@@ -33,9 +33,15 @@ func (n *Network) Recover(ctx context.Context, keep []Spec) error {
 		return unavailable("recover", err)
 	}
 	if len(wanted) == 0 {
-		return unavailable("recover", n.clear())
+		err = unavailable("recover", n.clear())
+	} else {
+		err = n.restore(ctx, wanted, links)
 	}
-	return n.restore(ctx, wanted, links)
+	if err == nil {
+		n.recovered = true
+		n.noteChange()
+	}
+	return err
 }
 
 // removeOthers removes the networks of all machines that are not wanted.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -119,9 +120,9 @@ func Remove(ctx context.Context, dir string) error {
 	return companion.AwaitEnd(ctx, lockFile(dir))
 }
 
-// Apply ensures that the link exists, and that it has exactly these peers. tag is this worker's. Connections of peers
-// that remain continue.
-func (d *Device) Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer) error {
+// Apply ensures that the link exists, and that it has exactly these peers. If keep is set, other peers remain, and peers
+// keep addresses that the list lacks. tag is this worker's. Connections of peers that remain continue.
+func (d *Device) Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer, keep bool) error {
 	if err := d.ensure(ctx, Address(tag)); err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "mesh: %w", err)
 	}
@@ -129,7 +130,7 @@ func (d *Device) Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer) 
 	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "mesh: read the peers of %s: %w", d.link, err)
 	}
-	changes := d.changesTo(current.Peers, peers, time.Now())
+	changes := d.changesTo(current.Peers, peers, keep, time.Now())
 	c := wgtypes.Config{Peers: changes}
 	if key := d.cfg.Identity.private(); clamped(current.PrivateKey) != clamped(key) {
 		c.PrivateKey = &key
@@ -153,22 +154,23 @@ func clamped(k wgtypes.Key) wgtypes.Key {
 	return k
 }
 
-// changesTo returns the changes that lead from the current peers to the desired ones.
-func (d *Device) changesTo(current []wgtypes.Peer, desired []Peer, now time.Time) []wgtypes.PeerConfig {
+// changesTo returns the changes that lead from the current peers to the desired ones. If keep is set, it removes nothing.
+func (d *Device) changesTo(current []wgtypes.Peer, desired []Peer, keep bool, now time.Time) []wgtypes.PeerConfig {
 	have := make(map[wgtypes.Key]*wgtypes.Peer, len(current))
 	for i := range current {
 		have[current[i].PublicKey] = &current[i]
 	}
 	routes := make(map[wgtypes.Key]route, len(desired))
+	if keep {
+		maps.Copy(routes, d.routes)
+	}
 	var out []wgtypes.PeerConfig
 	for _, p := range desired {
 		old := have[p.Key]
 		delete(have, p.Key)
 		c := wgtypes.PeerConfig{PublicKey: p.Key}
-		differs := false
-		if allowed := allowedBy(&p); old == nil || !slices.Equal(allowed, prefixes(old.AllowedIPs)) {
-			c.AllowedIPs, c.ReplaceAllowedIPs, differs = networksOf(allowed), true, true
-		}
+		c.AllowedIPs, c.ReplaceAllowedIPs = changedAddresses(old, allowedBy(&p), keep)
+		differs := c.ReplaceAllowedIPs || len(c.AllowedIPs) > 0
 		if old == nil || old.PersistentKeepaliveInterval != keepalive {
 			c.PersistentKeepaliveInterval, differs = new(keepalive), true
 		}
@@ -190,9 +192,25 @@ func (d *Device) changesTo(current []wgtypes.Peer, desired []Peer, now time.Time
 	}
 	d.routes = routes
 	for key := range have {
-		out = append(out, wgtypes.PeerConfig{PublicKey: key, Remove: true})
+		if !keep {
+			out = append(out, wgtypes.PeerConfig{PublicKey: key, Remove: true})
+		}
 	}
 	return out
+}
+
+// changedAddresses returns the addresses to send for a peer, and whether they replace its current ones. Replacing
+// interrupts the peer's connections for a moment, so it happens only if the peer loses an address. old may be nil.
+func changedAddresses(old *wgtypes.Peer, allowed []netip.Addr, keep bool) (list []net.IPNet, replace bool) {
+	if old == nil {
+		return networksOf(allowed), true
+	}
+	current := prefixes(old.AllowedIPs)
+	if !keep && slices.ContainsFunc(current, func(a netip.Addr) bool { return !slices.Contains(allowed, a) }) {
+		return networksOf(allowed), true
+	}
+	missing := slices.DeleteFunc(slices.Clone(allowed), func(a netip.Addr) bool { return slices.Contains(current, a) })
+	return networksOf(missing), false
 }
 
 func endpointOf(p *wgtypes.Peer) netip.AddrPort {

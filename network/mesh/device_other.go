@@ -46,7 +46,7 @@ func (*Device) Exists() bool { return false }
 func (*Device) Close() error { return nil }
 
 // Apply returns CodeUnavailable.
-func (*Device) Apply(context.Context, bourse.WorkerTag, []Peer) error { return errSystem() }
+func (*Device) Apply(context.Context, bourse.WorkerTag, []Peer, bool) error { return errSystem() }
 
 // Status returns CodeUnavailable.
 func (*Device) Status([]Peer) ([]bourse.MeshPeer, error) { return nil, errSystem() }

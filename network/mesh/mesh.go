@@ -25,16 +25,27 @@ type View interface {
 
 // Networks manages the private networks of this host. network.Network implements it.
 type Networks interface {
-	Networks() []string
+	// Networks returns false until the networks of machines that an earlier daemon left have been recovered.
+	Networks() (names []string, ok bool)
 	Changed() <-chan struct{}
-	SetRemotes(ctx context.Context, remotes []network.Remote) error
+	SetRemotes(ctx context.Context, remotes []network.Remote, keep bool) error
 }
+
+// end is this host's end of the mesh. Device implements it.
+type end interface {
+	Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer, keep bool) error
+	Status(peers []Peer) ([]bourse.MeshPeer, error)
+	Exists() bool
+	Ended() <-chan struct{}
+}
+
+var _ end = (*Device)(nil)
 
 // Mesh maintains a worker's end of the mesh: its peers are always those that the view and the local machines call for.
 type Mesh struct {
 	self     bourse.WorkerID
 	announce *bourse.Mesh
-	device   *Device
+	device   end
 	networks Networks
 	view     View
 	log      *slog.Logger
@@ -86,7 +97,7 @@ func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil && failed == nil {
+		if err != nil && (failed == nil || err.Error() != failed.Error()) {
 			m.log.Warn("connect private networks with other workers failed", "err", err)
 		} else if err == nil && failed != nil {
 			m.log.Info("private networks are connected with other workers again")
@@ -113,8 +124,12 @@ func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 
 // step makes the peers those of a new plan or, if nothing has changed, of the last one.
 func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *[]Peer) error {
-	networks, whole := m.networks.Networks(), m.view.Whole()
-	if changed {
+	networks, ok := m.networks.Networks()
+	if !ok {
+		return nil // an earlier daemon's connections remain
+	}
+	whole := m.view.Whole()
+	if changed || len(networks) == 0 {
 		var workers []Worker
 		var machines []Machine
 		if len(networks) > 0 {
@@ -129,24 +144,38 @@ func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *[]Peer
 	if len(*plan) == 0 && (!whole || !m.device.Exists()) {
 		return nil // in the first case, an earlier daemon's connections remain
 	}
-	if err := m.device.Apply(ctx, self.Tag, *plan); err != nil {
-		return err
-	}
-	var remotes []network.Remote
-	for _, p := range *plan {
-		remotes = append(remotes, p.Machines...)
-	}
-	if err := m.networks.SetRemotes(ctx, remotes); err != nil {
-		return err
-	}
-	status, err := m.device.Status(*plan)
+	status, err := m.apply(ctx, self.Tag, *plan, !whole)
 	if err != nil {
-		return err
+		status = disconnected(*plan)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.peers = status
-	return nil
+	return err
+}
+
+// apply applies a plan, and returns the connections. If keep is set, peers and machines that the plan lacks remain.
+func (m *Mesh) apply(ctx context.Context, tag bourse.WorkerTag, plan []Peer, keep bool) ([]bourse.MeshPeer, error) {
+	if err := m.device.Apply(ctx, tag, plan, keep); err != nil {
+		return nil, err
+	}
+	var remotes []network.Remote
+	for _, p := range plan {
+		remotes = append(remotes, p.Machines...)
+	}
+	if err := m.networks.SetRemotes(ctx, remotes, keep); err != nil {
+		return nil, err
+	}
+	return m.device.Status(plan)
+}
+
+// disconnected returns the connections of a worker whose end of the mesh does not work.
+func disconnected(plan []Peer) []bourse.MeshPeer {
+	out := make([]bourse.MeshPeer, len(plan))
+	for i, p := range plan {
+		out[i] = bourse.MeshPeer{Worker: p.Worker, Machines: len(p.Machines)}
+	}
+	return out
 }
 
 // note remembers which workers the membership has lost.
