@@ -297,11 +297,14 @@ func (d *Device) ensure(ctx context.Context, address netip.Addr) error {
 	}
 	const addrGenNone = 1 // the link needs no link-local address
 	_ = netlink.LinkSetIP6AddrGenMode(link, addrGenNone)
-	err = errors.Join(netlink.LinkSetMTU(link, d.cfg.MTU), netlink.LinkSetUp(link))
+	err = netlink.LinkSetMTU(link, d.cfg.MTU)
 	if err == nil {
 		err = netlink.AddrReplace(link, &netlink.Addr{
 			IPNet: &net.IPNet{IP: address.AsSlice(), Mask: net.CIDRMask(128, 128)}, Flags: unix.IFA_F_NODAD,
 		})
+	}
+	if err == nil {
+		err = netlink.LinkSetUp(link) // last, because a link that is up counts as complete
 	}
 	if err != nil {
 		return fmt.Errorf("set link %s up: %w", d.link, err)
@@ -322,6 +325,7 @@ func (d *Device) create(ctx context.Context) error {
 		d.socket = nil
 	}
 	if d.child != nil {
+		_ = d.child.Kill()
 		_, _ = d.child.Wait()
 		d.child = nil
 	}
