@@ -81,31 +81,39 @@ func (f *firewall) setRemotes(remotes map[netip.Addr]uint32, keep bool) error {
 		maps.Copy(all, remotes)
 		remotes = all
 	}
-	if maps.Equal(f.remotes, remotes) {
-		return nil
-	}
+	before := f.remotes
 	if !f.built {
 		f.remotes = maps.Clone(remotes)
+		if len(f.members) == 0 {
+			return nil
+		}
+		return f.rebuild() // because it failed the last time
+	}
+	if maps.Equal(before, remotes) {
 		return nil
 	}
 	gone, added := map[netip.Addr]uint32{}, map[netip.Addr]uint32{}
-	for a, g := range f.remotes {
+	for a, g := range before {
 		if now, ok := remotes[a]; !ok || now != g {
 			gone[a] = g
 		}
 	}
 	for a, g := range remotes {
-		if old, ok := f.remotes[a]; !ok || old != g {
+		if old, ok := before[a]; !ok || old != g {
 			added[a] = g
 		}
 	}
-	f.remotes = maps.Clone(remotes)
-	return f.change(func(c *nftables.Conn) error {
+	f.remotes = maps.Clone(remotes) // also for a rebuild
+	err := f.change(func(c *nftables.Conn) error {
 		if err := f.layout.remoteElements(c.SetDeleteElements, gone); err != nil {
 			return err
 		}
 		return f.layout.remoteElements(c.SetAddElements, added)
 	})
+	if err != nil {
+		f.remotes = before // so that the next call tries again
+	}
+	return err
 }
 
 // replace rebuilds the table with these members.
