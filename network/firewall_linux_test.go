@@ -330,11 +330,24 @@ func TestRemotes(t *testing.T) {
 	if !w.firewall.isIntact() {
 		t.Error("the rules differ from those that are wanted")
 	}
+	if err := w.SetRemotes(t.Context(), nil, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(redThere, red.spec); err != nil {
+		t.Errorf("after an incomplete list: %v", err)
+	}
 	if err := w.SetRemotes(t.Context(), nil, false); err != nil {
 		t.Fatal(err)
 	}
 	if dial(redThere, red.spec) == nil || !w.firewall.isIntact() {
 		t.Error("a machine is reached by one that is gone")
+	}
+	// Without machines there are no rules, so the mesh is set down.
+	if err := w.Recover(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if link, err := w.host.nl.LinkByName(mesh); err != nil || link.Attrs().Flags&net.FlagUp != 0 {
+		t.Errorf("the mesh's link without rules: %+v, %v", link, err)
 	}
 }
 
@@ -378,6 +391,12 @@ func TestRemotesBeforeMachines(t *testing.T) {
 	const mesh = "bwtest"
 	w := newWorker(t, func(c *Config) { c.Mesh = mesh })
 	spec := machine(1, "shop", "red")
+	if _, ok := w.Networks(); ok {
+		t.Error("networks are known before Recover")
+	}
+	if err := w.Recover(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := w.reserve(spec); err != nil {
 		t.Fatal(err)
 	}

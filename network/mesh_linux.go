@@ -116,6 +116,21 @@ func (h *host) routeRemotes(name string, remotes map[netip.Addr]uint32, keep boo
 	return errors.Join(errs...)
 }
 
+// setDown sets a link down if it exists.
+func (h *host) setDown(name string) error {
+	if name == "" {
+		return nil
+	}
+	link, err := h.nl.LinkByName(name)
+	if err == nil {
+		err = h.nl.LinkSetDown(link)
+	}
+	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); err != nil && !ok && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("set link %s down: %w", name, err)
+	}
+	return nil
+}
+
 // routeOf returns the machine's address to which a route leads. It returns false for routes of any other kind.
 func routeOf(r *netlink.Route) (netip.Addr, bool) {
 	if r.Dst == nil || r.Priority != meshMetric {

@@ -132,8 +132,12 @@ func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec
 	return complete, nil
 }
 
-// clear removes the rules and the resolver's address from the host.
+// clear removes the rules and the resolver's address from the host. It first sets the mesh's link down, because without
+// the rules, peers would have unrestricted access to the host. The mesh sets the link up when it needs it.
 func (n *Network) clear() error {
+	if err := n.host.setDown(n.cfg.Mesh); err != nil {
+		return err
+	}
 	n.mu.Lock()
 	n.prepared = false
 	n.mu.Unlock()
