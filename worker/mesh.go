@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -84,14 +85,25 @@ func (v *MeshView) Whole() bool {
 // Changed implements mesh.View.
 func (v *MeshView) Changed() <-chan struct{} { return v.changes.C }
 
-// Elsewhere returns an app's machines on other workers that the mesh reaches.
+// Elsewhere returns an app's machines on other workers that the mesh reaches. A placement admits one machine, that with
+// the lowest ID, as in the plan of the mesh.
 func (v *MeshView) Elsewhere(ctx context.Context, app *bourse.App, m Mesh) ([]bourse.Machine, error) {
 	list, err := v.view.Machines(ctx, inventory.Filter{App: app.Name})
+	slices.SortFunc(list, func(a, b inventory.Listed) int { return cmp.Compare(a.Machine.ID, b.Machine.ID) })
+	type placement struct {
+		worker bourse.WorkerID
+		order  bourse.OrderID
+	}
+	used := map[placement]bool{}
 	var out []bourse.Machine
 	for i := range list {
 		one := &list[i].Machine
+		if one.AppID != app.ID || !one.PrivateIP.IsValid() || used[placement{one.Worker, one.Order}] {
+			continue
+		}
+		used[placement{one.Worker, one.Order}] = true
 		own := one.Worker.TagRank(one.ID.Tag()) < bourse.TagChoices // a worker must not publish names for others' addresses
-		if own && one.AppID == app.ID && m.Reaches(one.Worker) {
+		if own && m.Reaches(one.Worker) {
 			out = append(out, *one)
 		}
 	}

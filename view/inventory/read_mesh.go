@@ -47,7 +47,8 @@ type PrivateMachine struct {
 }
 
 // PrivateMachines returns a query for the apps' machines that brokers have placed and that have private addresses. An ID
-// may occur more than once, because any worker may publish it.
+// may occur more than once, because any worker may publish it. A placement admits one machine: of a worker's machines with
+// the same order, the query returns the one with the lowest ID.
 func PrivateMachines(apps []bourse.AppRef) func(*sqlite.Conn) ([]PrivateMachine, error) {
 	return func(c *sqlite.Conn) ([]PrivateMachine, error) {
 		var list []PrivateMachine
@@ -64,4 +65,5 @@ func PrivateMachines(apps []bourse.AppRef) func(*sqlite.Conn) ([]PrivateMachine,
 	}
 }
 
-const privateMachinesSQL = `SELECT key, site FROM machine_rows WHERE app = ? AND app_id = ? AND placed AND private_ip != ''`
+const privateMachinesSQL = `SELECT min(key), site FROM machine_rows WHERE app = ? AND app_id = ? AND placed AND private_ip != ''
+	GROUP BY site, order_id`

@@ -35,7 +35,7 @@ func TestMeshWorkers(t *testing.T) {
 func TestPrivateMachines(t *testing.T) {
 	c := SchemaConn(t)
 	plant := func(site bourse.WorkerID, id bourse.MachineID, change func(m *bourse.Machine)) {
-		m := bourse.Machine{ID: id, App: "shop", AppID: "a1", PrivateIP: netip.MustParseAddr("fdaa::2")}
+		m := bourse.Machine{ID: id, App: "shop", AppID: "a1", Order: bourse.OrderID(id), PrivateIP: netip.MustParseAddr("fdaa::2")}
 		change(&m)
 		Plant(t, c, site, MachineRow(&m))
 	}
@@ -44,6 +44,9 @@ func TestPrivateMachines(t *testing.T) {
 	plant("w1", "00000100000002", func(m *bourse.Machine) { m.AppID = "a2" })
 	plant("w1", "00000100000003", func(m *bourse.Machine) { m.App = "other" })
 	plant("w1", "00000100000004", func(m *bourse.Machine) { m.PrivateIP = netip.Addr{} })
+	for _, id := range []bourse.MachineID{"00000200000003", "00000200000002"} { // the worker uses the placement of its machine again
+		plant("w2", id, func(m *bourse.Machine) { m.Order = "00000200000001" })
+	}
 	plant("w3", "00000300000001", func(*bourse.Machine) {})
 	if err := schema.Run(c, "UPDATE machine_rows SET placed = 0 WHERE site = 'w3'"); err != nil {
 		t.Fatal(err)
