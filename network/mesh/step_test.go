@@ -38,8 +38,8 @@ type fakeNetworks struct {
 	recovered bool
 }
 
-func (n *fakeNetworks) Networks() ([]string, bool)                            { return n.names, n.recovered }
-func (*fakeNetworks) Changed() <-chan struct{}                                { return nil }
+func (n *fakeNetworks) Networks() ([]string, bool)                             { return n.names, n.recovered }
+func (*fakeNetworks) Changed() <-chan struct{}                                 { return nil }
 func (*fakeNetworks) SetRemotes(context.Context, []network.Remote, bool) error { return nil }
 
 type stepView struct {
