@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -23,21 +24,12 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// Config configures a Device.
-type Config struct {
-	Dir      string   // required; created if missing
-	Command  []string // required; the command that runs Serve. Dir is appended as its last argument
-	Identity Identity
-	Port     uint16 // UDP port
-	MTU      int    // of the link; see MTU
-	Log      *slog.Logger
-}
-
 // Device is a worker's end of the mesh. Its methods must not be called concurrently, except Ended.
 type Device struct {
 	cfg    Config
 	link   string
 	client *wgctrl.Client
+	lock   *os.File
 	ended  chan struct{}
 	work   sync.WaitGroup
 	socket net.Conn    // open while wireguard-go's process runs; nil if it does not, or if the kernel implements the link
@@ -69,7 +61,8 @@ func (r route) endpoint(published netip.AddrPort, now time.Time) netip.AddrPort 
 // other side's packets through.
 const keepalive = 25 * time.Second
 
-// Open prepares a Device. It changes nothing on the host.
+// Open prepares a Device. It changes nothing on the host, except that it locks it: a host has only one mesh, because all
+// machines' addresses share a prefix. Open returns CodeUnavailable if another process has the mesh.
 func Open(cfg Config) (*Device, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -77,11 +70,34 @@ func Open(cfg Config) (*Device, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	client, err := wgctrl.New()
+	lock, err := lockHost("/run")
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "mesh: %w", err)
 	}
-	return &Device{cfg: cfg, link: LinkName(cfg.Dir), client: client, ended: make(chan struct{}, 1), routes: map[wgtypes.Key]route{}}, nil
+	client, err := wgctrl.New()
+	if err != nil {
+		_ = lock.Close()
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "mesh: %w", err)
+	}
+	return &Device{cfg: cfg, link: LinkName(cfg.Dir), client: client, lock: lock, ended: make(chan struct{}, 1), routes: map[wgtypes.Key]route{}}, nil
+}
+
+// lockHost locks a file in the directory dir. Its name contains the number of the network namespace, so that workers in
+// different namespaces do not exclude each other. The kernel releases the lock when the file is closed.
+func lockHost(dir string) (*os.File, error) {
+	var ns unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
+		return nil, fmt.Errorf("find the network namespace: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("bourse-mesh-%d.lock", ns.Ino)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s, which another worker on this host may hold: %w", f.Name(), err)
+	}
+	return f, nil
 }
 
 // Link returns the name of the link.
@@ -105,7 +121,7 @@ func (d *Device) Close() error {
 	if d.child != nil {
 		_ = d.child.Release()
 	}
-	return d.client.Close()
+	return errors.Join(d.client.Close(), d.lock.Close())
 }
 
 // Remove removes the link of the mesh whose directory is dir, and waits until the process with wireguard-go has exited.

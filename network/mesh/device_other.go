@@ -9,16 +9,6 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Config configures a Device.
-type Config struct {
-	Dir      string
-	Command  []string
-	Identity Identity
-	Port     uint16
-	MTU      int
-	Log      *slog.Logger
-}
-
 // Device is supported only on Linux.
 type Device struct{}
 

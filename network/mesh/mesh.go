@@ -11,6 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
+// Config configures a Device.
+type Config struct {
+	Dir      string   // required; created if missing
+	Command  []string // required; the command that runs Serve. Dir is appended as its last argument
+	Identity Identity
+	Port     uint16 // UDP port
+	MTU      int    // of the link; see MTU
+	Log      *slog.Logger
+}
+
 // View knows the cluster. Its answers are hints about machines, but brokers have signed which machines are in a network.
 type View interface {
 	// Members returns all workers, and the machines of all workers in these networks.
