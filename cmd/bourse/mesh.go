@@ -23,13 +23,37 @@ func meshDir(data string) string { return filepath.Join(data, "mesh") }
 // meshRemoval limits the time that the process of a mesh may take to exit.
 const meshRemoval = 5 * time.Second
 
-// openMesh prepares the mesh if it is configured. Otherwise, it removes the link of an earlier daemon.
+// openMesh prepares the mesh if it is configured and supported. Otherwise, it removes the link of an earlier daemon.
 func (h *host) openMesh() error {
-	if !h.config.Host.Mesh.IsValid() || h.parts.network == nil {
+	if err := h.tryMesh(); err != nil {
+		return err
+	}
+	if h.parts.mesh == nil {
 		if err := h.endMesh(context.Background()); err != nil {
 			h.log.Warn("remove the link of an earlier mesh failed", "err", err)
 		}
+	}
+	return nil
+}
+
+// unusualTag returns CodeUnavailable if a worker's tag does not follow from its ID. Other workers ignore such a tag, even
+// if it is in the worker's certificate, because the mesh does not see certificates.
+func unusualTag(id bourse.WorkerID, tag bourse.WorkerTag) error {
+	if id.TagRank(tag) < bourse.TagChoices {
 		return nil
+	}
+	return bourse.Errorf(bourse.CodeUnavailable, "tag %s of this worker does not follow from its name, so other workers would not accept the addresses of its machines", tag)
+}
+
+func (h *host) tryMesh() error {
+	if !h.config.Host.Mesh.IsValid() || h.parts.network == nil {
+		return nil
+	}
+	if h.self.Tag != 0 {
+		if err := unusualTag(h.self.ID, h.self.Tag); err != nil {
+			h.log.Warn("mesh disabled", "why", err)
+			return nil
+		}
 	}
 	identity, err := mesh.LoadIdentity(filepath.Join(h.config.Data, "mesh.key"))
 	if err != nil {

@@ -106,7 +106,7 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 		atEnd("mesh", h.leaveMesh),
 		stage{name: "pollers", run: h.watchPollers},
 		stage{name: "worker", run: h.runWorker, ready: h.opened},
-		stage{name: "parts", run: func(ctx context.Context) error { return h.parts.run(ctx, h.worker) }},
+		stage{name: "parts", run: func(ctx context.Context) error { return h.parts.run(ctx, h.worker, h.log) }},
 		// The API returns CodeUnavailable until the worker has recovered.
 		stage{name: "api", run: h.serveAPI},
 		stage{name: "recovery", run: func(ctx context.Context) error { return h.awaitRecovery(ctx, recovered) }, ready: recovered},

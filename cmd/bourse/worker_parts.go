@@ -165,13 +165,18 @@ func (h *host) policy() worker.Policy {
 }
 
 // run maintains the images, the networks and the mesh until ctx is done.
-func (p *parts) run(ctx context.Context, w *worker.Worker) error {
+func (p *parts) run(ctx context.Context, w *worker.Worker, log *slog.Logger) error {
 	names := w.Names()
 	var wg sync.WaitGroup
 	errs := make([]error, 3)
 	if p.mesh != nil {
-		names.Elsewhere = p.mesh.elsewhere(ctx)
-		wg.Go(func() { errs[2] = p.mesh.Run(ctx, w.Identity().Tag) })
+		self := w.Identity()
+		if err := unusualTag(self.Worker, self.Tag); err != nil { // the worker has just chosen it
+			log.Warn("mesh disabled", "why", err)
+		} else {
+			names.Elsewhere = p.mesh.elsewhere(ctx)
+			wg.Go(func() { errs[2] = p.mesh.Run(ctx, self.Tag) })
+		}
 	}
 	if p.images != nil {
 		wg.Go(func() { errs[0] = p.images.Run(ctx) })
