@@ -55,14 +55,14 @@ func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Enrollment, error) {
 	}, nil
 }
 
-// nameInUse reports whether a server with this name is a member, or is down but was not
-// removed.
+// nameInUse reports whether a server whose name conflicts with this one is a member, or is
+// down but was not removed.
 func (s *server) nameInUse(name bourse.WorkerID) bool {
-	named := func(m bourse.Member) bool { return m.ID == name }
+	named := func(m bourse.Member) bool { return enroll.Conflict(m.ID, name) }
 	present, absent := s.replica.directory.All()
 	return slices.ContainsFunc(s.members(), named) || slices.ContainsFunc(present, named) ||
 		slices.ContainsFunc(s.replica.directory.Certified(), named) ||
-		slices.ContainsFunc(absent, func(a bourse.Absence) bool { return a.ID == name && !a.Removed })
+		slices.ContainsFunc(absent, func(a bourse.Absence) bool { return enroll.Conflict(a.ID, name) && !a.Removed })
 }
 
 // common returns everything that a joining host needs, except its certificates.

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -175,6 +176,27 @@ func TestJoin(t *testing.T) {
 	if _, err := enroll.Join(t.Context(), &v, other); bourse.CodeOf(err) != bourse.CodeForbidden || !strings.Contains(err.Error(), "has been used") {
 		t.Errorf("another host with the same name: %v", err)
 	}
+}
+
+// TestConflict looks for two names that share a tag.
+func TestConflict(t *testing.T) {
+	owners := map[bourse.WorkerTag]bourse.WorkerID{}
+	for n := range 100_000 {
+		id := bourse.WorkerID(fmt.Sprintf("host-%d", n))
+		for _, tag := range id.Tags() {
+			if other, ok := owners[tag]; ok && other != id {
+				if !enroll.Conflict(id, other) || !enroll.Conflict(other, id) {
+					t.Errorf("%s and %s share tag %s", id, other, tag)
+				}
+				if enroll.Conflict("host-0", "host-1") || !enroll.Conflict("host-0", "host-0") {
+					t.Error("names are compared wrongly")
+				}
+				return
+			}
+			owners[tag] = id
+		}
+	}
+	t.Fatal("no two names share a tag")
 }
 
 func TestJoinIsRefused(t *testing.T) {

@@ -165,7 +165,7 @@ func find(all map[string]*Issued, id, secret string) (*Issued, error) {
 
 // Use records that a host uses the invitation with this secret. If a host repeats its
 // request with the same keys, this counts as one use. The function taken reports whether
-// the cluster has a server with the given name. Errors: unauthorized if the secret is
+// the cluster has a server whose name conflicts with the given one. Errors: unauthorized if the secret is
 // wrong; forbidden if the invitation can no longer be used, or does not permit this
 // request; already_exists if the cluster has a server with one of the names.
 func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bourse.WorkerID) bool) (Terms, error) {
@@ -193,7 +193,7 @@ func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bo
 		}
 		for _, s := range r.Servers {
 			if name := ServerName(r.Host, s.Role); taken(name) {
-				return bourse.Errorf(bourse.CodeAlreadyExists, "the cluster already has a server %s: choose another name for this host", name)
+				return bourse.Errorf(bourse.CodeAlreadyExists, "the cluster already has a server %s, or one whose machines could have the same addresses: choose another name for this host", name)
 			}
 		}
 		terms = old.Terms
@@ -203,6 +203,14 @@ func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bo
 		return nil
 	})
 	return terms, err
+}
+
+// Conflict reports whether two servers must not have these names: they are equal, or a tag
+// follows from both. A worker could otherwise choose its name so that it could take over
+// another worker's private addresses.
+func Conflict(a, b bourse.WorkerID) bool {
+	tags := a.Tags()
+	return a == b || slices.ContainsFunc(tags[:], func(t bourse.WorkerTag) bool { return b.TagRank(t) < bourse.TagChoices })
 }
 
 // errUnchanged is returned by the function that change calls if there is nothing to
