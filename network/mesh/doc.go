@@ -12,10 +12,12 @@
 // The view says which machines are in a network. Brokers have signed that, so a worker cannot place itself in a network.
 //
 //   - The first 24 bits of a machine's id name its worker, and a worker's tags follow from its ID. So a worker cannot
-//     announce another worker's addresses.
+//     announce another worker's addresses, unless it was admitted under a name that shares a tag with the other worker's.
 //   - Each worker signs its ID with its key ([Identity]), so a worker cannot announce another worker's key, which would
 //     redirect that worker's packets.
-//   - An endpoint is only a hint: whoever answers there must have the worker's key. A worker can make its peers send a
-//     handshake of 148 bytes every five seconds to any address that is not loopback, link-local, multicast or private to
-//     a machine.
+//   - An endpoint is only a hint: whoever answers there must have the worker's key. Until there is a session, a worker can
+//     make its peers send a handshake of 148 bytes every five seconds to any address that is not loopback, link-local,
+//     multicast or private to a machine. In a session, WireGuard sends to the address from which the worker's last
+//     packet came, which the worker can forge.
+//   - ICMP errors from its host's address are delivered if they refer to a connection of any machine on this host.
 package mesh
