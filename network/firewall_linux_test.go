@@ -400,6 +400,9 @@ func TestRemotesBeforeMachines(t *testing.T) {
 	if _, err := w.reserve(spec); err != nil {
 		t.Fatal(err)
 	}
+	if got, ok := w.Networks(); !ok || len(got) != 0 {
+		t.Errorf("networks before there are rules: %v", got)
+	}
 	there := Spec{Machine: "00000200000001", Network: spec.Network}
 	newRemote(t, mesh, there.address())
 	if err := w.SetRemotes(t.Context(), []Remote{{there.Network, there.address()}}, false); err != nil {

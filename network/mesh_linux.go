@@ -16,8 +16,8 @@ import (
 // that the latter win in any case.
 const meshMetric = 2048
 
-// Networks returns the names of the private networks that machines on this host belong to, sorted. It waits for Recover,
-// and returns false if Recover has not completed yet.
+// Networks returns the names of the private networks that machines on this host belong to, sorted. A machine counts once it
+// has its rules. Networks waits for Recover, and returns false if Recover has not completed yet.
 func (n *Network) Networks() (sorted []string, ok bool) {
 	n.recovery.RLock()
 	defer n.recovery.RUnlock()
@@ -28,7 +28,9 @@ func (n *Network) Networks() (sorted []string, ok bool) {
 	defer n.mu.Unlock()
 	names := map[string]bool{}
 	for _, a := range n.machines {
-		names[a.spec.Network] = true
+		if a.ipv4.IsValid() {
+			names[a.spec.Network] = true
+		}
 	}
 	return slices.Sorted(maps.Keys(names)), true
 }

@@ -257,7 +257,6 @@ func (n *Network) reserve(spec Spec) (attached, error) {
 	}
 	a := attached{spec: spec, group: group(spec.Network, taken)}
 	n.machines[spec.Machine] = a
-	n.noteChange()
 	return a, nil
 }
 
@@ -267,6 +266,7 @@ func (n *Network) settle(a attached) {
 	defer n.mu.Unlock()
 	n.machines[a.spec.Machine] = a
 	n.owners[a.spec.address()], n.owners[a.ipv4] = a.spec.Machine, a.spec.Machine
+	n.noteChange()
 }
 
 // drop removes a machine.

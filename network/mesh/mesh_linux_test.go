@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -161,6 +162,12 @@ func TestThreeWorkers(t *testing.T) {
 		return err
 	})
 	t.Logf("the other worker is reached after %s", took)
+	ip(t, public, "link set "+LinkName(filepath.Join(hosts[0].dir, "mesh"))+" down")
+	took = eventually(t, "the link is up again, with its address and routes", func() error {
+		_, _, err := red[0].dial(red[2], time.Second)
+		return err
+	})
+	t.Logf("after the link was set down, the other worker is reached after %s", took)
 
 	// A daemon whose view is empty for the moment changes nothing.
 	hosts[0].kill()
