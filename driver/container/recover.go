@@ -41,7 +41,11 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 		if err != nil {
 			return err
 		}
-		return d.adoptAll(ctx, c, found)
+		if err := d.adoptAll(ctx, c, found); err != nil {
+			return err
+		}
+		d.removeDisks(ctx, c)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -49,7 +53,7 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	d.mu.Lock()
 	d.labels = d.factsOf(d.shims())
 	d.mu.Unlock()
-	return d.tasks.list(), d.withClient(ctx, d.removeDisks)
+	return d.tasks.list(), nil
 }
 
 // lockDir creates and locks the driver's directory once.

@@ -42,9 +42,7 @@ func (d *Driver) discard(ctx context.Context, t *task) error {
 		return withCode(ctx, err)
 	}
 	if t.vm { // its image may have been removed before
-		if err := d.removeDisks(ctx, c); err != nil {
-			d.cfg.Log.Warn("remove images' disks failed", "err", err)
-		}
+		d.removeDisks(ctx, c)
 	}
 	d.tasks.remove(t)
 	return nil

@@ -37,16 +37,20 @@ func (l *launch) makeDisk(ctx context.Context, root []mount.Mount) (string, erro
 	})
 }
 
-// removeDisks removes the disks of images that containerd has removed.
-func (d *Driver) removeDisks(ctx context.Context, c *containerd.Client) error {
+// removeDisks removes the disks of images that containerd has removed. If that fails, it is tried again at the end of the
+// next virtual machine.
+func (d *Driver) removeDisks(ctx context.Context, c *containerd.Client) {
 	if d.cfg.VM == nil {
-		return nil
+		return
 	}
 	snapshots := c.SnapshotService(d.cfg.Snapshotter)
-	return d.cfg.VM.RemoveDisks(func(image string) bool {
+	err := d.cfg.VM.RemoveDisks(func(image string) bool {
 		_, err := snapshots.Stat(ctx, image)
 		return !isNotFound(err)
 	})
+	if err != nil {
+		d.cfg.Log.Warn("remove images' disks failed", "err", err)
+	}
 }
 
 // machineSpec returns the specification of the container around a virtual machine that replaces a container.
