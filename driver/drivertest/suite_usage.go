@@ -52,6 +52,9 @@ var usageCases = map[string]func(*suite){
 		<-done
 	},
 	"a ceiling of processor time holds": func(s *suite) {
+		if s.h.Sizes {
+			s.Skip("under a low ceiling, a machine boots too slowly")
+		}
 		s.enforced("cpu", s.p.Busy != nil)
 		var wg sync.WaitGroup
 		for _, l := range []driver.Limits{

@@ -95,6 +95,7 @@ func TestDriver(t *testing.T) {
 	files := containerdtest.Busybox(t)
 	files["/bin/refused"] = containerdtest.File{Data: []byte("#!/bin/sh\n"), Mode: 0o644}
 	programs := drivertest.Shell("/bin/refused")
+	programs.Networks, programs.Read, programs.Write = nil, nil, nil // the suite's networks have no eth0, and there are no volumes
 	drivertest.Run(t, drivertest.Harness{
 		New:      func(t *testing.T) drivertest.Host { return newHost(t, server.Address, machines) },
 		Image:    server.Import(t, container.DefaultNamespace, "test.local/image", containerdtest.MustBuild(t, files, ocispec.ImageConfig{})),
