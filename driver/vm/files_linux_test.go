@@ -114,7 +114,7 @@ func TestInitrd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := &Host{cfg: Config{Agent: []byte("the agent"), Modules: modules}}
+	h := &Host{cfg: Config{Agent: []byte("the agent")}, modules: modules}
 	f, err := os.Create(filepath.Join(t.TempDir(), "initrd"))
 	if err != nil {
 		t.Fatal(err)

@@ -24,58 +24,49 @@ import (
 type Config struct {
 	Dir    string // for the images' disks and the guests' initial file system; created if missing
 	Kernel string // the guests' kernel; default: the newest /boot/vmlinuz-*
-	// Modules is a directory with the kernel's modules; default: the directory "modules" beside the kernel if it
-	// exists, otherwise the one for the kernel's release in /lib/modules.
-	Modules string
-	Agent   []byte // default: the agent in this program
+	Agent  []byte // default: the agent in this program
 	// AllowEmulation says that machines may be emulated even if their orders don't allow it.
 	AllowEmulation bool
 }
 
 // Host runs virtual machines on this host. It is safe for concurrent use.
 type Host struct {
-	cfg   Config
-	qemu  string
-	once  func() error // writes the files that all machines share
-	disks singleflight.Group
+	cfg     Config
+	modules string // directory with the kernel's modules
+	qemu    string
+	once    func() error // writes the files that all machines share
+	disks   singleflight.Group
 }
 
-// New returns a Host, or an error that says what the host lacks.
+// New returns a Host, or an error that says what the host lacks. It changes nothing on the host.
 func New(cfg Config) (*Host, error) {
-	if cfg.Kernel == "" {
-		kernels, _ := filepath.Glob("/boot/vmlinuz-*")
-		if len(kernels) == 0 {
-			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "no kernel for virtual machines: /boot contains no vmlinuz-*; install linux-image-cloud-amd64 or set --vm-kernel")
-		}
-		cfg.Kernel = slices.MaxFunc(kernels, compareKernels)
-	}
-	if beside := filepath.Join(filepath.Dir(cfg.Kernel), "modules"); cfg.Modules == "" && isDir(beside) {
-		cfg.Modules = beside
-	}
-	if cfg.Modules == "" {
-		cfg.Modules = filepath.Join("/lib/modules", strings.TrimPrefix(filepath.Base(cfg.Kernel), "vmlinuz-"))
-	}
+	var missing []string
 	if cfg.Agent == nil {
 		cfg.Agent = embedded()
 	}
 	if len(cfg.Agent) == 0 {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "this program was built without the agent for virtual machines: build it with make build")
+		missing = append(missing, "a program built with make build")
 	}
 	h := &Host{cfg: cfg}
-	var missing []string
 	for _, program := range []string{emulator(), "mkfs.erofs", "mkfs.ext4"} {
 		path, err := lookPath(program)
 		if err != nil {
 			missing = append(missing, program)
-		}
-		if h.qemu == "" {
+		} else if h.qemu == "" {
 			h.qemu = path
 		}
 	}
-	for _, path := range []string{cfg.Kernel, cfg.Modules} {
-		if _, err := os.Stat(path); err != nil {
-			missing = append(missing, path)
-		}
+	if kernels, _ := filepath.Glob("/boot/vmlinuz-*"); h.cfg.Kernel == "" && len(kernels) > 0 {
+		h.cfg.Kernel = slices.MaxFunc(kernels, compareKernels)
+	}
+	h.modules = modulesOf(h.cfg.Kernel)
+	switch {
+	case h.cfg.Kernel == "":
+		missing = append(missing, "a kernel in /boot")
+	case !exists(h.cfg.Kernel):
+		missing = append(missing, h.cfg.Kernel)
+	case !exists(h.modules):
+		missing = append(missing, h.modules)
 	}
 	if len(missing) > 0 {
 		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "virtual machines require %s", strings.Join(missing, ", "))
@@ -84,9 +75,18 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+// modulesOf returns the directory with a kernel's modules: "modules" beside the kernel if that exists, otherwise the
+// one for the kernel's release in /lib/modules.
+func modulesOf(kernel string) string {
+	if beside := filepath.Join(filepath.Dir(kernel), "modules"); exists(beside) {
+		return beside
+	}
+	return filepath.Join("/lib/modules", strings.TrimPrefix(filepath.Base(kernel), "vmlinuz-"))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // emulator returns the name of the qemu for this host's processors.
@@ -211,7 +211,7 @@ func (h *Host) Disk(ctx context.Context, image string, mount func(context.Contex
 		return "", err
 	}
 	path := h.disk(image)
-	if _, err := os.Stat(path); err == nil {
+	if exists(path) {
 		return path, nil
 	}
 	done := h.disks.DoChan(image, func() (any, error) {

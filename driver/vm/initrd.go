@@ -34,7 +34,7 @@ func (h *Host) writeInitrd(f *os.File) error {
 	if err := add("init", cpio.TypeReg|0o755, h.cfg.Agent); err != nil {
 		return err
 	}
-	found, err := findModules(h.cfg.Modules)
+	found, err := findModules(h.modules)
 	if err != nil {
 		return err
 	}

@@ -90,7 +90,8 @@ func (h *host) Open(t *testing.T) driver.Driver {
 
 // TestDriver runs the suite.
 func TestDriver(t *testing.T) {
-	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Modules: vmtest.Cached(t, "modules", "scripts/need-kernel"), Agent: agent(t)}
+	vmtest.Cached(t, "modules", "scripts/need-kernel")
+	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Agent: agent(t)}
 	server := containerdtest.Start(t)
 	files := containerdtest.Busybox(t)
 	files["/bin/refused"] = containerdtest.File{Data: []byte("#!/bin/sh\n"), Mode: 0o644}
@@ -109,7 +110,8 @@ func TestDriver(t *testing.T) {
 // TestExecs checks that an exec's processes in the background survive it, that those of a canceled exec don't, and that
 // failed execs leave nothing behind.
 func TestExecs(t *testing.T) {
-	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Modules: vmtest.Cached(t, "modules", "scripts/need-kernel"), Agent: agent(t)}
+	vmtest.Cached(t, "modules", "scripts/need-kernel")
+	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Agent: agent(t)}
 	server := containerdtest.Start(t)
 	image := server.Import(t, container.DefaultNamespace, "test.local/image", containerdtest.MustBuild(t, containerdtest.Busybox(t), ocispec.ImageConfig{}))
 	h := newHost(t, server.Address, machines)
