@@ -236,8 +236,11 @@ func (c *Config) validate() error {
 	if err := cmp.Or(c.Schedule.Validate(), ValidateStandbys(c.Standbys), c.DNS.Validate()); err != nil {
 		return err
 	}
-	if c.Runtime != "" && (c.ImageKind() != RegistryImage || !runtimePattern.MatchString(c.Runtime)) {
-		return Errorf(CodeInvalid, "invalid config.runtime %s: use vm, or a name such as io.containerd.runc.v2, for an image", Quoted(c.Runtime))
+	if c.Runtime != "" && c.ImageKind() != RegistryImage {
+		return Errorf(CodeInvalid, "invalid config.runtime %s: image %s does not run in a container or virtual machine", Quoted(c.Runtime), Quoted(c.Image))
+	}
+	if c.Runtime != "" && !runtimePattern.MatchString(c.Runtime) {
+		return Errorf(CodeInvalid, "invalid config.runtime %s: use vm, or a name such as io.containerd.runc.v2", Quoted(c.Runtime))
 	}
 	if c.Runtime == RuntimeVM && (len(c.Mounts) > 0 || c.Guest.GPUs > 0) {
 		return Errorf(CodeInvalid, "invalid config.runtime %s: virtual machines support neither volumes nor GPUs", Quoted(c.Runtime))
