@@ -127,6 +127,7 @@ func checksOf(s *cli.Shell, config string) []check {
 		add("cgroups", func(context.Context) []finding { return checkCgroups() })
 		add("containerd", func(ctx context.Context) []finding { return checkContainerd(ctx, worker) })
 		add("networks", func(context.Context) []finding { return checkNetworks(worker) })
+		add("virtual machines", func(context.Context) []finding { return checkVMs(worker) })
 		add("volumes", func(context.Context) []finding { return checkVolumes(worker) })
 	}
 	add("limits", func(ctx context.Context) []finding { return checkLimits(ctx, len(servers) > 0) })

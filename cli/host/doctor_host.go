@@ -15,9 +15,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/container"
+	"github.com/bourse-dev/bourse/driver/vm"
 	"github.com/bourse-dev/bourse/image"
 	"github.com/bourse-dev/bourse/internal/redial"
 	"github.com/bourse-dev/bourse/network"
@@ -101,6 +104,21 @@ func checkContainerd(ctx context.Context, c *serve.HostConfig) []finding {
 		return []finding{problem(name, "use a kernel with overlayfs, and a disk that supports it, then restart containerd", "its snapshotter %s does not work: %s", snapshotter, broken.GetMessage())}
 	}
 	return []finding{ok(name, "%s with snapshotter %s at %s", version.Version, snapshotter, address)}
+}
+
+// checkVMs checks whether images can run in virtual machines.
+func checkVMs(c *serve.HostConfig) []finding {
+	const name = "virtual machines"
+	host, err := vm.New(vm.Config{Kernel: c.Kernel})
+	switch {
+	case err != nil && c.Runtime == bourse.RuntimeVM:
+		return []finding{problem(name, "install what is missing; see docs/sandboxes.md", "orders for images are refused: %v", err)}
+	case err != nil:
+		return []finding{ok(name, "not available: %v", err)}
+	case host.Labels()[driver.LabelVM] == driver.Emulated:
+		return []finding{ok(name, "available without KVM: orders have to allow emulation, which is slow")}
+	}
+	return []finding{ok(name, "available with KVM")}
 }
 
 // checkNetworks checks whether machines that run in containers can have their own
