@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -32,9 +33,11 @@ func TestVirtualMachine(t *testing.T) {
 	order.Config.Files = []bourse.File{{GuestPath: "/etc/motd", RawValue: []byte("welcome\n")}}
 	order.Config.StopConfig = &bourse.StopConfig{Signal: "SIGTERM"}
 
-	_, err := y.api.Create(t.Context(), app, order, "")
-	if bourse.CodeOf(err) != bourse.CodeInsufficient || !strings.Contains(bourse.MessageOf(err), "no KVM") {
-		t.Fatalf("an order that doesn't allow emulation: %v, want a refusal, because this host has no KVM", err)
+	if _, err := os.Stat("/dev/kvm"); err != nil {
+		_, err := y.api.Create(t.Context(), app, order, "")
+		if bourse.CodeOf(err) != bourse.CodeInsufficient || !strings.Contains(bourse.MessageOf(err), "no KVM") {
+			t.Fatalf("an order that doesn't allow emulation: %v, want a refusal, because this host has no KVM", err)
+		}
 	}
 	order.Config.AllowEmulation = true
 	m := y.run(app, order)
