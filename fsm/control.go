@@ -100,7 +100,7 @@ func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record
 	if err != nil {
 		return err
 	}
-	err = e.settle(ent, t, nil)
+	err = e.settle(ent, t)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.held = false
@@ -135,7 +135,7 @@ func (e *Engine) propose(ent *entry, how func(*entry) (Record, error)) (*transac
 	}
 	next.UpdatedAt = time.Now().Round(0)
 	ent.held, ent.finishing = true, next.Status.Ended()
-	t := &transaction{records: []Record{next}}
+	t := &transaction{record: next}
 	t.submit(e.cfg.Journal)
 	return t, nil
 }

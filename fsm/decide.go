@@ -38,7 +38,7 @@ func decide(d *definition, rec Record, s *step, o Outcome, result json.RawMessag
 		if rec.Step == "" {
 			return end(rec, Succeeded, "", "")
 		}
-	case outcomeFinish, outcomeHandover:
+	case outcomeFinish:
 		return end(rec, Succeeded, "", "")
 	case outcomeRetry:
 		return retried(rec, s, o, now, jitter)

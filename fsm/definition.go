@@ -66,7 +66,7 @@ type definition struct {
 	name     string
 	steps    []*step
 	onCancel *step // if nil, a canceled run ends without compensation
-	decode   func(e *Engine, rec Record) (untypedRun, error)
+	decode   func(rec Record) (untypedRun, error)
 }
 
 type step struct {
@@ -130,13 +130,6 @@ func newStep[Req, Res any](name string, fn StepFunc[Req, Res], options []StepOpt
 func (d *Def[Req, Res]) Name() string { return d.d.name }
 
 func (d *Def[Req, Res]) untyped() *definition { return d.d }
-
-// With returns a Starter for a run of this definition with a request, for use with Handover and
-// Spawn.
-func (d *Def[Req, Res]) With(req Req) Starter {
-	raw, err := encodeRequest(d.d, req)
-	return Starter{def: d.d, request: raw, err: err}
-}
 
 func encodeRequest(d *definition, req any) (json.RawMessage, error) {
 	raw, err := json.Marshal(req)

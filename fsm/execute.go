@@ -30,7 +30,7 @@ func (e *Engine) execute(ent *entry) *entry {
 		var err error
 		log := e.logger(rec)
 		if run == nil {
-			run, err = ent.def.decode(e, rec)
+			run, err = ent.def.decode(rec)
 		}
 		if err == nil {
 			err = run.prepare(rec, log)

@@ -26,13 +26,9 @@ func (s Status) Ended() bool { return s == Succeeded || s == Failed || s == Canc
 
 // Record contains all durable data of a run. A run is restored from its record alone.
 type Record struct {
-	ID         string          `json:"id"`                 // a ULID
-	Definition string          `json:"definition"`         // name of the definition, such as "machine.create"
-	Resource   string          `json:"resource"`           // the object to change, such as "machine/148e21ea1d5389"
-	Parent     string          `json:"parent,omitempty"`   // ID of the run that spawned this one
-	Children   []string        `json:"children,omitempty"` // IDs of the runs that this one spawned
-	Place      string          `json:"place,omitempty"`    // ID of the run whose place in the queue this run takes after a handover; default: its own
-	Next       string          `json:"next,omitempty"`     // ID of the run to which this one has handed over
+	ID         string          `json:"id"`         // a ULID
+	Definition string          `json:"definition"` // name of the definition, such as "machine.create"
+	Resource   string          `json:"resource"`   // the object to change, such as "machine/148e21ea1d5389"
 	Status     Status          `json:"status"`
 	Step       string          `json:"step,omitempty"`    // name of the next step to execute
 	Attempt    int             `json:"attempt,omitempty"` // number of failed attempts of Step

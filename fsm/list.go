@@ -13,11 +13,6 @@ func (e *Engine) Runs() []Record {
 	return e.list(func(*entry) bool { return true })
 }
 
-// Children returns the unfinished runs with this parent.
-func (e *Engine) Children(parent string) []Record {
-	return e.list(func(ent *entry) bool { return ent.rec.Parent == parent })
-}
-
 func (e *Engine) list(wanted func(*entry) bool) []Record {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,9 +1,6 @@
 package fsm
 
-import (
-	"encoding/json"
-	"time"
-)
+import "time"
 
 // Outcome is the result of one attempt of a step. The functions below create Outcomes. The zero
 // Outcome, which a faulty step may return, aborts the run.
@@ -12,7 +9,6 @@ type Outcome struct {
 	err    error
 	after  time.Duration
 	writes []Write
-	starts []Starter
 }
 
 type outcomeKind int
@@ -21,14 +17,13 @@ const (
 	outcomeNone outcomeKind = iota
 	outcomeDone
 	outcomeFinish
-	outcomeHandover
 	outcomeRetry
 	outcomeAbort
 )
 
 // finished reports whether the step has completed.
 func (o Outcome) finished() bool {
-	return o.kind == outcomeDone || o.kind == outcomeFinish || o.kind == outcomeHandover
+	return o.kind == outcomeDone || o.kind == outcomeFinish
 }
 
 // Done completes the step. The run continues with the next step, or ends as done after the last
@@ -51,31 +46,4 @@ func RetryAfter(d time.Duration, err error) Outcome {
 // it.
 func Abort(err error, writes ...Write) Outcome {
 	return Outcome{kind: outcomeAbort, err: err, writes: writes}
-}
-
-// Handover ends the run as done and, in the same transaction, starts another run on the same
-// resource. The new run executes before all waiting runs.
-func Handover(next Starter, writes ...Write) Outcome {
-	return Outcome{kind: outcomeHandover, starts: []Starter{next}, writes: writes}
-}
-
-// Spawn is like Done, but also starts child runs in the same transaction, each on a resource of
-// its own (see [Starter.On]). A child is started exactly once, even after a crash. A later step
-// can wait for the children with [Run.Children].
-func Spawn(children []Starter, writes ...Write) Outcome {
-	return Outcome{kind: outcomeDone, starts: children, writes: writes}
-}
-
-// Starter describes a run that another run's outcome starts; see [Def.With].
-type Starter struct {
-	def      *definition
-	resource string
-	request  json.RawMessage
-	err      error
-}
-
-// On sets the resource of the run. The default is the resource of the run that starts it.
-func (s Starter) On(resource string) Starter {
-	s.resource = resource
-	return s
 }

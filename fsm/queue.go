@@ -75,7 +75,7 @@ type queuePlace struct {
 }
 
 func placeOf(rec Record) queuePlace {
-	p := queuePlace{id: cmp.Or(rec.Place, rec.ID)}
+	p := queuePlace{id: rec.ID}
 	if id, err := ulid.ParseStrict(p.id); err == nil {
 		p.ms = id.Time()
 	}

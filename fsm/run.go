@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 type Run[Req, Res any] struct {
 	ID        string // a ULID
 	Resource  string
-	Parent    string // ID of the run that spawned this one; empty if none did
 	Step      string // name of the executing step; in OnCancel, the name of the step that would have executed
 	Attempt   int    // number of failed attempts of this step
 	Failure   string // error of the previous attempt, as recorded; "" in the first attempt
@@ -23,13 +21,11 @@ type Run[Req, Res any] struct {
 	Result    *Res         // never nil; becomes durable with each finished step
 	Log       *slog.Logger // has the attributes run, definition, resource and step
 
-	engine        *Engine
-	children      []string
 	resultChanged bool // whether Result may differ from the durable result
 }
 
-func decodeRun[Req, Res any](e *Engine, rec Record) (untypedRun, error) {
-	r := &Run[Req, Res]{ID: rec.ID, Resource: rec.Resource, Parent: rec.Parent, CreatedAt: rec.CreatedAt, engine: e, resultChanged: true}
+func decodeRun[Req, Res any](rec Record) (untypedRun, error) {
+	r := &Run[Req, Res]{ID: rec.ID, Resource: rec.Resource, CreatedAt: rec.CreatedAt, resultChanged: true}
 	if err := json.Unmarshal(rec.Request, &r.Request); err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}
@@ -38,7 +34,7 @@ func decodeRun[Req, Res any](e *Engine, rec Record) (untypedRun, error) {
 
 // prepare sets up r for the next attempt, based on its record.
 func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
-	r.Step, r.Attempt, r.Cancel, r.Log, r.children = rec.Step, rec.Attempt, rec.Cancel, log, rec.Children
+	r.Step, r.Attempt, r.Cancel, r.Log = rec.Step, rec.Attempt, rec.Cancel, log
 	r.Failure = ""
 	if rec.Attempt > 0 {
 		r.Failure = rec.Error
@@ -63,18 +59,4 @@ func (r *Run[Req, Res]) result() (json.RawMessage, error) {
 	}
 	r.resultChanged = false
 	return json.Marshal(r.Result)
-}
-
-// Children waits until every child spawned by earlier steps has ended, and returns their last records in the order of
-// spawning.
-func (r *Run[Req, Res]) Children(ctx context.Context) ([]Record, error) {
-	out := make([]Record, 0, len(r.children))
-	for _, id := range r.children {
-		rec, err := r.engine.Wait(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, rec)
-	}
-	return out, nil
 }

@@ -12,7 +12,6 @@ import (
 // StartOptions configures a run that is started.
 type StartOptions struct {
 	NotBefore time.Time // earliest time at which the first step may execute; default: at once
-	Parent    string    // ID of the run that spawned this one; see Children
 	// Write becomes durable in the same transaction as the run's first record. If it returns an error, nothing is
 	// recorded, and Start returns the error unchanged.
 	Write Write
@@ -86,9 +85,9 @@ func (e *Engine) admit(d *definition, resource string, request json.RawMessage, 
 	if err := e.checkQueue(q); err != nil {
 		return nil, false, err
 	}
-	rec := Record{Definition: d.name, Resource: resource, Parent: o.Parent, Request: request, NotBefore: o.NotBefore.Round(0)}
+	rec := Record{Definition: d.name, Resource: resource, Request: request, NotBefore: o.NotBefore.Round(0)}
 	ent := e.enqueue(q, d, rec, now)
-	t := &transaction{records: []Record{ent.rec}}
+	t := &transaction{record: ent.rec}
 	if o.Write != nil {
 		t.writes = []Write{o.Write}
 	}

@@ -7,12 +7,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// transaction is a transaction of the journal. It contains the runs' new records, and the writes
+// transaction is a transaction of the journal. It contains the run's new record, and the writes
 // that a step or caller has added.
 type transaction struct {
-	records []Record
-	writes  []Write
-	commit  Commit
+	record Record
+	writes []Write
+	commit Commit
 
 	// Set by the journal's goroutine each time it executes the transaction; read once the commit is applied.
 	executed bool
@@ -28,10 +28,8 @@ func (t *transaction) execute(tx Tx) error {
 			return t.refused
 		}
 	}
-	for _, rec := range t.records {
-		if err := tx.PutRun(rec); err != nil {
-			return fmt.Errorf("run %s: %w", rec.ID, err)
-		}
+	if err := tx.PutRun(t.record); err != nil {
+		return fmt.Errorf("run %s: %w", t.record.ID, err)
 	}
 	return nil
 }

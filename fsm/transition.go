@@ -3,7 +3,6 @@ package fsm
 import (
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -29,17 +28,14 @@ func (e *Engine) transition(ent *entry, s *step, o Outcome, run untypedRun, log 
 	pause := minJournalPause
 	for {
 		<-ent.token
-		t, started, err := e.advance(ent, s, o, result)
-		if err == nil {
-			err = e.settle(ent, t, started)
-		}
+		t := e.advance(ent, s, o, result)
+		err := e.settle(ent, t)
 		ent.token <- struct{}{}
 		switch {
 		case err == nil:
-			e.logTransition(log, s, o, t.records[0])
-			rec := t.records[0]
-			return rec.Status == Running && !rec.NotBefore.After(time.Now()), true
-		case t == nil || t.refused != nil:
+			e.logTransition(log, s, o, t.record)
+			return t.record.Status == Running && !t.record.NotBefore.After(time.Now()), true
+		case t.refused != nil:
 			log.Warn("step transaction refused", "err", err)
 			o = Retry(err)
 			e.withdraw(ent)
@@ -76,9 +72,8 @@ func (e *Engine) pause(ent *entry, d time.Duration) bool {
 	}
 }
 
-// advance submits the transition of ent that follows from outcome o, together with the first
-// records of the runs that the outcome starts.
-func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transaction, []*entry, error) {
+// advance submits the transition of ent that follows from outcome o.
+func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) *transaction {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.stop = nil
@@ -87,70 +82,19 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) (*transa
 	if !next.Status.Ended() {
 		next = decide(ent.def, ent.rec, s, o, result, now, rand.Float64())
 	}
-	var started []*entry
-	if o.kind == outcomeHandover && next.Status == Succeeded || o.kind == outcomeDone && next.Cancel == "" {
-		var err error
-		if started, err = e.enqueueAll(ent, o, now); err != nil {
-			return nil, nil, err
-		}
-	}
-	for _, x := range started {
-		if o.kind == outcomeHandover {
-			next.Next = x.id
-		} else {
-			next.Children = append(slices.Clip(next.Children), x.id)
-		}
-	}
-	t := &transaction{records: []Record{next}, writes: o.writes}
-	for _, x := range started {
-		t.records = append(t.records, x.rec)
-	}
+	t := &transaction{record: next, writes: o.writes}
 	ent.finishing = next.Status.Ended()
 	t.submit(e.cfg.Journal)
-	return t, started, nil
-}
-
-// enqueueAll enqueues the runs that an outcome starts. e.mu is held.
-func (e *Engine) enqueueAll(ent *entry, o Outcome, now time.Time) ([]*entry, error) {
-	for _, st := range o.starts {
-		switch same := st.resource == "" || st.resource == ent.resource; {
-		case st.err != nil:
-			return nil, st.err
-		case e.defs[st.def.name] != st.def:
-			return nil, bourse.Errorf(bourse.CodeInternal, "definition %s is not registered", st.def.name)
-		case same != (o.kind == outcomeHandover):
-			return nil, bourse.Errorf(bourse.CodeInternal, "invalid resource %s: a run hands over on its own resource and spawns children on others", bourse.Quoted(st.resource))
-		case !same && !validName(st.resource):
-			return nil, bourse.Errorf(bourse.CodeInvalid, "invalid resource %s", bourse.Quoted(st.resource))
-		}
-	}
-	var out []*entry
-	for _, st := range o.starts {
-		rec := Record{Definition: st.def.name, Resource: st.resource, Request: st.request}
-		if o.kind == outcomeHandover {
-			rec.Resource, rec.Place = ent.resource, placeOf(ent.rec).id
-		} else {
-			rec.Parent = ent.id
-		}
-		x := e.enqueue(e.queue(rec.Resource), st.def, rec, now)
-		if o.kind == outcomeHandover {
-			x.rec.Status = Running // Running, so that the new run also owns the resource after a restart
-		}
-		out = append(out, x)
-	}
-	return out, nil
+	return t
 }
 
 // settle waits until the transition is durable, and then makes its record the run's current one.
-func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
-	next := t.records[0]
+func (e *Engine) settle(ent *entry, t *transaction) error {
+	next := t.record
 	if next.Status.Ended() && t.applied() {
 		e.announce(ent, next)
 	}
 	if err := t.wait(); err != nil {
-		for _, x := range started {
-			e.reject(x, err)
-		}
 		e.mu.Lock()
 		ent.finishing = ent.final.Status.Ended()
 		e.mu.Unlock()
@@ -160,9 +104,6 @@ func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 		e.announce(ent, next)
 	}
 	e.cfg.Observe(next)
-	for _, x := range started {
-		e.cfg.Observe(x.rec)
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ent.rec, ent.due = next, dueOf(next, time.Now())
@@ -171,14 +112,6 @@ func (e *Engine) settle(ent *entry, t *transaction, started []*entry) error {
 		q.remove(ent)
 		delete(e.runs, ent.id)
 		close(ent.done)
-	}
-	for _, x := range started {
-		close(x.recorded)
-		if x.resource == ent.resource {
-			q.take(x)
-			continue
-		}
-		e.launch(e.queue(x.resource))
 	}
 	return nil
 }

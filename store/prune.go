@@ -89,8 +89,7 @@ func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(old, func(id string) error { return orders.delete(t, []byte(id)) })
 }
 
-// pruneRuns deletes runs that ended before the given time, oldest first, at most limit of them. It
-// does not delete a run whose parent has not ended.
+// pruneRuns deletes runs that ended before the given time, oldest first, at most limit of them.
 func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for id, k := range t.kv.Range(bucketRunKey, nil) {
@@ -105,7 +104,7 @@ func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if rec.UpdatedAt.Before(before) && (rec.Parent == "" || t.kv.Get(bucketRunOpen, []byte(rec.Parent)) == nil) {
+		if rec.UpdatedAt.Before(before) {
 			old = append(old, string(k))
 		}
 	}

@@ -140,7 +140,7 @@ func TestRuns(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	rec := fsm.Record{
 		ID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Definition: "d", Resource: "r", Status: fsm.Running, Step: "s", Attempt: 2, NotBefore: at, Cancel: "c",
-		Request: json.RawMessage(`{"a":1}`), Result: json.RawMessage(`[1]`), Children: []string{"x"}, CreatedAt: at, UpdatedAt: at,
+		Request: json.RawMessage(`{"a":1}`), Result: json.RawMessage(`[1]`), CreatedAt: at, UpdatedAt: at,
 	}
 	other := rec
 	other.ID, other.Resource, other.Request, other.Result = "01ARZ3NDEKTSV4RRFFQ69G5FAW", "r\x01", nil, nil
@@ -295,7 +295,7 @@ func TestDestroyedMachinesAreLimitedInBytes(t *testing.T) {
 }
 
 // TestPruneLimitsEndedRuns checks that the number of ended runs is limited, however young they
-// are. Runs that have not ended are retained, and so are their children.
+// are. Runs that have not ended are retained.
 func TestPruneLimitsEndedRuns(t *testing.T) {
 	s, err := Open(Config{Dir: t.TempDir(), logFileSize: smallLog, maxRuns: 3})
 	if err != nil {
@@ -306,11 +306,8 @@ func TestPruneLimitsEndedRuns(t *testing.T) {
 	id := func(n int) string { return fmt.Sprintf("%026d", n) }
 	for n := range 300 {
 		r := fsm.Record{ID: id(n), Definition: "d", Resource: "r", Status: fsm.Succeeded, UpdatedAt: now.Add(-2 * time.Minute)}
-		switch n {
-		case 7:
+		if n == 7 {
 			r.Status = fsm.Running
-		case 8:
-			r.Parent = id(7)
 		}
 		update(t, s, func(tx *Tx) error { return tx.PutRun(r) })
 	}
@@ -318,7 +315,7 @@ func TestPruneLimitsEndedRuns(t *testing.T) {
 		t.Errorf("pruned %+v, %v, want 296 of 299 ended runs", n, err)
 	}
 	view(t, s, func(tx *Tx) error {
-		for _, n := range []int{7, 8, 298, 299} {
+		for _, n := range []int{7, 297, 298, 299} {
 			if _, ok, err := tx.Run(id(n)); !ok {
 				t.Errorf("run %d is gone (%v)", n, err)
 			}

@@ -42,8 +42,6 @@ func Run(t *testing.T, open func(t testing.TB) Disk) {
 		{"runs at once share commits", testShareCommits},
 		{"a delayed run keeps its time over a restart", testDelaySurvives},
 		{"a backing-off run keeps its time over a restart", testBackoffSurvives},
-		{"a handed-over run keeps its place over a restart", testHandoverSurvives},
-		{"children are started once", testChildrenOnce},
 		{"an unknown definition or step is parked", testParked},
 		{"a start is undone with its write", testStartUndone},
 		{"a crash at any commit loses nothing", testCrashEverywhere},

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/fsm"
 )
@@ -85,70 +83,6 @@ func testBackoffSurvives(t *testing.T, w *world) {
 		t.Errorf("result %s, want %s", rec.Result, want)
 	}
 	l.want(t, "attempt 0", "attempt 1")
-	w.halt()
-}
-
-func testHandoverSurvives(t *testing.T, w *world) {
-	var l trail
-	gate := make(chan struct{})
-	second := fsm.Define[string, sum]("second").Step("go", note(&l, "second", gate))
-	first := fsm.Define[string, sum]("first").Step("go", func(context.Context, *fsm.Run[string, sum]) fsm.Outcome {
-		l.add("first")
-		<-gate
-		return fsm.Handover(second.With("after"))
-	})
-	other := fsm.Define[string, sum]("other").Step("go", note(&l, "other", nil))
-	w.boot(first, second, other)
-	a := must[*fsm.Handle[sum]](t)(first.Start(w.ctx(), w.engine, "machine/1", "", fsm.StartOptions{}))
-	b := must[*fsm.Handle[sum]](t)(other.Start(w.ctx(), w.engine, "machine/1", "waiting", fsm.StartOptions{}))
-	gate <- struct{}{}
-	next := w.end(a.ID()).Next
-	time.Sleep(time.Second)
-	w.halt() // the second run has begun; the other one was recorded earlier and is still waiting
-
-	close(gate)
-	w.boot(first, second, other)
-	w.end(b.ID())
-	if rec := w.end(next); rec.Status != fsm.Succeeded {
-		t.Errorf("the run that was handed over to: %s", rec.Status)
-	}
-	l.want(t, "first", "after second", "after second", "waiting other")
-	w.halt()
-}
-
-func testChildrenOnce(t *testing.T, w *world) {
-	var l trail
-	gate := make(chan struct{})
-	child := fsm.Define[string, sum]("child").Step("go", note(&l, "child", gate))
-	parent := fsm.Define[string, []string]("parent").
-		Step("spawn", func(context.Context, *fsm.Run[string, []string]) fsm.Outcome {
-			return fsm.Spawn([]fsm.Starter{child.With("a").On("child/a"), child.With("b").On("child/b")})
-		}).
-		Step("collect", func(ctx context.Context, r *fsm.Run[string, []string]) fsm.Outcome {
-			records, err := r.Children(ctx)
-			if err != nil {
-				return fsm.Retry(err)
-			}
-			for _, rec := range records {
-				*r.Result = append(*r.Result, rec.Resource+" "+string(rec.Status))
-			}
-			return fsm.Done()
-		})
-	w.boot(parent, child)
-	h := must[*fsm.Handle[[]string]](t)(parent.Start(w.ctx(), w.engine, "parent", "", fsm.StartOptions{}))
-	time.Sleep(time.Second)
-	if got := w.engine.Children(h.ID()); len(got) != 2 {
-		t.Errorf("%d children, want 2", len(got))
-	}
-	w.halt()
-	l.take()
-
-	close(gate)
-	w.boot(parent, child)
-	got := must[[]string](t)(must[*fsm.Handle[[]string]](t)(parent.Find(w.engine, h.ID())).Wait(w.ctx()))
-	if diff := cmp.Diff([]string{"child/a done", "child/b done"}, got); diff != "" {
-		t.Errorf("children (-want +got):\n%s", diff)
-	}
 	w.halt()
 }
 
