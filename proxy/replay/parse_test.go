@@ -205,18 +205,6 @@ func TestParseJSONRefused(t *testing.T) {
 	}
 }
 
-// TestStrip checks that a client cannot set headers that are reserved for the proxy, however it
-// spells them.
-func TestStrip(t *testing.T) {
-	h := header("fly-replay-src", "x", "fly-replay-failed", "x", "fly-replay-cache-status", "hit", "fly-replay", "app=a",
-		"fly-replay-cache-control", "skip", "fly-prefer-region", "gru", "fly", "x")
-	h["fly_replay_src"], h["Fly_Replay-SRC"] = []string{"x"}, []string{"x"}
-	replay.Strip(h)
-	if diff := cmp.Diff(header("fly-replay-cache-control", "skip", "fly-prefer-region", "gru", "fly", "x"), h); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-}
-
 func FuzzParseHeader(f *testing.F) {
 	f.Add(`region="gru,any";app=a;state="x;y";timeout=1s;fallback=force_self`, "/a/*", "60")
 	f.Add(`instance=00000100000001;elsewhere=true`, "invalidate", "")

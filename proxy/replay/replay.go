@@ -114,16 +114,6 @@ func isJSON(contentType string) bool {
 	return strings.EqualFold(strings.TrimSpace(kind), ContentType)
 }
 
-// Strip removes from a client's request all headers that only the proxy may set. It also removes
-// variants with underscores, because some programs treat underscores like dashes.
-func Strip(h http.Header) {
-	for name := range h {
-		if isReplayHeader(name) && name != HeaderControl {
-			delete(h, name)
-		}
-	}
-}
-
 // isReplayHeader reports whether a header belongs to the fly-replay protocol.
 func isReplayHeader(name string) bool {
 	const prefix = "fly-replay"
