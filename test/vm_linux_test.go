@@ -2,13 +2,13 @@ package test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/internal/servertest"
 	"github.com/bourse-dev/bourse/internal/vmtest"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -33,7 +33,11 @@ func TestVirtualMachine(t *testing.T) {
 	order.Config.Files = []bourse.File{{GuestPath: "/etc/motd", RawValue: []byte("welcome\n")}}
 	order.Config.StopConfig = &bourse.StopConfig{Signal: "SIGTERM"}
 
-	if _, err := os.Stat("/dev/kvm"); err != nil {
+	workers, err := y.api.Workers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if workers[0].Facts.Labels[driver.LabelVM] == driver.Emulated {
 		_, err := y.api.Create(t.Context(), app, order, "")
 		if bourse.CodeOf(err) != bourse.CodeInsufficient || !strings.Contains(bourse.MessageOf(err), "no KVM") {
 			t.Fatalf("an order that doesn't allow emulation: %v, want a refusal, because this host has no KVM", err)

@@ -18,7 +18,6 @@ import (
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli"
 	"github.com/bourse-dev/bourse/cli/serve"
-	"github.com/bourse-dev/bourse/driver"
 	"github.com/bourse-dev/bourse/driver/container"
 	"github.com/bourse-dev/bourse/driver/vm"
 	"github.com/bourse-dev/bourse/image"
@@ -115,8 +114,8 @@ func checkVMs(c *serve.HostConfig) []finding {
 		return []finding{problem(name, "install what is missing; see docs/sandboxes.md", "orders for images are refused: %v", err)}
 	case err != nil:
 		return []finding{ok(name, "not available: %v", err)}
-	case host.Labels()[driver.LabelVM] == driver.Emulated:
-		return []finding{ok(name, "available without KVM: orders have to allow emulation, which is slow")}
+	case host.KVM() != nil:
+		return []finding{ok(name, "available without KVM, so orders have to allow emulation, which is slow: %v", host.KVM())}
 	}
 	return []finding{ok(name, "available with KVM")}
 }

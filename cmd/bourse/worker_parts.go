@@ -81,6 +81,8 @@ func (h *host) openContainers(address string) error {
 	machines, err := vm.New(vm.Config{Dir: filepath.Join(h.config.Data, "vm"), Kernel: c.Kernel, AllowEmulation: c.Emulation})
 	if err != nil {
 		h.log.Info("virtual machines disabled", "why", err)
+	} else if err := machines.KVM(); err != nil {
+		h.log.Info("virtual machines emulated", "why", err)
 	}
 	p.container = container.New(container.Config{
 		Client: p.dialed.client, Namespace: c.Namespace, Dir: filepath.Join(h.config.Data, "container"),

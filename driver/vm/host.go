@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -34,6 +35,7 @@ type Host struct {
 	cfg     Config
 	modules string // directory with the kernel's modules
 	qemu    string
+	kvm     func() error // returns the reason why machines are emulated, or nil if they use KVM
 	once    func() error // writes the files that all machines share
 	disks   singleflight.Group
 }
@@ -48,6 +50,7 @@ func New(cfg Config) (*Host, error) {
 		missing = append(missing, "a program built with make build")
 	}
 	h := &Host{cfg: cfg}
+	h.kvm = sync.OnceValue(h.tryKVM)
 	for _, program := range []string{emulator(), "mkfs.erofs", "mkfs.ext4"} {
 		path, err := lookPath(program)
 		if err != nil {
@@ -129,21 +132,46 @@ func compareVersions(a, b string) int {
 
 // Labels returns the host's labels.
 func (h *Host) Labels() map[string]string {
-	out := map[string]string{driver.LabelVM: acceleration()}
+	out := map[string]string{driver.LabelVM: driver.Accelerated}
+	if h.KVM() != nil {
+		out[driver.LabelVM] = driver.Emulated
+	}
 	if h.cfg.AllowEmulation {
 		out[driver.LabelVMEmulation] = "allowed"
 	}
 	return out
 }
 
-// acceleration returns driver.Accelerated or driver.Emulated.
-func acceleration() string {
-	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+// KVM returns nil if virtual machines use KVM, and otherwise an error that says why qemu emulates them.
+func (h *Host) KVM() error { return h.kvm() }
+
+const kvmDevice = "/dev/kvm"
+
+// kvmLimit limits the time of tryKVM.
+const kvmLimit = 10 * time.Second
+
+// tryKVM creates a machine with KVM, but does not run it. On some hosts, above all those that are virtual machines themselves,
+// /dev/kvm exists, and qemu cannot use it.
+func (h *Host) tryKVM() error {
+	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if err != nil {
-		return driver.Emulated
+		return err
 	}
 	_ = f.Close() // nothing was written
-	return driver.Accelerated
+	ctx, cancel := context.WithTimeout(context.Background(), kvmLimit)
+	defer cancel()
+	machine, _ := platform()
+	probe := exec.CommandContext(ctx, h.qemu, "-machine", machine+",accel=kvm", "-cpu", "host", "-nodefaults", "-display", "none", "-S", "-monitor", "stdio")
+	probe.Stdin = strings.NewReader("quit\n")
+	if out, err := probe.CombinedOutput(); err != nil {
+		return fmt.Errorf("qemu cannot use %s: %w: %s", kvmDevice, err, lastLine(out))
+	}
+	return nil
+}
+
+func lastLine(out []byte) string {
+	out = bytes.TrimSpace(out)
+	return string(out[bytes.LastIndexByte(out, '\n')+1:])
 }
 
 // The files in Config.Dir.

@@ -169,12 +169,9 @@ func filesOf(m Machine) []session.File {
 
 // command returns qemu's command line, without network devices.
 func (h *Host) command(task driver.Task) []string {
-	machine, cpu, console := "pc", "max", "ttyS0"
-	if runtime.GOARCH == "arm64" {
-		machine, console = "virt", "ttyAMA0"
-	}
-	accel := "tcg"
-	if acceleration() == driver.Accelerated {
+	machine, console := platform()
+	accel, cpu := "tcg", "max"
+	if h.KVM() == nil {
 		accel, cpu = "kvm", "host"
 	}
 	disk := func(id, file, options string) []string {
@@ -192,6 +189,14 @@ func (h *Host) command(task driver.Task) []string {
 	}
 	args = append(args, disk("image", diskFile, ",readonly=on")...)
 	return append(args, disk("scratch", scratchFile, ",cache=unsafe,discard=unmap")...)
+}
+
+// platform returns the kind of qemu's machine for this host's processors, and the console of its guests.
+func platform() (machine, console string) {
+	if runtime.GOARCH == "arm64" {
+		return "virt", "ttyAMA0"
+	}
+	return "pc", "ttyS0"
 }
 
 // memory returns the size of a guest's memory.
@@ -255,7 +260,7 @@ func setResources(s *specs.Spec, inner *specs.LinuxResources, l driver.Limits) {
 	if inner.Memory != nil && inner.Memory.Swap != nil {
 		r.Memory.Swap = &limit
 	}
-	for _, path := range []string{"/dev/kvm", "/dev/net/tun"} {
+	for _, path := range []string{kvmDevice, "/dev/net/tun"} {
 		major, minor, ok := deviceNumbers(path)
 		if !ok {
 			continue
