@@ -25,9 +25,9 @@ func (s stuck) Place(ctx context.Context, order bourse.Order) (bourse.Fill, bour
 	return s.Exchange.Place(ctx, order)
 }
 
-// TestTooManyOrders checks that, once the broker has as many orders in progress as it accepts, it
-// refuses every further order of any kind with 429 and Retry-After, without deciding it. Reads and
-// operations continue to work, and orders are accepted again once the earlier ones have ended.
+// TestTooManyOrders checks that a broker with the maximum number of orders in progress refuses every further order of
+// any kind with 429 and Retry-After, without making a decision. Reads and operations continue to work, and orders are
+// accepted again once the earlier ones have ended.
 func TestTooManyOrders(t *testing.T) {
 	ex := stuck{begun: make(chan bourse.OrderID, 10), free: make(chan struct{})}
 	s := start(t, func(c *broker.Config) {
@@ -39,7 +39,7 @@ func TestTooManyOrders(t *testing.T) {
 	for range 2 {
 		wg.Go(func() {
 			if rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`,"region":"gru"}`); rec.Code != http.StatusOK {
-				t.Errorf("an accepted order: status %d: %s", rec.Code, rec.Body)
+				t.Errorf("order within the limit: status %d: %s", rec.Code, rec.Body)
 			}
 		})
 		<-ex.begun
@@ -61,7 +61,7 @@ func TestTooManyOrders(t *testing.T) {
 		}
 	}
 	if rec := s.call(t, "GET", createPath, ""); rec.Code != http.StatusOK {
-		t.Errorf("a list in the meantime: status %d", rec.Code)
+		t.Errorf("list while the broker is full: status %d", rec.Code)
 	}
 	close(ex.free)
 	wg.Wait()

@@ -17,14 +17,13 @@ import (
 // destroyConcurrency limits how many machines of a deleted app are destroyed at the same time.
 const destroyConcurrency = 16
 
-// deleteApp destroys an app's machines and volumes, and then the app. If it fails partway, the app
-// still exists and the call can be repeated.
+// deleteApp destroys an app's machines and volumes, and then deletes the app. If it fails partway, the app still exists
+// and the caller can retry.
 //
-// Without force=true, the call fails if the app has volumes, or if a worker that might have
-// machines of the app does not answer. With force=true, it succeeds: machines on such workers
-// outlive the app, and the reply lists those workers. Clients of the Machines API do not send
-// force, because they have already asked the user for confirmation. Therefore, running machines
-// make the call fail only if the caller explicitly sends force=false.
+// Without force=true, the call fails if the app has volumes, or if a worker that might run some of the app's machines
+// does not respond. With force=true, the call succeeds anyway: machines on unresponsive workers outlive the app, and
+// the response lists those workers. Clients of the Machines API do not send force, because they have already asked the
+// user for confirmation. Therefore, running machines cause a failure only if the caller explicitly sends force=false.
 func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -34,7 +33,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err != nil {
 		return err
 	}
-	here := h.Directory.Workers() // read only once: a worker that returns later was not asked, so it must count as missing
+	here := h.Directory.Workers() // read only once: a worker that comes back later was not queried, so it must count as missing
 	found, missing := h.machines.Find(r.Context(), here, &app, fabric.MachinesQuery{})
 	missing = append(missing, h.lostOwners(r.Context(), &app, here)...)
 	volumes := h.findVolumes(r.Context(), &app, here)
@@ -69,8 +68,8 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	return nil
 }
 
-// lostOwners returns the workers that, according to the view, have machines of the app but are not
-// members at present.
+// lostOwners returns the workers that have some of the app's machines according to the view, but are not currently
+// members.
 func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.WorkerID {
 	rows, err := h.View.Machines(ctx, inventory.Filter{App: app.Name})
 	if err != nil {
@@ -90,7 +89,7 @@ func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App, here []bou
 	return out
 }
 
-// checkNotRunning returns CodeFailedPrecondition if machines of the app are running.
+// checkNotRunning returns CodeFailedPrecondition if any of the machines is running.
 func checkNotRunning(found []bourse.Machine) error {
 	running := 0
 	for i := range found {
@@ -101,19 +100,19 @@ func checkNotRunning(found []bourse.Machine) error {
 		}
 	}
 	if running > 0 {
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: %d machines of the app are running: stop them first, or use force=true", running)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: %d of the app's machines are running: stop them first, or use force=true", running)
 	}
 	return nil
 }
 
-// checkDeletable returns CodeFailedPrecondition if the app has volumes, and CodeUnavailable if some
-// workers did not answer.
+// checkDeletable returns CodeFailedPrecondition if the app has volumes, and CodeUnavailable if some workers did not
+// respond.
 func checkDeletable(volumes []bourse.Volume, missing []bourse.WorkerID) error {
 	if len(volumes) > 0 {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "failed_precondition: the app has %d volumes: destroy them first, or use force=true", len(volumes))
 	}
 	if len(missing) > 0 {
-		return bourse.Errorf(bourse.CodeUnavailable, "%d workers (%s, …) do not answer and may have machines of the app: use force=true", len(missing), missing[0])
+		return bourse.Errorf(bourse.CodeUnavailable, "%d workers (%s, …) do not respond and may have machines of this app: use force=true", len(missing), missing[0])
 	}
 	return nil
 }
@@ -140,15 +139,14 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 	return group.Wait()
 }
 
-// ownerOf returns the worker in asked that has the given tag. The tag must be that of an object
-// that a worker in asked reported. If that worker has left the cluster since then, calls to it
-// fail.
+// ownerOf returns the worker in asked with the given tag. One of the workers in asked must have reported an object with
+// this tag. If the worker has left the cluster in the meantime, calls to it fail.
 func ownerOf(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
 	return asked[slices.IndexFunc(asked, func(m bourse.Member) bool { return m.Tag == tag })]
 }
 
-// nonceOf returns the nonce of a machine's lease, so that the lease does not prevent the app's
-// deletion. A caller that may delete the app may also do whatever the lease's holder may do.
+// nonceOf returns the nonce of a machine's lease, so that the lease does not prevent the app's deletion. A caller who
+// may delete the app may also do anything that the lease's holder may do.
 func nonceOf(m *bourse.Machine) string {
 	if m.Lease == nil {
 		return ""

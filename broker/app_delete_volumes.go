@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// findVolumes asks the workers for an app's volumes. It does not report which workers did not
-// answer, because the search for the app's machines already reports them.
+// findVolumes asks the workers for an app's volumes. It does not report unresponsive workers, because the search for
+// the app's machines already does.
 func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.Volume {
 	var out []bourse.Volume
 	for _, a := range h.volumes.Ask(ctx, here, fabric.VolumesQuery{App: app.Name, AppID: app.ID}) {

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// appHandler serves the endpoints of apps.
+// appHandler serves the app endpoints.
 type appHandler struct {
 	*Config
 	apps     *lookup.Apps
@@ -36,8 +36,8 @@ func (h *appHandler) routes() []endpoint.Route {
 	}
 }
 
-// createApp creates an app. It ignores the query parameter wait, because the app exists by the time
-// the reply is sent.
+// createApp creates an app. It ignores the query parameter wait, because the app already exists when the response is
+// sent.
 func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.CreateApp
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -50,7 +50,7 @@ func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error
 		}
 	}
 	org := cmp.Or(in.Org, r.Who.Org, bourse.DefaultOrg)
-	if bourse.AppName(org).Validate() != nil { // an organization's name may contain the same characters as an app's name
+	if bourse.AppName(org).Validate() != nil { // organization names follow the same rules as app names
 		return bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
 	if !r.Who.May(bourse.App{Name: name, Org: org}) {
@@ -67,7 +67,7 @@ func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromApp(app, 0, 0))
 }
 
-// getApp returns an app and the numbers of its machines and volumes.
+// getApp returns an app with its machine and volume counts.
 func (h *appHandler) getApp(w http.ResponseWriter, r *endpoint.Request) error {
 	app, err := h.apps.Find(r.Context(), r.App())
 	if err != nil {
@@ -111,8 +111,7 @@ func (h *appHandler) show(app *bourse.App, machines, volumes int, deployed map[s
 	return out
 }
 
-// appError adds the HTTP status and the status word that clients expect to an error from creating
-// an app.
+// appError converts an app creation error to a reply with the HTTP status and status word that clients expect.
 func appError(err error) error {
 	switch {
 	case errors.Is(err, lookup.ErrNameTaken):

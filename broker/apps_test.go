@@ -64,8 +64,8 @@ func TestBadAppNames(t *testing.T) {
 	}
 }
 
-// TestEarlierAppCreationWins checks what happens if two brokers create an app with the same name:
-// the merge decides which of them wins, and the caller of the other broker receives an error.
+// TestEarlierAppCreationWins checks that, if two brokers create an app with the same name, the merge keeps the earlier
+// app and the other broker's caller receives an error.
 func TestEarlierAppCreationWins(t *testing.T) {
 	early := bourse.App{Name: "shop", ID: "01J00000000000000000000000", Org: "other", CreatedAt: time.Now().Add(-time.Second)}
 	s := start(t)
@@ -79,8 +79,8 @@ func TestEarlierAppCreationWins(t *testing.T) {
 	}
 }
 
-// TestCreateAppWithFailedWrite checks that a failed write is answered with 503 only if the request
-// had no effect, because clients repeat requests after a 503.
+// TestCreateAppWithFailedWrite checks that a failed write results in a 503 only if the request had no effect, because
+// clients retry after a 503.
 func TestCreateAppWithFailedWrite(t *testing.T) {
 	for name, err := range map[string]error{"no worker is asked": errDown, "the workers' answers were lost": errLost} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestGetApp(t *testing.T) {
 		t.Errorf("app is %+v", got)
 	}
 	rec := s.call(t, "GET", "/v1/apps/none", "")
-	// fly-go compares the whole text to find out whether an app name is available
+	// fly-go compares the whole text to determine whether an app name is available
 	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != 404 || got.Error != "app not found" {
 		t.Errorf("status %d, %+v", rec.Code, got)
 	}
@@ -196,14 +196,14 @@ func TestDeleteApp(t *testing.T) {
 			t.Errorf("another app with the name: status %d: %s", rec.Code, rec.Body)
 		}
 	})
-	t.Run("with machines that run, as clients ask", func(t *testing.T) {
+	t.Run("with running machines, as clients request", func(t *testing.T) {
 		s := start(t)
 		m := s.machine(t, "w3", "a", bourse.StateStarted)
 		if rec := s.call(t, "DELETE", "/v1/apps/shop", ""); rec.Code != 202 || s.workers["w3"].machines[m.ID].State != bourse.StateDestroyed {
 			t.Errorf("status %d: %s", rec.Code, rec.Body)
 		}
 	})
-	t.Run("not while machines run, when asked so", func(t *testing.T) {
+	t.Run("not while machines are running, with force=false", func(t *testing.T) {
 		s := start(t)
 		m := s.machine(t, "w3", "a", bourse.StateStarted)
 		s.call(t, "POST", "/v1/apps/shop/machines/"+string(m.ID)+"/lease?ttl=60", "")
@@ -214,7 +214,7 @@ func TestDeleteApp(t *testing.T) {
 			t.Errorf("forced: status %d: %s", rec.Code, rec.Body)
 		}
 	})
-	t.Run("not while a worker is silent, unless forced", func(t *testing.T) {
+	t.Run("not while a worker is unresponsive, unless forced", func(t *testing.T) {
 		s := start(t)
 		s.machine(t, "w1", "a", bourse.StateStopped)
 		s.workers["w2"].silence(errDown)
@@ -225,7 +225,7 @@ func TestDeleteApp(t *testing.T) {
 			t.Errorf("forced: status %d, unreachable %q", rec.Code, rec.Header().Get("Bourse-Unreachable"))
 		}
 	})
-	t.Run("not when a machine stays", func(t *testing.T) {
+	t.Run("not if a machine cannot be destroyed", func(t *testing.T) {
 		s := start(t)
 		s.machine(t, "w1", "a", bourse.StateStopped)
 		s.workers["w1"].set(func(call string) error {
@@ -263,7 +263,7 @@ func TestDefaultAppExistsAfterDeletion(t *testing.T) {
 		t.Errorf("status %d, app %+v, want id %s", rec.Code, s.lastOrder(t).App, second)
 	}
 	if got := id(); got != second {
-		t.Errorf("after its use it is %s, want %s", got, second)
+		t.Errorf("after an order used the app, its ID is %s, want %s", got, second)
 	}
 }
 

@@ -59,25 +59,25 @@ func TestAbsentWorkers(t *testing.T) {
 	}
 }
 
-// TestHealthWithoutWorkers checks that a broker is unhealthy if it can reach none of its workers,
-// but healthy if its cluster has no workers yet.
+// TestHealthWithoutWorkers checks that a broker is unhealthy if it cannot reach any worker, but healthy if its cluster
+// has no workers yet.
 func TestHealthWithoutWorkers(t *testing.T) {
 	s := start(t)
 	client := s.client(t)
 	s.take("w1", false)
 	s.take("w2", false)
 	if h, err := client.Health(t.Context()); err != nil || h.Workers != 1 {
-		t.Errorf("with one worker left: %+v, %v", h, err)
+		t.Errorf("with one reachable worker: %+v, %v", h, err)
 	}
 	s.take("w3", true)
 	_, err := client.Health(t.Context())
 	if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "this broker cannot reach any worker: all 3 workers of the cluster are down or stopped") {
-		t.Errorf("with none left: %v", err)
+		t.Errorf("with no reachable workers: %v", err)
 	}
 	s.mu.Lock()
 	s.absent = nil
 	s.mu.Unlock()
 	if h, err := client.Health(t.Context()); err != nil || h.Workers != 0 {
-		t.Errorf("of a cluster without workers: %+v, %v", h, err)
+		t.Errorf("in a cluster without workers: %+v, %v", h, err)
 	}
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// goodBodies contains valid bodies, keyed by a suffix of the endpoint's pattern. TestBadInput
-// replaces each member of such a body in turn with invalid values. For an endpoint without an
-// entry, it sends each member alone; that suffices, because the broker detects an invalid value
-// before a missing member.
+// goodBodies contains valid bodies, keyed by a suffix of the endpoint's pattern. TestBadInput replaces each member of
+// such a body with invalid values, one at a time. For an endpoint without an entry, it sends each member alone. This is
+// sufficient, because the broker reports an invalid value before a missing member.
 var goodBodies = map[string]string{
 	"POST /v1/apps":                     `{"name":"other","org_slug":"personal"}`,
 	"POST /machines":                    `{"config":{"image":"host","init":{"exec":["true"]}}}`,
@@ -49,13 +48,13 @@ var goodBodies = map[string]string{
 	"POST /view/subscriptions":          `{"statement":"SELECT id FROM machines","key":["id"]}`,
 }
 
-// misfits contains, for each type of the schema, JSON values of another type.
+// misfits contains, for each schema type, JSON values of other types.
 var misfits = map[string][]string{
 	"string": {`{"a":1}`, `[7]`}, "integer": {`"x"`, `{}`, `[1]`, `true`}, "number": {`"x"`, `{}`, `[1]`}, "boolean": {`"perhaps"`, `7`, `{}`},
 	"array": {`7`, `{"a":1}`}, "object": {`"x"`, `7`, `[1]`},
 }
 
-// strange contains unusual JSON values. They are sent for members of any type.
+// strange contains unusual JSON values, which are sent for members of any type.
 var strange = []string{`-1`, `9223372036854775807`, `-9223372036854775808`, `1e300`, `"\u0000"`, "\"\xff\xfe\"", `""`, `null`, `[]`, `[null]`, `{}`}
 
 // TestBadInput sends every member of every body, at every depth, with invalid values. None of them
@@ -94,7 +93,7 @@ func TestBadInput(t *testing.T) {
 					case c.misfit && rec.Code < 400:
 						t.Errorf("%s: %s is invalid, but the status is %d", c.body, c.member, rec.Code)
 					case strings.Contains(got.Error, "does not fit") && !strings.Contains(got.Error, c.member):
-						t.Errorf("%s: %q does not name %s", c.body, got.Error, c.member)
+						t.Errorf("%s: error %q does not mention %s", c.body, got.Error, c.member)
 					}
 				}
 			})

@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/broker"
 )
 
-// BenchmarkCreate measures the broker's share of placing an order, without the network and the
-// exchange.
+// BenchmarkCreate measures the broker's share of the time to place an order, without the network and the exchange.
 func BenchmarkCreate(b *testing.B) {
 	s := start(b, func(c *broker.Config) { c.Log = nil; c.Exchange = instant{c.Exchange} })
 	body := `{"config":` + hostConfig + `,"region":"gru"}`

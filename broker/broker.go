@@ -26,8 +26,8 @@ import (
 
 // Exchange places orders on workers. *market.Exchange implements it.
 type Exchange interface {
-	// Place fills the order, or returns an error if no worker is willing. It returns the decision
-	// even if it returns an error. CodeInsufficient means that the order was refused.
+	// Place fills the order, or returns an error if no worker accepts it. It returns the decision in either case.
+	// CodeInsufficient means that the order was refused.
 	Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error)
 	// Quote makes the same decision as Place, but does not claim a worker.
 	Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error)
@@ -41,8 +41,8 @@ type Exchange interface {
 	// Recent returns the latest decisions for which keep returns true, newest first. It returns at
 	// most limit decisions.
 	Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision
-	// Claiming returns the worker to which the latest claim of an order in progress was sent. It
-	// returns false if there is no such order or claim.
+	// Claiming returns the worker that received the latest claim of an order in progress. It returns false if there is
+	// no such order or claim.
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
 }
 
@@ -55,7 +55,7 @@ type Config struct {
 	Releases  tenant.ReleaseView // stores the releases of apps
 	Queries   Queries            // nil: this broker cannot query the view
 	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
-	Issued    *endpoint.Issued   // accepts the tokens that brokers create, which Tokens must accept as well; nil: this broker cannot create tokens
+	Issued    *endpoint.Issued   // verifies tokens created by brokers; Tokens must accept them as well; nil: this broker cannot create tokens
 	Counts    *endpoint.Counts   // default: counters that are not exported
 	Metrics   http.Handler       // serves GET /metrics; default: replies with 404
 	Log       *slog.Logger       // default: log entries are discarded
@@ -71,14 +71,14 @@ type Config struct {
 	// Health returns every member's report about its copy of the view; nil if this broker cannot ask the members.
 	Health func(ctx context.Context) []machinesapi.MemberHealth
 
-	// Copies returns the verified copies of apps that a worker stores. By default, the worker's
-	// copies are used without verification.
+	// Copies returns a worker's stored copies of app records after verifying them. By default, the worker's copies are
+	// used without verification.
 	Copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
 
 	// Members returns the current members of all roles; default: the workers in Directory.
 	Members func() []bourse.Member
 	Self    bourse.WorkerID // ID of this broker
-	LockOut bool            // servers have certificates, so a removed server can be locked out
+	LockOut bool            // a removed server can be locked out, because servers have certificates
 
 	// Rotate carries out the next step of a shared key's rotation; nil: servers have no
 	// certificates, so keys can only be replaced by hand.
@@ -128,8 +128,8 @@ func New(config Config) *Broker {
 	return &Broker{s.Routed(routes), s.Ready, others}
 }
 
-// compose creates one handler for each kind of API object. It returns the server, its routes, and
-// the failover that orders machines for proxies.
+// compose creates the handler for each kind of API object. It returns the server, its routes, and the failover
+// component, which orders machines for proxies.
 func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	sources := lookup.Sources{View: c.View, Directory: c.Directory, Workers: c.Workers, Timeout: c.Timeout, Now: c.Now, Log: c.Log}
 	machines, volumes := lookup.NewMachines(sources), lookup.NewVolumes(sources)

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/openapi"
 )
 
-var update = flag.Bool("update", false, "write what documents have of the API's calls")
+var update = flag.Bool("update", false, "update the generated parts of the API's documentation")
 
 func described(t *testing.T) ([]endpoint.Route, map[string]any) {
 	t.Helper()
@@ -33,8 +33,8 @@ func described(t *testing.T) ([]endpoint.Route, map[string]any) {
 	return routes, doc
 }
 
-// TestTheDescriptionIsValid checks that the description is valid according to the schema of OpenAPI
-// 3.1, that each schema in it is valid, and that operation IDs are unique.
+// TestTheDescriptionIsValid checks that the description conforms to the OpenAPI 3.1 schema, that each schema in it is
+// valid, and that operation IDs are unique.
 func TestTheDescriptionIsValid(t *testing.T) {
 	_, doc := described(t)
 	raw, err := os.Open("openapi/testdata/openapi-3.1.json")

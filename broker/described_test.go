@@ -45,7 +45,7 @@ var describe = sync.OnceValues(func() (*description, error) {
 	return d, d.compile()
 })
 
-// within adds to found the names of all schemas to which value refers, directly or indirectly.
+// within adds the names of all schemas that value refers to, directly or indirectly, to found.
 func within(schemas map[string]any, value any, found map[string]bool) {
 	switch value := value.(type) {
 	case map[string]any:

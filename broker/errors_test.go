@@ -56,8 +56,8 @@ func check(t *testing.T, err error, code bourse.Code, text string) {
 	}
 }
 
-// TestEveryCodeHasItsStatus checks that every code has its status. A failure that may have had an
-// effect must not have a status after which clients retry automatically.
+// TestEveryCodeHasItsStatus checks the status of every code. A failure that may have had an effect must not have a
+// status after which clients retry automatically.
 func TestEveryCodeHasItsStatus(t *testing.T) {
 	for _, code := range bourse.Codes() {
 		status := code.Status()

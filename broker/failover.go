@@ -26,14 +26,14 @@ type failover struct {
 	shared   coalescer
 }
 
-// order places an order for a copy of an existing machine, in the same region, on behalf of a
-// proxy. The parameter like is the existing machine's ID. A proxy requests a copy if the machine
-// cannot be started because its host is full. The copy is destroyed when it stops.
+// order places an order for a copy of an existing machine, in the same region, on behalf of a proxy. The parameter like
+// is the existing machine's ID. A proxy requests a copy when the machine cannot be started because its host is full.
+// The copy is destroyed when it stops.
 //
-// The proxy specifies only the machine. The machine must meet the conditions of mayOrderLike. The
-// app's quota, secrets and validation apply as for any other order. Once the order has an ID, the
-// result contains the ID even if there is an error. Errors: not_found, failed_precondition (the
-// machine does not meet these conditions), rate_limited, and those of placing an order.
+// The proxy specifies only the machine, which must meet the conditions of mayOrderLike. Quotas, secrets and validation
+// apply as for any other order. Once the order has an ID, the result contains the ID even if there is an error. Errors:
+// not_found, failed_precondition (the machine does not meet the conditions), rate_limited, and those of placing an
+// order.
 func (o *failover) order(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := o.shared.enter(); err != nil {
 		return fabric.FailoverOrder{}, err
@@ -103,9 +103,9 @@ func (o *failover) show(ctx context.Context, owner bourse.Member, id bourse.Mach
 	return fabric.MachineShow.Call(ctx, o.Workers, owner, id)
 }
 
-// mayOrderLike returns nil if a machine may be copied for a proxy. The machine must be stopped or
-// suspended, and must be configured to start when requests arrive. It must not be cordoned or
-// leased, be a standby, or use a volume. Errors: failed_precondition.
+// mayOrderLike returns nil if a machine may be copied for a proxy. The machine must be stopped or suspended, and must
+// be configured to start when requests arrive. It must not be cordoned, leased or a standby, and must not use a volume.
+// Errors: failed_precondition.
 func mayOrderLike(m *bourse.Machine, now time.Time) error {
 	no := func(why string) error {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be copied for a proxy: %s", m.ID, why)

@@ -14,7 +14,7 @@ import (
 const (
 	maxCallers = 256             // limit on concurrent requests from proxies
 	maxPlacing = 32              // limit on concurrent orders for those requests
-	reuseFor   = 5 * time.Second // how long a filled order is reused; by then, all proxies have learned of its machine
+	reuseFor   = 5 * time.Second // how long a filled order is reused; after that, all proxies know its machine
 )
 
 // coalescer combines orders for copies of equivalent machines. The zero value is ready to use.
@@ -58,7 +58,7 @@ func (t *coalescer) enter() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.asking == maxCallers {
-		return bourse.Errorf(bourse.CodeRateLimited, "%d requests from proxies for machines are already in progress", maxCallers)
+		return bourse.Errorf(bourse.CodeRateLimited, "%d machine requests from proxies are already in progress", maxCallers)
 	}
 	t.asking++
 	return nil
@@ -70,9 +70,9 @@ func (t *coalescer) leave() {
 	t.asking--
 }
 
-// do places an order, or returns the result of an equivalent order that is in progress or was
-// filled recently. Only the first caller calls place. The context that is passed to place is
-// canceled once no caller is waiting anymore. Errors: those of place, rate_limited, canceled.
+// do places an order, or returns the result of an equivalent order that is in progress or was filled recently. Only the
+// first caller runs place. The context passed to place is canceled once no caller is waiting anymore. Errors: those of
+// place, rate_limited, canceled.
 func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(context.Context) (fabric.FailoverOrder, error)) (fabric.FailoverOrder, error) {
 	k, err := failoverKeyOf(order)
 	if err != nil {
@@ -134,8 +134,8 @@ func (t *coalescer) abandon(s *sharedOrder) {
 	}
 }
 
-// end sets the result of an order. The result of a filled order is reused. An error is returned
-// only to the callers that are already waiting.
+// end sets an order's result. If the order was filled, later callers reuse the result. An error is returned only to the
+// callers that are already waiting.
 func (t *coalescer) end(k failoverKey, s *sharedOrder, got fabric.FailoverOrder, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,8 +18,8 @@ func want(image string) *bourse.Order {
 	}
 }
 
-// TestCoalescer checks that equivalent orders that arrive at the same time are combined, and that
-// one which arrives shortly after such an order was filled receives its machine.
+// TestCoalescer checks that equivalent concurrent orders are combined, and that an order that arrives shortly after an
+// equivalent order was filled receives the same machine.
 func TestCoalescer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all coalescer
@@ -107,7 +107,7 @@ func TestCoalescerUntilAllDisconnect(t *testing.T) {
 	})
 }
 
-// TestCoalescerIsLimited checks that the numbers of callers and of orders in progress are limited.
+// TestCoalescerIsLimited checks that the number of callers and the number of orders in progress are limited.
 func TestCoalescerIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all coalescer
@@ -117,7 +117,7 @@ func TestCoalescerIsLimited(t *testing.T) {
 			}
 		}
 		if err := all.enter(); bourse.CodeOf(err) != bourse.CodeRateLimited {
-			t.Errorf("one more caller: %v", err)
+			t.Errorf("a caller beyond the limit: %v", err)
 		}
 		all.leave()
 		if err := all.enter(); err != nil {
@@ -133,7 +133,7 @@ func TestCoalescerIsLimited(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := all.do(t.Context(), want("one more"), wait); bourse.CodeOf(err) != bourse.CodeRateLimited {
-			t.Errorf("one more order: %v", err)
+			t.Errorf("an order beyond the limit: %v", err)
 		}
 		close(end)
 	})

@@ -31,9 +31,9 @@ func (s *setup) serving(t *testing.T, change func(*bourse.Machine)) bourse.Machi
 	return m.ID
 }
 
-// TestOrderFailover checks that a proxy gets a copy of a machine on another worker of the region if
-// the machine's host is full. The copy is destroyed when it stops. Other proxies that ask at the
-// same time get the same copy.
+// TestOrderFailover checks that a proxy gets a copy of a machine on another worker in the region if the machine's host
+// is full, and that the copy is destroyed when it stops. Other proxies that request a copy at the same time get the
+// same one.
 func TestOrderFailover(t *testing.T) {
 	s := start(t)
 	like := s.serving(t, nil)

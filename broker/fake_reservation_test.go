@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Reserve holds capacity for each order on the next worker of its regions that has some. If there
-// is none for one of the orders, it holds nothing.
+// Reserve holds capacity for each order on the next worker in its regions with free capacity. If there is none for one
+// of the orders, Reserve holds nothing.
 func (c *cluster) Reserve(_ context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -41,7 +41,7 @@ func (c *cluster) Reserve(_ context.Context, orders []bourse.Order) ([]bourse.Ho
 			break
 		}
 		if holds[i].Worker == "" {
-			return nil, d, bourse.Errorf(bourse.CodeInsufficient, "no worker has room")
+			return nil, d, bourse.Errorf(bourse.CodeInsufficient, "no worker has capacity")
 		}
 	}
 	for _, h := range holds {

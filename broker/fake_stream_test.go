@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// wired is a cluster whose streams to worker w1 use a network connection.
+// wired is a cluster whose streams to worker w1 use a real network connection.
 type wired struct {
 	*cluster
 	wire *direct.Fabric
@@ -54,7 +54,7 @@ func startStreaming(t *testing.T, h2 bool) *streaming {
 	fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, _ fabric.TunnelRequest) {
 		conn, err := s.dial()
 		if err != nil {
-			fabric.WriteFailure(w, bourse.Errorf(bourse.CodeUnavailable, "nothing listens there: %w", err))
+			fabric.WriteFailure(w, bourse.Errorf(bourse.CodeUnavailable, "nothing is listening on the port: %w", err))
 			return
 		}
 		fabric.ServeTunnel(w, r, conn)

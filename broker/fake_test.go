@@ -255,9 +255,9 @@ func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bou
 		}
 		d.Rounds = append(d.Rounds, round)
 	}
-	d.Outcome, d.Message = bourse.OutcomeRefused, "no worker has room"
+	d.Outcome, d.Message = bourse.OutcomeRefused, "no worker has capacity"
 	c.decisions[order.ID] = d
-	return bourse.Fill{}, d, bourse.Errorf(bourse.CodeInsufficient, "no worker has room")
+	return bourse.Fill{}, d, bourse.Errorf(bourse.CodeInsufficient, "no worker has capacity")
 }
 
 func (c *cluster) Claiming(id bourse.OrderID) (bourse.Member, bool) {

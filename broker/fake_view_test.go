@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// fakeView is an in-memory view. Until it is frozen, it immediately contains every change on the
-// workers, whether they answer or not.
+// fakeView is an in-memory view. Until it is frozen, it immediately reflects every change on the workers, even on
+// unresponsive ones.
 type fakeView struct {
 	c *cluster
 
@@ -46,7 +46,7 @@ func newFakeView(c *cluster) *fakeView {
 
 var _ lookup.View = (*fakeView)(nil)
 
-// freeze stops the view from following the workers.
+// freeze stops the view from reflecting further changes on the workers.
 func (v *fakeView) freeze() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -71,14 +71,14 @@ func (v *fakeView) wipe() {
 	clear(v.apps)
 }
 
-// set changes the view while holding its lock.
+// set calls change with the view's lock held.
 func (v *fakeView) set(change func(*fakeView)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	change(v)
 }
 
-// lose makes a worker leave the cluster. Its machines are then only in the view.
+// lose makes a worker leave the cluster, so that its machines are only in the view.
 func (s *setup) lose(id bourse.WorkerID) {
 	s.view.freeze()
 	s.view.set(func(v *fakeView) { v.status[id] = machinesapi.HostUnreachable })

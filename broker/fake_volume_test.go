@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// addVolume creates a volume, like the claim of an order for one.
+// addVolume creates a volume, as a claim of a volume order does.
 func (w *worker) addVolume(order bourse.Order) bourse.Volume {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *worker) handleVolumes() {
 	handle(w, &fabric.VolumeSnapshot, w.snapshot)
 }
 
-// changeVolume creates another version of a volume, changed by do.
+// changeVolume applies do to a volume and gives the volume a new version.
 func (w *worker) changeVolume(id bourse.VolumeID, do func(*bourse.Volume) error) (bourse.Volume, error) {
 	v, err := w.findVolume(id)
 	if err == nil {

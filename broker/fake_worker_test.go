@@ -38,7 +38,7 @@ type worker struct {
 	touched   time.Time // time of the latest version of any machine
 
 	full  bool
-	room  int64                   // number of further machines that fit, whatever their size
+	room  int64                   // number of additional machines that fit, regardless of size
 	plain bool                    // the worker cannot encrypt volumes
 	fail  func(call string) error // called before a call has an effect; an error fails the call
 	lose  func(call string) error // called after a call has had its effect; an error replaces the reply
@@ -271,7 +271,7 @@ func (w *worker) metadata(change fabric.MetadataRequest) (bourse.Machine, error)
 		return bourse.Machine{}, err
 	}
 	if change.Instance != "" && change.Instance != m.Instance {
-		return bourse.Machine{}, bourse.Errorf(bourse.CodeFailedPrecondition, "the machine has moved on")
+		return bourse.Machine{}, bourse.Errorf(bourse.CodeFailedPrecondition, "the machine has changed since")
 	}
 	set := map[string]string{}
 	maps.Copy(set, m.Config.Metadata)

@@ -49,9 +49,8 @@ func FuzzAcceptedConfigsDecode(f *testing.F) {
 	})
 }
 
-// TestAPublishedConfigThatClientsCannotDecode checks that a config published by a hostile worker
-// does not prevent clients from decoding the list of machines, and that the broker rejects such a
-// config in a request.
+// TestAPublishedConfigThatClientsCannotDecode checks that a hostile worker cannot publish a config that prevents
+// clients from decoding the list of machines, and that the broker rejects such a config in a request.
 func TestAPublishedConfigThatClientsCannotDecode(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")

@@ -79,15 +79,15 @@ func TestFlyGoGraphQL(t *testing.T) {
 	}
 }
 
-// TestTheAgentGetsAnAnswer sends the requests of flyctl's agent, which asks for the nearest region
-// and its code, and then for a WireGuard peer. Users see the answer to the last request.
+// TestTheAgentGetsAnAnswer sends the requests of flyctl's agent, which asks for the nearest region and its code, and
+// then for a WireGuard peer. Users see the response to the last request.
 func TestTheAgentGetsAnAnswer(t *testing.T) {
 	for _, region := range []bourse.Region{"gru", "nowhere", ""} {
 		s := start(t, func(c *broker.Config) { c.Region = region })
 		client := graphQLClients(t, s, "root")[0]
 		nearest, err := client.ClosestWireguardGatewayRegion(t.Context())
 		if err != nil || nearest == nil || nearest.Code == "" {
-			t.Fatalf("of a broker in %q: %+v, %v", region, nearest, err)
+			t.Fatalf("from a broker in %q: %+v, %v", region, nearest, err)
 		}
 		_, err = client.CreateWireGuardPeer(t.Context(), "personal", nearest.Code, "laptop", "key", "")
 		if err == nil || !strings.Contains(err.Error(), "no WireGuard gateway") {
@@ -140,8 +140,8 @@ func TestGraphQLOfATenant(t *testing.T) {
 	}
 }
 
-// TestPolledLogs checks that the second page of logs contains the new lines. If there are none, the
-// page must be empty and have the same token.
+// TestPolledLogs checks that the second page of logs contains the new lines. If there are none, the page must be empty
+// and contain the same token.
 func TestPolledLogs(t *testing.T) {
 	s, id := withLogs(t)
 	w := s.workers["w1"]

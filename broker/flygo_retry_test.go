@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// lossy serves the broker, but loses the first reply to a create after the broker has written it.
-// Either the connection is reset or, if proxy is set, the client receives a 503 as if from a proxy.
+// lossy serves the broker, but loses the first reply to a create after the broker has written it. Either the connection
+// is reset or, if proxy is set, the client receives a 503, as from a proxy.
 func lossy(t *testing.T, s *setup, proxy bool) (url string, creates *atomic.Int64) {
 	t.Helper()
 	creates = new(atomic.Int64)
@@ -60,10 +60,9 @@ func (orderIDs) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestLostReplyCreatesNoSecondMachine checks what happens if the reply to a create is lost. The
-// client does not repeat a create whose connection broke, but it repeats a create that a proxy
-// answered with 503. If the header contains an order ID, the repetition is the same order. If the
-// machine has a name, the repetition is refused.
+// TestLostReplyCreatesNoSecondMachine checks what happens if the reply to a create is lost. The client does not retry
+// if the connection broke, but it retries if a proxy responded with 503. If the header contains an order ID, the retry
+// is the same order. If the machine has a name, the retry is refused.
 func TestLostReplyCreatesNoSecondMachine(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -74,8 +73,8 @@ func TestLostReplyCreatesNoSecondMachine(t *testing.T) {
 		creates     int64
 	}{
 		{name: "the connection breaks", creates: 1},
-		{name: "a proxy says 503, and the order has an id", proxy: true, id: bourse.NewOrderID(), works: true, creates: 2},
-		{name: "a proxy says 503, and the machine has a name", proxy: true, machineName: "web", creates: 2},
+		{name: "a proxy responds 503, and the order has an ID", proxy: true, id: bourse.NewOrderID(), works: true, creates: 2},
+		{name: "a proxy responds 503, and the machine has a name", proxy: true, machineName: "web", creates: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := start(t)

@@ -175,10 +175,10 @@ func TestFlyGoErrors(t *testing.T) {
 	s.app(t, "shop", "personal")
 
 	if _, err := client.CreateApp(ctx, flaps.CreateAppRequest{Name: "shop"}); err == nil || *flaps.GetErrorStatusCode(err) != "name_taken" {
-		t.Errorf("a name that is taken: %v", err)
+		t.Errorf("a taken name: %v", err)
 	}
 	if _, err := client.Get(ctx, "shop", "aaaaaa00000000"); !errors.Is(err, flaps.ErrFlapsNotFound) {
-		t.Errorf("no such machine: %v", err)
+		t.Errorf("missing machine: %v", err)
 	}
 	for _, w := range s.workers {
 		w.full = true
@@ -196,6 +196,6 @@ func TestFlyGoErrors(t *testing.T) {
 	}
 	m := s.machine(t, "w1", "x", bourse.StateStarted)
 	if err := client.Wait(ctx, "shop", string(m.ID), flaps.WithWaitStates("stopped"), flaps.WithWaitTimeout(time.Second)); err == nil {
-		t.Error("a wait that cannot succeed did")
+		t.Error("a wait that cannot succeed returned no error")
 	}
 }

@@ -51,14 +51,14 @@ func TestFlyGoVolumes(t *testing.T) {
 	}
 	var refused *flaps.FlapsError
 	if _, err := client.DeleteVolume(ctx, "shop", v.ID); !errors.As(err, &refused) || refused.ResponseStatusCode != 412 {
-		t.Errorf("delete an attached one: %v", err)
+		t.Errorf("delete an attached volume: %v", err)
 	}
 	s.bind(bourse.VolumeID(v.ID), "")
 	if got, err := client.DeleteVolume(ctx, "shop", v.ID); err != nil || got.State != "destroyed" {
 		t.Errorf("delete: %+v, %v", got, err)
 	}
 	if list, err := client.GetAllVolumes(ctx, "shop"); err != nil || len(list) != 0 {
-		t.Errorf("list after it: %+v, %v", list, err)
+		t.Errorf("list after the deletion: %+v, %v", list, err)
 	}
 	restored, err := client.CreateVolume(ctx, "shop", fly.CreateVolumeRequest{Name: "again", Region: "mad", SnapshotID: &snapshots[0].ID})
 	if err != nil || restored.SizeGb != 4 || restored.State != "hydrating" {
@@ -72,7 +72,7 @@ func TestFlyGoVolumeErrors(t *testing.T) {
 	s.app(t, "shop", "personal")
 	client, ctx := flyClient(t, s, "any"), t.Context()
 	if _, err := client.GetVolume(ctx, "shop", "vol_0000000000000000"); !errors.Is(err, flaps.ErrFlapsNotFound) {
-		t.Errorf("no such volume: %v", err)
+		t.Errorf("missing volume: %v", err)
 	}
 	if list, err := client.GetVolumes(ctx, "shop"); err != nil || list == nil || len(list) != 0 {
 		t.Errorf("no volumes: %+v, %v", list, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestReadYourWrites checks that a caller that changes a machine through a broker sees the change
-// in the list of the same broker, even if the view does not contain it yet.
+// TestReadYourWrites checks that a caller who changes a machine through a broker sees the change in the same broker's
+// list, even if it is not in the view yet.
 func TestReadYourWrites(t *testing.T) {
 	for name, c := range map[string]struct {
 		call func(t *testing.T, s *setup, path string)
@@ -118,27 +118,27 @@ func TestANewMachineIsListedAtOnce(t *testing.T) {
 		one := decodeBody[machinesapi.App](t, s.call(t, "GET", "/v1/apps/shop", "").Body.Bytes()).MachineCount
 		all := decodeBody[machinesapi.AppList](t, s.call(t, "GET", "/v1/apps", "").Body.Bytes()).Apps[0].MachineCount
 		if one != all {
-			t.Errorf("counted %d alone, %d among all", one, all)
+			t.Errorf("counted %d for the app, %d for all apps", one, all)
 		}
 		return one
 	}
 	for range 2 {
 		if list := s.machines(t, ""); len(list) != 2 || list[1].Name != "new" || list[1].HostStatus != "ok" || count() != 2 {
-			t.Errorf("%d are counted, the list is %+v", count(), list)
+			t.Errorf("%d machines are counted, the list is %+v", count(), list)
 		}
 		s.view.catchUp()
 	}
 	s.call(t, "DELETE", "/v1/apps/shop/machines/"+string(old.ID)+"?force=true", "")
 	for range 2 {
 		if got := count(); got != 1 {
-			t.Errorf("%d are counted after one was destroyed", got)
+			t.Errorf("after the destruction, %d machines are counted", got)
 		}
 		s.view.catchUp()
 	}
 }
 
-// TestViewReplacesReplies checks that, once the view contains a reply, only the view determines
-// what is listed. Replies that never reach the view expire.
+// TestViewReplacesReplies checks that, once the view contains a reply, only the view determines the list. Replies that
+// never reach the view expire.
 func TestViewReplacesReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
@@ -156,7 +156,7 @@ func TestViewReplacesReplies(t *testing.T) {
 		s.call(t, "GET", path, "") // a read must not restore a machine that the view has removed
 		s.view.set(func(v *fakeView) { clear(v.rows) })
 		if list := s.machines(t, ""); len(list) != 0 {
-			t.Errorf("when it has been destroyed, the list is %+v", list)
+			t.Errorf("after the destruction, the list is %+v", list)
 		}
 		s.view.catchUp()
 		s.call(t, "POST", path+"/start", "")
@@ -224,8 +224,8 @@ func TestQueryWaitsForReplies(t *testing.T) {
 	})
 }
 
-// TestConcurrentChangesAndLists makes changes, reads and lists at the same time, mainly for the
-// race detector. No caller may find an older version than one that it has already received.
+// TestConcurrentChangesAndLists changes, reads and lists machines concurrently, mainly for the race detector. No caller
+// may see an older version than one that it has already received.
 func TestConcurrentChangesAndLists(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")

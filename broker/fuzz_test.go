@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// fuzzBody sends arbitrary bodies to an endpoint of an existing machine. The reply must be JSON, no
-// request may cause an internal error, and a worker must receive only valid data.
+// fuzzBody sends arbitrary bodies to an endpoint of an existing machine. The reply must be JSON, no request may cause
+// an internal error, and workers must receive only valid data.
 func fuzzBody(f *testing.F, method, path string, sound func(*testing.T, *setup), seeds ...string) {
 	for _, seed := range append(seeds, ``, `{}`, `null`, `[]`, `{"a":`, `{"timeout":1e999}`, "{\"\xff\":\"\x00\"}") {
 		f.Add([]byte(seed))
@@ -46,7 +46,7 @@ func FuzzCreate(f *testing.F) {
 			t.Fatalf("an invalid order was placed: %v", err)
 		}
 		if err := order.Config.Guest.Takes(1).Validate(); err != nil {
-			t.Fatalf("it takes more than a ledger can contain: %v", err)
+			t.Fatalf("the order needs more than a ledger can represent: %v", err)
 		}
 	}, `{"config":`+hostConfig+`}`, `{"config":{"image":"nginx","size":"performance-2x"},"region":"mad,eu","lease_ttl":5,"race":2,"deadline":"1s"}`,
 		`{"config":{"image":"host","init":{"cmd":["a"]},"guest":{"cpus":-1},"requirements":{"slots":1,"arch":"arm64"}},"name":"x"}`)
@@ -55,7 +55,7 @@ func FuzzCreate(f *testing.F) {
 func FuzzExec(f *testing.F) {
 	fuzzBody(f, "POST", "/exec", func(t *testing.T, s *setup) {
 		if e := s.workers["w1"].execs[0]; len(e.Command) == 0 || e.Command[0] == "" || e.Timeout <= 0 {
-			t.Fatalf("the worker was asked %+v", e)
+			t.Fatalf("the worker received %+v", e)
 		}
 	}, `{"command":["ls","-l"],"timeout":5,"stdin":"x"}`, `{"cmd":"sh -c 'a \"b\" \\' c"}`, `{"cmd":"\\"}`)
 }
@@ -64,7 +64,7 @@ func FuzzStop(f *testing.F) {
 	fuzzBody(f, "POST", "/stop", func(t *testing.T, s *setup) {
 		a := s.workers["w1"].acts[0]
 		if (a.Signal != "" && a.Signal.Validate() != nil) || a.Timeout < 0 || a.Timeout > bourse.Duration(bourse.MaxStopTimeout) {
-			t.Fatalf("the worker was asked %+v", a)
+			t.Fatalf("the worker received %+v", a)
 		}
 	}, `{"id":"x","signal":"SIGTERM","timeout":"0s"}`, `{"signal":9,"timeout":1000000000}`)
 }
@@ -72,7 +72,7 @@ func FuzzStop(f *testing.F) {
 func FuzzSignal(f *testing.F) {
 	fuzzBody(f, "POST", "/signal", func(t *testing.T, s *setup) {
 		if a := s.workers["w1"].acts[0]; a.Signal.Validate() != nil {
-			t.Fatalf("the worker was asked %+v", a)
+			t.Fatalf("the worker received %+v", a)
 		}
 	}, `{"signal":9}`, `{"signal":"term"}`)
 }
@@ -122,7 +122,7 @@ func FuzzWaitQuery(f *testing.F) {
 		}
 		req.URL.RawQuery = query
 		if req.URL.Query().Get("from_event_id") != "" {
-			t.Skip("it waits for a future event")
+			t.Skip("this input waits for a future event")
 		}
 		rec := &statusWriter{header: http.Header{}}
 		s.handler.ServeHTTP(rec, req)

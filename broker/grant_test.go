@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// sources is a set of workers that grant access to their volumes and snapshots, and that receive
-// claims.
+// sources is a set of workers that grant access to their volumes and snapshots, and receive claims.
 type sources struct {
 	members map[bourse.WorkerTag]bourse.Member
 	refuses bool
@@ -41,9 +40,8 @@ func (s *sources) worker(id bourse.WorkerID) http.Handler {
 	return mux
 }
 
-// TestForksAreGranted checks that, before a broker claims a fork or a restoration, the worker of
-// the source grants the source to the worker that will be claimed. Without the grant, the broker
-// does not claim.
+// TestForksAreGranted checks that, before a broker claims a fork or a restoration on a worker, the source's worker
+// grants that worker access to the source. Without the grant, the broker does not send the claim.
 func TestForksAreGranted(t *testing.T) {
 	source := bourse.Member{ID: "w1", Role: bourse.RoleWorker, Tag: 7}
 	to := bourse.Member{ID: "w2", Role: bourse.RoleWorker, Tag: 8}
@@ -75,7 +73,7 @@ func TestForksAreGranted(t *testing.T) {
 				t.Fatalf("%d claims were sent: %v", len(s.claims), err)
 			}
 			if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable {
-				t.Errorf("got %v, want an error that means that nothing was claimed", err)
+				t.Errorf("got %v, want an error whose code means that nothing was claimed", err)
 			}
 			if asked := append(s.asked, "")[0]; asked != tt.asked {
 				t.Errorf("asked %q, want %q", asked, tt.asked)

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestHostileCreates checks that invalid input causes an error with the right code and a clear
-// text, and has no other effect.
+// TestHostileCreates checks that invalid input causes an error with the right code and a clear message, and has no
+// other effect.
 func TestHostileCreates(t *testing.T) {
 	config := func(more string) string {
 		return `{"config":{"image":"host","init":{"exec":["true"]},` + more + `}}`
@@ -98,7 +98,7 @@ func TestHostileCreates(t *testing.T) {
 				t.Errorf("status %d, body %+v", rec.Code, got)
 			}
 			if len(got.Error) > 1024 {
-				t.Errorf("the text has %d bytes: it contains the caller's whole input", len(got.Error))
+				t.Errorf("the message has %d bytes: it contains the caller's whole input", len(got.Error))
 			}
 			if len(s.orders) != 0 {
 				t.Errorf("an order was placed: %+v", s.orders[0])
@@ -116,7 +116,7 @@ func TestHostileOrderIDs(t *testing.T) {
 	}
 }
 
-// zeros is an endless body of blanks. It counts the bytes read.
+// zeros is an endless body of spaces. It counts the bytes read.
 type zeros struct{ read int64 }
 
 func (z *zeros) Read(b []byte) (int, error) {
@@ -228,6 +228,6 @@ func TestHostileVerbBodies(t *testing.T) {
 		}
 	}
 	if n := len(s.workers["w1"].acts) + len(s.workers["w1"].execs); n != 0 {
-		t.Errorf("%d of them reached the worker", n)
+		t.Errorf("%d requests reached the worker", n)
 	}
 }

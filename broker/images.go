@@ -24,7 +24,7 @@ import (
 // pullConcurrency limits how many workers are asked to pull at the same time.
 const pullConcurrency = 256
 
-// imageHandler serves the endpoints of images.
+// imageHandler serves the image endpoints.
 type imageHandler struct {
 	*Config
 	apps *lookup.Apps
@@ -43,7 +43,7 @@ func (h *imageHandler) routes() []endpoint.Route {
 // the region has no workers.
 func (h *imageHandler) targets(t machinesapi.ImageTarget) ([]bourse.Member, error) {
 	if t.Region != "" && t.Worker != "" {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "region and worker exclude each other")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "region and worker are mutually exclusive")
 	}
 	members := h.Directory.Workers()
 	members = slices.DeleteFunc(members, func(m bourse.Member) bool {
@@ -97,8 +97,8 @@ func writeImages(w http.ResponseWriter, answers []lookup.Answer[[]bourse.Image])
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// pullImage makes workers pull an image in parallel. It streams their progress, one JSON value per
-// line, until all workers have finished. If the caller disconnects, the pulls continue.
+// pullImage pulls an image on several workers in parallel. It streams their progress, one JSON value per line, until
+// all workers have finished. If the caller disconnects, the pulls continue.
 func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.PullImage
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -143,9 +143,8 @@ const (
 	resolveTimeout = 10 * time.Second
 )
 
-// resolveImage returns the image to which a name currently refers. A broker has no registry client.
-// Therefore, it asks workers that can run images; they query the registry with the credentials of
-// the app's organization.
+// resolveImage returns the image to which a name currently refers. A broker has no registry client, so it asks workers
+// that can run images; they query the registry with the credentials of the app's organization.
 func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) error {
 	name := machinesapi.ImageName(r.URL.Query().Get("image"))
 	if !isImageName(name) {
@@ -177,8 +176,8 @@ func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) 
 	return err
 }
 
-// pullOn makes one worker pull an image, and reports progress and the result by calling tell. It
-// returns an error only if tell fails or the caller has disconnected.
+// pullOn asks one worker to pull an image, and calls tell with the progress and the result. It returns an error only if
+// tell fails or the caller has disconnected.
 func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string, tell func(machinesapi.PullLine) error) error {
 	line := machinesapi.PullLine{Worker: m.ID, Region: m.Region}
 	got, err := pull(r.Context(), h.Workers, m, image, func(i bourse.Image) error {
@@ -191,7 +190,7 @@ func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string
 	}
 	if err != nil {
 		code := bourse.CodeOf(err)
-		if code != bourse.CodeNotFound { // here, not_found refers to the image, and not to the worker
+		if code != bourse.CodeNotFound { // here, not_found refers to the image, not to the worker
 			err = endpoint.WorkerError(r.Context(), m.ID, endpoint.Reading, err)
 			code = bourse.CodeOf(err)
 		}
@@ -202,9 +201,8 @@ func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string
 	return tell(line)
 }
 
-// pull makes a worker pull an image, and calls progress with each report. It returns the image once
-// it is present on the worker. If progress returns an error, pull returns that error, but the
-// worker continues to pull.
+// pull asks a worker to pull an image, and calls progress with each report. It returns the image once the worker has
+// it. If progress returns an error, pull returns that error, but the worker continues to pull.
 func pull(ctx context.Context, f fabric.Fabric, m bourse.Member, image string, progress func(bourse.Image) error) (last bourse.Image, err error) {
 	there := false
 	err = fabric.ImagePull.Call(ctx, f, m, fabric.PullRequest{Image: image}, func(i bourse.Image) error {

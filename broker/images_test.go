@@ -37,18 +37,18 @@ func TestPullImage(t *testing.T) {
 	}
 	enough := errors.New("enough")
 	if err := client.PullImage(t.Context(), machinesapi.PullImage{Image: "nginx"}, func(machinesapi.PullLine) error { return enough }); !errors.Is(err, enough) {
-		t.Errorf("a reader that stops: %v", err)
+		t.Errorf("a reader that stops early: %v", err)
 	}
 	missing := 0
 	err = client.PullImage(t.Context(), machinesapi.PullImage{Image: "missing", ImageTarget: machinesapi.ImageTarget{Worker: "w3"}}, func(l machinesapi.PullLine) error {
 		missing++
 		if bourse.CodeOf(l.Err()) != bourse.CodeNotFound || l.Err().Error() != "no such image" {
-			t.Errorf("no such image: %+v", l)
+			t.Errorf("missing image: %+v", l)
 		}
 		return nil
 	})
 	if err != nil || missing != 1 {
-		t.Errorf("no such image: %d lines, %v", missing, err)
+		t.Errorf("missing image: %d lines, %v", missing, err)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestImages(t *testing.T) {
 		t.Errorf("prune: %s, %v, %v", names(list), silent, err)
 	}
 	if _, _, err := client.Images(ctx, machinesapi.ImageTarget{Worker: "w2"}); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("of a worker that does not answer: %v", err)
+		t.Errorf("from an unresponsive worker: %v", err)
 	}
 }
 
@@ -130,8 +130,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestResolveImage checks that a worker asks the registry with the credentials of the app's
-// organization, and that the broker uses the answer of the first worker that can resolve the image.
+// TestResolveImage checks that a worker queries the registry with the credentials of the app's organization, and that
+// the broker uses the answer of the first worker that can resolve the image.
 func TestResolveImage(t *testing.T) {
 	s := start(t)
 	s.workers["w2"].silence(errDown)
@@ -154,6 +154,6 @@ func TestResolveImage(t *testing.T) {
 	}
 	images.App = "nowhere"
 	if _, err := images.Resolve(ctx, "host"); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("no such app: %v", err)
+		t.Errorf("missing app: %v", err)
 	}
 }

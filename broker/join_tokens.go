@@ -20,7 +20,7 @@ type Invitations interface {
 	Revoke(id string) error
 }
 
-// joinTokenHandler serves the endpoints of join tokens.
+// joinTokenHandler serves the join token endpoints.
 type joinTokenHandler struct{ *Config }
 
 func (h *joinTokenHandler) routes() []endpoint.Route {

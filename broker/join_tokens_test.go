@@ -26,7 +26,7 @@ func startInviting(t *testing.T) *setup {
 
 func TestJoinTokens(t *testing.T) {
 	s := startInviting(t)
-	s.new = true // the first broker of a cluster knows no other server
+	s.new = true // a cluster's first broker knows no other servers
 	api := s.client(t).JoinTokens()
 	got, err := api.Create(t.Context(), machinesapi.CreateJoinToken{})
 	if err != nil {
@@ -37,7 +37,7 @@ func TestJoinTokens(t *testing.T) {
 	}
 	list, err := api.List(t.Context())
 	if err != nil || len(list) != 1 || list[0].ID != got.ID || list[0].Token != "" {
-		t.Errorf("list: %+v, %v; want the token's description only", list, err)
+		t.Errorf("list: %+v, %v; want only the token's description", list, err)
 	}
 	if err := api.Revoke(t.Context(), got.ID); err != nil {
 		t.Error(err)

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 )
 
-// A broker that has just started knows its cluster only partially or not at all. Its answers, such
-// as "machine not found" or "no worker accepts orders there", might be wrong. Therefore, until the
-// broker knows its cluster, it only replies that it is not ready.
+// A broker that has just started has only partial information about its cluster, or none. Responses such as "machine
+// not found" or "no worker accepts orders there" might be wrong. Therefore, the broker responds only that it is not
+// ready until it has complete information.
 
 // ready returns CodeUnavailable until the broker knows its cluster.
 func ready(d lookup.Directory) error {
@@ -20,14 +20,13 @@ func ready(d lookup.Directory) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker does not know its cluster yet: it has just started, or cannot reach any other server")
 }
 
-// byTag looks up a worker by the tag with which the IDs of the worker's objects begin. The result
-// here is set if the worker is a member, and the result away if it is absent. If the worker is
-// unknown, both are nil.
+// byTag looks up a worker by its tag, the prefix of its objects' IDs. It returns the worker as here if the worker is a
+// member, and as away if the worker is absent. If the worker is unknown, both results are nil.
 func byTag(d lookup.Directory, tag bourse.WorkerTag) (here *bourse.Member, away *bourse.Absence) {
 	if m, ok := d.ByTag(tag); ok {
 		return &m, nil
 	}
-	members, absent := d.All() // a worker that was absent may just have returned, so check the members again
+	members, absent := d.All() // an absent worker may just have rejoined, so check the members again
 	if i := slices.IndexFunc(members, func(m bourse.Member) bool { return m.Tag == tag }); i >= 0 {
 		m := members[i]
 		return &m, nil

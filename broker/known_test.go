@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestNewBrokerAnswersOnlyUnavailable checks that a broker that does not know its cluster yet
-// answers every request with "try again", and that no request has an effect.
+// TestNewBrokerAnswersOnlyUnavailable checks that a broker that does not know its cluster yet responds to every request
+// with "try again", and that no request has an effect.
 func TestNewBrokerAnswersOnlyUnavailable(t *testing.T) {
 	s := start(t)
 	s.new = true
@@ -46,7 +46,7 @@ func TestNewBrokerAnswersOnlyUnavailable(t *testing.T) {
 		t.Errorf("%d orders were placed", n)
 	}
 	if rec := s.call(t, "GET", "/v1/nosuch", ""); rec.Code != http.StatusNotFound {
-		t.Errorf("an endpoint that does not exist: %d, want 404", rec.Code)
+		t.Errorf("a nonexistent endpoint: %d, want 404", rec.Code)
 	}
 	s.new = false
 	if rec := s.call(t, "GET", "/v1/health", ""); rec.Code != http.StatusOK {
@@ -83,11 +83,11 @@ func TestObjectsOfAbsentWorkersAreUnavailable(t *testing.T) {
 			t.Errorf("%s %s: %d, want %d: %s", c.method, c.path, rec.Code, c.want, rec.Body)
 		}
 		if named := strings.Contains(rec.Body.String(), "w9") || strings.Contains(c.path, "orders"); c.want == http.StatusServiceUnavailable && !named {
-			t.Errorf("%s %s does not name the worker: %s", c.method, c.path, rec.Body)
+			t.Errorf("the error for %s %s does not mention the worker: %s", c.method, c.path, rec.Body)
 		}
 	}
 	s.absent[0].Since = time.Now().Add(-time.Minute) // the worker was already absent when the order was placed
 	if rec := s.call(t, "GET", "/v1/orders/"+order, ""); rec.Code != http.StatusNotFound {
-		t.Errorf("an order that was placed during the absence: %d, want 404: %s", rec.Code, rec.Body)
+		t.Errorf("an order placed during the absence: %d, want 404: %s", rec.Code, rec.Body)
 	}
 }

@@ -53,8 +53,7 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	// The lease is newer than the machine that was read above, so give this copy of the machine a
-	// later version, too.
+	// The lease is newer than the machine read above, so the version of this copy must be newer, too.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
 	h.machines.RememberReply(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))
@@ -81,7 +80,7 @@ func leaseTTL(query string, body int64) (time.Duration, error) {
 func (h *machineHandler) releaseLease(w http.ResponseWriter, r *endpoint.Request) error {
 	_, err := h.act(r, &fabric.MachineRelease, fabric.MachineAction{})
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
-		return errNoLease() // a machine that does not exist has no lease either
+		return errNoLease() // a missing machine has no lease either
 	}
 	if err != nil {
 		return err

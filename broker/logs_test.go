@@ -49,10 +49,10 @@ func TestLogs(t *testing.T) {
 	}
 	stop := errors.New("enough")
 	if err := client.Logs(t.Context(), "shop", id, machinesapi.LogQuery{}, func(machinesapi.LogLine) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("the reader's own error: %v", err)
+		t.Errorf("an error returned by the reader: %v", err)
 	}
 	if err := client.Logs(t.Context(), "shop", "aaaaaa00000000", machinesapi.LogQuery{}, nil); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("no such machine: %v", err)
+		t.Errorf("missing machine: %v", err)
 	}
 }
 
@@ -73,8 +73,8 @@ func TestFollowedLogsStream(t *testing.T) {
 	}
 }
 
-// TestABrokenLogStreamIsAnError checks that a stream that breaks ends with an error, so that nobody
-// mistakes its end for the end of the log.
+// TestABrokenLogStreamIsAnError checks that a broken stream ends with an error, so that it cannot be mistaken for the
+// end of the log.
 func TestABrokenLogStreamIsAnError(t *testing.T) {
 	s, id := withLogs(t)
 	s.workers["w1"].logs[2].Stream = "broken"

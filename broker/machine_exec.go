@@ -16,7 +16,7 @@ import (
 const (
 	defaultExec = 60 * time.Second
 	maxExec     = 10 * time.Minute
-	replyMargin = 5 * time.Second // extra time for the worker to report a timeout
+	replyMargin = 5 * time.Second // extra time in which the worker can report a timeout
 )
 
 func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request) error {
@@ -45,8 +45,7 @@ func (h *machineHandler) execMachine(w http.ResponseWriter, r *endpoint.Request)
 	})
 }
 
-// execRequest converts the body of an API request to the request that is sent to the worker.
-// Errors: invalid.
+// execRequest converts an API request's body to the request for the worker. Errors: invalid.
 func execRequest(in *machinesapi.ExecMachine) (fabric.ExecRequest, error) {
 	out := fabric.ExecRequest{Command: in.Command, Stdin: []byte(in.Stdin), Timeout: bourse.Duration(defaultExec)}
 	if len(out.Command) == 0 {

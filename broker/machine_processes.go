@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// processOrders maps each JSON field by which processes can be sorted to a comparison function.
+// processOrders maps each JSON field by which processes can be sorted to its comparison function.
 var processOrders = map[string]func(a, b bourse.Process) int{
 	"":          func(_, _ bourse.Process) int { return 0 }, // keeps the worker's order
 	"pid":       func(a, b bourse.Process) int { return cmp.Compare(a.PID, b.PID) },

@@ -33,8 +33,7 @@ func (h *machineHandler) machineUsage(w http.ResponseWriter, r *endpoint.Request
 	})
 }
 
-// milliseconds converts d to milliseconds. A duration of -1, which means unknown, is returned as
-// -1.
+// milliseconds converts d to milliseconds. It returns -1 (unknown) unchanged.
 func milliseconds(d time.Duration) int64 {
 	if d < 0 {
 		return -1
@@ -42,8 +41,8 @@ func milliseconds(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// execStream runs a command, streaming its input and output. It forwards the frames in the bodies
-// of the request and the reply without decoding them.
+// execStream runs a command, streaming its input and output. It forwards the request's and the reply's frames without
+// decoding them.
 func (h *machineHandler) execStream(w http.ResponseWriter, r *endpoint.Request) error {
 	to, err := h.targetOf(r)
 	if err != nil {
@@ -70,9 +69,9 @@ func (h *machineHandler) tunnel(w http.ResponseWriter, r *endpoint.Request) erro
 	})
 }
 
-// pass forwards the body of a request to a worker and, at the same time, the worker's reply to the
-// caller. When either side closes its stream, the other stream is closed as well. open sends the
-// request to the worker and returns the body of the reply.
+// pass forwards the body of a request to a worker and, at the same time, the worker's reply to the caller. When either
+// stream is closed, the other is closed as well. open sends the request to the worker and returns the body of the
+// worker's reply.
 func (h *machineHandler) pass(w http.ResponseWriter, r *endpoint.Request, to target, open func(io.ReadCloser) (io.ReadCloser, error)) error {
 	control := http.NewResponseController(w)
 	fabric.PrepareDuplexReply(w, r.Request)

@@ -69,7 +69,7 @@ func TestExecStreamTerminal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Each key is typed once the echo of the previous one was seen.
+		// Each key is typed after the echo of the previous one.
 		keys := "abcq"
 		var seen strings.Builder
 		out := writerFunc(func(p []byte) (int, error) {
@@ -108,7 +108,7 @@ func TestExecStreamEnds(t *testing.T) {
 			return bourse.Exit{}, ctx.Err()
 		}
 		for name, leave := range map[string]func(*machinesapi.ExecStream, context.CancelFunc){
-			"its stream is closed": func(c *machinesapi.ExecStream, _ context.CancelFunc) { c.Close() },
+			"the stream is closed": func(c *machinesapi.ExecStream, _ context.CancelFunc) { c.Close() },
 			"its context ends":     func(_ *machinesapi.ExecStream, end context.CancelFunc) { end() },
 		} {
 			ctx, end := context.WithCancel(t.Context())
@@ -142,19 +142,18 @@ func TestExecStreamEnds(t *testing.T) {
 			t.Errorf("when the worker dies: %v", err)
 		}
 		s.run = func(context.Context, fabric.ExecIO) (bourse.Exit, error) {
-			return bourse.Exit{}, bourse.Errorf(bourse.CodeInvalid, "there is no sh")
+			return bourse.Exit{}, bourse.Errorf(bourse.CodeInvalid, "sh not found")
 		}
 		if command, err = s.client.ExecStream(t.Context(), "shop", s.m.ID, start); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := command.Copy(io.Discard, io.Discard); bourse.CodeOf(err) != bourse.CodeInvalid || err.Error() != "there is no sh" {
-			t.Errorf("a command that does not exist: %v", err)
+		if _, err := command.Copy(io.Discard, io.Discard); bourse.CodeOf(err) != bourse.CodeInvalid || err.Error() != "sh not found" {
+			t.Errorf("a missing command: %v", err)
 		}
 	})
 }
 
-// TestStreamsAreRefusedImmediately checks that a refused stream is answered without waiting for the
-// end of the request's body.
+// TestStreamsAreRefusedImmediately checks that a stream is refused without waiting for the end of the request's body.
 func TestStreamsAreRefusedImmediately(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, s *streaming) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -191,7 +190,7 @@ func TestStreamsAreRefusedImmediately(t *testing.T) {
 
 func TestTunnel(t *testing.T) {
 	bothProtocols(t, func(t *testing.T, s *streaming) {
-		// the program in the machine is a small HTTP server
+		// The program in the machine is a small HTTP server.
 		inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, io.MultiReader(strings.NewReader("got "), r.Body))
 		}))

@@ -15,8 +15,8 @@ import (
 // previous version.
 const updateTimeout = 10*time.Minute + verbTimeout
 
-// updateMachine updates a machine. It replies once the new version has started, so that a
-// subsequent wait for the state started refers to the new version.
+// updateMachine updates a machine. It replies once the new version has started, so that a client that then waits for
+// the state "started" waits for the new version.
 func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.UpdateMachine
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -62,9 +62,8 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// mayHave checks whether the quota of the app in the request's path permits the given config for
-// one of its machines. It also returns the number of bytes by which the config is larger than the
-// machine's current config, as far as this broker knows it.
+// mayHave checks whether the app's quota permits the given config for the machine. It also returns the number of bytes
+// by which the machine's config grows, based on the current config that this broker knows.
 func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, config *bourse.Config) (bourse.App, int64, error) {
 	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {

@@ -35,7 +35,7 @@ func TestUpdateMachine(t *testing.T) {
 		Machine: m.ID, Nonce: "n0nce", Current: m.Instance, SkipLaunch: true, Cordoned: true, Name: "web", Region: "gru", LeaseTTL: 30, LeaseOwner: asked.LeaseOwner,
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
-		t.Errorf("the worker was asked (-want +got):\n%s", diff)
+		t.Errorf("the worker received (-want +got):\n%s", diff)
 	}
 	read := decodeBody[machinesapi.Machine](t, s.call(t, "GET", path, "").Body.Bytes())
 	if read.InstanceID != got.InstanceID {
@@ -50,8 +50,8 @@ func TestUpdateMachine(t *testing.T) {
 	}
 }
 
-// TestUpdateMachineRefused checks that an invalid update is rejected with the text that clients
-// expect, and that it changes nothing.
+// TestUpdateMachineRefused checks that an invalid update is rejected with the message that clients expect, and that it
+// changes nothing.
 func TestUpdateMachineRefused(t *testing.T) {
 	s := start(t, quotas(`{"app":{"config_bytes":5000}}`))
 	m := s.machine(t, "w1", "web", bourse.StateStarted)
@@ -90,7 +90,7 @@ func FuzzUpdate(f *testing.F) {
 	fuzzBody(f, "POST", "", func(t *testing.T, s *setup) {
 		u := s.workers["w1"].updates[0]
 		if err := u.Config.Guest.Takes(1).Validate(); err != nil || u.Config.Normalize() != nil {
-			t.Fatalf("the worker was asked %+v", u)
+			t.Fatalf("the worker received %+v", u)
 		}
 	}, `{"config":`+hostConfig+`}`, `{"config":{"image":"nginx","size":"performance-2x"},"region":"gru","lease_ttl":-5,"current_version":"x"}`)
 }

@@ -50,8 +50,8 @@ func (h *machineHandler) startMachine(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.StartReply{PreviousState: done.Previous})
 }
 
-// latestSecrets returns the latest version of the secrets of the app in the request's path, and the
-// keys that decrypt them. When a machine starts, it must receive all secrets that were set before.
+// latestSecrets returns the latest version of the app's secrets, and the keys that decrypt them. A machine that starts
+// must receive all secrets that were set before the start.
 func (h *machineHandler) latestSecrets(r *endpoint.Request) (uint64, bourse.AppKeys, error) {
 	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {
@@ -112,9 +112,8 @@ func (h *machineHandler) actOn(do *verb) endpoint.Handler {
 	}
 }
 
-// destroyMachine replies once the machine is destroyed. The query parameter that forces this is
-// destroyMachine replies once the machine is destroyed. The query parameter that forces the
-// destruction is called force in the API's documentation, and kill in fly-go.
+// destroyMachine replies once the machine is destroyed. The query parameter that forces the destruction is called force
+// in the API's documentation and kill in fly-go.
 func (h *machineHandler) destroyMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {

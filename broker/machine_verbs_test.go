@@ -28,7 +28,7 @@ func TestVerbs(t *testing.T) {
 		{"start", bourse.StateStopped, "POST", "/start", "", 200, `{"previous_state":"stopped","migrated":false,"new_host":""}`, fabric.MachineAction{}},
 		{"start of a started machine", bourse.StateStarted, "POST", "/start", "", 200, `{"previous_state":"started"`, fabric.MachineAction{}},
 		{"start of a created machine", bourse.StateCreated, "POST", "/start", "", 412, `{"error":"failed_precondition: unable to start machine from current state: 'created'"`, fabric.MachineAction{}},
-		{"stop as fly-go asks", bourse.StateStarted, "POST", "/stop", `{"id":"x","timeout":"0s"}`, 200, `{"ok":true}`, fabric.MachineAction{}},
+		{"stop in fly-go's form", bourse.StateStarted, "POST", "/stop", `{"id":"x","timeout":"0s"}`, 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"stop without a body", bourse.StateStarted, "POST", "/stop", "", 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"suspend", bourse.StateStarted, "POST", "/suspend", "", 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"stop of a stopped machine", bourse.StateStopped, "POST", "/stop", "", 200, `{"ok":true}`, fabric.MachineAction{}},
@@ -36,7 +36,7 @@ func TestVerbs(t *testing.T) {
 		{"restart", bourse.StateStarted, "POST", "/restart?force_stop=false", "", 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"restart with all", bourse.StateStarted, "POST", "/restart?force_stop=true&timeout=1m30s&signal=SIGQUIT", "", 200, `{"ok":true}`, fabric.MachineAction{Force: true, Signal: "SIGQUIT", Timeout: bourse.Duration(90 * time.Second)}},
 		{"restart with seconds", bourse.StateStarted, "POST", "/restart?timeout=7", "", 200, `{"ok":true}`, fabric.MachineAction{Timeout: bourse.Duration(7 * time.Second)}},
-		{"kill as fly-go asks", bourse.StateStarted, "POST", "/signal", `{"signal":9}`, 200, `{"ok":true}`, fabric.MachineAction{Signal: "SIGKILL"}},
+		{"kill in fly-go's form", bourse.StateStarted, "POST", "/signal", `{"signal":9}`, 200, `{"ok":true}`, fabric.MachineAction{Signal: "SIGKILL"}},
 		{"signal to a stopped machine", bourse.StateStopped, "POST", "/signal", `{"signal":"SIGHUP"}`, 412, `{"error":"failed_precondition: `, fabric.MachineAction{Signal: "SIGHUP"}},
 		{"cordon", bourse.StateStarted, "POST", "/cordon", "", 200, `{"ok":true}`, fabric.MachineAction{}},
 		{"uncordon", bourse.StateStarted, "POST", "/uncordon", "", 200, `{"ok":true}`, fabric.MachineAction{}},
@@ -56,7 +56,7 @@ func TestVerbs(t *testing.T) {
 			c.act.Nonce = "n0nce"
 			c.act.By = "local" // the caller's name
 			if diff := cmp.Diff([]fabric.MachineAction{c.act}, s.workers["w2"].acts); diff != "" {
-				t.Errorf("the worker was asked (-want +got):\n%s", diff)
+				t.Errorf("the worker received (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -73,11 +73,11 @@ func TestMachineIDDeterminesTheWorker(t *testing.T) {
 		t.Errorf("status %d: %s", rec.Code, rec.Body)
 	}
 	if n := s.workers["w1"].called("machine/start") + s.workers["w2"].called("machine/start"); n != 0 {
-		t.Errorf("%d other workers were asked", n)
+		t.Errorf("%d calls went to other workers", n)
 	}
 }
 
-// TestVerbsReadTheMachineOnce checks that a machine's app, which never changes, is read only once.
+// TestVerbsReadTheMachineOnce checks that a machine's app, which never changes, is fetched only once.
 func TestVerbsReadTheMachineOnce(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStopped)
@@ -88,12 +88,11 @@ func TestVerbsReadTheMachineOnce(t *testing.T) {
 		t.Errorf("the machine was read %d times, want once", got)
 	}
 	if rec := s.call(t, "POST", "/v1/apps/other/machines/"+string(m.ID)+"/start", ""); rec.Code != http.StatusNotFound {
-		t.Errorf("through another app: status %d", rec.Code)
+		t.Errorf("through another app's path: status %d", rec.Code)
 	}
 }
 
-// TestCodeOfLostVerb checks the error after a lost answer, which depends on whether the request may
-// have had an effect.
+// TestCodeOfLostVerb checks the error for a lost response, which depends on whether the request may have had an effect.
 func TestCodeOfLostVerb(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStopped)
@@ -134,7 +133,7 @@ func TestExec(t *testing.T) {
 		want       fabric.ExecRequest
 	}{
 		{"as fly-go asks", `{"cmd":"sh -c 'echo \"a  b\"'"}`, fabric.ExecRequest{Command: []string{"sh", "-c", `echo "a  b"`}, Timeout: bourse.Duration(time.Minute)}},
-		{"as the docs ask", `{"command":["ls","-l"],"timeout":5,"stdin":"in"}`, fabric.ExecRequest{Command: []string{"ls", "-l"}, Stdin: []byte("in"), Timeout: bourse.Duration(5 * time.Second)}},
+		{"as documented", `{"command":["ls","-l"],"timeout":5,"stdin":"in"}`, fabric.ExecRequest{Command: []string{"ls", "-l"}, Stdin: []byte("in"), Timeout: bourse.Duration(5 * time.Second)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := start(t)
@@ -145,11 +144,11 @@ func TestExec(t *testing.T) {
 				t.Errorf("status %d: %+v", rec.Code, got)
 			}
 			if diff := cmp.Diff(c.want, s.workers["w1"].execs[0], cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("the worker was asked (-want +got):\n%s", diff)
+				t.Errorf("the worker received (-want +got):\n%s", diff)
 			}
 		})
 	}
-	t.Run("a command that is not there", func(t *testing.T) {
+	t.Run("a missing command", func(t *testing.T) {
 		s := start(t)
 		m := s.machine(t, "w1", "web", bourse.StateStarted)
 		if rec := s.call(t, "POST", "/v1/apps/shop/machines/"+string(m.ID)+"/exec", `{"cmd":"missing"}`); rec.Code != http.StatusBadRequest {

@@ -17,13 +17,13 @@ import (
 // maxWait is the maximum duration of a wait, and also the default.
 const maxWait = 60 * time.Second
 
-// waitable returns the states for which a client can wait.
+// waitable returns the states that a client can wait for.
 func waitable() []bourse.State {
 	return []bourse.State{bourse.StateStarted, bourse.StateStopped, bourse.StateSuspended, bourse.StateDestroyed, bourse.StateFailed}
 }
 
-// waitMachine blocks until the machine is in the wanted state or the time limit expires. It does
-// not return earlier, because clients would immediately repeat the request.
+// waitMachine blocks until the machine is in the wanted state or the time limit expires. It never returns early,
+// because clients would immediately retry.
 func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readWait(r)
 	if err != nil {
@@ -60,7 +60,7 @@ func (h *machineHandler) waitTimedOut(r *endpoint.Request, to target, wanted bou
 	defer cancel()
 	m, err := fabric.MachineShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the error is not about the machine, but about its worker, which does not answer
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the machine's worker does not answer, so the machine's state is unknown
 	}
 	h.machines.RememberReply(&m)
 	return &bourse.Error{
@@ -96,7 +96,7 @@ func readWait(r *endpoint.Request) (fabric.WaitQuery, error) {
 	return want, nil
 }
 
-// waitStates returns the states that a value of the state parameter stands for.
+// waitStates returns the states denoted by a value of the state parameter.
 func waitStates(word string) ([]bourse.State, error) {
 	switch {
 	case word == "":

@@ -49,8 +49,8 @@ func TestWaitThatEndsImmediately(t *testing.T) {
 	}
 }
 
-// TestWaitKeepsTheRequestOpen checks that a wait keeps the request open for the whole timeout,
-// because clients that receive an answer earlier repeat the request immediately.
+// TestWaitKeepsTheRequestOpen checks that a wait keeps the request open for the whole timeout, because clients that get
+// an earlier response retry immediately.
 func TestWaitKeepsTheRequestOpen(t *testing.T) {
 	for query, want := range map[string]time.Duration{
 		"?state=stopped":               60 * time.Second,
@@ -116,8 +116,8 @@ func TestWaitAfterAnEvent(t *testing.T) {
 	})
 }
 
-// TestWaitOnALostWorkerIsUnavailable checks that, if a worker dies during a wait, the reply claims
-// nothing about the machine's state.
+// TestWaitOnALostWorkerIsUnavailable checks that, if a worker dies during a wait, the reply does not claim anything
+// about the machine's state.
 func TestWaitOnALostWorkerIsUnavailable(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStarted)

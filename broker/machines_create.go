@@ -36,9 +36,8 @@ func (h *orderHandler) routes() []endpoint.Route {
 	}
 }
 
-// createMachine places an order. It replies with the machine that filled the order, or with all
-// refusals. The reply contains the order's ID, unless the request failed before the ID was
-// assigned.
+// createMachine places an order. It replies with the new machine, or with all refusals. The reply contains the order's
+// ID unless the request failed before an ID was assigned.
 func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
@@ -78,8 +77,8 @@ func (h *orderHandler) createMachine(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// quoteMachine replies with the decision that the order would receive if it were placed now. The
-// status is 200 even if the decision is a refusal.
+// quoteMachine replies with the decision that the broker would make if the order were placed now. The status is 200
+// even if the decision is a refusal.
 func (h *orderHandler) quoteMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	order, warnings, err := h.readOrder(w, r)
 	if err != nil {
@@ -159,7 +158,7 @@ func choices(d lookup.Directory, expression string) ([]bourse.Choice, error) {
 	return bourse.ParseRegions(expression, known)
 }
 
-// chosen is the order ID that the client has chosen, or "" if it has chosen none.
+// chosen is the order ID that the client has chosen, or "" if the client has not chosen one.
 type chosen bourse.OrderID
 
 func chosenID(r *endpoint.Request) (chosen, error) {
@@ -170,8 +169,8 @@ func chosenID(r *endpoint.Request) (chosen, error) {
 	return chosen(id), id.Validate()
 }
 
-// name sets the order's ID. If the client has chosen an ID, the order's ID is derived from it and
-// from the order's app. Otherwise, name generates a new ID.
+// name sets the order's ID. If the client has chosen an ID, the order's ID is derived from that ID and the app.
+// Otherwise, name generates an ID.
 func (c chosen) name(order *bourse.Order) {
 	if c == "" {
 		order.ID = bourse.NewOrderID().In(order.App.ID)
@@ -183,10 +182,10 @@ func (c chosen) name(order *bourse.Order) {
 	}
 }
 
-// nameIsFree returns CodeAlreadyExists if another machine of the app has the order's name. It uses
-// the view and workers' recent replies. In addition, each worker refuses a name that one of its own
-// machines already uses. If two machines with the same name are created at the same moment, both
-// may exist. Replies about the newer machine then contain the ID of the older one in NameConflict.
+// nameIsFree returns CodeAlreadyExists if another of the app's machines has the name in the order, according to the
+// view and recent replies. In addition, each worker refuses a name that one of its own machines already uses. If two
+// machines with the same name are created at the same moment on different workers, both may exist; the newer machine's
+// NameConflict then contains the older one's ID.
 func (h *orderHandler) nameIsFree(ctx context.Context, order *bourse.Order) error {
 	found := h.machines.Named(ctx, &order.App, order.Name)
 	for _, m := range found {

@@ -24,8 +24,7 @@ func decodeBody[T any](t testing.TB, raw []byte) T {
 	return out
 }
 
-// TestCreateReply checks the parts of the JSON reply on which clients of the Machines API depend
-// (checklist 1, 2, 4, 5).
+// TestCreateReply checks the parts of the JSON reply that Machines API clients depend on.
 func TestCreateReply(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, "POST", createPath, `{"config":`+hostConfig+`,"region":"gru","name":"web","unknown":{"x":[1]}}`)
@@ -104,8 +103,7 @@ func TestCreatePlacesTheOrder(t *testing.T) {
 	}
 }
 
-// TestCreateAcceptsAClonesImage checks that an image name is accepted that a client has composed
-// from image_ref in order to clone a machine.
+// TestCreateAcceptsAClonesImage checks that a client can clone a machine with an image name composed from image_ref.
 func TestCreateAcceptsAClonesImage(t *testing.T) {
 	s := start(t)
 	rec := s.call(t, "POST", createPath, `{"config":{"image":"/host:latest","init":{"exec":["true"]}}}`)
@@ -124,7 +122,7 @@ func TestRefusalListsWorkers(t *testing.T) {
 		t.Fatalf("status %d: %s", rec.Code, rec.Body)
 	}
 	body := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes())
-	want := "insufficient resources available to fulfill request: could not reserve resource for machine: insufficient memory available to fulfill request; no worker has room"
+	want := "insufficient resources available to fulfill request: could not reserve resource for machine: insufficient memory available to fulfill request; no worker has capacity"
 	if body.Error != want || body.Status != "insufficient_capacity" || body.Code != bourse.CodeInsufficient {
 		t.Errorf("body is %+v", body)
 	}
@@ -134,14 +132,14 @@ func TestRefusalListsWorkers(t *testing.T) {
 	if id := rec.Header().Get("Bourse-Order-Id"); id == "" || id != string(body.OrderID) {
 		t.Errorf("order id: header %q, body %q", id, body.OrderID)
 	}
-	// The broker that refused the order still returns the reasons later.
+	// The broker that refused the order can still return the reasons later.
 	if rec := s.call(t, "GET", "/v1/orders/"+string(body.OrderID), ""); rec.Code != http.StatusOK {
 		t.Errorf("GET order: status %d: %s", rec.Code, rec.Body)
 	}
 }
 
-// TestCreateStatusOfEachCode checks the status for each code. Clients repeat a create after 502 or
-// 503, so only a request that had no effect may be answered with them (checklist 11).
+// TestCreateStatusOfEachCode checks the status for each code. Clients retry a create after 502 or 503, so these may be
+// returned only if the request had no effect.
 func TestCreateStatusOfEachCode(t *testing.T) {
 	want := map[bourse.Code]int{
 		bourse.CodeInsufficient: 422, bourse.CodeAlreadyExists: 409, bourse.CodeUnavailable: 503, bourse.CodeTimeout: 408,
@@ -203,7 +201,7 @@ func TestRepeatedOrderReturnsTheSameMachine(t *testing.T) {
 	}
 }
 
-// TestCreateCachesTheApp checks that several creates look up their app only once.
+// TestCreateCachesTheApp checks that several creates look up the app only once.
 func TestCreateCachesTheApp(t *testing.T) {
 	s := start(t)
 	for range 20 {

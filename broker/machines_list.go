@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// listFilter specifies which machines a list contains, and in which form.
+// listFilter specifies which machines a list contains and in which form.
 type listFilter struct {
 	lookup.Selection
 	deleted, leases, summary bool
@@ -32,9 +32,8 @@ func readFilter(r *endpoint.Request) (listFilter, error) {
 	return f, nil
 }
 
-// gather returns the machines of the app in the request's path. If the path contains no app, it
-// returns the machines of all apps that the caller may use. If the app has no machines, the result
-// is empty. If the app does not exist, gather returns an error.
+// gather returns the machines of the app in the request's path. If the path contains no app, it returns the machines of
+// all apps that the caller may use. An app without machines has an empty result; a missing app is an error.
 func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gathered, error) {
 	if r.App() == "" && r.Who.Cluster() {
 		return h.machines.Gather(r.Context(), nil, f.deleted, f.Region), nil
@@ -89,11 +88,10 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// whole returns the machines that match the filter. If the list is for one app, whole requests the
-// missing parts of the machines' configs from their workers; the configs remain incomplete if a
-// worker does not answer. Clients modify listed configs and send them back, which would delete the
-// missing parts. A list for all apps contains only the view's data, because it is meant for people,
-// and there may be too many workers to ask.
+// whole returns the machines that match the filter. For a list of one app, it requests the parts of the configs that
+// the view lacks from the machines' workers, because clients modify listed configs and send them back, which would
+// delete the missing parts. A config remains incomplete if its worker does not answer. A list of all apps contains only
+// the view's data, because it is meant for people and there may be too many workers to ask.
 func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inventory.Listed) ([]*inventory.Listed, error) {
 	wanted := slices.DeleteFunc(found, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) || !r.Who.MayMachine(l.ID) })
 	switch {
@@ -110,7 +108,7 @@ func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inve
 		return nil, err
 	}
 	wanted = h.machines.Complete(r.Context(), &app, wanted)
-	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // some machines may have changed in the meantime
+	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // machines may have changed in the meantime
 }
 
 func (f *listFilter) show(l *inventory.Listed, now time.Time) machinesapi.Machine {
@@ -144,13 +142,11 @@ func showMachine(m *bourse.Machine, lease bool, now time.Time) machinesapi.Machi
 	return out
 }
 
-// readTimeout limits how long a read waits for an object's worker if the view's data can be
-// returned instead.
+// readTimeout limits how long a read waits for an object's worker before it falls back to the view's data.
 const readTimeout = time.Second
 
-// getMachine returns one machine. A destroyed machine is returned as long as its worker retains the
-// record, because clients read the exit code. If the worker is unreachable, getMachine returns the
-// view's data.
+// getMachine returns one machine. A destroyed machine is returned as long as its worker keeps the record, because
+// clients read the exit code. If the worker is unreachable, getMachine returns the view's data.
 func (h *machineHandler) getMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	lease, err := endpoint.QueryBool(r, "include_leases")
 	if err != nil {

@@ -123,7 +123,7 @@ func TestListNamesUnreachableWorkers(t *testing.T) {
 		t.Errorf("%v, unreachable %q", got, header.Get("Bourse-Unreachable"))
 	}
 	if _, header := s.list(t, "?region=gru"); header.Get("Bourse-Unreachable") != "w2" {
-		t.Errorf("of gru unreachable: %q", header.Get("Bourse-Unreachable"))
+		t.Errorf("unreachable in gru: %q", header.Get("Bourse-Unreachable"))
 	}
 }
 
@@ -147,10 +147,10 @@ func TestListOfEmptyAndMissingApp(t *testing.T) {
 		t.Errorf("an app without machines: %d %s", rec.Code, rec.Body)
 	}
 	if rec := s.call(t, "GET", "/v1/apps/default/machines", ""); rec.Body.String() != "[]\n" {
-		t.Errorf("the default app before its use: %d %s", rec.Code, rec.Body)
+		t.Errorf("the default app before its first use: %d %s", rec.Code, rec.Body)
 	}
 	if rec := s.call(t, "GET", "/v1/apps/none/machines", ""); rec.Code != http.StatusNotFound {
-		t.Errorf("no app: status %d", rec.Code)
+		t.Errorf("missing app: status %d", rec.Code)
 	}
 }
 
@@ -162,14 +162,14 @@ func TestGetMachine(t *testing.T) {
 	if got.ID != m.ID || got.Worker != "w2" || got.Port != 30000 || got.HostStatus != "ok" || got.Config == nil || got.Lease != nil {
 		t.Errorf("machine is %+v", got)
 	}
-	t.Run("with its lease when asked", func(t *testing.T) {
+	t.Run("with its lease on request", func(t *testing.T) {
 		s.call(t, "POST", path+"/lease?ttl=30", `{"description":"deploy"}`)
 		got := decodeBody[machinesapi.Machine](t, s.call(t, "GET", path+"?include_leases=true", "").Body.Bytes())
 		if got.Lease == nil || got.Lease.Owner != "local" || got.Lease.Description != "deploy" || got.Lease.ExpiresAt == 0 || got.Nonce != "" {
 			t.Errorf("lease is %+v, nonce %q", got.Lease, got.Nonce)
 		}
 	})
-	t.Run("destroyed it is still told, with its exit", func(t *testing.T) {
+	t.Run("a destroyed machine, with its exit event", func(t *testing.T) {
 		s := start(t)
 		path := "/v1/apps/shop/machines/" + string(s.machine(t, "w2", "web", bourse.StateStarted).ID)
 		s.call(t, "POST", path+"/stop", "")
@@ -179,7 +179,7 @@ func TestGetMachine(t *testing.T) {
 			t.Errorf("state %s, events %+v", got.State, got.Events)
 		}
 	})
-	t.Run("from a silent worker nothing is known, and nothing happened", func(t *testing.T) {
+	t.Run("a machine of an unresponsive worker", func(t *testing.T) {
 		s := startBlind(t)
 		path := "/v1/apps/shop/machines/" + string(s.machine(t, "w2", "web", bourse.StateStarted).ID)
 		for _, err := range []error{errDown, errLost} {

@@ -15,9 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TestRemoveMember checks which servers can be removed. Servers that are not running
-// can be. With force, running and unknown servers can be, too, provided that they can
-// be locked out. The broker that handles the request cannot be removed.
+// TestRemoveMember checks which servers can be removed: servers that are not running and, with force, running and
+// unknown servers that can be locked out. The broker that handles the request cannot be removed.
 func TestRemoveMember(t *testing.T) {
 	s := start(t, func(c *broker.Config) {
 		workers := c.Directory
@@ -46,7 +45,7 @@ func TestRemoveMember(t *testing.T) {
 	s.view.set(func(v *fakeView) { v.away = []inventory.UnreachableWorker{{ID: "w1", HeardAt: noon, Machines: 3}} })
 	m, err := remove(t.Context(), "w1", false)
 	if err != nil || m.Machines != 3 || m.Status != machinesapi.MemberDown {
-		t.Errorf("an absent worker: %+v, %v", m, err)
+		t.Errorf("remove an absent worker: %+v, %v", m, err)
 	}
 	for _, id := range []bourse.WorkerID{"p1", "w9"} {
 		if _, err := remove(t.Context(), id, true); err != nil {
@@ -63,8 +62,8 @@ func TestRemoveMember(t *testing.T) {
 	}
 }
 
-// TestRunningServersStayWithoutCertificates checks that running servers cannot be
-// removed without certificates, because they would return immediately.
+// TestRunningServersStayWithoutCertificates checks that, in a cluster without certificates, running servers cannot be
+// removed, because they would rejoin immediately.
 func TestRunningServersStayWithoutCertificates(t *testing.T) {
 	s := start(t)
 	_, err := s.client(t).Operator().RemoveMember(t.Context(), "w1", true)
@@ -98,8 +97,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestDownProxies checks that a proxy that is down is listed until its certificate expires, and that
-// it can be removed like a worker that is down, without force.
+// TestDownProxies checks that a proxy that is down is listed until its certificate expires, and that it can be removed
+// without force, like a worker that is down.
 func TestDownProxies(t *testing.T) {
 	running := []bourse.Member{{ID: "b1", Role: bourse.RoleBroker}, {ID: "p1", Role: bourse.RoleProxy, Region: "gru"}}
 	now := noon
@@ -137,9 +136,8 @@ func TestDownProxies(t *testing.T) {
 	}
 }
 
-// After a worker is removed, its objects are not found, but destroying them with force
-// succeeds. Orders do not wait for the worker, and the cluster's health does not
-// include it.
+// TestObjectsOfARemovedWorker checks that, after a worker is removed, its objects are not found, but destroying them
+// with force succeeds. Orders do not wait for the worker, and the cluster's health does not include it.
 func TestObjectsOfARemovedWorker(t *testing.T) {
 	s := start(t)
 	s.absent = []bourse.Absence{{Member: bourse.Member{ID: "w9", Role: bourse.RoleWorker, Region: "gru", Tag: 0xdddddd}, Since: time.Now(), Removed: true}}
@@ -162,11 +160,11 @@ func TestObjectsOfARemovedWorker(t *testing.T) {
 	}
 	s.absent[0].Removed = false
 	if rec := s.call(t, "DELETE", id+"?force=true", ""); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), "the machine cannot be destroyed now: its worker w9 has been unreachable since") {
-		t.Errorf("while it is only absent: %d %s", rec.Code, rec.Body)
+		t.Errorf("while the worker is only absent: %d %s", rec.Code, rec.Body)
 	}
 }
 
-// Only a token for the whole cluster can remove a server.
+// TestOnlyOperatorsRemoveMembers checks that only a token for the whole cluster can remove a server.
 func TestOnlyOperatorsRemoveMembers(t *testing.T) {
 	s := start(t, func(c *broker.Config) { c.Tokens = tokenMap{"one": {Name: "acme", Org: "acme"}, "all": {Name: "*"}} })
 	s.take("w1", false)

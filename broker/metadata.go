@@ -37,7 +37,7 @@ func (h *machineHandler) getMetadataKey(w http.ResponseWriter, r *endpoint.Reque
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.MetadataValue{Value: value})
 }
 
-// patchMetadata serves PATCH and PUT. Neither changes keys that the request does not contain.
+// patchMetadata serves PATCH and PUT. Neither affects keys that are not in the request.
 func (h *machineHandler) patchMetadata(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.MetadataPatch
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -61,7 +61,7 @@ func (h *machineHandler) deleteMetadataKey(w http.ResponseWriter, r *endpoint.Re
 	return h.changeMetadata(w, r, fabric.MetadataRequest{Set: map[string]*string{r.PathValue("key"): nil}})
 }
 
-// Limits for metadata. The limits for the metadata in configs are the same.
+// Limits for metadata. The same limits apply to the metadata in configs.
 const (
 	maxMetadataKeys   = 1024
 	maxMetadataString = 1 << 17
@@ -89,7 +89,7 @@ func (h *machineHandler) changeMetadata(w http.ResponseWriter, r *endpoint.Reque
 
 func checkMetadata(set map[string]*string) error {
 	if len(set) > maxMetadataKeys {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid metadata: %d keys, but at most %d are allowed", len(set), maxMetadataKeys)
+		return bourse.Errorf(bourse.CodeInvalid, "invalid metadata: %d keys exceed the limit of %d", len(set), maxMetadataKeys)
 	}
 	for key, value := range set {
 		if key == "" || len(key) > maxMetadataString || (value != nil && len(*value) > maxMetadataString) {

@@ -78,7 +78,7 @@ func (m measured) Call(ctx context.Context, to bourse.Member, r *http.Request) (
 	case to.ID == "p1":
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("bourse_proxy_requests_total 1\n"))}, nil
 	}
-	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s does not answer", to.ID)
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s does not respond", to.ID)
 }
 
 // TestWorkerMetricsAreRelayedAsText checks that a worker's metrics are relayed as plain text, and

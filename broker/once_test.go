@@ -14,8 +14,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// saysItOnce fails the test if the text of an error contains the same three consecutive words
-// twice. It checks all error replies in this package's tests.
+// saysItOnce fails the test if an error message contains the same three consecutive words twice. It checks all error
+// replies in this package's tests.
 func saysItOnce(t testing.TB, what string, rec *httptest.ResponseRecorder) {
 	t.Helper()
 	if rec.Code < http.StatusBadRequest {

@@ -13,10 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// getOrder returns the decision about an order. The path contains the order's ID, as in the reply
-// to the order. If the query names an app, the path may instead contain the ID that the client
-// chose. The broker that made the decision keeps the whole decision, but only temporarily. The
-// worker that filled the order keeps most of the decision for as long as the machine exists.
+// getOrder returns the decision about an order. The path contains the order's ID from the reply to the order. If the
+// query names an app, the path may instead contain the ID that the client chose. The broker that made the decision
+// keeps all of it, but only temporarily. The worker that filled the order keeps most of it for as long as the machine
+// exists.
 func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
@@ -44,8 +44,8 @@ func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) erro
 	return endpoint.WriteJSON(w, http.StatusOK, decision)
 }
 
-// listOrders lists the recent orders of the caller's apps, newest first. The list contains only
-// orders that this broker has decided, and omits their rounds.
+// listOrders lists the recent orders of the caller's apps, newest first. The list contains only orders that this broker
+// decided, without the details of their rounds.
 func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) error {
 	var mine []bourse.App
 	if !r.Who.Cluster() {
@@ -101,8 +101,7 @@ func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 	return err == nil && d.OwnedBy(&app)
 }
 
-// decisionOf asks all workers for the decision about an order. The worker that filled the order
-// has stored the decision.
+// decisionOf asks all workers for the decision about an order, which the worker that filled the order has stored.
 func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	here, away := h.Directory.All()
 	answers := lookup.Ask(ctx, h.Timeout, here, lookup.Asking(h.Workers, &fabric.OrderShow, id))
@@ -121,11 +120,11 @@ func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bours
 		}
 	}
 	if lost > 0 {
-		return bourse.Decision{}, bourse.Errorf(bourse.CodeUnavailable, "order %s: %d workers do not answer, and no other worker has filled it", id, lost)
+		return bourse.Decision{}, bourse.Errorf(bourse.CodeUnavailable, "order %s: %d workers do not respond, and no other worker has filled the order", id, lost)
 	}
 	return bourse.Decision{}, errNoOrder(id)
 }
 
 func errNoOrder(id bourse.OrderID) error {
-	return bourse.Errorf(bourse.CodeNotFound, "order %s not found: no worker has filled it, and this broker has not refused it recently", id)
+	return bourse.Errorf(bourse.CodeNotFound, "order %s not found: no worker has filled the order, and this broker has not refused it recently", id)
 }

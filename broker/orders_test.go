@@ -17,13 +17,13 @@ func TestDecisionOfAFilledOrderIsOnItsWorker(t *testing.T) {
 	if rec.Code != 200 || got.Order != bourse.OrderID(id) || got.Worker != "w3" || got.Outcome != bourse.OutcomeFilled {
 		t.Errorf("status %d, %+v", rec.Code, got)
 	}
-	t.Run("also when others are silent", func(t *testing.T) {
+	t.Run("even if other workers do not answer", func(t *testing.T) {
 		s.workers["w1"].silence(errDown)
 		if rec := s.call(t, "GET", "/v1/orders/"+id, ""); rec.Code != 200 {
 			t.Errorf("status %d", rec.Code)
 		}
 	})
-	t.Run("when it is silent no one can say that there is none", func(t *testing.T) {
+	t.Run("unavailable if the worker does not answer", func(t *testing.T) {
 		s.workers["w3"].silence(errDown)
 		if rec := s.call(t, "GET", "/v1/orders/"+id, ""); rec.Code != 503 {
 			t.Errorf("status %d", rec.Code)
@@ -43,16 +43,16 @@ func TestPullOfAnOrderRequiresItsApp(t *testing.T) {
 	for app, want := range map[string]int{"shop": 200, "other": 404} {
 		rec := s.call(t, "GET", "/v1/apps/"+app+"/orders/"+chosen+"/pull", "")
 		if rec.Code != want {
-			t.Errorf("of app %s: status %d, want %d: %s", app, rec.Code, want, rec.Body)
+			t.Errorf("through app %s: status %d, want %d: %s", app, rec.Code, want, rec.Body)
 		}
 		if want != 200 {
 			continue
 		}
 		if got := decodeBody[machinesapi.PullLine](t, rec.Body.Bytes()); got.Worker != "w3" || got.Image == nil || got.Image.Pull == nil {
-			t.Errorf("of app %s: %s", app, rec.Body)
+			t.Errorf("through app %s: %s", app, rec.Body)
 		}
 	}
 	if rec := s.call(t, "GET", "/v1/apps/shop/orders/"+chosen[:5]+"/pull", ""); rec.Code != 400 {
-		t.Errorf("of an unknown order: status %d", rec.Code)
+		t.Errorf("unknown order: status %d", rec.Code)
 	}
 }

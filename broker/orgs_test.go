@@ -49,7 +49,7 @@ func TestOrgMachinesInPages(t *testing.T) {
 		query = "?limit=3&cursor=" + page.NextCursor
 	}
 	if slices.Sort(got); pages != 3 || !cmp.Equal(got, want) {
-		t.Errorf("%d pages have %v, want %v", pages, got, want)
+		t.Errorf("%d pages contain %v, want %v", pages, got, want)
 	}
 	if last := read(""); len(read("?updated_after="+last.LastUpdated).Machines) != 1 {
 		t.Errorf("after %s there is more than the last machine", last.LastUpdated)
@@ -66,7 +66,7 @@ func TestOrgMachinesInPages(t *testing.T) {
 	}
 }
 
-// join inserts /machines between an organization's name and the query, if there is one.
+// join inserts /machines between an organization's name and an optional query.
 func join(s string) string {
 	for i := range s {
 		if s[i] == '?' {
@@ -82,8 +82,7 @@ func FuzzPlacements(f *testing.F) {
 		`{"org_slug":"a","count":18446744073709551615}`, `{"org_slug":"a","volume_size_bytes":18446744073709551615}`)
 }
 
-// TestReservationsAreReviewed checks that an order with an invalid config can neither reserve
-// capacity nor run a task.
+// TestReservationsAreReviewed checks that orders with an invalid config can neither reserve capacity nor run a task.
 func TestReservationsAreReviewed(t *testing.T) {
 	s := start(t)
 	body := `{"ttl_seconds":5,"orders":[{"config":{"guest":{"cpus":1,"memory_mb":256},"services":[{"ports":{}}]}}]}`

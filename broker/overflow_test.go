@@ -23,11 +23,10 @@ func (l long) Call(ctx context.Context, to bourse.Member, req *http.Request) (*h
 	return l.Fabric.Call(ctx, to, req)
 }
 
-// TestListOverflows checks that a list is an error, and not incomplete, if a worker's reply is too
-// large.
+// TestListOverflows checks that a list fails, instead of being incomplete, if a worker's reply is too large.
 func TestListOverflows(t *testing.T) {
 	for name, err := range map[string]error{
-		"by the worker":                  bourse.Errorf(bourse.CodeInvalid, "the reply is too long"),
+		"for the worker":                 bourse.Errorf(bourse.CodeInvalid, "the reply is too long"),
 		"by the reader":                  bourse.Errorf(bourse.CodeInternal, "worker w1: %w", fabric.ErrOverflow),
 		"another worker does not answer": bourse.Errorf(bourse.CodeTimeout, "no answer"),
 	} {

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// machineHandler serves the endpoints of existing machines.
+// machineHandler serves the endpoints for existing machines.
 type machineHandler struct {
 	*Config
 	gate     *endpoint.Gate
@@ -80,9 +80,9 @@ func (h *machineHandler) owner(r *endpoint.Request) (target, error) {
 	return target{*worker, id}, nil
 }
 
-// errLost returns the error for a machine ID whose tag matches no member. Either the machine's
-// worker is lost, or the machine does not exist; only that worker could tell which. absent
-// describes the worker if the worker is known to be absent; otherwise, it is nil.
+// errLost returns the error for a machine ID whose tag matches no member. Either the worker is lost or the machine does
+// not exist; only the worker could tell which. absent describes the worker, or is nil if the worker is not known to be
+// absent.
 func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absent *bourse.Absence) error {
 	l, ok := h.machines.Copy(r.Context(), id)
 	if absent != nil && (!ok || absent.Removed) {
@@ -98,8 +98,8 @@ func (h *machineHandler) errLost(r *endpoint.Request, id bourse.MachineID, absen
 		l.Worker, l.HeardAt.UTC().Format(time.RFC3339))
 }
 
-// machineOf fetches the machine in the request's path from its worker. If the machine belongs to
-// another app, it is not found. Errors: not_found, unavailable.
+// machineOf fetches the machine in the request's path from its worker. A machine of another app is reported as not
+// found. Errors: not_found, unavailable.
 func (h *machineHandler) machineOf(r *endpoint.Request) (target, bourse.Machine, error) {
 	return h.machineWithTimeout(r, h.Timeout)
 }
@@ -123,8 +123,8 @@ func (h *machineHandler) machineWithTimeout(r *endpoint.Request, patience time.D
 	return to, m, nil
 }
 
-// targetOf is like machineOf, but does not return the machine. It only checks that the machine
-// belongs to the app in the path. The app of a machine is usually cached.
+// targetOf is like machineOf, but only checks that the machine belongs to the app in the path, without fetching the
+// machine. A machine's app is usually cached.
 func (h *machineHandler) targetOf(r *endpoint.Request) (target, error) {
 	to, err := h.owner(r)
 	if err != nil {

@@ -23,8 +23,8 @@ func two(t testing.TB) *setup {
 
 func bearer(token string) []string { return []string{"Authorization", "Bearer " + token} }
 
-// TestOrderIDOfAnotherOrganization checks that a caller that uses the order ID of another
-// organization gets a different machine, or none.
+// TestOrderIDOfAnotherOrganization checks that a caller who uses another organization's order ID gets a different
+// machine or none.
 func TestOrderIDOfAnotherOrganization(t *testing.T) {
 	s := two(t)
 	body := `{"config":{"image":"host","init":{"exec":["true"]},"env":{"PASSWORD":"hunter2"}},"lease_ttl":100}`
@@ -43,16 +43,16 @@ func TestOrderIDOfAnotherOrganization(t *testing.T) {
 				t.Errorf("GET %s%s: %d %s", id, query, rec.Code, rec.Body)
 			}
 		}
-		// The order's owner finds it by either ID. The chosen ID works on this broker, and on any
-		// broker if the app is given.
+		// The order's owner finds the order by either ID. The chosen ID works on this broker, and on any broker if the
+		// app is specified.
 		for _, query := range []string{"", "?app=shop"} {
 			if rec := s.call(t, "GET", "/v1/orders/"+id+query, "", bearer("acme")...); !strings.Contains(rec.Body.String(), string(theirs.OrderID)) && query != "" {
-				t.Errorf("its owner's GET %s%s: %d %s", id, query, rec.Code, rec.Body)
+				t.Errorf("the owner's GET %s%s: %d %s", id, query, rec.Code, rec.Body)
 			}
 		}
 		again := s.call(t, "POST", "/v1/apps/shop/machines", body, append(bearer("acme"), "Bourse-Order-Id", id)...)
 		if m := decodeBody[machinesapi.Machine](t, again.Body.Bytes()); m.ID != theirs.ID {
-			t.Errorf("its owner's repetition of %s: %s, want %s", id, m.ID, theirs.ID)
+			t.Errorf("the owner's repetition of %s: %s, want %s", id, m.ID, theirs.ID)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestReservationOfAnotherOrganization(t *testing.T) {
 	for _, id := range []string{chosen, string(r.ID.Key())} {
 		s.call(t, "POST", reservePath, `{"id":"`+id+`","orders":[{"app":"cheat","count":2}]}`, bearer("evil")...)
 		if o := s.lastOrder(t); o.Hold.Reservation == r.ID.Key() {
-			t.Errorf("evil reserves as %s", o.Hold.Reservation)
+			t.Errorf("evil's reservation got ID %s", o.Hold.Reservation)
 		}
 		elsewhere := bourse.ReservationKey(id).At([]bourse.WorkerTag{0xcccccc}) // names a worker that has no hold for the reservation
 		for _, target := range []string{string(r.ID), string(elsewhere)} {
@@ -108,7 +108,7 @@ func TestReservationOfAnotherOrganization(t *testing.T) {
 	}
 	for _, w := range s.workers {
 		if n := w.called("reservation/release"); n != 0 {
-			t.Errorf("worker %s has released %d times", w.self.ID, n)
+			t.Errorf("worker %s received %d releases", w.self.ID, n)
 		}
 	}
 	// The owner of a reservation may release it repeatedly.
@@ -119,9 +119,8 @@ func TestReservationOfAnotherOrganization(t *testing.T) {
 	}
 }
 
-// TestRecreatedAppHasNothingOfTheOldOne checks that, if another organization creates an app with
-// the name of a deleted app, the new app has none of the deleted app's objects, whatever the
-// workers and the view still contain.
+// TestRecreatedAppHasNothingOfTheOldOne checks that, if another organization creates an app with the name of a deleted
+// app, the new app does not get any of the deleted app's objects, whatever the workers and the view still contain.
 func TestRecreatedAppHasNothingOfTheOldOne(t *testing.T) {
 	s := two(t)
 	created := s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`,"name":"one"}`, bearer("acme")...)
@@ -129,7 +128,7 @@ func TestRecreatedAppHasNothingOfTheOldOne(t *testing.T) {
 	vol := decodeBody[machinesapi.Volume](t, s.call(t, "POST", "/v1/apps/shop/volumes", `{"name":"data","region":"mad"}`, bearer("acme")...).Body.Bytes())
 	order := created.Header().Get("Bourse-Order-Id")
 
-	// The app is deleted with force while the worker does not answer. Then the worker returns.
+	// Delete the app with force while its worker is unresponsive. Then the worker comes back.
 	owner := s.workers[m.Worker]
 	owner.silence(errDown)
 	s.workers[vol.Worker].silence(errDown)
@@ -189,13 +188,13 @@ func TestRecreatedAppHasNothingOfTheOldOne(t *testing.T) {
 	}
 }
 
-// TestRecreatedAppHasNoDestroyedMachines checks that a machine that was destroyed with its app is
-// not in the list of a new app with the same name, even immediately afterwards.
+// TestRecreatedAppHasNoDestroyedMachines checks that a machine that was destroyed with its app is not listed for a new
+// app of the same name, even immediately afterward.
 func TestRecreatedAppHasNoDestroyedMachines(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
 	s.call(t, "POST", "/v1/apps/shop/machines", `{"config":`+hostConfig+`}`)
-	s.view.freeze() // the view learns of the destruction too late
+	s.view.freeze() // the view receives the destruction too late
 	s.call(t, "DELETE", "/v1/apps/shop?force=true", "")
 	if rec := s.call(t, "POST", "/v1/apps", `{"name":"shop"}`); rec.Code != http.StatusCreated {
 		t.Fatalf("create: %d %s", rec.Code, rec.Body)
@@ -205,9 +204,9 @@ func TestRecreatedAppHasNoDestroyedMachines(t *testing.T) {
 	}
 }
 
-// TestLaterMachineWithTheSameNameHasAConflict checks that, if two machines with the same name are
-// created at the same time, both exist, and the list shows which of them owns the name. A further
-// create is refused because of the view, without asking the workers.
+// TestLaterMachineWithTheSameNameHasAConflict checks that, if two machines with the same name are created at the same
+// time, both exist, and the list shows which of them owns the name. A further create is refused based on the view,
+// without asking the workers.
 func TestLaterMachineWithTheSameNameHasAConflict(t *testing.T) {
 	s := start(t)
 	first := s.machine(t, "w1", "web", bourse.StateStarted)

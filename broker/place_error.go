@@ -17,7 +17,7 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	out := &endpoint.Reply{Err: err, Order: order.ID}
 	switch code := bourse.CodeOf(err); {
 	case code == bourse.CodeUnavailable, // the reply includes the refusals of the workers that did answer
-		code == bourse.CodeNotFound, code == bourse.CodeInvalid, // the image or its program is wrong
+		code == bourse.CodeNotFound, code == bourse.CodeInvalid, // there is an error in the image reference or the program
 		code == bourse.CodeFailedPrecondition && order.Reservation != "": // the reservation has ended
 		out.Refusals = decision.Refusals()
 	}
@@ -43,12 +43,12 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	return out
 }
 
-// mayEncrypt reports whether the worker that sent the refusal may support encryption. This is the
-// case if the worker gave another reason for its refusal.
+// mayEncrypt reports whether the worker that sent the refusal may support encryption, because it gave a different
+// reason for the refusal.
 func mayEncrypt(r bourse.Refusal) bool { return r.Resource != bourse.LabelEncrypted }
 
-// pinnedError is like placeError, for a machine that can only run on its volume's worker. For such
-// a machine, another region would not help.
+// pinnedError is like placeError, for a machine that can only run on its volume's worker, so that another region would
+// not help.
 func pinnedError(order *bourse.Order, refusals []bourse.Refusal, err error, text string) *endpoint.Reply {
 	for _, r := range refusals {
 		if r.Reason == bourse.RefusedVolume {

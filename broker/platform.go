@@ -20,9 +20,8 @@ func (h *platformHandler) routes() []endpoint.Route {
 	}
 }
 
-// health reports whether the broker is ready, without calling other servers. A broker is not ready
-// if it does not know its cluster yet, or if the cluster has workers but none of them can be
-// reached. Clients should then use another broker.
+// health reports whether the broker is ready, without calling other servers. A broker is not ready if it does not know
+// its cluster yet, or if none of the cluster's workers can be reached. Clients should then use another broker.
 func (h *platformHandler) health(w http.ResponseWriter, _ *endpoint.Request) error {
 	if err := ready(h.Directory); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// proxied is a fabric with proxies. It contains the reply of each proxy, by the proxy's ID.
+// proxied is a fabric with proxies. It maps each proxy's ID to the proxy's reply.
 type proxied struct {
 	fabric.Fabric
 	says map[bourse.WorkerID]string
@@ -27,7 +27,7 @@ func (p proxied) Call(ctx context.Context, to bourse.Member, r *http.Request) (*
 	case r.URL.Path != tenant.ProxyStatusPath:
 		return p.Fabric.Call(ctx, to, r)
 	case !ok:
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "%s does not answer", to.ID)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "%s does not respond", to.ID)
 	case text == "":
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
@@ -36,8 +36,8 @@ func (p proxied) Call(ctx context.Context, to bourse.Member, r *http.Request) (*
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(text))}, nil
 }
 
-// TestProxies checks that every proxy is asked, and that the reply contains the others if one does
-// not answer. A token for an app sees only that app, whatever a proxy replies.
+// TestProxies checks that every proxy is asked, and that the reply contains the other proxies if one does not answer. A
+// token for an app sees only that app, whatever a proxy replies.
 func TestProxies(t *testing.T) {
 	s := start(t, withTokens)
 	id := s.app(t, "shop", "acme").ID

@@ -22,8 +22,8 @@ func quotas(text string) func(*broker.Config) {
 	}
 }
 
-// TestQuotas checks that each quota refuses a request that would exceed it, is named in the error,
-// and refuses nothing before.
+// TestQuotas checks that each quota refuses exactly the requests that would exceed it, and that the error mentions the
+// quota.
 func TestQuotas(t *testing.T) {
 	const machine = `{"config":` + hostConfig + `,"region":"gru"}`
 	for name, tt := range map[string]struct {
@@ -39,7 +39,7 @@ func TestQuotas(t *testing.T) {
 		"volumes of an app":                  {`{"app":{"volumes":2}}`, "/v1/apps/default/volumes", `{"name":"data","region":"gru","size_gb":1}`, 403, `app "default" may have 2 volumes`},
 		"apps of an organization":            {`{"org":{"apps":3}}`, "/v1/apps", `{"name":"app-N","org_slug":"personal"}`, 403, `organization "personal" may have 3 apps`},
 		"quotes count as orders":             {`{"app":{"orders_per_second":2}}`, "/v1/apps/default/quotes", machine, 429, "orders a second"},
-		"no quota is met by accident":        {`{}`, createPath, machine, 0, ""},
+		"the default quotas are not reached": {`{}`, createPath, machine, 0, ""},
 		"another app's quota does not apply": {`{"apps":{"web":{"machines":1}}}`, createPath, machine, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func FuzzReadQuotas(f *testing.F) {
 			return
 		}
 		if q.App.Machines < 0 || q.Org.Apps < 0 {
-			t.Errorf("a negative quota is accepted from %q", text)
+			t.Errorf("a negative quota was accepted from %q", text)
 		}
 	})
 }

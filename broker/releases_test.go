@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestReleases makes the same requests as a client that deploys.
+// TestReleases sends the requests that a client sends during a deployment.
 func TestReleases(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
@@ -72,16 +72,16 @@ func TestReleasesAreLimited(t *testing.T) {
 	}
 	for _, r := range list {
 		if r.Description != fmt.Sprint(r.Version) {
-			t.Errorf("version %d was number %s", r.Version, r.Description)
+			t.Errorf("version %d belongs to release number %s", r.Version, r.Description)
 		}
 	}
 	if list := decodeBody[machinesapi.ReleaseList](t, s.call(t, "GET", "/v1/apps/shop/releases?limit=2", "").Body.Bytes()).Releases; len(list) != 2 {
-		t.Errorf("a list of at most 2 has %d", len(list))
+		t.Errorf("a list limited to 2 releases has %d", len(list))
 	}
 }
 
-// TestReleasesOfKilledClients checks that a release whose client was killed becomes interrupted
-// when the next release is running. A release that waits for its turn is not affected.
+// TestReleasesOfKilledClients checks that a release whose client was killed becomes interrupted once a later release is
+// running. Releases waiting for their turn are not affected.
 func TestReleasesOfKilledClients(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "acme")

@@ -89,8 +89,8 @@ func (rs *reservationHandler) readReservation(w http.ResponseWriter, r *endpoint
 	return orders, nil
 }
 
-// readHold converts one entry of a request to an order, without setting the order's ID. It also
-// returns how many such orders the entry requests.
+// readHold converts one entry of a request to an order without an ID. It also returns how many copies of the order the
+// entry requests.
 func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.ReserveOrder) (order bourse.Order, count int, err error) {
 	if in.Count != nil && (*in.Count < 1 || *in.Count > bourse.MaxReservedOrders) {
 		return order, 0, bourse.Errorf(bourse.CodeInvalid, "invalid count %d: use 1 to %d", *in.Count, bourse.MaxReservedOrders)
@@ -108,7 +108,7 @@ func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.Rese
 	if err := order.Config.NormalizeHeld(); err != nil {
 		return order, 0, err
 	}
-	if _, err := workload.Review(&order.Config); err != nil { // no capacity should be reserved for an invalid config
+	if _, err := workload.Review(&order.Config); err != nil { // do not reserve capacity for an invalid config
 		return order, 0, err
 	}
 	if order.Regions, err = choices(rs.Directory, in.Region); err != nil {
@@ -122,14 +122,13 @@ func (rs *reservationHandler) readHold(r *endpoint.Request, in *machinesapi.Rese
 	return order, count, err
 }
 
-// orderError adds the order's index to an error.
+// orderError adds an order's index to an error.
 func orderError(i int, err error) error {
 	return &bourse.Error{Code: bourse.CodeOf(err), Message: "orders[" + strconv.Itoa(i) + "]: " + bourse.MessageOf(err), Err: err}
 }
 
-// reservationKey returns the key that the client has supplied in the body or in the header. If the
-// client has not supplied a key, it generates one. The result named reports whether the client has
-// supplied the key.
+// reservationKey returns the key that the client supplied in the body or the header, or a generated key if there is
+// none. The result named reports whether the client supplied the key.
 func reservationKey(body, header string) (key bourse.ReservationKey, named bool, err error) {
 	if body != "" && header != "" && !strings.EqualFold(body, header) {
 		return "", false, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: header %s is %s", bourse.Quoted(body), machinesapi.HeaderOrderID, bourse.Quoted(header))

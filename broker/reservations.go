@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// reservationHandler serves the endpoints of reservations. The broker does not store reservations;
-// the ID of a reservation encodes the workers that do.
+// reservationHandler serves the reservation endpoints. Brokers do not store reservations; a reservation's ID identifies
+// the workers that hold its capacity.
 type reservationHandler struct {
 	*Config
 	gate *endpoint.Gate
@@ -53,8 +53,8 @@ func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoin
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// reservationOf asks the workers of the reservation in the request's path for their holds. Errors:
-// invalid; not_found, also if the reservation belongs to another caller.
+// reservationOf asks the workers of the reservation in the request's path for their holds. Errors: invalid; not_found,
+// even if the reservation exists but belongs to another caller.
 func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reservation, error) {
 	h := lookup.Reservation{ID: bourse.ReservationID(r.PathValue("reservation"))}
 	if !r.Who.Cluster() {
@@ -83,9 +83,8 @@ func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reserva
 	return h, nil
 }
 
-// reserved determines from a reservation's key alone whether the reservation belongs to an app that
-// the caller may use. It is used if no holds were found, because none are left or no worker has
-// answered.
+// reserved determines from a reservation's key alone whether the reservation belongs to an app that the caller may use.
+// It is used if no holds were found, either because none remain or because no worker answered.
 func (rs *reservationHandler) reserved(r *endpoint.Request, key bourse.ReservationKey) bool {
 	mine, err := rs.gate.AppsOf(r)
 	return err == nil && slices.ContainsFunc(mine, func(app bourse.App) bool { return key.In(app.ID) == key })
@@ -109,9 +108,9 @@ func (rs *reservationHandler) getReservation(w http.ResponseWriter, r *endpoint.
 	return writeReservation(w, &h)
 }
 
-// extendReservation extends the holds of a reservation, after checking that all of them still
-// exist. If a hold expires or a worker becomes unreachable after this check, only the other holds
-// are extended, and the error says so.
+// extendReservation extends the holds of a reservation, after checking that all of them still exist. If a hold expires
+// or a worker becomes unreachable after this check, only the other holds are extended, and the error message reports
+// this.
 func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExtendReservation
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -142,7 +141,7 @@ func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoi
 // releaseReservation releases all holds of a reservation. It is idempotent: releasing a missing
 // reservation succeeds. Holds on unreachable workers expire automatically.
 func (rs *reservationHandler) releaseReservation(w http.ResponseWriter, r *endpoint.Request) error {
-	h, err := rs.reservationOf(r) // checks that the caller may use the reservation
+	h, err := rs.reservationOf(r) // also checks that the caller may use the reservation
 	if err != nil {
 		return err
 	}
@@ -151,7 +150,7 @@ func (rs *reservationHandler) releaseReservation(w http.ResponseWriter, r *endpo
 	}
 	answers := lookup.Ask(r.Context(), rs.Timeout, h.At, lookup.Asking(rs.Workers, &fabric.ReservationRelease, h.ID.Key()))
 	if lost := lookup.Unresponsive(answers); len(lost) > 0 {
-		return bourse.Errorf(bourse.CodeTimeout, "reservation %s: %s: their holds expire automatically unless they have received the release; the other workers have released theirs",
+		return bourse.Errorf(bourse.CodeTimeout, "reservation %s: %s: the holds on these workers expire automatically if they have not been released; the other workers have released theirs",
 			h.ID, lookup.UnresponsiveText(lost))
 	}
 	return endpoint.WriteOK(w)

@@ -26,8 +26,8 @@ func (s *setup) reserve(t testing.TB, body string, header ...string) machinesapi
 	return decodeBody[machinesapi.Reservation](t, rec.Body.Bytes())
 }
 
-// TestReservationsAreStoredOnWorkers checks that a broker that has not seen a reservation can show,
-// extend and release it, because its ID contains the workers.
+// TestReservationsAreStoredOnWorkers checks that a broker that has not seen a reservation can show, extend and release
+// it, because the reservation's ID identifies the workers.
 func TestReservationsAreStoredOnWorkers(t *testing.T) {
 	s := start(t)
 	began := time.Now()
@@ -36,7 +36,7 @@ func TestReservationsAreStoredOnWorkers(t *testing.T) {
 		t.Errorf("id %s, want suffix %s", got.ID, want)
 	}
 	if left := got.ExpiresAt.Sub(began); left < 89*time.Second || left > 95*time.Second {
-		t.Errorf("it expires in %s", left)
+		t.Errorf("the reservation expires in %s", left)
 	}
 	var who []string
 	for i, h := range got.Holds {
@@ -68,8 +68,8 @@ func TestReservationsAreStoredOnWorkers(t *testing.T) {
 	}
 }
 
-// TestReservationWithAnExpiredHold checks that an expired hold is shown as gone, and that the
-// reservation can then not be extended.
+// TestReservationWithAnExpiredHold checks that an expired hold is shown as gone, and that the reservation can then no
+// longer be extended.
 func TestReservationWithAnExpiredHold(t *testing.T) {
 	s := start(t)
 	api := s.client(t)
@@ -81,7 +81,7 @@ func TestReservationWithAnExpiredHold(t *testing.T) {
 	}
 	_, err = api.Reservations().Extend(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))})
 	if bourse.CodeOf(err) != bourse.CodeConflict || !strings.Contains(bourse.MessageOf(err), "w2") {
-		t.Errorf("extended: %v, want a conflict that names w2", err)
+		t.Errorf("extended: %v, want a conflict that mentions w2", err)
 	}
 	if n := s.workers["w1"].called("reservation/extend"); n != 0 {
 		t.Errorf("w1 was asked to extend %d times", n)
@@ -94,7 +94,7 @@ func TestReservationWithAnExpiredHold(t *testing.T) {
 		t.Errorf("shown with w1 away: %v", err)
 	}
 	if err := api.Reservations().Release(t.Context(), made.ID); bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(bourse.MessageOf(err), "w1") {
-		t.Errorf("released with w1 away: %v, want an error that names w1", err)
+		t.Errorf("released with w1 away: %v, want an error that mentions w1", err)
 	}
 	s.workers["w1"].silence(nil)
 	if err := api.Reservations().Release(t.Context(), made.ID); err != nil {
@@ -102,8 +102,7 @@ func TestReservationWithAnExpiredHold(t *testing.T) {
 	}
 }
 
-// TestHoldExpiresDuringExtend checks that, if a hold expires between the check and the extension,
-// the error says so.
+// TestHoldExpiresDuringExtend checks that the error mentions a hold that expires between the check and the extension.
 func TestHoldExpiresDuringExtend(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -148,8 +147,8 @@ func TestReserveWithAChosenID(t *testing.T) {
 	}
 }
 
-// TestReserveRefused checks the reply if there is no capacity. It must contain all refusals, the
-// refused order, and the place where the decision can be read.
+// TestReserveRefused checks the reply if there is no capacity. It must contain all refusals, identify the refused
+// order, and tell where to read the decision.
 func TestReserveRefused(t *testing.T) {
 	s := start(t)
 	s.workers["w3"].full = true
@@ -217,8 +216,8 @@ func TestReservationsBelongToTheirApps(t *testing.T) {
 	}
 }
 
-// TestHostileReservations checks that invalid input causes an error with the right code and a clear
-// text, and reserves nothing.
+// TestHostileReservations checks that invalid input causes an error with the right code and a clear message, and
+// reserves nothing.
 func TestHostileReservations(t *testing.T) {
 	one := func(order string) string { return `{"orders":[{"region":"gru"},` + order + `]}` }
 	require := func(r string) string { return one(`{"config":{"requirements":` + r + `}}`) }
@@ -331,7 +330,7 @@ func TestHostileReservationPaths(t *testing.T) {
 		}
 	}
 	if n := s.workers["w1"].called("reservation/extend"); n != 0 {
-		t.Errorf("%d of them reached the worker", n)
+		t.Errorf("%d requests reached the worker", n)
 	}
 }
 
@@ -366,9 +365,9 @@ func TestHoldsForOtherWorkersAreIgnored(t *testing.T) {
 	}
 }
 
-// TestForeignHoldDoesNotHideTheReservation checks that a worker that reports another tenant's hold
-// does not hide a reservation's remaining holds from their owner. They can be shown, listed and
-// released, and that worker is no longer asked.
+// TestForeignHoldDoesNotHideTheReservation checks that a worker that reports another tenant's hold does not hide a
+// reservation's other holds from their owner. The other holds can be shown, listed and released, and the worker in
+// question is no longer asked.
 func TestForeignHoldDoesNotHideTheReservation(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
@@ -403,9 +402,8 @@ func TestForeignHoldDoesNotHideTheReservation(t *testing.T) {
 	}
 }
 
-// TestReservationListContainsOnlyOwnOnes checks that a list contains the holds for the caller's
-// apps, and names the workers that do not answer. Holds that a worker reports for another worker
-// are ignored.
+// TestReservationListContainsOnlyOwnOnes checks that a list contains only holds for the caller's apps, and names the
+// workers that do not answer. Holds that a worker reports on behalf of another worker are ignored.
 func TestReservationListContainsOnlyOwnOnes(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")
@@ -432,7 +430,7 @@ func TestReservationListContainsOnlyOwnOnes(t *testing.T) {
 	}
 	s.workers["w3"].silence(errDown)
 	if _, silent := list("root"); silent != "w3" {
-		t.Errorf("with w3 down: %q do not answer", silent)
+		t.Errorf("with w3 down: unresponsive workers %q", silent)
 	}
 	if rec := s.call(t, "GET", reservePath, ""); rec.Code != http.StatusUnauthorized {
 		t.Errorf("without a token: status %d", rec.Code)

@@ -25,7 +25,7 @@ func (h *rotationHandler) rotate(w http.ResponseWriter, r *endpoint.Request) err
 	}
 	key := machinesapi.SharedKey(r.PathValue("key"))
 	if key != machinesapi.KeyGossip && key != machinesapi.KeySecrets && key != machinesapi.KeyCA {
-		return bourse.Errorf(bourse.CodeNotFound, "servers share no key %s: use %s, %s or %s", bourse.Quoted(string(key)), machinesapi.KeyGossip, machinesapi.KeySecrets, machinesapi.KeyCA)
+		return bourse.Errorf(bourse.CodeNotFound, "there is no shared key %s: use %s, %s or %s", bourse.Quoted(string(key)), machinesapi.KeyGossip, machinesapi.KeySecrets, machinesapi.KeyCA)
 	}
 	if h.Rotate == nil {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "this cluster has no certificates, so its servers cannot exchange keys")

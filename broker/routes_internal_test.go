@@ -40,12 +40,12 @@ func TestEveryEndpointIsDocumented(t *testing.T) {
 
 // notInClient contains path segments that the Go client does not use, with the reasons.
 var notInClient = map[string]string{
-	"schedule":       "is for curl; the client has tasks",
-	"ip_assignments": "flyctl asks; there are none to assign",
-	"certificates":   "flyctl asks; the proxies keep them",
-	"secretkeys":     "flyctl asks; there are none",
-	"deploy_token":   "flyctl asks; the client makes any token",
-	"openapi.json":   "is for generators of clients",
+	"schedule":       "meant for curl; the client has calls for tasks",
+	"ip_assignments": "used by flyctl; there are no addresses to assign",
+	"certificates":   "used by flyctl; proxies store certificates",
+	"secretkeys":     "used by flyctl; there are no secret keys",
+	"deploy_token":   "used by flyctl; the client can create any token",
+	"openapi.json":   "meant for client generators",
 	"metrics":        "is for Prometheus",
 	"targets":        "is for Prometheus",
 }

@@ -18,17 +18,16 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// reach is the expected answer to the question who may call an endpoint.
+// reach describes who is expected to be allowed to call an endpoint.
 type reach struct {
 	of      string // required permission: anyone, token, app, machine, metrics or cluster
 	changes bool
 	narrow  bool // a machine token may call the endpoint, which shows it no other machines
 }
 
-// reaches determines from an endpoint's path who may call it. The first entry applies whose path is
-// a prefix of the endpoint's path. If a path has no entry, it belongs to a new noun, and an entry
-// must be added here. The same is true for a path whose permissions differ from those of similar
-// paths.
+// reaches determines from an endpoint's path who may call the endpoint. The first entry whose path is a prefix of the
+// endpoint's path applies. A new noun needs an entry here, as does a path whose permissions differ from those of
+// similar paths.
 var reaches = []struct{ path, of string }{
 	{"/v1/health", "anyone"},
 	{"/v1/platform/regions", "anyone"},
@@ -60,8 +59,8 @@ var reaches = []struct{ path, of string }{
 	{"/v1/tokens", "token"},
 }
 
-// narrow contains the endpoints that are not about a single machine, but may be called with a
-// machine token because they show it no other machines.
+// narrow contains the endpoints that do not concern a single machine, but accept machine tokens because they then show
+// only the token's machines.
 var narrow = []string{"GET /v1/apps", "GET /v1/apps/{app}", "GET /v1/apps/{app}/machines", "GET /v1/machines", "GET /v1/tokens/current"}
 
 // reachOf returns who may call an endpoint. It assumes that every method except GET changes
@@ -76,7 +75,7 @@ func reachOf(pattern string) (reach, bool) {
 	return reach{}, false
 }
 
-// kind is a kind of token in the test. Its permissions are described with the terms of reaches.
+// kind is a kind of token in the test. Its permissions use the terms of reaches.
 type kind struct {
 	name     string
 	grant    *inventory.Token // nil: there is no token, or it is unknown
@@ -101,7 +100,7 @@ func kinds(now time.Time) []kind {
 		{name: "revoked", grant: &inventory.Token{Org: "*", RevokedAt: now}, ended: true},
 		{name: "other organization", grant: &inventory.Token{Org: "zoo"}},
 		{name: "other app", grant: &inventory.Token{Org: "acme", Apps: []bourse.AppRef{{Name: "shop", ID: "2"}}}},
-		{name: "former app of the name", grant: &inventory.Token{Org: "acme", Apps: []bourse.AppRef{{Name: "web", ID: "0"}}}},
+		{name: "earlier app with the same name", grant: &inventory.Token{Org: "acme", Apps: []bourse.AppRef{{Name: "web", ID: "0"}}}},
 		{name: "other machine", grant: &inventory.Token{Org: "acme", Apps: web, Machines: []bourse.MachineID{others}}, apps: true, other: true},
 		{name: "the machine", grant: &inventory.Token{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}}, apps: true, machine: true},
 		{name: "the machine, read-only", grant: &inventory.Token{Org: "acme", Apps: web, Machines: []bourse.MachineID{ours}, ReadOnly: true}, apps: true, machine: true, readOnly: true},
@@ -153,7 +152,7 @@ func TestEveryEndpointAndEveryToken(t *testing.T) {
 	for _, rt := range routes {
 		to, ok := reachOf(rt.Pattern)
 		if !ok {
-			t.Errorf("%s is not in the table: add who may call it", rt.Pattern)
+			t.Errorf("%s is not in the table: add an entry that describes who may call it", rt.Pattern)
 			continue
 		}
 		served[rt.Pattern] = true
@@ -176,12 +175,12 @@ func TestEveryEndpointAndEveryToken(t *testing.T) {
 	}
 	for _, r := range reaches {
 		if !slices.ContainsFunc(routes, func(rt endpoint.Route) bool { return strings.Contains(rt.Pattern, " "+r.path) }) {
-			t.Errorf("the table has %s, which is not a prefix of any endpoint", r.path)
+			t.Errorf("the table contains %s, which is not a prefix of any endpoint", r.path)
 		}
 	}
 	for _, pattern := range narrow {
 		if !served[pattern] {
-			t.Errorf("narrow has %s, which is not an endpoint", pattern)
+			t.Errorf("narrow contains %s, which is not an endpoint", pattern)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func TestSecretVersionsIncrease(t *testing.T) {
 		}
 		last = out.Version
 	}
-	grows(false, "DELETE", secretsPath+"/a-random-name-that-no-one-has", "", 200) // clients use this call to find out the current version
+	grows(false, "DELETE", secretsPath+"/a-random-name-that-nobody-uses", "", 200) // clients use this call to determine the current version
 	grows(true, "POST", secretsPath, `{"values":{"A":"1","B":"2"}}`, 200)
 	grows(false, "DELETE", secretsPath+"/nosuch", "", 200)
 	grows(false, "POST", secretsPath, `{"values":{"nosuch":null}}`, 200)
@@ -111,8 +111,8 @@ func TestSecretVersionsIncrease(t *testing.T) {
 	}
 }
 
-// TestBrokersNeverReuseASecretVersion checks that, if two brokers with the same view change secrets
-// at the same time, no version is used twice, and each broker's versions increase.
+// TestBrokersNeverReuseASecretVersion checks that, if two brokers with the same view change secrets at the same time,
+// no version is used twice and each broker's versions increase.
 func TestBrokersNeverReuseASecretVersion(t *testing.T) {
 	view := newFakeSecrets()
 	seals, _ := sealing(view)
@@ -203,7 +203,7 @@ func TestSecretsBelongToTheirApp(t *testing.T) {
 	var list machinesapi.SecretList
 	decode(t, s.call(t, "GET", path, "", "Authorization", "Bearer eve"), &list)
 	if len(list.Secrets) != 0 {
-		t.Errorf("the next app with the name has %+v", list)
+		t.Errorf("the next app with the name has secrets %+v", list)
 	}
 }
 
@@ -241,9 +241,8 @@ func TestFlyGoSecrets(t *testing.T) {
 	}
 }
 
-// TestOrdersHaveTheLatestSecrets checks that an order contains the latest known version of the
-// secrets, even if the client asks for an older one. If the client asks for no secrets, the order
-// contains none.
+// TestOrdersHaveTheLatestSecrets checks that an order contains the latest known version of the secrets, even if the
+// client requests an older one. If the client requests a machine without secrets, the order contains none.
 func TestOrdersHaveTheLatestSecrets(t *testing.T) {
 	s, view, _ := startSealing(t)
 	place := func(more string) bourse.Options {
@@ -268,7 +267,7 @@ func TestOrdersHaveTheLatestSecrets(t *testing.T) {
 	wantStatus(t, s.call(t, "POST", "/v1/apps/shop/machines", fmt.Sprintf(`{"config":%s,"min_secrets_version":%d}`, hostConfig, second.Version+1024)), 412)
 	wantStatus(t, s.call(t, "POST", "/v1/apps/shop/machines", fmt.Sprintf(`{"config":{"image":"pull","init":{"exec":["x"]}},"min_secrets_version":%d}`, first.Version)), 400)
 	view.mu.Lock()
-	view.getErr = errors.New("the view's file is being made again")
+	view.getErr = errors.New("the view's file is being recreated")
 	view.mu.Unlock()
 	if o := place(""); o.Secrets != 0 || o.SkipSecrets { // the worker uses its own view
 		t.Errorf("while the view cannot be read: %+v", o)
@@ -319,7 +318,7 @@ func TestWorkersReceiveTheirAppsKeys(t *testing.T) {
 	}
 	wantStatus(t, s.call(t, "POST", tasksPath, `{"image":"host","command":["wc","-c"],"payload":"12345"}`), 200)
 	if o := s.lastOrder(t); o.Task == nil || !slices.Equal(o.AppKeys, want) {
-		t.Error("a task with a machine of its own has no keys")
+		t.Error("a task with its own machine has no keys")
 	}
 	wantStatus(t, s.call(t, "POST", tasksPath, `{"task":"inc","payload":"text"}`), 200)
 	if o := s.lastOrder(t); len(o.AppKeys) != 0 {

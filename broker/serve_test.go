@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestPanicFailsOneRequest checks that a panic makes only one request fail, and the process
-// continues. The reply contains a request ID that is also in the log. The cause is only in the log.
+// TestPanicFailsOneRequest checks that a panic fails only one request and the process keeps running. The reply contains
+// a request ID that is also in the log; the cause appears only in the log.
 func TestPanicFailsOneRequest(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "web", bourse.StateStarted)
@@ -53,8 +53,8 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
-// TestPanicInOneOfManyCalls checks that, if calling one of several workers causes a panic, that
-// worker is treated as if it had not answered.
+// TestPanicInOneOfManyCalls checks that, if the call to one of several workers panics, that worker counts as
+// unresponsive.
 func TestPanicInOneOfManyCalls(t *testing.T) {
 	s := startBlind(t)
 	s.machine(t, "w1", "a", bourse.StateStarted)

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// TestServicesThatCannotBeServed checks that create, update and quote reject services that a host
-// process cannot have, with an explanation. They accept the same services for an image, whose
-// machines may have a network of their own.
+// TestServicesThatCannotBeServed checks that create, update and quote reject services that a host process cannot have,
+// with an explanation. They accept the same services for an image, because its machines may have their own network.
 func TestServicesThatCannotBeServed(t *testing.T) {
 	config := func(services string) string {
 		return `{"region":"gru","config":` + strings.Replace(hostConfig, "{", `{"services":`+services+`,`, 1) + `}`

@@ -66,8 +66,8 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestIDsOfAnotherApp checks that objects of another app are not found under an app's path,
-// whatever the request, and are not affected.
+// TestIDsOfAnotherApp checks that another app's objects are neither found nor affected under an app's path, whatever
+// the request.
 func TestIDsOfAnotherApp(t *testing.T) {
 	s := start(t, withTokens)
 	s.app(t, "shop", "acme")

@@ -34,8 +34,8 @@ func (h *taskHandler) routes() []endpoint.Route {
 	}
 }
 
-// runTask runs a task. It replies with the task's result, even if the program failed, or with all
-// refusals.
+// runTask runs a task. It replies with the task's result, even if the program failed, or with all refusals if no worker
+// accepted the task.
 func (h *taskHandler) runTask(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.RunTask
 	if err := endpoint.DecodeTask(w, r, &in); err != nil {
@@ -66,7 +66,7 @@ func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in 
 		default:
 			line.OutputBase64 = part
 		}
-		_ = out.Write(line) // if the caller has disconnected, the request's context is canceled as well
+		_ = out.Write(line) // fails only if the caller has disconnected, which also cancels the request's context
 	})
 	switch {
 	case err == nil:
@@ -80,9 +80,8 @@ func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in 
 	}})
 }
 
-// schedule is the short form of runTask. The body of its reply is the program's answer. If the
-// program fails, the status is 502, or 504 if it exceeded its time limit, and the body is the same
-// as runTask's.
+// schedule is the short form of runTask: the body of its reply is the program's answer. If the program fails, the
+// status is 502, or 504 if the program exceeded its time limit, and the body is the same as runTask's.
 func (h *taskHandler) schedule(w http.ResponseWriter, r *endpoint.Request) error {
 	var short machinesapi.Schedule
 	if err := endpoint.DecodeTask(w, r, &short); err != nil {
@@ -147,7 +146,7 @@ func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *ma
 	if err != nil {
 		return bourse.Order{}, err
 	}
-	if config.Image != "" { // only a cold task has a config of its own, which must be valid
+	if config.Image != "" { // only a cold task has its own config, which must be valid
 		if _, err := workload.Review(&config); err != nil {
 			return bourse.Order{}, err
 		}
@@ -165,7 +164,7 @@ func (h *taskHandler) taskOrder(r *endpoint.Request, name bourse.AppName, in *ma
 		return bourse.Order{}, err
 	}
 	chosen.name(&order)
-	if !order.Warm() { // a cold task has a machine of its own, which needs the app's secrets
+	if !order.Warm() { // a cold task gets its own machine, which needs the app's secrets
 		order.Secrets, order.AppKeys, err = h.secrets.Require(r.Context(), order.App.ID, 0)
 	}
 	return order, err

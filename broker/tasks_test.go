@@ -34,7 +34,7 @@ func (c *cluster) work(order bourse.Order, m bourse.Member) *bourse.TaskResult {
 	case "fails":
 		r.End, r.Status, r.ExitCode, r.Error = bourse.TaskFailed, 500, 1, "the program answered with status 500"
 	case "hangs":
-		r.End, r.Status, r.ExitCode, r.Error, r.Answer = bourse.TaskTimeout, 0, -1, "it was ended after its timeout of 1s", nil
+		r.End, r.Status, r.ExitCode, r.Error, r.Answer = bourse.TaskTimeout, 0, -1, "the task was stopped after its timeout of 1s", nil
 	}
 	return r
 }
@@ -131,12 +131,11 @@ func TestTaskStream(t *testing.T) {
 		w.full = true
 	}
 	if rec := s.call(t, http.MethodPost, tasksPath, `{"task":"inc"}`, "Accept", "application/x-ndjson"); rec.Code != http.StatusUnprocessableEntity {
-		t.Errorf("no worker has room: %d %s", rec.Code, rec.Body)
+		t.Errorf("no capacity: %d %s", rec.Code, rec.Body)
 	}
 }
 
-// TestColdTaskRequest checks that a task with a program of its own becomes an order for a machine
-// that runs only this task.
+// TestColdTaskRequest checks that a task with its own program becomes an order for a machine that runs only this task.
 func TestColdTaskRequest(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -170,7 +169,7 @@ func TestSchedule(t *testing.T) {
 	}
 	rec = s.call(t, http.MethodPost, schedulePath, `{"Task":"inc","Payload":1}`)
 	if got := decodeBody[machinesapi.ErrorBody](t, rec.Body.Bytes()); rec.Code != http.StatusUnprocessableEntity || len(got.Refusals) == 0 || got.OrderID == "" || strings.Contains(got.Error, "machine") {
-		t.Errorf("no worker has room: %d %s", rec.Code, rec.Body)
+		t.Errorf("no capacity: %d %s", rec.Code, rec.Body)
 	}
 }
 
@@ -195,43 +194,43 @@ func TestHostileTasks(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	slots := func(s string) string { return `{"Task":"inc","Requirements":{"Slots":` + s + `}}` }
 	for name, c := range map[string]struct{ path, body string }{
-		"empty":                {tasksPath, ``},
-		"not JSON":             {tasksPath, `hello`},
-		"null":                 {tasksPath, `null`},
-		"an array":             {schedulePath, `[]`},
-		"no task":              {tasksPath, `{"payload":1}`},
-		"a number for a task":  {tasksPath, `{"task":7}`},
-		"dots":                 {tasksPath, `{"task":"a.b"}`},
-		"a wildcard":           {tasksPath, `{"task":"a*"}`},
-		"a greater-than":       {schedulePath, `{"Task":">"}`},
-		"a space":              {schedulePath, `{"Task":"a b"}`},
-		"a newline":            {schedulePath, `{"Task":"a\nb"}`},
-		"a path":               {tasksPath, `{"task":"../x"}`},
-		"a long name":          {tasksPath, `{"task":"` + long[:100] + `"}`},
-		"a large payload":      {tasksPath, `{"task":"inc","payload":"` + long + `"}`},
-		"task and image":       {tasksPath, `{"task":"inc","image":"host","command":["true"]}`},
-		"task and command":     {tasksPath, `{"task":"inc","command":["true"]}`},
-		"host without command": {tasksPath, `{"image":"host"}`},
-		"a command with a NUL": {tasksPath, `{"image":"host","command":["a\u0000"]}`},
-		"guest negative":       {tasksPath, `{"image":"host","command":["true"],"guest":{"cpus":-1}}`},
-		"two payloads":         {tasksPath, `{"task":"inc","payload":1,"payload_base64":"AA=="}`},
-		"invalid base64":       {tasksPath, `{"task":"inc","payload_base64":"***"}`},
-		"timeout negative":     {tasksPath, `{"task":"inc","timeout":"-1s"}`},
-		"timeout enormous":     {tasksPath, `{"task":"inc","timeout":"9000h"}`},
-		"timeout overflows":    {tasksPath, `{"task":"inc","timeout":1e30}`},
-		"timeout nonsense":     {tasksPath, `{"task":"inc","timeout":"soon"}`},
-		"slots zero":           {schedulePath, slots("0")},
-		"slots negative":       {schedulePath, slots("-3")},
-		"slots fraction":       {schedulePath, slots("1.5")},
-		"slots enormous":       {schedulePath, slots("9223372036854775807")},
-		"slots past every int": {schedulePath, slots("1e400")},
-		"slots text":           {schedulePath, slots(`"2"`)},
-		"slots empty text":     {schedulePath, slots(`""`)},
-		"region unknown":       {schedulePath, `{"Task":"inc","Requirements":{"Region":"xyz"}}`},
-		"region with spaces":   {tasksPath, `{"task":"inc","region":"g r u"}`},
-		"requirement zero":     {tasksPath, `{"task":"inc","requirements":{"slots":0}}`},
-		"requirement bad name": {tasksPath, `{"task":"inc","requirements":{"a b":1}}`},
-		"invalid requirement":  {tasksPath, `{"task":"inc","requirements":{"slots":[1]}}`},
+		"empty":                          {tasksPath, ``},
+		"not JSON":                       {tasksPath, `hello`},
+		"null":                           {tasksPath, `null`},
+		"an array":                       {schedulePath, `[]`},
+		"no task":                        {tasksPath, `{"payload":1}`},
+		"a number for a task":            {tasksPath, `{"task":7}`},
+		"dots":                           {tasksPath, `{"task":"a.b"}`},
+		"a wildcard":                     {tasksPath, `{"task":"a*"}`},
+		"a greater-than":                 {schedulePath, `{"Task":">"}`},
+		"a space":                        {schedulePath, `{"Task":"a b"}`},
+		"a newline":                      {schedulePath, `{"Task":"a\nb"}`},
+		"a path":                         {tasksPath, `{"task":"../x"}`},
+		"a long name":                    {tasksPath, `{"task":"` + long[:100] + `"}`},
+		"a large payload":                {tasksPath, `{"task":"inc","payload":"` + long + `"}`},
+		"task and image":                 {tasksPath, `{"task":"inc","image":"host","command":["true"]}`},
+		"task and command":               {tasksPath, `{"task":"inc","command":["true"]}`},
+		"host without command":           {tasksPath, `{"image":"host"}`},
+		"a command with a NUL":           {tasksPath, `{"image":"host","command":["a\u0000"]}`},
+		"guest negative":                 {tasksPath, `{"image":"host","command":["true"],"guest":{"cpus":-1}}`},
+		"two payloads":                   {tasksPath, `{"task":"inc","payload":1,"payload_base64":"AA=="}`},
+		"invalid base64":                 {tasksPath, `{"task":"inc","payload_base64":"***"}`},
+		"timeout negative":               {tasksPath, `{"task":"inc","timeout":"-1s"}`},
+		"timeout enormous":               {tasksPath, `{"task":"inc","timeout":"9000h"}`},
+		"timeout overflows":              {tasksPath, `{"task":"inc","timeout":1e30}`},
+		"timeout nonsense":               {tasksPath, `{"task":"inc","timeout":"soon"}`},
+		"slots zero":                     {schedulePath, slots("0")},
+		"slots negative":                 {schedulePath, slots("-3")},
+		"slots fraction":                 {schedulePath, slots("1.5")},
+		"slots enormous":                 {schedulePath, slots("9223372036854775807")},
+		"slots beyond the integer range": {schedulePath, slots("1e400")},
+		"slots text":                     {schedulePath, slots(`"2"`)},
+		"slots empty text":               {schedulePath, slots(`""`)},
+		"region unknown":                 {schedulePath, `{"Task":"inc","Requirements":{"Region":"xyz"}}`},
+		"region with spaces":             {tasksPath, `{"task":"inc","region":"g r u"}`},
+		"requirement zero":               {tasksPath, `{"task":"inc","requirements":{"slots":0}}`},
+		"requirement bad name":           {tasksPath, `{"task":"inc","requirements":{"a b":1}}`},
+		"invalid requirement":            {tasksPath, `{"task":"inc","requirements":{"slots":[1]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)

@@ -115,8 +115,7 @@ func (s *setup) created(t *testing.T, app string) machinesapi.Machine {
 	return decodeBody[machinesapi.Machine](t, reply)
 }
 
-// TestTokenCannotExceedItsCreator checks that a token cannot be used to create a token that permits
-// more than itself.
+// TestTokenCannotExceedItsCreator checks that a token cannot be used to create a token with more permissions.
 func TestTokenCannotExceedItsCreator(t *testing.T) {
 	s, _ := issuing(t, nil)
 	shop, till := s.created(t, "shop"), s.created(t, "till")
@@ -210,8 +209,8 @@ func TestTokensExpireByTheBrokersClock(t *testing.T) {
 	}
 }
 
-// TestRevoke checks which tokens a caller can see and revoke, and what happens to the tokens that
-// were created with a revoked one.
+// TestRevoke checks which tokens a caller can see and revoke, and what happens to the tokens created with a revoked
+// token.
 func TestRevoke(t *testing.T) {
 	s, book := issuing(t, nil)
 	admin := s.token(t, "acme", `{"name":"admin"}`)
@@ -261,17 +260,17 @@ func TestRevoke(t *testing.T) {
 		t.Errorf("again: %+v", got)
 	}
 	if status, reply := s.with(t, admin.Token, "GET", "/v1/apps", ""); status != 401 || !strings.Contains(string(reply), "was revoked") {
-		t.Errorf("it is still valid: %d %s", status, reply)
+		t.Errorf("the revoked token is still valid: %d %s", status, reply)
 	}
 	if status, _ := s.with(t, ci.Token, "GET", "/v1/apps", ""); status != 200 {
-		t.Errorf("the token created with it is invalid, too: %d", status)
+		t.Errorf("the token created with the revoked token is invalid, too: %d", status)
 	}
 	if got := revoke("acme", admin.ID, "?made=true", 200); len(got.Revoked) != 2 || len(got.StillValid) != 0 {
 		t.Errorf("with the tokens created with it: %+v", got)
 	}
 	for _, token := range []string{ci.Token, job.Token} {
 		if status, _ := s.with(t, token, "GET", "/v1/apps", ""); status != 401 {
-			t.Errorf("the token created with it is still valid: %d", status)
+			t.Errorf("the token created with the revoked token is still valid: %d", status)
 		}
 	}
 }
@@ -321,8 +320,8 @@ func TestMachineToken(t *testing.T) {
 	}
 }
 
-// TestNewBrokerRejectsNoToken checks that a broker that does not know all tokens yet does not
-// reject a token as unknown. A token from the file is valid immediately.
+// TestNewBrokerRejectsNoToken checks that a broker that does not have all tokens yet does not reject a token as
+// unknown. A token from the file is valid immediately.
 func TestNewBrokerRejectsNoToken(t *testing.T) {
 	s, book := issuing(t, nil)
 	token := endpoint.NewToken()
@@ -331,10 +330,10 @@ func TestNewBrokerRejectsNoToken(t *testing.T) {
 	}
 	book.young = true
 	if status, _ := s.with(t, token, "GET", "/v1/apps", ""); status != 503 {
-		t.Errorf("not known yet: status %d", status)
+		t.Errorf("a token that has not arrived: status %d", status)
 	}
 	if status, _ := s.with(t, "acme", "GET", "/v1/apps", ""); status != 200 {
-		t.Errorf("of the file: status %d", status)
+		t.Errorf("a token from the file: status %d", status)
 	}
 }
 
@@ -368,6 +367,6 @@ func TestTokensAreLimited(t *testing.T) {
 		book.tokens[i].RevokedAt = time.Now()
 	}
 	if status, _ := s.with(t, "acme", "POST", "/v1/tokens", `{}`); status != 201 {
-		t.Errorf("once they are revoked: status %d", status)
+		t.Errorf("after the tokens were revoked: status %d", status)
 	}
 }

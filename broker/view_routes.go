@@ -11,10 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Queries runs SQL queries on the view for HTTP clients. Its methods limit how much they read and
-// write, flush streams, and return when the request's context is done. If a method fails before it
-// has written anything, the caller must write the returned error to the client. If it fails later,
-// the caller must break the connection.
+// Queries runs SQL queries on the view for HTTP clients. Its methods limit how much they read and write, flush streams,
+// and return when the request's context is done. If a method fails before it has written anything, the caller must send
+// the returned error to the client. If a method fails later, the caller must break the connection.
 type Queries interface {
 	// Query serves POST /v1/view/queries.
 	Query(w http.ResponseWriter, r *http.Request) error
@@ -24,7 +23,7 @@ type Queries interface {
 	Resume(w http.ResponseWriter, r *http.Request) error
 }
 
-// errNoQueries returns the error that a broker sends if it cannot query the view.
+// errNoQueries returns the error of a broker that cannot query the view.
 func errNoQueries() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker has no view to query")
 }
@@ -52,7 +51,7 @@ func (h *viewHandler) ask(do func(Queries, http.ResponseWriter, *http.Request) e
 			return errNoQueries()
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, machinesapi.MaxBody)
-		if r.Method == http.MethodPost { // only for new queries: a resumed subscription receives only changes
+		if r.Method == http.MethodPost { // not needed to resume a subscription, which then receives only changes
 			lookup.AwaitView(r.Context(), h.machines, h.volumes)
 		}
 		return do(h.Queries, w, r.Request)
@@ -70,8 +69,7 @@ func (h *viewHandler) viewHealth(w http.ResponseWriter, r *endpoint.Request) err
 	return endpoint.WriteJSON(w, http.StatusOK, health)
 }
 
-// missing returns the workers that should be members but are not. Workers that were stopped are not
-// included.
+// missing returns the workers that should be members but are not. It omits stopped workers.
 func (h *viewHandler) missing(ctx context.Context) []machinesapi.MemberHealth {
 	var out []machinesapi.MemberHealth
 	_, absent := h.Directory.All()

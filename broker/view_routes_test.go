@@ -29,7 +29,7 @@ var _ broker.Queries = (*queries)(nil)
 func (q *queries) Query(w http.ResponseWriter, r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "read the question: %w", err)
+		return bourse.Errorf(bourse.CodeInvalid, "read the query: %w", err)
 	}
 	for word := range strings.FieldsSeq(string(body)) {
 		fmt.Fprintln(w, word)
@@ -95,7 +95,7 @@ func TestViewErrors(t *testing.T) {
 			t.Errorf("status %d: %+v", rec.Code, got)
 		}
 	})
-	t.Run("a question that is too long", func(t *testing.T) {
+	t.Run("a query that is too long", func(t *testing.T) {
 		s := startQueries(t, &queries{})
 		rec := s.call(t, "POST", "/v1/view/queries", strings.Repeat("x", machinesapi.MaxBody+1), "Authorization", "Bearer root")
 		if rec.Code != 400 {
@@ -147,8 +147,7 @@ func TestSubscriptionsStream(t *testing.T) {
 	}
 }
 
-// TestBrokenStreamIsDetected checks that clients can distinguish a broken stream from one that has
-// ended.
+// TestBrokenStreamIsDetected checks that clients can distinguish a broken stream from a complete one.
 func TestBrokenStreamIsDetected(t *testing.T) {
 	q := &queries{next: make(chan string, 1)}
 	body := subscribe(t, q).Body //nolint:bodyclose // subscribe closes it

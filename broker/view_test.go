@@ -31,8 +31,8 @@ func (s *setup) machines(t testing.TB, query string) []machinesapi.Machine {
 	return s.listed(t, "/v1/apps/shop/machines"+query)
 }
 
-// viewed returns the list of all apps, for which the broker asks no worker. query is appended to
-// the path.
+// viewed returns the list for all apps, which the broker produces without asking workers. query is appended to the
+// path.
 func (s *setup) viewed(t testing.TB, query string) []machinesapi.Machine {
 	t.Helper()
 	return s.listed(t, "/v1/machines"+query)
@@ -104,9 +104,8 @@ func TestWorkersAreAskedIfTheViewIsIncomplete(t *testing.T) {
 	}
 }
 
-// TestAnswersTakePrecedenceOverAnOldView checks that a worker that is asked but does not answer is
-// shown as unreachable, whatever an unsynced view contains. If the worker answers, its answer takes
-// precedence over the view.
+// TestAnswersTakePrecedenceOverAnOldView checks that a worker that does not answer is shown as unreachable, whatever an
+// unsynced view contains, and that a worker's answer takes precedence over the view.
 func TestAnswersTakePrecedenceOverAnOldView(t *testing.T) {
 	s := start(t)
 	gone := s.machine(t, "w1", "a", bourse.StateStarted)
@@ -143,8 +142,8 @@ func TestDestroyedMachinesComeFromWorkers(t *testing.T) {
 	}
 }
 
-// TestRowOfAnotherWorkersMachineIsIgnored checks that a row of the view is ignored if a worker has
-// written it about another worker's machine.
+// TestRowOfAnotherWorkersMachineIsIgnored checks that a row of the view is ignored if it was not written by the
+// machine's worker.
 func TestRowOfAnotherWorkersMachineIsIgnored(t *testing.T) {
 	s := start(t)
 	m := s.machine(t, "w1", "a", bourse.StateStarted)
@@ -165,9 +164,9 @@ func TestRowOfAnotherWorkersMachineIsIgnored(t *testing.T) {
 // worker.
 func TestMachineOfALostWorker(t *testing.T) {
 	for name, lose := range map[string]func(*setup){
-		"not a member anymore": func(s *setup) { s.lose("w2") },
-		"refuses":              func(s *setup) { s.workers["w2"].silence(errDown) },
-		"hangs":                func(s *setup) { s.workers["w2"].silence(errLost) },
+		"no longer a member": func(s *setup) { s.lose("w2") },
+		"refuses":            func(s *setup) { s.workers["w2"].silence(errDown) },
+		"hangs":              func(s *setup) { s.workers["w2"].silence(errLost) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
@@ -186,16 +185,16 @@ func TestMachineOfALostWorker(t *testing.T) {
 				if rec.Code != 503 && name != "hangs" || got.Code == "" {
 					t.Errorf("%s: status %d: %s", verb, rec.Code, rec.Body)
 				}
-				if name == "not a member anymore" && (!strings.Contains(got.Error, "w2") || !strings.Contains(got.Error, heardAt)) {
+				if name == "no longer a member" && (!strings.Contains(got.Error, "w2") || !strings.Contains(got.Error, heardAt)) {
 					t.Errorf("%s: %s", verb, got.Error)
 				}
 			}
 			if rec := s.call(t, "GET", "/v1/apps/other/machines/"+string(m.ID), ""); rec.Code == 200 {
-				t.Errorf("through another app: status %d", rec.Code)
+				t.Errorf("through another app's path: status %d", rec.Code)
 			}
 		})
 	}
-	t.Run("and one that never was", func(t *testing.T) {
+	t.Run("a worker that never existed", func(t *testing.T) {
 		s := start(t)
 		if rec := s.call(t, "GET", "/v1/apps/shop/machines/dddddd00000000", ""); rec.Code != 404 {
 			t.Errorf("status %d: %s", rec.Code, rec.Body)
@@ -280,7 +279,7 @@ func TestInvariant8TheViewIsAHint(t *testing.T) {
 				states[m.State]++
 			}
 			if states["stopped"] != 1 || states["started"] != 1 || len(states) != 2 {
-				t.Errorf("the list has %v", states)
+				t.Errorf("the list contains states %v", states)
 			}
 		})
 	}

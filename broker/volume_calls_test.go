@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestVolumeClient makes the client's other calls for volumes.
+// TestVolumeClient tests the client's other volume calls.
 func TestVolumeClient(t *testing.T) {
 	s := start(t)
 	app := s.app(t, "shop", "personal")
@@ -41,7 +41,7 @@ func TestVolumeClient(t *testing.T) {
 		t.Errorf("destroy: %v", err)
 	}
 	if list, err := client.Volumes("shop").Snapshots(ctx, v.ID); err != nil || len(list) != 2 {
-		t.Errorf("snapshots of a destroyed one: %+v, %v", list, err)
+		t.Errorf("snapshots of a destroyed volume: %+v, %v", list, err)
 	}
 	restored, err := client.Volumes("shop").Create(ctx, machinesapi.CreateVolume{Name: "again", Region: "mad", Snapshot: first.ID}, "")
 	if err != nil || restored.SizeGB != 8 || !restored.Encrypted || restored.Worker != "w3" {
@@ -78,7 +78,7 @@ func TestOrgVolumes(t *testing.T) {
 	client := s.client(t)
 	client.Token = "acme"
 	if _, _, err := client.Org("else").Volumes(t.Context()); bourse.CodeOf(err) != bourse.CodeForbidden {
-		t.Errorf("of another organization: %v", err)
+		t.Errorf("another organization's volumes: %v", err)
 	}
 }
 

@@ -13,8 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// createVolume places an order for a volume. It replies with the volume that filled the order, or
-// with all refusals.
+// createVolume places an order for a volume. It replies with the new volume, or with all refusals.
 func (h *volumeHandler) createVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	order, err := h.readVolumeOrder(w, r)
 	if err != nil {
@@ -63,7 +62,7 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 		return bourse.Order{}, err
 	}
 	spec := in.Spec()
-	// A source that belongs to another app is not found.
+	// A source that belongs to another app is reported as not found.
 	source, err := h.sourceOf(r, &app, &spec)
 	if err != nil {
 		return bourse.Order{}, err
@@ -84,8 +83,7 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 	return order, order.Validate()
 }
 
-// oneRegion decodes the region of a volume. It must be exactly one region, because stored data does
-// not move.
+// oneRegion decodes a volume's region. There must be exactly one, because stored data does not move.
 func (h *volumeHandler) oneRegion(expression string) ([]bourse.Choice, error) {
 	if expression == "" {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "region is required for a volume")
@@ -161,8 +159,7 @@ func (h *volumeHandler) sourceSnapshot(r *endpoint.Request, of *bourse.App, id b
 	return source{}, missing
 }
 
-// sourceWorker returns the worker with the given tag. If the tag is 0, it returns missing as the
-// error.
+// sourceWorker returns the worker with the given tag. If the tag is 0, it returns the error missing.
 func (h *volumeHandler) sourceWorker(tag bourse.WorkerTag, missing error) (bourse.Member, error) {
 	if tag == 0 {
 		return bourse.Member{}, missing

@@ -11,12 +11,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// volumeTimeout is the time limit for calls in which the worker may have to copy a volume, for
-// example to take a snapshot of a large volume. The worker continues even if the call times out.
+// volumeTimeout is the time limit for calls in which the worker may have to copy a volume, for example to snapshot a
+// large volume. The worker continues even if the call times out.
 const volumeTimeout = 10 * time.Minute
 
-// volumeTargetOf is like volumeOf, but does not return the volume. It only checks that the volume
-// belongs to the app in the path. The app of a volume is usually cached.
+// volumeTargetOf is like volumeOf, but only checks that the volume belongs to the app in the path, without fetching the
+// volume. A volume's app is usually cached.
 func (h *volumeHandler) volumeTargetOf(r *endpoint.Request) (volumeTarget, error) {
 	to, err := h.volumeOwner(r)
 	if err != nil {
@@ -66,8 +66,8 @@ func (h *volumeHandler) updateVolume(w http.ResponseWriter, r *endpoint.Request)
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromVolume(&v))
 }
 
-// extendVolume replies once the volume has its new size. The machine that uses the volume usually
-// need not be restarted.
+// extendVolume replies once the volume has its new size. The machine that uses the volume usually does not need a
+// restart.
 func (h *volumeHandler) extendVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExtendVolume
 	if err := endpoint.Decode(w, r, false, &in); err != nil {

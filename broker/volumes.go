@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// volumeHandler serves the endpoints of volumes.
+// volumeHandler serves the volume endpoints.
 type volumeHandler struct {
 	*Config
 	gate     *endpoint.Gate
@@ -42,8 +42,8 @@ func (h *volumeHandler) routes() []endpoint.Route {
 // errNoVolume returns the error for a volume that does not exist.
 func errNoVolume() error { return bourse.Errorf(bourse.CodeNotFound, "volume not found") }
 
-// volumeError is like endpoint.WorkerError, for volumes. A missing volume has its own message. If
-// the worker is full, the reply's status indicates that another region would not help.
+// volumeError is like endpoint.WorkerError, for volumes. All errors about missing volumes have the same message. If the
+// worker is full, the reply's status indicates that another region would not help.
 func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
 	switch err = endpoint.WorkerError(ctx, worker, changes, err); bourse.CodeOf(err) {
 	case bourse.CodeNotFound:
@@ -55,8 +55,7 @@ func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err 
 	}
 }
 
-// noVolumeRoom returns the reply for a lack of capacity, in the form that clients expect for
-// volumes.
+// noVolumeRoom returns the insufficient-capacity reply in the form that clients expect for volumes.
 func noVolumeRoom(err error) *endpoint.Reply {
 	return &endpoint.Reply{
 		Err: err, Status: http.StatusPreconditionFailed, Word: machinesapi.StatusVolumePlacement,
@@ -102,7 +101,7 @@ func showVolume(l *inventory.ListedVolume, summary bool) machinesapi.Volume {
 	return out
 }
 
-// orgVolumes lists the volumes of those of the organization's apps that the caller may use.
+// orgVolumes lists the volumes of the organization's apps, limited to apps that the caller may use.
 func (h *volumeHandler) orgVolumes(w http.ResponseWriter, r *endpoint.Request) error {
 	counts, _ := h.machines.Count(r.Context(), nil)
 	list, missing, err := h.apps.List(r.Context(), counts)
@@ -155,14 +154,14 @@ func (h *volumeHandler) volumeOwner(r *endpoint.Request) (volumeTarget, error) {
 	return volumeTarget{}, bourse.Errorf(bourse.CodeUnavailable, "its worker %s cannot be reached", l.Worker)
 }
 
-// volumeCopy returns this broker's information about the volume in the request's path, without
-// asking the volume's worker.
+// volumeCopy returns the data about the volume in the request's path from the view and recent replies, without asking
+// the volume's worker.
 func (h *volumeHandler) volumeCopy(r *endpoint.Request) (inventory.ListedVolume, bool) {
 	return h.volumes.Copy(r.Context(), r.App(), bourse.VolumeID(r.PathValue("volume")), r.MayUse)
 }
 
-// volumeOf fetches the volume in the request's path from its worker. If the volume belongs to
-// another app, it is not found. Errors: not_found, unavailable.
+// volumeOf fetches the volume in the request's path from its worker. A volume of another app is reported as not found.
+// Errors: not_found, unavailable.
 func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volume, error) {
 	to, err := h.volumeOwner(r)
 	if err != nil {
@@ -182,8 +181,8 @@ func (h *volumeHandler) volumeOf(r *endpoint.Request) (volumeTarget, bourse.Volu
 	return to, v, nil
 }
 
-// getVolume returns one volume, including its used space. A destroyed volume is returned as long as
-// its worker retains the record. If the worker is unreachable, getVolume returns the view's data.
+// getVolume returns one volume, including its used space. A destroyed volume is returned as long as its worker keeps
+// the record. If the worker is unreachable, getVolume returns the view's data.
 func (h *volumeHandler) getVolume(w http.ResponseWriter, r *endpoint.Request) error {
 	_, v, err := h.volumeOf(r)
 	if err == nil {

@@ -140,8 +140,8 @@ func TestVolumeRefusals(t *testing.T) {
 	}
 }
 
-// TestVolumeWithoutRoom checks that the reply to a volume order that was refused for lack of
-// capacity contains the code and the phrases that clients expect.
+// TestVolumeWithoutRoom checks that the reply to a volume order refused for lack of capacity contains the code and the
+// phrases that clients expect.
 func TestVolumeWithoutRoom(t *testing.T) {
 	s := start(t)
 	s.app(t, "shop", "personal")
@@ -231,11 +231,11 @@ func TestVolumeOfALostWorker(t *testing.T) {
 	client := s.client(t)
 	got, err := client.Volumes("shop").Get(t.Context(), other.ID)
 	if err != nil || got.HostStatus != machinesapi.HostUnreachable || got.HostHeard == "" || got.Name != "data" {
-		t.Errorf("of a worker that does not answer: %+v, %v", got, err)
+		t.Errorf("from an unresponsive worker: %+v, %v", got, err)
 	}
 	s.lose("w1")
 	if _, err := client.Volumes("shop").Destroy(t.Context(), v.ID); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("destroy one of a lost worker: %v", err)
+		t.Errorf("destroy a lost worker's volume: %v", err)
 	}
 	list, _, err := client.Volumes("shop").List(t.Context())
 	if err != nil || len(list) != 2 || list[0].HostStatus != machinesapi.HostUnreachable || list[1].HostStatus != machinesapi.HostOK {

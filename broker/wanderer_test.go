@@ -50,9 +50,8 @@ func (d *wanderer) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return here[i], true
 }
 
-// TestMachinesOfOtherWorkersAreIgnored checks the case in which a worker wrongly claims to have
-// another worker's machine and volume for an app. They must not be listed there, and must not be
-// destroyed with the app.
+// TestMachinesOfOtherWorkersAreIgnored covers a worker that wrongly claims to have another worker's machine and volume
+// for an app. They must not be listed for that app, and must not be destroyed with it.
 func TestMachinesOfOtherWorkersAreIgnored(t *testing.T) {
 	s := start(t)
 	mine := s.machine(t, "w1", "a", bourse.StateStarted)
@@ -117,7 +116,7 @@ func TestWorkerLeavesDuringLookup(t *testing.T) {
 			rec := s.call(t, "DELETE", "/v1/apps/shop?force=true", "")
 			destroyed := s.workers["w1"].machines[m.ID].State == bourse.StateDestroyed
 			if named := strings.Contains(rec.Header().Get(machinesapi.HeaderUnreachable), "w1"); rec.Code == http.StatusAccepted && !destroyed && !named {
-				t.Errorf("the app was deleted without its machine on w1, and the reply does not say so: %v", rec.Header())
+				t.Errorf("the app was deleted without its machine on w1, and the reply does not mention this: %v", rec.Header())
 			}
 		}
 	}

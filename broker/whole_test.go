@@ -21,9 +21,8 @@ func withSecrets(t *testing.T, s *setup, w bourse.WorkerID, name string) bourse.
 	}}, bourse.StateStarted)
 }
 
-// TestListHasWholeConfigs checks that a list contains complete configs, because a client may change
-// a listed config and send it back. If a machine's worker does not answer, the config is marked as
-// incomplete.
+// TestListHasWholeConfigs checks that a list contains complete configs, because a client may modify a listed config and
+// send it back. If a machine's worker does not answer, the config is marked as incomplete.
 func TestListHasWholeConfigs(t *testing.T) {
 	s := start(t)
 	s.view.public = true
@@ -75,8 +74,8 @@ func TestListHasWholeConfigs(t *testing.T) {
 	s.workers["w2"].silence(nil)
 }
 
-// TestListAsksOnlyOwners checks that a worker is not asked if it has no machines that match, and
-// that no worker is asked for a summary.
+// TestListAsksOnlyOwners checks that only workers with matching machines are asked, and that no worker is asked for a
+// summary.
 func TestListAsksOnlyOwners(t *testing.T) {
 	s := start(t)
 	s.view.public = true

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// workerHandler serves the endpoints of workers and their runs to operators of the cluster.
+// workerHandler serves the worker and run endpoints, for operators of the cluster.
 type workerHandler struct {
 	*Config
 	machines *lookup.Machines
@@ -38,8 +38,7 @@ func (h *workerHandler) routes() []endpoint.Route {
 	}
 }
 
-// listWorkers lists all workers of the cluster. Workers that answer are listed as they describe
-// themselves.
+// listWorkers lists all workers of the cluster. The data of workers that answer is their own.
 func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) error {
 	members, absent := h.Directory.All()
 	answers := lookup.Ask(r.Context(), h.Timeout, members, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
@@ -97,8 +96,8 @@ func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 	}
 }
 
-// find looks up the worker in the request's path. The first result is set if the worker is a
-// member, and the second if it is absent. Otherwise, both are nil.
+// find looks up the worker in the request's path. It returns the worker as a member if it is one, as an API object if
+// the worker is absent, and nil twice otherwise.
 func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.Worker) {
 	id := bourse.WorkerID(r.PathValue("worker"))
 	here, absent := h.Directory.All()

@@ -49,7 +49,7 @@ func TestCordon(t *testing.T) {
 		t.Errorf("uncordoned: %+v, %v", w, err)
 	}
 	if _, err := client.Operator().Cordon(t.Context(), "w9", true); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("no such worker: %v", err)
+		t.Errorf("missing worker: %v", err)
 	}
 	s.workers["w2"].silence(errDown)
 	if _, err := client.Operator().Cordon(t.Context(), "w2", true); bourse.CodeOf(err) != bourse.CodeUnavailable {
@@ -81,11 +81,11 @@ func TestRuns(t *testing.T) {
 		t.Errorf("cancel: %+v, %v", run, err)
 	}
 	if _, err := client.ActOnRun(t.Context(), "w1", "r9", machinesapi.RunRetry); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("no such run: %v", err)
+		t.Errorf("missing run: %v", err)
 	}
 	s.workers["w1"].silence(errDown)
 	if _, err := client.Runs(t.Context(), "w1", true); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("worker that does not answer: %v", err)
+		t.Errorf("unresponsive worker: %v", err)
 	}
 }
 

@@ -28,7 +28,7 @@ func (rt Route) ReadsNothing() Route { rt.About.Bodiless = true; return rt }
 // Writes sets the type of a successful reply.
 func (rt Route) Writes(reply any) Route { rt.About.Reply = reply; return rt }
 
-// Makes sets the type of a successful reply, and its status to 201.
+// Makes sets the type of a successful reply, and sets its status to 201.
 func (rt Route) Makes(reply any) Route { return rt.Writes(reply).Answers(http.StatusCreated) }
 
 // Answers sets the status of a successful reply.

@@ -15,8 +15,8 @@ type Tokens interface {
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 
-// Identity describes the caller of a request and its permissions. Callers have all permissions
-// that the fields do not restrict.
+// Identity describes the caller of a request and its permissions. The zero value permits everything; each field
+// restricts it.
 type Identity struct {
 	Name     string             // recorded as the owner of leases that the caller acquires
 	Token    string             // ID of the token; "" if the token was not created through the API
@@ -32,7 +32,7 @@ type Identity struct {
 // LocalIdentity is the identity of every caller if the broker requires no tokens.
 var LocalIdentity = Identity{Name: "local"}
 
-// Cluster reports whether the caller may see and change the whole cluster, and not only apps.
+// Cluster reports whether the caller may view and change the whole cluster, rather than only apps.
 func (i Identity) Cluster() bool {
 	return i.Org == "" && len(i.Apps) == 0 && len(i.Machines) == 0 && !i.Scraper
 }
@@ -53,7 +53,7 @@ func (i Identity) MayMachine(id bourse.MachineID) bool {
 // Scope is the permission that an endpoint requires of its callers.
 type Scope int
 
-// Scopes.
+// Scopes, from the least to the most restrictive.
 const (
 	Anyone  Scope = iota // no token required
 	Token                // any valid token; the endpoint makes further checks

@@ -15,9 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Decode decodes a JSON body into the value to which into points. If optional is set, an empty body
-// leaves the value unchanged. Members for which the value has no field are ignored, and are listed
-// in the reply's headers. Errors: invalid.
+// Decode decodes a JSON body into the value that into points to. If optional is set, an empty body leaves the value
+// unchanged. Unknown members are ignored and listed in the reply's headers. Errors: invalid.
 func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 	return decode(w, r, optional, func(raw []byte) error {
 		err := unmarshal(raw, into)
@@ -55,7 +54,7 @@ func decode(w http.ResponseWriter, r *Request, optional bool, read func(raw []by
 	return throttle.DecodeBody(r.Request, len(raw), func() error { return read(raw) })
 }
 
-// unmarshal decodes JSON. If it cannot, it returns CodeInvalid with a description of the problem.
+// unmarshal decodes JSON. If that fails, it returns CodeInvalid with a description of the problem.
 func unmarshal(raw []byte, into any) error {
 	if !utf8.Valid(raw) { // the decoder would silently replace invalid characters
 		return bourse.Errorf(bourse.CodeInvalid, "the body is not UTF-8")
@@ -83,7 +82,7 @@ func fieldName(field string) string {
 	return field
 }
 
-// firstRoom is the initial capacity of the buffer that receives a body, in bytes.
+// firstRoom is the initial size, in bytes, of the buffer for a request body.
 const firstRoom = 4 << 10
 
 // ReadBody reads the request's body, of at most machinesapi.MaxBody bytes. Errors: invalid.

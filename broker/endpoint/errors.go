@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Reply is an error with additional details for its HTTP reply. If Status is zero, the status
-// follows from the error's code.
+// Reply is an error with additional details for the HTTP reply. If Status is zero, the status is derived from the
+// error's code.
 type Reply struct {
 	Err      error
 	Status   int
@@ -26,10 +26,9 @@ func (e *Reply) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error.
 func (e *Reply) Unwrap() error { return e.Err }
 
-// writeError writes an error reply; all error replies are written by this function. The status is
-// that of the error's code (machinesapi.StatusOf), unless the error is a Reply that specifies
-// another status. Messages about a machine get the prefix that clients of the Machines API look
-// for.
+// writeError writes an error reply; every error reply goes through this function. The status is derived from the
+// error's code (machinesapi.StatusOf), unless the error is a Reply that specifies a different one. Messages about a
+// machine get the prefix that Machines API clients look for.
 func writeError(w http.ResponseWriter, r *Request, err error) {
 	code := bourse.CodeOf(err)
 	status := code.Status()
@@ -43,7 +42,7 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	if r.PathValue("machine") != "" {
 		body.Error = machinesapi.WithPrefix(code, body.Error)
 		if code == bourse.CodeInsufficient {
-			status = http.StatusConflict // the machine's own worker is full, so another region would not help
+			status = http.StatusConflict // the machine's own worker is full, so trying another region would not help
 		}
 	}
 	if e, ok := errors.AsType[*Reply](err); ok {
@@ -64,8 +63,7 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	_ = WriteJSON(w, status, body) // this body can always be encoded
 }
 
-// Values for the parameter changes of WorkerError, which specifies whether the call may have had an
-// effect on the worker.
+// Values of WorkerError's changes parameter, which specifies whether the call may have had an effect on the worker.
 const (
 	Reading  = false
 	Changing = true
@@ -74,10 +72,10 @@ const (
 // WorkerError converts a worker's error to an error for the caller. The parameter changes
 // specifies whether the call could have changed anything.
 //
-// Code and message stay the same, with two exceptions. A missing machine always has the same
-// message. If the answer was lost, the error is unavailable (503) for a read, and a timeout with an
-// unknown outcome for a change. Clients automatically repeat requests after a 503, even creates.
-// Therefore, 503 must not be returned if the request may have had an effect.
+// The code and message stay the same, with two exceptions. All errors about missing machines have the same message. If
+// the worker's response was lost, the error is unavailable (503) for a read, and a timeout with an unknown outcome for
+// a change. Clients automatically retry requests after a 503, even creates, so 503 must not be returned if the request
+// may have had an effect.
 func WorkerError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
 	if err == nil {
 		return nil
@@ -85,7 +83,7 @@ func WorkerError(ctx context.Context, worker bourse.WorkerID, changes bool, err 
 	if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return bourse.Errorf(bourse.CodeCanceled, "the caller disconnected: %w", err)
 	}
-	code := bourse.CodeTimeout // an error without a code means that the worker's answer was lost
+	code := bourse.CodeTimeout // an error without a code means that the worker's response was lost
 	e, coded := errors.AsType[*bourse.Error](err)
 	if coded {
 		code = e.Code

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Gate decides who may make a request, and how many orders may be in progress.
+// Gate decides who may make a request, and limits how many orders may be in progress.
 type Gate struct {
 	Tokens    Tokens // nil: no credentials are required
 	Certified func(*tls.ConnectionState) (Identity, bool)
@@ -61,10 +61,10 @@ func (g *Gate) Authorize(rt *Route, r *Request) error {
 	return checkRestrictions(rt, r)
 }
 
-// checkRestrictions checks the restrictions of the caller's token. A read-only token may not change anything,
-// run commands in a machine, or connect to it. A machine token may be used only for its own
-// machines. Endpoints that are not about a single machine refuse such a token, unless their routes
-// are declared with [ForMachines]. Errors: forbidden.
+// checkRestrictions checks the restrictions of the caller's token. A read-only token may not change anything, run
+// commands in a machine, or connect to it. A machine token may be used only for its own machines. Endpoints that do not
+// concern a single machine reject a machine token, unless their routes are declared with [ForMachines]. Errors:
+// forbidden.
 func checkRestrictions(rt *Route, r *Request) error {
 	id := bourse.MachineID(r.PathValue("machine"))
 	switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
@@ -101,9 +101,9 @@ func (g *Gate) identify(r *Request) (Identity, error) {
 	return Identity{}, errNoToken(refused)
 }
 
-// Usable returns the app with the given name. If the app does not exist, it returns not_found to
-// every caller. App names are not secret, and clients would conclude from forbidden that the name
-// is already taken. Errors: not_found; forbidden if the caller may not use the app; unavailable.
+// Usable returns the app with the given name. If the app does not exist, every caller gets not_found: app names are not
+// secret, and clients interpret forbidden as "the name is already taken". Errors: not_found; forbidden if the caller
+// may not use the app; unavailable.
 func (g *Gate) Usable(r *Request, name bourse.AppName) (bourse.App, error) {
 	app, err := g.Apps.FindCached(r.Context(), name)
 	if err == nil && !r.Who.May(app) {
@@ -123,12 +123,11 @@ func (g *Gate) AppsOf(r *Request) ([]bourse.App, error) {
 	return slices.DeleteFunc(list, func(app bourse.App) bool { return !r.Who.May(app) }), err
 }
 
-// maxShown is the maximum number of tokens that are checked for one request.
+// maxShown is the maximum number of tokens checked per request.
 const maxShown = 8
 
-// tokensIn returns the tokens in an Authorization header. A header with the Bearer scheme contains
-// one token. A header with the FlyV1 scheme contains a comma-separated list of tokens; it is used
-// by clients that also have Fly tokens.
+// tokensIn returns the tokens in an Authorization header. A header with the Bearer scheme contains one token. A header
+// with the FlyV1 scheme, used by clients that also have Fly tokens, contains a comma-separated list of tokens.
 func tokensIn(header string) []string {
 	scheme, rest, _ := strings.Cut(header, " ")
 	rest = strings.TrimSpace(rest)

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Everything is used instead of an organization's slug in tokens that are valid for all
-// organizations and the cluster itself. It is not a valid slug.
+// Everything replaces the organization's slug in tokens that are valid for all organizations and for the cluster
+// itself. It is not a valid slug.
 const Everything = "*"
 
 // identityOf returns the identity of a token's owner.
@@ -26,8 +26,8 @@ func identityOf(t *inventory.Token) Identity {
 	return who
 }
 
-// checkValid returns nil if a token is valid now. Otherwise it returns the reason: CodeUnauthorized, or
-// CodeUnavailable if this release cannot tell whether the token is valid.
+// checkValid returns nil if a token is valid now. Otherwise it returns CodeUnauthorized, or CodeUnavailable if this
+// release cannot tell whether the token is valid.
 func checkValid(t *inventory.Token, now time.Time) error {
 	switch {
 	case !t.RevokedAt.IsZero():
@@ -35,20 +35,20 @@ func checkValid(t *inventory.Token, now time.Time) error {
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
 		return &bourse.Error{Code: bourse.CodeUnauthorized, Message: "token " + t.ID + " has expired", Err: ErrTokenEnded}
 	case t.Undecodable || t.Org == "":
-		return bourse.Errorf(bourse.CodeUnavailable, "token %s cannot be read: its row in the view names no organization, or no valid list of apps and machines", t.ID)
+		return bourse.Errorf(bourse.CodeUnavailable, "token %s cannot be read: its row in the view has no organization or an invalid list of apps or machines", t.ID)
 	}
 	return nil
 }
 
-// ErrTokenEnded is wrapped by errors about tokens that are no longer valid. The text of such an
-// error may be shown to the token's bearer.
+// ErrTokenEnded is wrapped by errors about tokens that are no longer valid. The text of these errors may be shown to
+// the token's bearer.
 var ErrTokenEnded = errors.New("the token is no longer valid")
 
 // IsValid reports whether the token is valid now, as far as this release can determine.
 func IsValid(t *inventory.Token, now time.Time) bool { return checkValid(t, now) == nil }
 
-// Format of tokens. The prefix identifies a string as a Bourse token for people and secret
-// scanners, and shows clients that it is not a Fly token.
+// Token format. The prefix lets people and secret scanners recognize Bourse tokens, and lets clients tell them from Fly
+// tokens.
 const (
 	tokenPrefix = "bourse_"
 	tokenBytes  = 32
@@ -72,9 +72,8 @@ const idLength = 16
 // Digest returns a token's ID and digest. If the string does not have the format of a token, it
 // returns false; this check is cheap for strings of any length.
 //
-// A fast hash, SHA-256, is sufficient. Passwords need a slow hash because attackers can guess
-// likely ones. A token has 256 random bits, which nobody can guess, and a slow hash would delay
-// every request.
+// A fast hash (SHA-256) is sufficient. Passwords need a slow hash because attackers can guess likely passwords. A token
+// contains 256 random bits, which cannot be guessed, and a slow hash would delay every request.
 func Digest(token string) (id, digest string, ok bool) {
 	rest, ok := strings.CutPrefix(token, tokenPrefix)
 	if !ok || len(token) != tokenLength || strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") != "" {

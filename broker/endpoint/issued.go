@@ -10,21 +10,20 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TokenView stores the tokens that brokers create. All brokers share these tokens. Every broker
-// sees a new token shortly after it is stored.
+// TokenView stores the tokens created by brokers. All brokers share the same tokens. A new token reaches every broker
+// shortly after it is stored.
 type TokenView interface {
 	// Token returns the token with the given ID, or nil if there is none.
 	Token(ctx context.Context, id string) (*inventory.Token, error)
 	// Tokens returns all tokens, including revoked ones, oldest first.
 	Tokens(ctx context.Context) ([]inventory.Token, error)
-	// PutToken stores a token. It returns once the token is on this server's disk and on the disks
-	// of some other members, if there are any. If there are conflicting versions of a token, a
-	// revoked one wins.
+	// PutToken stores a token. It returns once the token is on this server's disk and, if there are other members, on
+	// the disks of some of them. If there are conflicting versions of a token, a revoked one wins.
 	PutToken(ctx context.Context, t *inventory.Token) error
 }
 
-// Issued identifies the owners of tokens that were created through the API. The cache is cleared
-// whenever any token may have changed.
+// Issued identifies the owners of tokens created through the API. It caches tokens, and clears the cache whenever any
+// token may have changed.
 type Issued struct {
 	TokenView
 	changed <-chan struct{}
@@ -51,7 +50,7 @@ func NewIssued(v TokenView, changed <-chan struct{}, synced func() bool, now fun
 func (s *Issued) Identify(ctx context.Context, token string) (Identity, error) {
 	id, digest, ok := Digest(token)
 	if !ok {
-		return Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "the token is not a token of this cluster")
+		return Identity{}, bourse.Errorf(bourse.CodeUnauthorized, "the token does not belong to this cluster")
 	}
 	t, err := s.find(ctx, id)
 	switch {
@@ -89,7 +88,7 @@ func (s *Issued) find(ctx context.Context, id string) (*inventory.Token, error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if began == s.reads { // otherwise, t may be older than a change that was signaled in the meantime
+	if began == s.reads { // otherwise, t may predate a change that was signaled in the meantime
 		if len(s.known) >= maxKnown {
 			clear(s.known)
 		}

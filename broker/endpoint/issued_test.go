@@ -80,15 +80,15 @@ func TestIdentify(t *testing.T) {
 		at    time.Duration
 		want  bourse.Code
 	}{
-		"good":                  {inventory.Token{Org: "acme"}, 0, good},
-		"of everything":         {inventory.Token{Org: "*"}, 0, good},
-		"of nothing":            {inventory.Token{}, 0, bourse.CodeUnavailable},
-		"unread":                {inventory.Token{Org: "acme", Undecodable: true}, 0, bourse.CodeUnavailable},
-		"revoked":               {inventory.Token{Org: "acme", RevokedAt: now}, 0, bourse.CodeUnauthorized},
-		"revoked and unread":    {inventory.Token{Org: "acme", RevokedAt: now, Undecodable: true}, 0, bourse.CodeUnauthorized},
-		"a moment before":       {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour - 1, good},
-		"at its end":            {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour, bourse.CodeUnauthorized},
-		"expired in its memory": {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, 2 * time.Hour, bourse.CodeUnauthorized},
+		"good":                 {inventory.Token{Org: "acme"}, 0, good},
+		"of everything":        {inventory.Token{Org: "*"}, 0, good},
+		"of nothing":           {inventory.Token{}, 0, bourse.CodeUnavailable},
+		"unread":               {inventory.Token{Org: "acme", Undecodable: true}, 0, bourse.CodeUnavailable},
+		"revoked":              {inventory.Token{Org: "acme", RevokedAt: now}, 0, bourse.CodeUnauthorized},
+		"revoked and unread":   {inventory.Token{Org: "acme", RevokedAt: now, Undecodable: true}, 0, bourse.CodeUnauthorized},
+		"a moment before":      {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour - 1, good},
+		"at its end":           {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, time.Hour, bourse.CodeUnauthorized},
+		"expired while cached": {inventory.Token{Org: "acme", ExpiresAt: now.Add(time.Hour)}, 2 * time.Hour, bourse.CodeUnauthorized},
 	} {
 		token, g := issue(tt.grant)
 		clock := now
@@ -131,15 +131,15 @@ func TestIncompleteTokensMeanUnavailable(t *testing.T) {
 	b := newBook()
 	s := b.issued(time.Now)
 	if _, err := s.Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
-		t.Errorf("a token that does not exist: %v", err)
+		t.Errorf("a nonexistent token: %v", err)
 	}
 	b.young = true
 	if _, err := s.Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("before it knows all: %v", err)
+		t.Errorf("before the broker has all tokens: %v", err)
 	}
 	b.byID[g.ID] = g
 	if _, err := s.Identify(t.Context(), token); err != nil {
-		t.Errorf("what it knows already: %v", err)
+		t.Errorf("a token that the broker already has: %v", err)
 	}
 	b.young, b.err = false, errors.New("disk I/O error")
 	if _, err := b.issued(time.Now).Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnavailable {
@@ -147,8 +147,7 @@ func TestIncompleteTokensMeanUnavailable(t *testing.T) {
 	}
 }
 
-// TestTheDigestDecides checks that, if two tokens have the same ID, only the one with the right
-// digest is accepted.
+// TestTheDigestDecides checks that, if two tokens have the same ID, only the token with the right digest is accepted.
 func TestTheDigestDecides(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	g.Digest = g.Digest[:63] + "x"
@@ -184,12 +183,11 @@ func TestCachedTokensAreNeverOutdated(t *testing.T) {
 	}
 	_, _ = s.Identify(t.Context(), token)
 	if _, err := s.Identify(t.Context(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
-		t.Errorf("what was read before the change is believed after it: %v", err)
+		t.Errorf("a token read before the change is still accepted after it: %v", err)
 	}
 }
 
-// TestRevokedForAllAtOnce checks that, under concurrent requests, a revoked token is
-// refused as soon as the revocation is stored.
+// TestRevokedForAllAtOnce checks that all concurrent requests refuse a token as soon as its revocation is stored.
 func TestRevokedForAllAtOnce(t *testing.T) {
 	token, g := issue(inventory.Token{Org: "acme"})
 	b := newBook(g)
@@ -204,7 +202,7 @@ func TestRevokedForAllAtOnce(t *testing.T) {
 			}
 			written.Wait()
 			if _, err := s.Identify(context.Background(), token); bourse.CodeOf(err) != bourse.CodeUnauthorized {
-				t.Errorf("after it was revoked: %v", err)
+				t.Errorf("after the revocation: %v", err)
 			}
 		})
 	}

@@ -23,12 +23,12 @@ type Counts struct {
 	collected []prometheus.Collector
 }
 
-// other is the label value that replaces values unknown to this release. Such values come from
-// servers of another release, or from a malicious worker.
+// other is the label value that replaces values unknown to this release, which come from servers of another release or
+// from a malicious worker.
 const other = "other"
 
-// seconds contains the upper bounds of the latency buckets. They range from the time of a refusal
-// to that of an image pull.
+// seconds contains the upper bounds of the latency buckets. They range from the time that a refusal takes to the time
+// that an image pull takes.
 var seconds = []float64{.0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
 // NewCounts returns counters that are all zero.
@@ -59,9 +59,8 @@ func NewCounts() *Counts {
 	return c
 }
 
-// Watch adds gauges for the number of orders in progress and the number of orders that are waiting
-// for their turn. It calls turns for these values whenever metrics are collected. Watch must be
-// called before metrics are collected for the first time.
+// Watch adds gauges for the number of orders in progress and the number waiting for a turn. It calls turns whenever
+// metrics are collected. Watch must be called before the first collection.
 func (c *Counts) Watch(turns func() (inProgress, waiting int)) {
 	c.collected = append(c.collected,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -105,9 +104,8 @@ func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decis
 	}
 }
 
-// count counts the refusals in a decision. If the order was refused for lack of capacity, it
-// returns the most frequent reason. If the order was refused with another code, it returns that
-// code. If the order was not refused, it returns "".
+// count counts the refusals in a decision. It returns the most frequent reason if the order was refused for lack of
+// capacity, the error's code if it was refused otherwise, and "" if it was not refused.
 func (c *Counts) count(d *bourse.Decision, err error) string {
 	var by map[bourse.RefusalReason]int
 	most := bourse.RefusalReason("")

@@ -91,7 +91,7 @@ func TestServerTiming(t *testing.T) {
 	}
 }
 
-// TestLabelsAreBounded checks that the number of series is bounded, whatever words workers send.
+// TestLabelsAreBounded checks that the number of series is bounded, whatever values workers send.
 func TestLabelsAreBounded(t *testing.T) {
 	c := endpoint.NewCounts()
 	before := strings.Count(series(t, c), "\n")
@@ -101,7 +101,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		c.Decided(&bourse.Order{}, nil, refused(), bourse.Errorf(bourse.Code(lie), "no"))
 	}
 	if more := strings.Count(series(t, c), "\n") - before; more > 20 { // one series for orders, and the buckets of their duration
-		t.Errorf("1000 words that no one knows make %d series:\n%s", more, series(t, c))
+		t.Errorf("1000 unknown values create %d series:\n%s", more, series(t, c))
 	}
 }
 

@@ -19,13 +19,12 @@ const (
 	relayBytes = 32 << 20         // limit on the metrics of one server; each machine adds about 500 bytes
 )
 
-// ProxyMetricsPath is the path of the endpoint through which a proxy provides its metrics to
-// brokers and scrapers.
+// ProxyMetricsPath is the path of a proxy's metrics endpoint, which brokers and scrapers read.
 const ProxyMetricsPath = "/proxy/metrics"
 
-// Relay responds with the metrics of a worker or a proxy. The reply's content type is always plain
-// text, regardless of what the server declares. Errors that occur before the first byte is sent
-// are those of [fabric.Pipe]. A later error means that the reply is incomplete.
+// Relay responds with the metrics of a worker or a proxy. The response's content type is always plain text, regardless
+// of the type that the server declares. Errors before the first byte is sent are those of [fabric.Pipe]. A later error
+// means that the response is incomplete.
 func Relay(w http.ResponseWriter, r *http.Request, servers fabric.Fabric, from bourse.Member) error {
 	ctx, cancel := context.WithTimeout(r.Context(), relayTime)
 	defer cancel()
@@ -38,7 +37,7 @@ func Relay(w http.ResponseWriter, r *http.Request, servers fabric.Fabric, from b
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	n, err := io.Copy(w, io.LimitReader(in, relayBytes+1))
 	if err == nil && n > relayBytes {
-		err = bourse.Errorf(bourse.CodeInvalid, "the metrics of %s %s have more than %d bytes", from.Role, from.ID, relayBytes)
+		err = bourse.Errorf(bourse.CodeInvalid, "the metrics of %s %s exceed %d bytes", from.Role, from.ID, relayBytes)
 	}
 	return err
 }
@@ -66,10 +65,9 @@ type Target struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// Targets returns the workers and proxies as scrape targets. Their metrics are scraped through a
-// broker, at the address host, which is the broker's address that the client used. Absent workers
-// are included, so that Prometheus reports them as down. Proxies are included only while they are
-// members.
+// Targets returns the workers and proxies as scrape targets. Prometheus scrapes them through this broker, at the
+// address host that the client used to reach it. Absent workers are included, so that Prometheus reports them as down.
+// Proxies are included only while they are members.
 func Targets(host string, workers []bourse.Member, absent []bourse.Absence, proxies []bourse.Member) []Target {
 	out := make([]Target, 0, len(workers)+len(absent)+len(proxies))
 	add := func(noun string, m *bourse.Member) {

@@ -10,7 +10,7 @@ import (
 // Handler serves one endpoint.
 type Handler func(http.ResponseWriter, *Request) error
 
-// Route is one endpoint: its pattern, the permission that it requires, and its handler.
+// Route describes one endpoint: its pattern, the permission that it requires, and its handler.
 type Route struct {
 	Pattern string
 	Needs   Scope
@@ -24,8 +24,8 @@ func On(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve}
 }
 
-// ForMachines is like On, for an endpoint that also accepts a machine token, and then shows only
-// the token's machines.
+// ForMachines is like On, for an endpoint that also accepts machine tokens. With such a token, it shows only the
+// token's machines.
 func ForMachines(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve, Narrow: true}
 }
@@ -42,9 +42,8 @@ const (
 	OneReservation = "/v1/reservations/{reservation}"
 )
 
-// Routed returns a handler that serves the routes, and answers unknown paths with JSON errors. It
-// removes a trailing slash from the path before matching, so that routing, authorization and
-// logging all use the same path.
+// Routed returns a handler that serves the routes and responds to unknown paths with JSON errors. It removes a trailing
+// slash from the path before matching, so that routing, authorization and logging all use the same path.
 func (s *Server) Routed(routes []Route) http.Handler {
 	mux := http.NewServeMux()
 	for _, rt := range routes {
@@ -76,8 +75,7 @@ func withoutSlash(r *http.Request) *http.Request {
 
 const anyPath = "/"
 
-// unknownPath returns the error for a path that matches no route, or matches only routes for other
-// methods.
+// unknownPath returns the error for a request whose path matches no route, or only routes for other methods.
 func unknownPath(mux *http.ServeMux, w http.ResponseWriter, r *Request) error {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

@@ -36,9 +36,9 @@ func (r *Request) Note(attrs ...slog.Attr) { r.notes = append(r.notes, attrs...)
 // App returns the name of the app in the path.
 func (r *Request) App() bourse.AppName { return bourse.AppName(r.PathValue("app")) }
 
-// MayUse reports whether the caller may use a record with the given owner. The owner must be the
-// app in the request's path. If the caller may use every app, only the app's name has to match, so
-// that the caller can also use records of a deleted app with that name.
+// MayUse reports whether the caller may use a record with the given owner, which must be the app in the request's path.
+// If the caller may use every app, only the app's name has to match, so that the caller can also use the records of a
+// deleted app of that name.
 func (r *Request) MayUse(of lookup.Owner) bool {
 	if r.Of != nil {
 		return r.Of.Owns(of.App, of.ID, of.Made)
@@ -49,7 +49,7 @@ func (r *Request) MayUse(of lookup.Owner) bool {
 // Server serves the routes of the public API.
 type Server struct {
 	Gate        *Gate
-	Ready       func() error               // returns an error while the broker serves only the endpoints for which early returns true
+	Ready       func() error               // returns an error while the broker serves only the endpoints in servedBeforeReady
 	Unsupported func(*http.Request) string // returns the reason why a call of the Machines API is not supported; "" for other requests
 	Counts      *Counts
 	Region      bourse.Region // shown in request ids
@@ -75,13 +75,13 @@ func (s *Server) endpoint(rt Route) http.Handler {
 		s.Counts.Ended(rt.Pattern, rec.status, took)
 		s.logRequest(rt, req, rec.status, took, err)
 		if err != nil && rec.status < 300 {
-			panic(http.ErrAbortHandler) // a part of the reply has been sent, so break the connection to show that it is incomplete
+			panic(http.ErrAbortHandler) // part of the reply has been sent, so break the connection to show that it is incomplete
 		}
 	})
 }
 
-// guarded authorizes and serves a request. It converts a panic to an internal error, so that only
-// this request fails.
+// guarded authorizes and serves a request. It converts a panic to an internal error, so that a panic fails only this
+// request.
 func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -102,11 +102,9 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 	return rt.Serve(w, r)
 }
 
-// logRequest logs a request. The level is error if the server is responsible for a failure;
-// otherwise, it is debug for a request that only reads, and info for one that changes something.
-// Entries about changes have audit=true, even if the change was refused. They contain the caller,
-// the operation, the object, the client's address and the outcome. Entries never contain tokens or
-// bodies.
+// logRequest logs a request. The level is error for a server error; otherwise, it is debug for a read and info for a
+// change. Entries about changes have audit=true, even if the change was refused. They contain the caller, the
+// operation, the object, the client's address and the outcome. Entries never contain tokens or bodies.
 func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration, err error) {
 	level := slog.LevelInfo
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -196,7 +194,7 @@ func WriteJSON(w http.ResponseWriter, status int, body any) error {
 		return fmt.Errorf("encode the reply: %w", err)
 	}
 	if len(raw) > maxReply {
-		return bourse.Errorf(bourse.CodeInvalid, "the reply has %d bytes, which exceeds the maximum of %d: request fewer items at a time", len(raw), maxReply)
+		return bourse.Errorf(bourse.CodeInvalid, "the reply is %d bytes long, which exceeds the maximum of %d: request fewer items at a time", len(raw), maxReply)
 	}
 	release, err := throttle.ReserveReply(w, len(raw))
 	if err != nil {
@@ -227,9 +225,9 @@ func ListUnreachable(r interface{ Set(key, value string) }, ids []bourse.WorkerI
 	r.Set(machinesapi.HeaderUnreachable, strings.Join(names, ","))
 }
 
-// servedBeforeReady reports whether an endpoint is served even while the broker does not know its cluster. Most
-// of these endpoints concern only this server. Those for join tokens are included because the first
-// broker of a cluster is alone at first, and no other server can join without a join token.
+// servedBeforeReady reports whether an endpoint is served even while the broker does not know its cluster. Most of
+// these endpoints concern only this server. The join token endpoints are included because a cluster's first broker is
+// alone at first, and no other server can join without a join token.
 func servedBeforeReady(pattern string) bool {
 	_, path, _ := strings.Cut(pattern, " ")
 	return pattern == anyPath || path == "/v1/health" || path == "/metrics" || path == "/openapi.json" ||

@@ -18,7 +18,7 @@ func stepsOf(t *bourse.Times) [4]step {
 	return [...]step{{"quote", t.Quote}, {"rank", t.Rank}, {"claim", t.Claim}, {"start", t.Start}}
 }
 
-// ServerTiming returns an order's durations as a Server-Timing header, in milliseconds.
+// ServerTiming returns the durations of an order's steps as a Server-Timing header, in milliseconds.
 func ServerTiming(t bourse.Times) string {
 	b := make([]byte, 0, 96)
 	put := func(name string, took time.Duration) {

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Limits on how long an order keeps its turn. An order that takes longer is waiting for an image
-// pull or a running program, and no longer for servers.
+// Limits on how long an order keeps its turn. An order that takes longer is waiting for an image pull or a running
+// program, which does not load the servers.
 const (
 	MachineLease = 250 * time.Millisecond
 	TaskLease    = 25 * time.Millisecond
 )
 
-// Ordering returns a handler for an endpoint that places orders. The handler waits for its turn
-// before it reads the request. If too many orders are in progress, it refuses the request.
-// Otherwise, an overloaded broker might not decide the order in time, and would wrongly report a
-// lack of capacity. Errors: rate_limited.
+// Ordering returns a handler for an endpoint that places orders. The handler waits for its turn before it reads the
+// request. If too many orders are in progress, it refuses the request. Otherwise, an overloaded broker might fail to
+// decide orders in time and wrongly report a lack of capacity. Errors: rate_limited.
 func (g *Gate) Ordering(lease time.Duration, serve Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) error {
 		if err := g.Quota.MayOrder(r.App(), r.Who.Org); err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// appCache caches the apps that a query has resolved, because clients select the same app several
-// times, with different aliases.
+// appCache caches the apps that a query has resolved, because clients select the same app several times under different
+// aliases.
 type appCache map[bourse.AppName]object
 
-// find returns an app's object, from the cache if it was resolved before. Errors: not_found, with
-// the text that clients look for.
+// find returns an app's object, from the cache if it has already been resolved. Errors: not_found, with the text that
+// clients look for.
 func (m *appCache) find(ctx context.Context, c *caller, name bourse.AppName) (any, error) {
 	if known, ok := (*m)[name]; ok {
 		return known, nil
@@ -32,7 +32,7 @@ func (m *appCache) find(ctx context.Context, c *caller, name bourse.AppName) (an
 
 func (c *caller) appOf(ctx context.Context, name bourse.AppName) (machinesapi.App, error) {
 	if name == "" {
-		return machinesapi.App{}, bourse.Errorf(bourse.CodeInvalid, "the query names no app")
+		return machinesapi.App{}, bourse.Errorf(bourse.CodeInvalid, "the query does not specify an app")
 	}
 	if name.Validate() != nil {
 		return machinesapi.App{}, bourse.Errorf(bourse.CodeNotFound, "Could not find App %s", bourse.Quoted(string(name)))
@@ -44,7 +44,7 @@ func (c *caller) appOf(ctx context.Context, name bourse.AppName) (machinesapi.Ap
 	return a, err
 }
 
-// nameAvailable reports whether no app has the name yet.
+// nameAvailable reports whether an app name is still available.
 func (c *caller) nameAvailable(ctx context.Context, args arguments) (any, error) {
 	_, err := c.appOf(ctx, bourse.AppName(args.text("name")))
 	code := bourse.CodeOf(err)
@@ -57,8 +57,8 @@ func (c *caller) nameAvailable(ctx context.Context, args arguments) (any, error)
 // maxPage is the maximum number of apps on a page.
 const maxPage = 1000
 
-// apps resolves a page of the apps that the caller may use, sorted by name. Bourse has no app
-// roles, so a query for apps with a role finds none.
+// apps resolves a page of the apps that the caller may use, sorted by name. Bourse has no app roles, so filtering by
+// role returns no apps.
 func (c *caller) apps(ctx context.Context, args arguments) (any, error) {
 	if args.text("role") != "" {
 		return none(), nil
@@ -96,7 +96,7 @@ func (c *caller) shownApp(a *machinesapi.App) object {
 		"certificates": none(), "secrets": []any{}, "currentLock": nil, "imageDetails": object{},
 		"currentRelease":            resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
 		"currentReleaseUnprocessed": resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
-		"config":                    resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }), // the GraphQL object of a release includes the app's configuration
+		"config":                    resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }), // the release's GraphQL object includes the app's configuration
 		"releases":                  resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
 		"releasesUnprocessed":       resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
 		"image":                     resolver(func(ctx context.Context, args arguments) (any, error) { return c.image(ctx, name, args.text("ref")) }),
@@ -118,8 +118,8 @@ func (c *caller) shownApp(a *machinesapi.App) object {
 	}
 }
 
-// image resolves an image reference. The result is null if the image is not found, which clients
-// then report to the user. An image's size is unknown until the image is pulled.
+// image resolves an image reference. The result is null if the image is not found; clients then tell the user. An
+// image's size is unknown until the image is pulled.
 func (c *caller) image(ctx context.Context, app bourse.AppName, ref string) (any, error) {
 	found, err := c.Client.AppImages(app).Resolve(ctx, ref)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

@@ -18,9 +18,8 @@ func newCaller(api http.Handler, r *http.Request) *caller {
 	}}
 }
 
-// inProcess is an [http.RoundTripper] whose requests are served by a handler in this process. To
-// the handler, they appear to come from the address of the original request, with that request's
-// credentials.
+// inProcess is an [http.RoundTripper] whose requests are served by a handler in this process. The handler sees the
+// original request's remote address and credentials.
 type inProcess struct {
 	api      http.Handler
 	original *http.Request
@@ -76,7 +75,7 @@ func (w *replyWriter) WriteHeader(status int) {
 	}
 }
 
-// Write blocks until the bytes are read.
+// Write blocks until the reader has consumed the bytes.
 func (w *replyWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	return w.body.Write(b)

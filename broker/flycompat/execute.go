@@ -20,7 +20,7 @@ const typename = "__typename"
 // resolver returns a field's value. It is called only if a query selects the field.
 type resolver func(context.Context, arguments) (any, error)
 
-// arguments contains a field's arguments. Variables have been replaced by their values.
+// arguments contains a field's arguments, with variables replaced by their values.
 type arguments map[string]any
 
 // text returns a string argument, or "" if it is missing.
@@ -46,7 +46,7 @@ type execution struct {
 	doc    *ast.QueryDocument
 	vars   map[string]any
 	work   int // remaining work; see maxWork
-	calls  int // remaining calls of /v1; see maxCalls
+	calls  int // remaining calls to /v1; see maxCalls
 	errors []replyError
 }
 
@@ -129,8 +129,8 @@ func (x *execution) field(ctx context.Context, f *ast.Field, of object, path []a
 	return resolve(ctx, args)
 }
 
-// collect appends to fields, in order, the fields of an object that a selection set selects. This
-// includes the fields of fragments (GraphQL specification, section 6.3.2).
+// collect appends the fields that a selection set selects from an object to fields, in order, including those selected
+// by fragments (GraphQL specification, section 6.3.2).
 func (x *execution) collect(fields []selected, set ast.SelectionSet, of object, seen map[string]bool) ([]selected, bool) {
 	for _, s := range set {
 		if x.work--; x.work < 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits for one query. The longest query that flyctl sends has 300 tokens and is 8 fields deep.
+// Limits for one query. flyctl's longest query has 300 tokens and is 8 fields deep.
 const (
 	maxQuery  = 256 << 10 // size of the query and its variables, in bytes
 	maxTokens = 4000

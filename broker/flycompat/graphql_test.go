@@ -12,8 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// v1 returns a handler that answers like a broker with one app that has one machine. It adds each
-// request to asked.
+// v1 returns a handler that responds like a broker with one app that has one machine. It appends each request to asked.
 func v1(asked *[]string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if asked != nil {
@@ -93,7 +92,7 @@ func TestQueries(t *testing.T) {
 		"an internal error is hidden":   {`{app(name: "broken") {id}}`, nil, `{"data":{"app":null},"errors":[{"message":"*","path":["app"],"extensions":{"code":"INTERNAL"}}]}`},
 		"a role that no app has":        {`{apps(role: "postgres_cluster") {nodes {id}}}`, nil, `{"data":{"apps":{"nodes":[]}}}`},
 		"pages":                         {`{apps(first: 1, after: "shop") {nodes {id} pageInfo {hasNextPage}}}`, nil, `{"data":{"apps":{"nodes":[],"pageInfo":{"hasNextPage":false}}}}`},
-		"a name of the wrong type":      {`{app(name: 7) {id}}`, nil, `{"data":{"app":null},"errors":[{"message":"the query names no app","path":["app"],"extensions":{"code":"INVALID"}}]}`},
+		"a name of the wrong type":      {`{app(name: 7) {id}}`, nil, `{"data":{"app":null},"errors":[{"message":"the query does not specify an app","path":["app"],"extensions":{"code":"INVALID"}}]}`},
 		"bluegreen":                     {`{canPerformBluegreenDeployment(name: "shop")}`, nil, `{"data":{"canPerformBluegreenDeployment":true}}`},
 		"WireGuard peers":               {`mutation {validateWireGuardPeers(peerIps: ["fdaa::1"]) {invalidPeerIps}}`, nil, `{"data":{"validateWireGuardPeers":{"invalidPeerIps":[]}}}`},
 	} {
@@ -113,8 +112,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestHostileQueries checks that a query that is too expensive is refused before it uses many
-// resources.
+// TestHostileQueries checks that an expensive query is refused before it uses many resources.
 func TestHostileQueries(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("{a", n) + strings.Repeat("}", n) }
 	var aliases, chain strings.Builder
@@ -160,7 +158,7 @@ func TestHostileQueries(t *testing.T) {
 				t.Errorf("status %d, want %d with %q: %.300s", status, c.status, c.text, raw)
 			}
 			if len(raw) > 100_000 {
-				t.Errorf("the reply has %d bytes", len(raw))
+				t.Errorf("the reply is %d bytes long", len(raw))
 			}
 		})
 	}

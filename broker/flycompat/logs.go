@@ -19,10 +19,10 @@ import (
 
 // Limits for one page of logs.
 const (
-	logMachines    = 100     // only the app's newest machines are read, unless the request selects an instance or a region
+	logMachines    = 100     // number of machines to read, newest first, unless the request selects an instance or a region
 	logConcurrency = 16      // number of machines that are read concurrently
-	logLines       = 100     // number of lines per machine, on the first page and for a machine that is not in the token yet
-	logBytes       = 1 << 20 // total size of all machines' lines on a page, in bytes; the remaining lines follow on the next page
+	logLines       = 100     // lines per machine, on the first page and for machines that are not in the token yet
+	logBytes       = 1 << 20 // total size of the lines on a page, in bytes; the remaining lines follow on the next page
 )
 
 // logPage is a page of an app's logs.
@@ -143,16 +143,15 @@ func (c *caller) logged(ctx context.Context, app bourse.AppName, region bourse.R
 	return list[:min(len(list), logMachines)], nil
 }
 
-// isPosition reports whether s has the form of a position in a log. s comes from a worker, which
-// is not trusted.
+// isPosition reports whether s looks like a log position. s comes from a worker, which is not trusted.
 func isPosition(s string) bool { return len(s) < 64 && strings.Trim(s, ".0123456789") == "" }
 
 var errPageFull = errors.New("the page is full")
 
-// read returns a machine's log lines after a given position (at), and the position after the last
-// returned line. It stops once the lines add up to limit bytes or more. If known is not set, the
-// machine has no position yet, and read returns its latest lines, regardless of their size. If the
-// machine's worker does not answer, the result may be empty, but err is nil.
+// read returns a machine's log lines after the position at, and the position after the last returned line. It stops
+// once the lines add up to limit bytes or more. If known is not set, the machine has no position yet, and read returns
+// the latest lines regardless of their size. If the machine's worker does not respond, the result may be incomplete,
+// but err is nil.
 func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Machine, at string, known bool, limit int) ([]logEntry, string, error) {
 	want := machinesapi.LogQuery{After: at}
 	if !known {

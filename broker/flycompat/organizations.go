@@ -24,9 +24,8 @@ type organization struct {
 	BuilderImage  string `json:"remote_builder_image"`
 }
 
-// myOrganizations returns the organizations of all apps that the caller may use, and the
-// organization in which the caller may create apps. If the token is valid for all organizations,
-// the latter is the default organization.
+// myOrganizations returns the organizations of all apps that the caller may use, plus the one in which the caller may
+// create apps. If the token is valid for all organizations, that is the default organization.
 func (c *caller) myOrganizations(ctx context.Context) ([]machinesapi.Organization, error) {
 	token, err := c.token(ctx)
 	if err != nil {
@@ -65,7 +64,7 @@ func (c *caller) token(ctx context.Context) (machinesapi.CurrentToken, error) {
 	return list[0], nil
 }
 
-// compareOrgs orders organizations: the default one first, then the others by name.
+// compareOrgs sorts the default organization first, and the others by name.
 func compareOrgs(x, y string) int {
 	switch {
 	case x == y:

@@ -36,8 +36,8 @@ func queries(c *caller) object {
 	}
 }
 
-// mutations returns the root object of mutations. The object has few fields, because clients make
-// changes through the Machines API. Clients tolerate that addWireGuardPeer fails.
+// mutations returns the root object of mutations. The object has few fields, because clients make changes through the
+// Machines API. addWireGuardPeer always fails, which clients tolerate.
 func mutations() object {
 	return object{
 		typename:                 "Mutation",
@@ -89,8 +89,8 @@ func (c *caller) platform(ctx context.Context, _ arguments) (any, error) {
 	return object{"requestRegion": all.Nearest, "regions": list, "vmSizes": []any{}}, nil
 }
 
-// nearestRegion resolves the region nearest to the broker, or the first region if no locations are
-// known. The result is never null, because flyctl's agent does not check for that.
+// nearestRegion resolves the region nearest to the broker, or the first region if no locations are known. The result is
+// never null, because flyctl's agent does not check for null.
 func (c *caller) nearestRegion(ctx context.Context, _ arguments) (any, error) {
 	all, err := c.Regions(ctx)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// AbsentWorkers describes the absent workers of the cluster. The status of a worker that was killed or is
-// unreachable is down, and that of a worker that has left cleanly is stopped. Removed workers are
-// not included.
+// AbsentWorkers describes the absent workers of the cluster. A worker that was killed or is unreachable has the status
+// down; a worker that left cleanly has the status stopped. Removed workers are not included.
 func (s *Sources) AbsentWorkers(ctx context.Context, absent []bourse.Absence) []machinesapi.Worker {
 	if len(absent) == 0 {
 		return nil
@@ -54,8 +53,7 @@ func show(a *bourse.Absence, row inventory.UnreachableWorker, known bool) machin
 	return w
 }
 
-// HostStatus returns a phrase that describes the worker of a machine if that worker is absent. The
-// phrase is meant to be appended to an error. If the worker is a member, HostStatus returns "".
+// HostStatus returns a phrase about a machine's worker, to be appended to an error, or "" unless the worker is absent.
 func (s *Sources) HostStatus(ctx context.Context, m *bourse.Machine) string {
 	_, absent := s.Directory.All()
 	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == m.Worker })

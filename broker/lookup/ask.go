@@ -16,10 +16,10 @@ type Answer[T any] struct {
 	Err  error
 }
 
-// Ask calls question for each member in parallel. It returns the answers in the order of members,
-// once all workers have answered or the time limit (patience) has expired.
-func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Member, question func(context.Context, bourse.Member) (T, error)) []Answer[T] {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// Ask calls question for each member in parallel. It returns the answers in the order of members, once all workers have
+// answered or the time limit has expired.
+func Ask[T any](ctx context.Context, timeout time.Duration, members []bourse.Member, question func(context.Context, bourse.Member) (T, error)) []Answer[T] {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answers := make([]Answer[T], len(members))
 	var wg sync.WaitGroup
@@ -27,7 +27,7 @@ func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Me
 		answers[i].From = m
 		wg.Go(func() {
 			defer func() {
-				if p := recover(); p != nil { // a panic caused by an invalid answer must not terminate the process
+				if p := recover(); p != nil { // a panic caused by an invalid answer must not crash the process
 					answers[i].Err = bourse.Errorf(bourse.CodeInternal, "ask worker %s: panic: %v", m.ID, p)
 				}
 			}()
@@ -38,7 +38,7 @@ func Ask[T any](ctx context.Context, patience time.Duration, members []bourse.Me
 	return answers
 }
 
-// Asking returns a question for [Ask]: a function that calls the verb v with the request req.
+// Asking returns a question for [Ask] that calls the verb v with the request req.
 func Asking[Req, Rep any](f fabric.Fabric, v *fabric.Verb[Req, Rep], req Req) func(context.Context, bourse.Member) (Rep, error) {
 	return func(ctx context.Context, to bourse.Member) (Rep, error) { return v.Call(ctx, f, to, req) }
 }

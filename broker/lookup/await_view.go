@@ -8,18 +8,16 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Limits for AwaitView. The view usually receives a worker's changes within milliseconds. A query
-// waits for them no longer than viewWait, because a worker that dies after its reply never
-// publishes its changes.
+// Limits for AwaitView. The view usually receives a worker's changes within milliseconds. A query waits at most
+// viewWait for them, because a worker that dies after replying never publishes its changes.
 const (
 	viewWait         = time.Second
 	viewPollInterval = 5 * time.Millisecond // interval between two reads of the view
 )
 
-// AwaitView waits until the view contains the latest versions of machines and volumes that this
-// broker has recently received from their workers. A subsequent query therefore finds every change
-// that the broker has reported to its clients. AwaitView returns early if the view cannot be read,
-// and waits no longer than viewWait.
+// AwaitView waits until the view has caught up with the machine and volume versions that this broker recently received
+// from workers. A subsequent query therefore finds every change that the broker has reported to its clients. AwaitView
+// waits at most viewWait, and returns early if the view cannot be read.
 func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
 	ctx, cancel := context.WithTimeout(ctx, viewWait)
 	defer cancel()
@@ -36,9 +34,8 @@ func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
 	}
 }
 
-// drop removes machines from missing if the view contains the same version of them or a later one.
-// It returns true if no machines remain. It also returns true if the view cannot be read, because
-// waiting would not help.
+// drop removes machines from missing if the view contains the same or a later version. It returns true if none remain,
+// or if the view cannot be read, because waiting would not help then.
 func (k *Machines) drop(ctx context.Context, missing map[bourse.MachineID]bourse.Machine) bool {
 	for id, m := range missing {
 		row, err := k.View.Machine(ctx, id)

@@ -10,14 +10,13 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// completeTimeout limits how long a list waits for the machines' workers. After that, the list
-// contains the view's data.
+// completeTimeout limits how long a list waits for the machines' workers. After that, the list falls back to the view's
+// data.
 const completeTimeout = time.Second
 
-// Complete completes the machines in list, which belong to app. It asks their workers for the parts
-// that the view lacks, such as environment and files. If a worker does not answer, its machines are
-// marked as unreachable and remain incomplete. Workers that are already unreachable according to
-// the view are not asked.
+// Complete fills in the parts of the app's machines in list that the view lacks, such as environment and files, by
+// asking the machines' workers. If a worker does not answer, its machines are marked as unreachable and remain
+// incomplete. Workers that are already unreachable according to the view are not asked.
 func (k *Machines) Complete(ctx context.Context, app *bourse.App, list []*inventory.Listed) []*inventory.Listed {
 	asked := map[bourse.WorkerID]bool{}
 	var members []bourse.Member

@@ -20,21 +20,19 @@ func (k *Machines) fromView(ctx context.Context, id bourse.MachineID) (inventory
 	return *l, true
 }
 
-// isOwnersRow reports whether a row of the view was written by the worker that owns the machine. If
-// the owner is unknown, it returns true.
+// isOwnersRow reports whether a view row was written by the worker that owns the machine. It returns true if the owner
+// is unknown.
 func (k *Machines) isOwnersRow(row *inventory.Listed) bool { return k.owns(row.Worker, row.ID.Tag()) }
 
-// Settle checks whether the view's row for a machine is at least as recent as the broker's
-// remembered reply. If so, the broker stops using the reply, and only the view determines whether
-// the machine still exists.
+// Settle stops using the remembered reply about a machine if the view's row is at least as recent. From then on, only
+// the view determines whether the machine still exists.
 func (k *Machines) Settle(ctx context.Context, id bourse.MachineID) {
 	if l, ok := k.fromView(ctx, id); ok {
 		k.fresh.sawInView(id, l.UpdatedAt)
 	}
 }
 
-// Copy returns this broker's information about a machine, from the view and recent replies, without
-// asking the machine's worker.
+// Copy returns a machine's data from the view and recent replies, without asking the machine's worker.
 func (k *Machines) Copy(ctx context.Context, id bourse.MachineID) (inventory.Listed, bool) {
 	t, remembered := k.fresh.get(id) // must happen before the view is read; see fresh.of
 	l, ok := k.fromView(ctx, id)

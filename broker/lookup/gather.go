@@ -22,10 +22,9 @@ type Gathered struct {
 	Overflow error               // error of a worker whose machines do not fit into one reply
 }
 
-// Gather lists the machines of an app, or of all apps if app is nil. If deleted is set, it
-// includes destroyed machines. It reads the view. It also asks the workers if the view is not in
-// sync or does not contain the app, or if deleted is set, because the view contains no destroyed
-// machines. If region is set, it asks only that region's workers.
+// Gather lists the machines of an app, or of all apps if app is nil. If deleted is set, it includes destroyed machines.
+// It reads the view. It also asks the workers if the view is out of sync or does not contain the app, or if deleted is
+// set (the view contains no destroyed machines). If region is set, it asks only that region's workers.
 func (k *Machines) Gather(ctx context.Context, app *bourse.App, deleted bool, region bourse.Region) Gathered {
 	query := fabric.MachinesQuery{Deleted: deleted}
 	if app != nil {
@@ -66,8 +65,8 @@ func (g *Gathered) Add(other Gathered) {
 	g.Overflow = cmp.Or(g.Overflow, other.Overflow)
 }
 
-// overflow returns the error of a worker whose reply was too large to be complete. If the error
-// were ignored, the list would look complete without that worker's machines.
+// overflow returns the error of a worker whose machines did not fit into one reply. Ignoring the error would make the
+// list look complete although that worker's machines are missing.
 func overflow(answers []Answer[[]bourse.Machine]) error {
 	for _, a := range answers {
 		if errors.Is(a.Err, fabric.ErrOverflow) || a.Err != nil && bourse.CodeOf(a.Err) == bourse.CodeInvalid {
@@ -77,16 +76,16 @@ func overflow(answers []Answer[[]bourse.Machine]) error {
 	return nil
 }
 
-// machineUnion combines data about machines from several sources.
+// machineUnion merges machine data from several sources.
 type machineUnion struct {
 	replies map[bourse.MachineID]bourse.Machine // recent replies from the machines' workers
 	rows    []*inventory.Listed                 // rows of the view
 	answers []Answer[[]bourse.Machine]          // answers from workers that have just been asked
 }
 
-// machines combines the sources. If a worker has answered, its answer is complete. For other
-// workers, the result contains the view's rows, updated with recent replies. A worker that was
-// asked but did not answer counts as unreachable, regardless of the view.
+// machines merges the sources. A worker's answer is complete, so it replaces the worker's rows in the view. For workers
+// without an answer, the result contains the view's rows, updated with recent replies. A worker that was asked but did
+// not answer counts as unreachable, regardless of the view.
 func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.Listed {
 	byID := make(map[bourse.MachineID]*inventory.Listed, len(u.rows)+len(u.replies))
 	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: the worker was asked, but did not answer
@@ -136,8 +135,8 @@ func (k *Machines) askMachines(ctx context.Context, members []bourse.Member, que
 	return Ask(ctx, k.Timeout, members, Asking(k.Workers, &fabric.MachineList, query))
 }
 
-// Find asks workers for the machines of an app, for callers that cannot rely on the view. It
-// returns the machines, oldest first, and the workers that did not answer.
+// Find asks workers for an app's machines, for callers that cannot rely on the view. It returns the machines, oldest
+// first, and the workers that did not answer.
 func (k *Machines) Find(ctx context.Context, workers []bourse.Member, app *bourse.App, query fabric.MachinesQuery) ([]bourse.Machine, []bourse.WorkerID) {
 	query.App, query.AppID = app.Name, app.ID
 	answers := k.askMachines(ctx, workers, query)
@@ -156,7 +155,7 @@ func (k *Machines) Find(ctx context.Context, workers []bourse.Member, app *bours
 // Counts contains the number of machines of each app.
 type Counts map[bourse.AppRef]int
 
-// Of returns the number of an app's machines.
+// Of returns an app's number of machines.
 func (c Counts) Of(app *bourse.App) int {
 	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // machines without an app ID belong to the app, too
 }
@@ -191,7 +190,7 @@ func (k *Machines) Count(ctx context.Context, app *bourse.App) (Counts, []bourse
 	return counts, found.Missing
 }
 
-// correct updates the view's counts with recent replies of the machines' workers.
+// correct updates the view's counts with recent replies from the machines' workers.
 func (k *Machines) correct(ctx context.Context, counts Counts, known map[bourse.MachineID]bourse.Machine) Counts {
 	out := Counts{}
 	maps.Copy(out, counts)

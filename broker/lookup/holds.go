@@ -45,11 +45,11 @@ func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Ho
 	return out
 }
 
-// hasForeign reports whether any of the holds is foreign. part must contain the holds of one
-// worker for one reservation, which can only be extended and released together.
+// hasForeign reports whether any hold in part is foreign. part must contain one worker's holds for one reservation,
+// which can only be extended and released together.
 func hasForeign(part []bourse.Hold, foreign func(*bourse.Hold) bool) bool {
 	return foreign != nil && slices.ContainsFunc(part, func(h bourse.Hold) bool { return foreign(&h) })
 }
 
-// holds reports whether hold h belongs to worker m, which reported it.
+// holds reports whether h is a hold of m, the worker that reported it.
 func holds(m *bourse.Member, h *bourse.Hold) bool { return h.Worker == m.ID && h.Tag == m.Tag }

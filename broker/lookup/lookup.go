@@ -1,7 +1,6 @@
-// Package lookup finds apps, machines and volumes for a broker. It combines the view, recent
-// replies of workers to this broker, and the answers of workers that it asks. The view is only a
-// hint (invariant 8); gather.go and volumes_gather.go determine when workers are asked in
-// addition. [Checker] checks quotas against the results.
+// Package lookup finds apps, machines and volumes for a broker. It combines the view, workers' recent replies to this
+// broker, and answers to queries that it sends to workers. The view is only a hint (invariant 8); gather.go and
+// volumes_gather.go determine when workers are queried in addition. [Checker] checks quotas against the results.
 package lookup
 
 import (
@@ -18,16 +17,15 @@ import (
 type Directory interface {
 	// Workers returns all known workers. The caller may modify the slice.
 	Workers() []bourse.Member
-	// ByTag returns the worker that owns the machines whose IDs begin with the tag.
+	// ByTag returns the worker with the given tag, the prefix of its machines' IDs.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 	// Regions returns all regions that have workers, sorted.
 	Regions() []bourse.Region
-	// All returns the same workers as Workers (here), and the cluster's absent workers (away). Both
-	// lists reflect the same moment. The caller must not modify the slices.
+	// All returns the present workers (here), like Workers, and the cluster's absent workers (away), as of the same
+	// moment. The caller must not modify the slices.
 	All() (here []bourse.Member, away []bourse.Absence)
-	// Knows reports whether All returns all workers of the cluster. Once it has returned true, it
-	// never returns false again. Before that, a worker or object that was not found may
-	// nevertheless exist.
+	// Knows reports whether All is complete. Once it has returned true, it never returns false again. Before that, a
+	// worker or object may exist even though it was not found.
 	Knows() bool
 }
 
@@ -51,9 +49,8 @@ func (s *Sources) recorded(ctx context.Context, name bourse.AppName) bool {
 	return app != nil && err == nil
 }
 
-// owns reports whether a worker owns the objects whose IDs contain the given tag. If the tag's
-// owner is unknown, it returns true. It is used to ignore data from a member about another
-// member's objects.
+// owns reports whether a worker owns the objects whose IDs contain the given tag. If the tag's owner is unknown, it
+// returns true. It serves to ignore data that one member publishes about another member's objects.
 func (s *Sources) owns(worker bourse.WorkerID, tag bourse.WorkerTag) bool {
 	owner, ok := s.Directory.ByTag(tag)
 	return !ok || owner.ID == worker
@@ -77,11 +74,10 @@ func (k *Machines) Owner(id bourse.MachineID) (Owner, bool) { return k.owners.of
 // Remember caches the app of a machine, which never changes.
 func (k *Machines) Remember(m *bourse.Machine) { k.owners.remember(m.ID, OwnerOf(m)) }
 
-// RememberReply remembers a reply about the machine from the machine's worker.
+// RememberReply caches a reply from the machine's worker about the machine.
 func (k *Machines) RememberReply(m *bourse.Machine) { k.fresh.note(m) }
 
-// Replied returns the machines of an app whose latest replies from their workers are not in the
-// view yet.
+// Replied returns an app's machines for which a worker's latest reply has not reached the view yet.
 func (k *Machines) Replied(app bourse.AppName) map[bourse.MachineID]bourse.Machine {
 	return k.fresh.of(app)
 }
@@ -104,7 +100,7 @@ func (k *Volumes) Owner(id bourse.VolumeID) (Owner, bool) { return k.owners.of(i
 // Remember caches the app of a volume, which never changes.
 func (k *Volumes) Remember(v *bourse.Volume) { k.owners.remember(v.ID, OwnerOfVolume(v)) }
 
-// RememberReply remembers a reply about the volume from the volume's worker.
+// RememberReply caches a reply from the volume's worker about the volume.
 func (k *Volumes) RememberReply(v *bourse.Volume) {
 	if v.ID == "" {
 		return

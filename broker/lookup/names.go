@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Named lists an app's machines that have the given name, except destroyed ones, from the view and
-// recent replies. It asks the workers only if the view is not in sync.
+// Named lists an app's machines that have the given name, except destroyed ones, from the view and recent replies. It
+// asks the workers only if the view is out of sync.
 func (k *Machines) Named(ctx context.Context, app *bourse.App, name string) []*bourse.Machine {
 	return k.namedBy(ctx, app, name, true)
 }
 
-// Conflict returns the ID of the older machine that has the same name as m according to the view,
-// or "" if there is none. It does not ask workers, because the result is needed only for display.
+// Conflict returns the ID of the older machine that has the same name as m according to the view, or "" if there is
+// none. It does not query workers, because the result is only displayed.
 func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.MachineID {
 	if !hasName(m) {
 		return ""
@@ -32,7 +32,7 @@ func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.Machi
 
 // namedBy implements Named. It asks workers only if ask is set.
 func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, ask bool) []*bourse.Machine {
-	told := k.fresh.of(app.Name) // must happen before the view is read; see fresh.of
+	replied := k.fresh.of(app.Name) // must happen before the view is read; see fresh.of
 	rows, err := k.View.Machines(ctx, inventory.Filter{App: app.Name, Name: name})
 	if err != nil {
 		k.viewFailed(ctx, err)
@@ -49,7 +49,7 @@ func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, as
 			byID[rows[i].ID] = &rows[i].Machine
 		}
 	}
-	for id, m := range told {
+	for id, m := range replied {
 		if known := byID[id]; known == nil || known.UpdatedAt.Before(m.UpdatedAt) {
 			byID[id] = &m
 		}
@@ -69,14 +69,13 @@ func hasName(m *bourse.Machine) bool {
 	return m.Name != "" && m.State != bourse.StateDestroying && m.State != bourse.StateDestroyed
 }
 
-// byOrder sorts machines by the time of their orders. If several machines have the same name, the
-// first one in this order owns the name. The order is the same on every server.
+// byOrder sorts machines by the time of their orders, identically on every server. If several machines have the same
+// name, the first one owns the name.
 func byOrder(a, b *bourse.Machine) int {
 	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
 }
 
-// NameConflicts returns the ID of the older machine for each machine whose name an older machine
-// already uses.
+// NameConflicts returns, for each machine whose name was already taken, the ID of the older machine with that name.
 func NameConflicts(machines []*inventory.Listed) map[bourse.MachineID]bourse.MachineID {
 	type name struct {
 		app  bourse.AppRef

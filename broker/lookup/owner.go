@@ -23,7 +23,7 @@ func OwnerOf(m *bourse.Machine) Owner { return Owner{m.App, m.AppID, m.CreatedAt
 // OwnerOfVolume returns the owner of a volume.
 func OwnerOfVolume(v *bourse.Volume) Owner { return Owner{v.App, v.AppID, v.CreatedAt} }
 
-// owners caches the apps of machines or volumes. An object's app never changes, so the cache is never wrong.
+// owners caches the apps of machines or volumes. An object's app never changes, so cached entries never become stale.
 type owners[K ~string] struct {
 	mu   sync.Mutex
 	byID map[K]Owner

@@ -14,7 +14,7 @@ type Quota struct {
 	Apps            int   `json:"apps,omitempty"`              // for organizations only
 	Volumes         int   `json:"volumes,omitempty"`           // for apps only
 	Secrets         int   `json:"secrets,omitempty"`           // for apps only
-	ConfigBytes     int64 `json:"config_bytes,omitempty"`      // for apps only: total size of all of its machines' configs in the view
+	ConfigBytes     int64 `json:"config_bytes,omitempty"`      // for apps only: total size of the app's machine configs in the view
 }
 
 // Quotas contains a broker's quotas, which are read from a file. The zero value contains only the
@@ -26,13 +26,13 @@ type Quotas struct {
 	Apps map[string]Quota `json:"apps"` // for individual apps, by name
 }
 
-// Default quotas. They are large enough that they are rarely reached unintentionally.
+// Default quotas. They are large enough that users rarely reach them by accident.
 var (
 	defaultOrgQuota = Quota{Machines: 100_000, OrdersPerSecond: 20_000, Apps: 10_000}
 	defaultAppQuota = Quota{Machines: 20_000, OrdersPerSecond: 10_000, Volumes: 10_000, Secrets: 256, ConfigBytes: 512 << 20}
 )
 
-// Read parses a file with quotas. Errors: invalid.
+// Read parses a quotas file. Errors: invalid.
 func Read(text []byte) (Quotas, error) {
 	var q Quotas
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -66,7 +66,7 @@ func (q *Quotas) ofApp(app bourse.AppName) Quota {
 	return q.Apps[string(app)].withDefaults(q.App).withDefaults(defaultAppQuota)
 }
 
-// withDefaults returns a copy of q whose zero fields are replaced by those of d.
+// withDefaults returns a copy of q with zero fields set from d.
 func (q Quota) withDefaults(d Quota) Quota {
 	if q.Machines == 0 {
 		q.Machines = d.Machines

@@ -9,16 +9,15 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Limits for remembered replies.
+// Limits for cached replies.
 const (
 	freshFor = 5 * time.Second // much longer than changes take to reach the view
 	maxFresh = 1 << 13         // number of machines or volumes; when it is exceeded, the oldest reply is dropped
 )
 
-// replyCache remembers the latest replies of workers about their machines or volumes. It ensures that a
-// caller that has changed an object through this broker does not see an older version in a list,
-// even if the change has not reached the view yet. Replies older than freshFor are dropped. If
-// there are more than maxFresh replies, the oldest are dropped as well.
+// replyCache caches workers' latest replies about their machines or volumes. It ensures that a caller who has changed
+// an object through this broker never sees an older version in a list, even before the change reaches the view. Replies
+// older than freshFor are dropped. If there are more than maxFresh replies, the oldest are dropped as well.
 type replyCache[K ~string, T any] struct {
 	now   func() time.Time
 	about func(*T) replyKey[K]
@@ -29,14 +28,14 @@ type replyCache[K ~string, T any] struct {
 	queue *list.List // elements are *reply[T], oldest first
 }
 
-// replyKey contains those properties of an object that fresh needs.
+// replyKey contains the properties of an object by which the cache identifies and orders replies.
 type replyKey[K ~string] struct {
 	id      K
 	app     bourse.AppName
 	version time.Time
 }
 
-// reply is the latest reply of a worker about an object.
+// reply is a worker's latest reply about an object.
 type reply[T any] struct {
 	thing   T
 	version time.Time
@@ -49,8 +48,7 @@ type (
 	freshVolumes  = replyCache[bourse.VolumeID, bourse.Volume]
 )
 
-// newReplyCache returns a fresh for machines. If a reply has no events, the previous events are
-// retained.
+// newReplyCache returns a cache for machines. If a reply has no events, the previous events are retained.
 func newReplyCache(now func() time.Time) *freshMachines {
 	return &freshMachines{
 		now: now, byID: map[bourse.MachineID]*list.Element{}, queue: list.New(),
@@ -65,7 +63,7 @@ func newReplyCache(now func() time.Time) *freshMachines {
 	}
 }
 
-// newFreshVolumes returns a fresh for volumes.
+// newFreshVolumes returns a cache for volumes.
 func newFreshVolumes(now func() time.Time) *freshVolumes {
 	return &freshVolumes{
 		now: now, byID: map[bourse.VolumeID]*list.Element{}, queue: list.New(),
@@ -76,8 +74,8 @@ func newFreshVolumes(now func() time.Time) *freshVolumes {
 	}
 }
 
-// old reports whether a version is outdated: a later version was received, or the view contains
-// this version or a later one.
+// old reports whether a version is outdated, because a later version was received or the view already contains it or a
+// later one.
 func (t *reply[T]) old(version time.Time) bool {
 	return version.Before(t.version) || !version.After(t.seen)
 }
@@ -85,7 +83,7 @@ func (t *reply[T]) old(version time.Time) bool {
 // inView reports whether the view contains the reply or a later version of the object.
 func (t *reply[T]) inView() bool { return !t.seen.IsZero() }
 
-// note remembers a reply. Replies may arrive out of order; the latest version is kept.
+// note caches a reply. Replies may arrive out of order; the latest version is kept.
 func (f *replyCache[K, T]) note(thing *T) {
 	of := f.about(thing)
 	if of.id == "" {
@@ -123,9 +121,8 @@ func (f *replyCache[K, T]) purge() {
 	}
 }
 
-// of returns the remembered objects of an app, or of all apps if app is empty. It omits objects
-// whose latest version is in the view. Call it before reading the view, so that every object that
-// it omits is certainly in the view when the view is read.
+// of returns an app's cached objects, or all apps' if app is empty. It omits objects whose latest version is in the
+// view. Call it before reading the view: only then is every omitted object certain to be in the view that is read.
 func (f *replyCache[K, T]) of(app bourse.AppName) map[K]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,8 +142,7 @@ func (f *replyCache[K, T]) of(app bourse.AppName) map[K]T {
 	return out
 }
 
-// get returns the remembered reply about one object. Like of, it must be called before the view is
-// read.
+// get returns the cached reply about one object. Like of, it must be called before the view is read.
 func (f *replyCache[K, T]) get(id K) (reply[T], bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,9 +154,9 @@ func (f *replyCache[K, T]) get(id K) (reply[T], bool) {
 	return *e.Value.(*reply[T]), true
 }
 
-// sawInView records that the view contains a version of an object. From then on, only the view
-// determines the object's data and whether the object still exists. The worker's reply is
-// retained, so that older replies that arrive late can be recognized.
+// sawInView records that the view contains a version of an object. From then on, the view alone determines the object's
+// data and whether the object still exists. The worker's reply is kept in order to recognize older replies that arrive
+// late.
 func (f *replyCache[K, T]) sawInView(id K, version time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,8 +169,7 @@ func (f *replyCache[K, T]) sawInView(id K, version time.Time) {
 	}
 }
 
-// newer returns the view's data about a machine. If the worker's reply m is more recent, newer
-// replaces the data with that of m.
+// newer returns the view's data about a machine, or the data of the worker's reply m if that is more recent.
 func newer(l inventory.Listed, m *bourse.Machine) inventory.Listed {
 	if !l.UpdatedAt.Before(m.UpdatedAt) {
 		return l

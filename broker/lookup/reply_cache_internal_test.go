@@ -38,10 +38,9 @@ type listing struct {
 	rows  []*inventory.Listed
 }
 
-// TestListsAreNeverOlderThanReplies checks a model in which replies arrive in any order, the view
-// follows at its own pace, and lists overlap with both. No list may contain an older version of a
-// machine than this broker had sent before the list began, or a machine that it had reported as
-// destroyed.
+// TestListsAreNeverOlderThanReplies checks a model in which replies arrive in any order, the view lags behind, and
+// lists run concurrently with both. No list may contain an older version of a machine than the broker had reported
+// before the list began, or a machine that it had reported as destroyed.
 func TestListsAreNeverOlderThanReplies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := newReplyCache(func() time.Time { return epoch })
@@ -105,9 +104,9 @@ func check(t *rapid.T, r *listing, lives []*life) {
 		case there && r.floor[i] == l.last:
 			t.Fatalf("machine %d was reported as destroyed, but is listed as version %d", i, got)
 		case there && got < r.floor[i]:
-			t.Fatalf("version %[2]d of machine %[1]d was replied, but version %[3]d is listed", i, r.floor[i], got)
+			t.Fatalf("version %[2]d of machine %[1]d was reported, but version %[3]d is listed", i, r.floor[i], got)
 		case !there && r.floor[i] > 0 && l.truth < l.last:
-			t.Fatalf("version %[2]d of machine %[1]d was replied, but it is missing", i, r.floor[i])
+			t.Fatalf("version %[2]d of machine %[1]d was reported, but the machine is missing", i, r.floor[i])
 		}
 	}
 }
@@ -136,12 +135,12 @@ func TestRepliesExpire(t *testing.T) {
 	}
 	f.note(&m) // the same reply arrives again, late
 	if _, ok := f.get(m.ID); ok {
-		t.Error("a late reply restored a version that the view has contained")
+		t.Error("a late reply restored a version that had been in the view")
 	}
 }
 
-// TestRepliesAreLimited checks that the number of replies is limited: the oldest one is dropped. A
-// repeated reply becomes the latest one.
+// TestRepliesAreLimited checks that the oldest reply is dropped if there are too many, and that a repeated reply
+// becomes the newest.
 func TestRepliesAreLimited(t *testing.T) {
 	f := newReplyCache(func() time.Time { return epoch })
 	id := func(i int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("aaaaaa%08x", i)) }
@@ -162,7 +161,7 @@ func TestRepliesAreLimited(t *testing.T) {
 		t.Error("the repeated reply was dropped")
 	}
 	if _, ok := f.get(id(1)); ok {
-		t.Error("the oldest is retained")
+		t.Error("the oldest reply is retained")
 	}
 }
 

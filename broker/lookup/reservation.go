@@ -12,16 +12,16 @@ import (
 type Reservation struct {
 	ID           bourse.ReservationID
 	At           []bourse.Member // the reservation's workers, except unknown ones
-	Holds        []bourse.Hold   // in the order of the reservation's requests
+	Holds        []bourse.Hold   // in the order in which the reservation requested them
 	Gone         []string        // workers that no longer have a hold for the reservation, and tags of unknown workers
 	Unresponsive []bourse.WorkerID
 
-	Foreign func(*bourse.Hold) bool // reports whether the caller is not allowed to use a hold; nil: all holds may be used
+	Foreign func(*bourse.Hold) bool // reports whether a hold is off limits to the caller; nil: all holds may be used
 }
 
-// Add adds workers' answers. It ignores holds of other reservations, and holds that a worker
-// reports on behalf of another worker. If the caller may not use one of a worker's holds, the
-// worker is treated as if it had no holds, and is removed from At.
+// Add adds workers' answers. It ignores holds of other reservations, and holds that a worker reports on behalf of
+// another worker. If any of a worker's holds is foreign, the worker is treated as if it had no holds, and is removed
+// from At.
 func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	for _, a := range answers {
 		own := slices.DeleteFunc(a.Got, func(h bourse.Hold) bool { return h.Reservation != r.ID.Key() || !holds(&a.From, &h) })
@@ -54,15 +54,14 @@ func (r *Reservation) ErrIfEmpty() error {
 	return NoReservation(r.ID)
 }
 
-// ErrIfIncomplete returns an error if the reservation is incomplete. The code is conflict if some workers no
-// longer have their holds. If some workers did not answer, it is the code passed as silence. The
-// error's text ends with the text passed as so.
-func (r *Reservation) ErrIfIncomplete(silence bourse.Code, so string) error {
+// ErrIfIncomplete returns an error if the reservation is incomplete. The code is conflict if some workers no longer
+// have their holds, and unanswered if some workers did not answer. consequence is appended to the error's text.
+func (r *Reservation) ErrIfIncomplete(unanswered bourse.Code, consequence string) error {
 	switch {
 	case len(r.Gone) > 0:
-		return bourse.Errorf(bourse.CodeConflict, "reservation %s: worker %s no longer has its hold; %s", r.ID, strings.Join(r.Gone, ", "), so)
+		return bourse.Errorf(bourse.CodeConflict, "reservation %s: worker %s no longer has its hold; %s", r.ID, strings.Join(r.Gone, ", "), consequence)
 	case len(r.Unresponsive) > 0:
-		return bourse.Errorf(silence, "reservation %s: %s; %s", r.ID, UnresponsiveText(r.Unresponsive), so)
+		return bourse.Errorf(unanswered, "reservation %s: %s; %s", r.ID, UnresponsiveText(r.Unresponsive), consequence)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 type Selection struct {
 	Region   bourse.Region
 	Worker   bourse.WorkerID
-	states   []string // a selected machine is in any of these states
+	states   []string // a machine in any of these states is selected
 	metadata map[string]string
 }
 

@@ -13,22 +13,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// appCacheTime is how long a broker assumes that an app still exists after finding it. During this
-// time, machines can still be created in an app that another broker has deleted.
+// appCacheTime is how long a broker assumes that an app still exists after finding it. During this time, callers can
+// still create machines in an app that another broker has deleted.
 const appCacheTime = time.Second
 
 // maxApps is the maximum number of cached apps. A full cache is cleared.
 const maxApps = 1 << 12
 
-// searchInterval is the minimum time between two searches that ask all workers for an app that the
-// synced view does not contain. It limits the load that requests for missing apps can cause.
+// searchInterval is the minimum time between two searches of all workers for an app that is missing from a synced view.
+// It limits the load caused by requests for missing apps.
 const searchInterval = 50 * time.Millisecond
 
 // Apps finds, creates and deletes apps. If there are several records of an app, it merges them with
 // bourse.App.Merge.
 //
-// If two brokers create an app with the same name at the same time, both may succeed. From then on, all readers agree
-// on which of the two apps exists.
+// If two brokers create an app with the same name at the same time, both may report success. Afterward, all readers
+// agree on which of the two apps exists.
 type Apps struct {
 	Sources
 	copies  func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
@@ -44,8 +44,8 @@ type seenApp struct {
 	at  time.Time
 }
 
-// NewApps returns an Apps with an empty cache. copies must return the verified copies of apps that
-// a worker stores.
+// NewApps returns an Apps with an empty cache. copies must return a worker's stored copies of app records after
+// verifying them.
 func NewApps(s Sources, copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)) *Apps {
 	return &Apps{Sources: s, copies: copies, recent: map[bourse.AppName]seenApp{}}
 }
@@ -82,12 +82,11 @@ func (s *Apps) all(ctx context.Context) (appRecords, error) {
 	return out, err
 }
 
-// viewResult contains the records read from the view, and specifies whether the workers must be
-// asked as well.
+// viewResult contains the records read from the view, and whether the workers must be asked as well.
 type viewResult struct {
 	known      appRecords
 	failed     error // error if the view could not be read
-	sufficient bool  // known is sufficient, provided that the view is reliable
+	sufficient bool  // no need to ask the workers if the view is reliable
 	search     bool  // ask the workers even if the view is in sync
 }
 
@@ -163,7 +162,7 @@ func (s *Apps) Find(ctx context.Context, name bourse.AppName) (bourse.App, error
 	if _, deleted := known[name]; !ok && !deleted && len(missing) > 0 {
 		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no other worker knows it", name, UnresponsiveText(missing))
 	}
-	if !ok && !search && len(known) == 0 { // no record says that the app was deleted, and the workers were not asked this time
+	if !ok && !search && len(known) == 0 { // there is no record of a deletion, and the workers were not asked this time
 		if seen, ok := s.seen(name); ok {
 			return seen, nil
 		}

@@ -27,7 +27,7 @@ func NewChecker(q Quotas, machines *Machines) *Checker {
 	return &Checker{quotas: q, machines: machines}
 }
 
-// usage is the amount of each limited resource that an app uses now.
+// usage contains the amount of each limited resource that an app currently uses.
 type usage struct {
 	machines, volumes int
 	config            int64
@@ -48,15 +48,14 @@ type cachedUsage struct {
 
 const (
 	minCacheTime = time.Second
-	// The result of a count is cached for cacheFactor times as long as the count took, so that
-	// little time is spent on counting.
+	// A count's result is cached for cacheFactor times as long as the count took, which limits the time spent on
+	// counting.
 	cacheFactor = 50
 	maxCounted  = 4096
 )
 
-// usageOf returns an app's usage. If the view cannot be read, the usage is zero, because a lack of
-// information must not cause refusals. Only one caller counts at a time. In the meantime, the
-// other callers use the previous result.
+// usageOf returns an app's usage. If the view cannot be read, the usage is zero, because missing information must not
+// cause refusals. Only one caller counts at a time; in the meantime, other callers use the previous result.
 func (c *Checker) usageOf(ctx context.Context, app bourse.App) usage {
 	began := c.machines.Now()
 	known, current := c.usages.find(app.Ref(), began)
@@ -142,8 +141,8 @@ func (c *Checker) placed(app bourse.App, more usage) {
 	}
 }
 
-// MayHaveMachine returns CodeForbidden if the order's machine would exceed a quota. If the order
-// repeats one that has already been filled, no quota applies.
+// MayHaveMachine returns CodeForbidden if the order's machine would exceed a quota. Quotas do not apply to an order
+// that repeats a filled order.
 func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error {
 	quota, orgs, has := c.quotas.ofApp(order.App.Name), c.quotas.ofOrg(order.App.Org), c.usageOf(ctx, order.App)
 	var err error
@@ -161,9 +160,8 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 	return err
 }
 
-// MayHaveConfig returns CodeForbidden if an app would exceed its quota by giving a machine a new
-// config. The caller passes the machine's current config as was. The result, more, is the number of
-// bytes by which the config grows.
+// MayHaveConfig returns CodeForbidden if changing a machine's config from was to config would exceed the app's quota.
+// It also returns the number of bytes by which the config grows.
 func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config *bourse.Config) (more int64, err error) {
 	more = configBytes(config) - configBytes(was)
 	if quota := c.quotas.ofApp(app.Name); more > 0 && c.usageOf(ctx, app).config+more > quota.ConfigBytes {
@@ -176,7 +174,7 @@ func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config
 // number of bytes.
 func (c *Checker) RecordGrowth(app bourse.App, more int64) { c.placed(app, usage{config: more}) }
 
-// isRepetition reports whether a machine that this broker knows has already filled the order.
+// isRepetition reports whether a machine known to this broker already fills the order.
 func (c *Checker) isRepetition(ctx context.Context, order *bourse.Order) bool {
 	for _, m := range c.machines.Replied(order.App.Name) {
 		if m.Order == order.ID {

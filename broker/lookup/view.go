@@ -7,13 +7,13 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// View is this server's copy of the cluster's data. It is only a hint (invariant 8): a machine's
-// row may be older than the machine's current state, and the workers must be asked before an
-// object is reported as missing. The view contains no destroyed machines or volumes.
+// View is this server's copy of the cluster's data. It is only a hint (invariant 8): a machine's row may lag behind the
+// machine's state, and the workers must be asked before an object is reported as missing. The view contains no
+// destroyed machines or volumes.
 type View interface {
-	// InSync reports whether the view is complete. It is complete once it has been compared with
-	// another member's view, both after this server has started and after the view's file was
-	// lost. Until then, callers must ask the workers as well.
+	// InSync reports whether the view is complete. After a start, or after the view's file was lost, the view is
+	// complete only once it has been compared with another member's view. Until then, callers must ask the workers as
+	// well.
 	InSync() bool
 
 	UnreachableWorkers(ctx context.Context) ([]inventory.UnreachableWorker, error)

@@ -69,9 +69,8 @@ func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric
 	return Ask(ctx, k.Timeout, members, Asking(k.Workers, &fabric.VolumeList, query))
 }
 
-// volumeUnion combines data about volumes from several sources. If a worker has answered, its
-// answer is complete. For other workers, the result contains the latest version in the view and in
-// recent replies.
+// volumeUnion merges volume data from several sources. A worker's answer is complete. For workers without an answer,
+// the result contains the latest versions from the view and recent replies.
 type volumeUnion struct {
 	byID  map[bourse.VolumeID]inventory.ListedVolume
 	heard map[bourse.WorkerID]bool // the workers that were asked, and whether they answered
@@ -97,7 +96,7 @@ func (u *volumeUnion) add(l *inventory.ListedVolume) {
 		if !known.UpdatedAt.Before(l.UpdatedAt) {
 			return
 		}
-		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt // a remembered reply does not describe the host's current status
+		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt // a cached reply does not describe the host's current status
 	}
 	u.byID[l.ID] = next
 }
@@ -120,9 +119,8 @@ func (u *volumeUnion) sorted(apps []bourse.App) []inventory.ListedVolume {
 	return out
 }
 
-// Copy returns this broker's information about a volume of an app, from the view and recent
-// replies, without asking the volume's worker. It returns the volume only if the function reaches
-// returns true for the volume's owner.
+// Copy returns a volume's data from the view and recent replies, without asking the volume's worker. It returns the
+// volume only if reaches returns true for the volume's owner.
 func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.VolumeID, reaches func(Owner) bool) (inventory.ListedVolume, bool) {
 	t, remembered := k.fresh.get(id) // must happen before the view is read; see fresh.of
 	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{App: app})

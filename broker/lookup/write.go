@@ -10,14 +10,14 @@ import (
 
 // NewApp describes an app to create.
 type NewApp struct {
-	Name    bourse.AppName // may be empty if the idempotency key was used before
+	Name    bourse.AppName // may be empty if the idempotency key has been used before
 	Org     string
 	Network string
 	Key     string // idempotency key: creating an app again with the same key returns the first app
 }
 
-// Create creates an app. Errors: invalid; already_exists; unavailable if the call had no effect;
-// timeout if no other member has confirmed the app.
+// Create creates an app. Errors: invalid; already_exists; unavailable if the call had no effect; timeout if no other
+// member confirmed the app.
 func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 	all, err := s.all(ctx)
 	all, _, err = s.complete(ctx, viewResult{known: all, failed: err, search: s.maySearch()})
@@ -37,8 +37,7 @@ func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 	if _, ok := existing(all, want.Name); ok {
 		return bourse.App{}, ErrNameTaken
 	}
-	// Determine the time as late as possible, because a merge prefers the app that was created
-	// first.
+	// Read the clock as late as possible, because a merge prefers the app that was created first.
 	app := bourse.App{Name: want.Name, ID: id, Org: want.Org, Network: want.Network, CreatedAt: s.Now().UTC()}
 	if old, ok := all[want.Name]; ok {
 		app.Generation = old.Generation + 1 // old is a tombstone, so this is a new app with the same name
@@ -67,8 +66,7 @@ func byID(all appRecords, id string) (bourse.App, bool) {
 var (
 	// ErrNoApp is the error for a missing app.
 	ErrNoApp = bourse.Errorf(bourse.CodeNotFound, machinesapi.NoAppText)
-	// ErrNameTaken is the error for an app name that is already taken. Its text is the one that
-	// clients expect.
+	// ErrNameTaken is the error for an app name that is already taken. Clients look for its text.
 	ErrNameTaken = bourse.Errorf(bourse.CodeAlreadyExists, "Validation failed: Name has already been taken")
 	// ErrKeyUsed is wrapped by the error for an idempotency key that was used for another app.
 	ErrKeyUsed = errors.New("the idempotency key was used")

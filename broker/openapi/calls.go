@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Call describes a call of the Machines API, and whether Bourse serves it.
+// Call describes a Machines API call and whether Bourse serves it.
 type Call struct {
 	Pattern string // in the form of route patterns
-	Differs string // how Bourse's version of the call differs from the original; empty: it does not differ
+	Differs string // how Bourse's version differs from the original; empty: no difference
 	Missing string // why the call is not served; empty: it is served
 }
 
@@ -113,8 +113,8 @@ func missing(why string, patterns ...string) []Call {
 	return out
 }
 
-// Unsupported returns a function that returns the reason why Bourse does not serve a request, or ""
-// if the request is not an unsupported call of the Machines API.
+// Unsupported returns a function that returns the reason why Bourse does not serve a request, or "" for a request that
+// is not an unsupported Machines API call.
 func Unsupported() func(*http.Request) string {
 	mux, why := http.NewServeMux(), map[string]string{}
 	for _, c := range calls {
@@ -129,8 +129,8 @@ func Unsupported() func(*http.Request) string {
 	}
 }
 
-// callOf returns the entry in calls for a route, or nil if the route is not part of the Machines
-// API. It ignores the names of variables in the pattern.
+// callOf returns a route's entry in calls, or nil if the route is not part of the Machines API. Variable names in the
+// pattern are ignored.
 func callOf(pattern string) *Call {
 	i := slices.IndexFunc(calls, func(c Call) bool { return Same(c.Pattern, pattern) })
 	if i < 0 {
@@ -145,8 +145,7 @@ func Same(a, b string) bool {
 	return parameter.ReplaceAllString(strings.ReplaceAll(a, "...}", "}"), "{}") == parameter.ReplaceAllString(strings.ReplaceAll(b, "...}", "}"), "{}")
 }
 
-// added maps the name of a Machines API type to the JSON members that Bourse adds to the type,
-// separated by blanks.
+// added maps the name of a Machines API type to the JSON members that Bourse adds to the type, separated by spaces.
 var added = map[string]string{
 	"CreateMachine": "deadline race first_try reservation",
 	"CreateVolume":  "deadline first_try requirements",
@@ -155,5 +154,5 @@ var added = map[string]string{
 	"Volume":        "app worker order_id error host_heard_at updated_at",
 }
 
-// isAddition reports whether a member of a Machines API type was added by Bourse.
+// isAddition reports whether Bourse added the given member to a Machines API type.
 func isAddition(of, member string) bool { return slices.Contains(strings.Fields(added[of]), member) }

@@ -18,8 +18,7 @@ import (
 // Path is the path at which the description is served.
 const Path = "/openapi.json"
 
-// Route returns a route that serves the description. The description covers the given routes and
-// this route.
+// Route returns a route that serves the description of the given routes and of itself.
 func Route(routes []endpoint.Route, version string) endpoint.Route {
 	self := endpoint.On("GET "+Path, endpoint.Anyone, nil).Writes(map[string]any{})
 	describe := sync.OnceValues(func() ([]byte, error) {
@@ -153,7 +152,7 @@ func operationID(method, path string) string {
 	return out.String()
 }
 
-// tagOf returns the OpenAPI tag of a path, which is the path's first noun.
+// tagOf returns a path's OpenAPI tag, which is the path's first noun.
 func tagOf(path string) string {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/v1"), "/"), "/")
 	if _, below, ok := strings.Cut(path, "{app}/"); ok {

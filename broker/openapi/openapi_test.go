@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestWhatBourseAddsIsMarked checks that a member is marked as Bourse's addition if and only if the
-// Machines API's client does not have it.
+// TestWhatBourseAddsIsMarked checks that a member is marked as Bourse's addition if and only if it is missing from the
+// Machines API's client.
 func TestWhatBourseAddsIsMarked(t *testing.T) {
 	for own, theirs := range map[reflect.Type]reflect.Type{
 		reflect.TypeFor[machinesapi.CreateMachine](): reflect.TypeFor[fly.LaunchMachineInput](),
@@ -27,7 +27,7 @@ func TestWhatBourseAddsIsMarked(t *testing.T) {
 		known := names(theirs)
 		for _, name := range names(own) {
 			if added := !slices.Contains(known, name) && !slices.Contains(documented, nameOf(own)+"."+name); added != isAddition(nameOf(own), name) {
-				t.Errorf("%s.%s: fly-go's %s does not have it: %t; marked with x-bourse: %t", nameOf(own), name, theirs, added, !added)
+				t.Errorf("%s.%s: missing from fly-go's %s: %t; marked with x-bourse: %t", nameOf(own), name, theirs, added, !added)
 			}
 		}
 	}

@@ -39,8 +39,8 @@ var (
 	numbers = list("from", "limit", "min_version", "port", "tail", "ttl", "version")
 )
 
-// statesOf returns the valid values of a route's state parameter. For a route that waits, these are
-// the states for which a client can wait. For a list, these are all machine states.
+// statesOf returns the valid values of a route's state parameter: the states that a client can wait for, or all machine
+// states for a list.
 func statesOf(pattern string) []string {
 	if pattern == "GET "+machine+"/wait" {
 		return list("started", "stopped", "suspended", "destroyed", "failed", "settled")

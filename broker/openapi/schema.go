@@ -14,10 +14,10 @@ import (
 // object is a JSON object in the OpenAPI description.
 type object map[string]any
 
-// schemas generates the schemas of types, and collects those of named types.
+// schemas generates the schemas of types, and collects the schemas of named types.
 type schemas struct {
 	named object
-	read  map[reflect.Type]bool // types that occur in requests; their schemas require no members
+	read  map[reflect.Type]bool // types that occur in requests; none of their members are required
 }
 
 // knownSchema returns the schema of a type that implements its own JSON encoding. It returns false for
@@ -59,7 +59,7 @@ func (s *schemas) of(t reflect.Type) object {
 	if t.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return object{"type": "string"}
 	}
-	switch t.Kind() { //nolint:exhaustive // the others cannot be encoded
+	switch t.Kind() { //nolint:exhaustive // other kinds cannot be encoded
 	case reflect.Pointer:
 		return object{"anyOf": []object{s.of(t.Elem()), {"type": "null"}}}
 	case reflect.Struct:
@@ -131,9 +131,8 @@ func (s *schemas) members(t reflect.Type) object {
 	return out
 }
 
-// add adds the fields of a struct and of its embedded structs to properties, and the names of
-// fields that are always present to required. The parameter always specifies whether the struct
-// itself is always present.
+// add adds the fields of a struct and of its embedded structs to properties, and the names of fields that are always
+// present to required. always specifies whether the struct itself is always present.
 func (s *schemas) add(t reflect.Type, properties object, required *[]string, always bool) {
 	var embedded []reflect.StructField
 	for f := range t.Fields() {
@@ -177,9 +176,9 @@ func pointed(t reflect.Type) reflect.Type {
 	return t
 }
 
-// reads records the types that occur in the body of a request.
+// reads records that a type, and the types that it contains, occur in a request's body.
 func (s *schemas) reads(t reflect.Type) {
-	switch t.Kind() { //nolint:exhaustive // the others contain no further types
+	switch t.Kind() { //nolint:exhaustive // other kinds contain no further types
 	case reflect.Pointer, reflect.Slice, reflect.Map:
 		s.reads(t.Elem())
 	case reflect.Struct:

@@ -28,8 +28,8 @@ func (h *Addresses) Routes() []endpoint.Route {
 	}
 }
 
-// Of returns an app's address. It consists of the prefix of the app's network, a part of a hash of
-// the app's ID, and a host number that no machine uses.
+// Of returns an app's address. The address consists of the prefix of the app's network, part of a hash of the app's ID,
+// and a host number that no machine uses.
 func Of(app *bourse.App) netip.Addr {
 	b := bourse.NetworkPrefix(app.PrivateNetwork()).Addr().As16()
 	sum := sha256.Sum256([]byte(app.ID))
@@ -50,13 +50,12 @@ func (h *Addresses) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.IPAssignments{IPs: []machinesapi.IPAssignment{assignment(&app)}})
 }
 
-// addressTypes contains the address types that clients request and that Bourse accepts. Addresses
-// for egress are not supported.
+// addressTypes contains the address types that clients may request. Egress addresses are not supported.
 var addressTypes = []string{"", "v4", "v6", "shared_v4", "private_v6"}
 
-// assign replies with the app's only address, regardless of the requested type. If the type does
-// not match, the reply contains a warning. Before clients first deploy an app with services, they
-// request an address of each type, and they stop if they receive none.
+// assign replies with the app's only address, regardless of the requested type. If the type does not match, the reply
+// contains a warning. Clients request an address of each type before they first deploy an app with services, and give
+// up if a request fails.
 func (h *Addresses) assign(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.AssignIP
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -83,7 +82,7 @@ func (h *Addresses) release(_ http.ResponseWriter, r *endpoint.Request) error {
 		return err
 	}
 	if ip, err := netip.ParseAddr(r.PathValue("ip")); err != nil || ip != Of(&app) {
-		return bourse.Errorf(bourse.CodeNotFound, "address not found: app %s only has %s", app.Name, Of(&app))
+		return bourse.Errorf(bourse.CodeNotFound, "address not found: app %s has only %s", app.Name, Of(&app))
 	}
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "address %s is derived from the app's ID and exists as long as the app", Of(&app))
 }

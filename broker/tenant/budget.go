@@ -8,12 +8,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxHeld is the maximum memory, in bytes, for the replies of proxies to all concurrent requests.
-// It applies to the encoded and decoded replies together.
+// maxHeld limits the memory, in bytes, for proxies' replies to all concurrent requests, encoded and decoded replies
+// together.
 const maxHeld = 128 << 20
 
-// budget limits the memory that all requests together use for replies. The zero value is an
-// unused budget.
+// budget limits the memory that all concurrent requests use for replies. The zero value is ready to use.
 type budget struct {
 	mu   sync.Mutex
 	used int64
@@ -30,7 +29,7 @@ func (s *share) take(n int64) error {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	if s.of.used+n > maxHeld {
-		return bourse.Errorf(bourse.CodeRateLimited, "too many replies of proxies are being processed: try again later, or request a single app")
+		return bourse.Errorf(bourse.CodeRateLimited, "too many replies from proxies are being processed: try again later, or request a single app")
 	}
 	s.of.used += n
 	s.used += n
@@ -59,9 +58,8 @@ func (c countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Estimates of the memory that decoded JSON needs, in bytes. objectSize is counted for each object,
-// and is at least the size of the largest struct in a reply. valueSize is counted for each comma,
-// and is the size of a string.
+// Estimates of the memory needed by decoded JSON, in bytes. objectSize, counted for each object, is at least the size
+// of the largest struct in a reply. valueSize, counted for each comma, is the size of a string.
 const (
 	objectSize = 256
 	valueSize  = 16

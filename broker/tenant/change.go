@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// merge applies values to the app's current secrets, which are passed as has, and adds the
-// resulting changes to c. A nil value removes a secret; removing a missing secret has no effect.
-// merge returns the app's secrets after the change. Errors: invalid, failed_precondition.
+// merge applies values to the app's current secrets (has), and adds the resulting changes to c. A nil value removes a
+// secret; removing a missing secret has no effect. merge returns the app's secrets after the change. Errors: invalid,
+// failed_precondition.
 func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*string) ([]seal.Secret, error) {
 	after := make([]seal.Secret, 0, len(has)+len(values))
 	created := map[string]seal.Secret{}
@@ -62,14 +62,13 @@ func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error
 	}, err
 }
 
-// check returns CodeInvalid if a secret cannot be an environment variable of a machine. The error
-// does not contain the value.
+// check returns CodeInvalid if a secret cannot be an environment variable. The error does not contain the value.
 func check(name, value string) error {
 	switch {
 	case !isName(name):
-		return bourse.Errorf(bourse.CodeInvalid, "secret %s: use 1 to %d letters, digits and _, and do not begin with a digit", bourse.Quoted(name), maxSecretName)
+		return bourse.Errorf(bourse.CodeInvalid, "secret %s: use 1 to %d letters, digits and underscores, not starting with a digit", bourse.Quoted(name), maxSecretName)
 	case len(value) > maxValue:
-		return bourse.Errorf(bourse.CodeInvalid, "the value of secret %s has %d bytes, but at most %d are allowed", name, len(value), maxValue)
+		return bourse.Errorf(bourse.CodeInvalid, "the value of secret %s has %d bytes, which exceeds the limit of %d", name, len(value), maxValue)
 	case strings.ContainsRune(value, 0):
 		return bourse.Errorf(bourse.CodeInvalid, "the value of secret %s contains a zero byte, which environment variables do not support: encode it", name)
 	}
@@ -89,14 +88,14 @@ func isName(s string) bool {
 	return true
 }
 
-// checkTotal checks whether the app may have all secrets in after. Errors: forbidden (a quota), invalid.
+// checkTotal checks whether the app may have all of the secrets in after. Errors: forbidden (a quota), invalid.
 func (s *Secrets) checkTotal(app bourse.App, after []seal.Secret) error {
 	total := 0
 	for i := range after {
 		total += len(after[i].Name) + len(after[i].Sealed) - seal.Overhead
 	}
 	if total > maxTotal {
-		return bourse.Errorf(bourse.CodeInvalid, "the app's secrets would have %d bytes, but at most %d are allowed: store larger data in a volume", total, maxTotal)
+		return bourse.Errorf(bourse.CodeInvalid, "the app's secrets would have %d bytes, which exceeds the limit of %d: store larger data in a volume", total, maxTotal)
 	}
 	return s.MayHave(app, len(after))
 }

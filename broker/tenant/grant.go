@@ -14,9 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// grantOf returns the record of a new token with the requested permissions, which cannot exceed
-// the caller's permissions. Errors: invalid; forbidden; not_found (an app or a machine);
-// unavailable.
+// grantOf returns the record of a new token with the requested permissions, which must not exceed the caller's
+// permissions. Errors: invalid; forbidden; not_found (an app or a machine); unavailable.
 func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inventory.Token, error) {
 	g := inventory.Token{
 		Name: cmp.Or(in.Name, "token"), ReadOnly: in.ReadOnly, Machines: in.Machines,
@@ -35,7 +34,7 @@ func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inve
 	return g, h.checkMachines(r, &g)
 }
 
-// scope returns the organization and the apps that a new token is valid for.
+// scope returns the organization and the apps for which a new token is valid.
 func (h *Tokens) scope(r *endpoint.Request, in *machinesapi.CreateToken) (org string, refs []bourse.AppRef, err error) {
 	names := in.Apps
 	if len(names) == 0 && in.Org == "" {
@@ -77,7 +76,7 @@ func orgOf(who *endpoint.Identity, asked string) (string, error) {
 		return "", bourse.Errorf(bourse.CodeInvalid, `specify apps, an organization, or org_slug "*" for the whole cluster`)
 	case org == endpoint.Everything && !who.Cluster(), org != endpoint.Everything && !who.May(bourse.App{Org: org}):
 		return "", endpoint.ErrForbidden()
-	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // an organization's name may contain the same characters as an app's name
+	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // organization names follow the same rules as app names
 		return "", bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
 	return org, nil
@@ -90,7 +89,7 @@ const (
 	maxExpiry    = 100 * 365 * 24 * time.Hour
 )
 
-// checkName checks that a token's name contains only characters that are safe to print.
+// checkName checks that a token's name is short and safe to print.
 func checkName(name string) error {
 	first, _ := utf8.DecodeRuneInString(name)
 	ok := len(name) <= maxTokenName && utf8.ValidString(name) && (unicode.IsLetter(first) || unicode.IsDigit(first)) && name[len(name)-1] != ' '

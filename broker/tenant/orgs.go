@@ -27,8 +27,8 @@ func (h *OrgMachines) Routes() []endpoint.Route {
 	return []endpoint.Route{endpoint.On("GET /v1/orgs/{org}/machines", endpoint.Token, h.machines).Writes(machinesapi.OrgMachines{}).Asks("include_deleted", "region", "state", "summary", "updated_after", "cursor", "limit")}
 }
 
-// page selects the part of a list that a request asks for: at most limit machines after a cursor,
-// and only machines that have changed since a given time.
+// page describes the requested part of a list: at most limit machines after a cursor, and only machines that have
+// changed since a given time.
 type page struct {
 	after cursor
 	since time.Time
@@ -54,8 +54,8 @@ func readPage(r *endpoint.Request) (page, error) {
 	return p, err
 }
 
-// cursor identifies the last machine of a page by its ID and the time of its last change. The zero
-// cursor stands for the position before all machines.
+// cursor identifies the last machine of a page by its ID and the time of its last change. The zero cursor is the
+// position before all machines.
 type cursor struct {
 	at int64 // nanoseconds since 1970
 	id bourse.MachineID
@@ -82,9 +82,8 @@ func parseCursor(s string) (cursor, error) {
 	return c, nil
 }
 
-// machines lists the machines of the organization's apps, limited to apps that the caller may use.
-// The most recently changed machines come last, so a machine that changes while a client reads the
-// pages appears again, and no machine is missed.
+// machines lists the machines of those of the organization's apps that the caller may use. The most recently changed
+// machines come last, so a machine that changes while a client reads the pages appears again and no machine is missed.
 func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readPage(r)
 	if err != nil {
@@ -119,8 +118,8 @@ func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// appsOf returns those apps of the organization in the request's path that the caller may use, and
-// the workers that did not answer. Errors: forbidden.
+// appsOf returns the apps of the organization in the request's path, limited to apps that the caller may use, and the
+// workers that did not answer. Errors: forbidden.
 func (h *OrgMachines) appsOf(r *endpoint.Request) (map[bourse.AppName]bourse.App, []bourse.WorkerID, error) {
 	counts, _ := h.Machines.Count(r.Context(), nil)
 	list, missing, err := h.Apps.List(r.Context(), counts)

@@ -63,8 +63,8 @@ func (h *Placements) place(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PlacementList{Regions: distribute(choices, fits, int64(in.Count))})
 }
 
-// choices resolves a region expression. If the expression is empty, the broker's own region is the
-// first choice, and any other region is the second.
+// choices resolves a region expression. If the expression is empty, the first choice is the broker's own region, and
+// the second is any other region.
 func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	known := h.Directory.Regions()
 	if len(known) == 0 {
@@ -79,8 +79,7 @@ func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	return bourse.ParseRegions(expression, known)
 }
 
-// simulated returns an order that is used only to request quotes. It needs as much capacity as a
-// machine of the requested size, with any image.
+// simulated returns an order that is used only to request quotes, for a machine of the requested size with any image.
 func simulated(in *machinesapi.PlacementRequest, choices []bourse.Choice) (bourse.Order, error) {
 	config := bourse.Config{Guest: in.Compute}
 	if in.Compute == nil {
@@ -102,8 +101,7 @@ func diskOf(bytes uint64) int64 {
 	return int64(bytes/mib) + int64(min(1, bytes%mib))
 }
 
-// ask returns, for each region, how many of the machines fit on each worker. Workers that do not
-// answer are omitted.
+// ask returns, for each region, how many machines fit on each worker. Workers that do not answer are omitted.
 func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) map[bourse.Region][]int64 {
 	region := map[bourse.WorkerID]bourse.Region{}
 	var members []bourse.Member
@@ -128,7 +126,7 @@ func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) m
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	return maps.Clone(out) // out must be copied, because a late answer may still change it
+	return maps.Clone(out) // return a copy, because a late answer may still change out
 }
 
 // machinesThatFit returns how many machines fit on a worker, according to its quote for one
@@ -150,9 +148,8 @@ func machinesThatFit(q *bourse.Quote, disk int64) int64 {
 	return n
 }
 
-// distribute distributes count machines among the regions, in the order of the choices. Within a
-// choice, the region with the most capacity comes first. If count is 0, each region gets as many
-// machines as fit.
+// distribute assigns count machines to regions, in the order of the choices. Within a choice, the region with the most
+// capacity comes first. If count is 0, each region gets as many machines as fit.
 func distribute(choices []bourse.Choice, fits map[bourse.Region][]int64, count int64) []machinesapi.RegionPlacement {
 	out := []machinesapi.RegionPlacement{}
 	left, seen := count, map[bourse.Region]bool{}

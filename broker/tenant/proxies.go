@@ -24,10 +24,10 @@ import (
 // The query "?app=NAME" limits the status to one app.
 const ProxyStatusPath = "/proxy/status"
 
-// Proxies serves the endpoints of proxies.
+// Proxies serves the proxy endpoints.
 type Proxies struct {
 	Apps    *lookup.Apps
-	Proxies func() []bourse.Member // returns the proxies that are members now; nil: there are no proxies
+	Proxies func() []bourse.Member // returns the proxies that are currently members; nil: there are no proxies
 	Fabric  fabric.Fabric
 	Timeout time.Duration // time limit for the reply of each proxy
 
@@ -68,8 +68,8 @@ const (
 	maxAppReply = 1 << 20  // size of a proxy's reply about a single app, in bytes
 )
 
-// ask asks all proxies for their status concerning one app, or all apps if app is empty. The
-// replies count toward the memory limit until release is called.
+// ask asks all proxies for their status, limited to one app unless app is empty. The replies count toward the memory
+// limit until release is called.
 func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesapi.Proxy, release func()) {
 	if h.Proxies == nil {
 		return []machinesapi.Proxy{}, func() {}
@@ -116,7 +116,7 @@ func (h *Proxies) one(ctx context.Context, to bourse.Member, app bourse.AppName,
 	}
 	raw, err := io.ReadAll(io.LimitReader(countingReader{resp.Body, taken}, most+1))
 	if err == nil && int64(len(raw)) > most {
-		err = bourse.Errorf(bourse.CodeInvalid, "the reply has more than %d bytes", most)
+		err = bourse.Errorf(bourse.CodeInvalid, "the reply exceeds %d bytes", most)
 	}
 	if err == nil {
 		err = taken.take(decoded(raw))
@@ -130,8 +130,7 @@ func (h *Proxies) one(ctx context.Context, to bourse.Member, app bourse.AppName,
 	return said, nil
 }
 
-// decode decodes a proxy's status. The caller must set the ID, because a proxy must not choose its
-// own.
+// decode decodes a proxy's status. It leaves the ID for the caller to set, because a proxy must not choose its own ID.
 func decode(raw []byte) (said machinesapi.Proxy, err error) {
 	if err := json.Unmarshal(raw, &said); err != nil {
 		return machinesapi.Proxy{}, err

@@ -34,9 +34,9 @@ func asking(text string, proxies ...bourse.WorkerID) *Proxies {
 	}}
 }
 
-// TestMemoryForProxyRepliesIsLimited checks that the memory for proxies' replies is limited. The
-// limit applies to all requests together, and a reply counts until the broker's own reply is
-// written. A reply that is short as JSON but needs a lot of memory counts with its decoded size.
+// TestMemoryForProxyRepliesIsLimited checks that the memory for proxies' replies is limited. The limit applies to all
+// requests together, and a reply counts until the broker's own reply is written. A reply that is short as JSON but
+// large when decoded counts with its decoded size.
 func TestMemoryForProxyRepliesIsLimited(t *testing.T) {
 	h := asking(`{"routes":[{"app":"web","machines":[{"machine":"148e21ea1d5389"}]}]}`, "p1", "p2")
 	others := share{of: &h.budget}
@@ -57,7 +57,7 @@ func TestMemoryForProxyRepliesIsLimited(t *testing.T) {
 		return n
 	}
 	if n := errorsOf(""); n != 2 {
-		t.Errorf("%d proxies of 2 have an error while other requests use the whole limit", n)
+		t.Errorf("%d of 2 proxies have an error while other requests use the whole limit", n)
 	}
 	others.release()
 	if n := errorsOf(""); n != 0 || h.budget.used != 0 {

@@ -29,8 +29,7 @@ type ReleaseView interface {
 	DropReleases(ctx context.Context, ids []release.ID) error
 }
 
-// KeptReleases is the number of releases that are retained for each app. If there are more, the
-// oldest ones are deleted.
+// KeptReleases is the maximum number of releases kept for each app. The oldest ones are deleted first.
 const KeptReleases = 50
 
 // Releases serves the endpoints of releases.
@@ -56,8 +55,7 @@ func (h *Releases) Routes() []endpoint.Route {
 	}
 }
 
-// of returns the app in the request's path and the app's releases, oldest first. The releases'
-// version numbers are set.
+// of returns the app in the request's path and the app's releases, oldest first and with their version numbers set.
 func (h *Releases) of(r *endpoint.Request) (bourse.App, []release.Release, error) {
 	app, err := h.Apps.FindCached(r.Context(), r.App())
 	if err != nil {
@@ -91,8 +89,7 @@ func (h *Releases) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.ReleaseList{Releases: append([]release.Release{}, list...)})
 }
 
-// create records a new release. If the app then has too many releases, create deletes the oldest
-// ones.
+// create records a new release, and deletes the oldest ones if the app has too many.
 func (h *Releases) create(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.CreateRelease
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -129,7 +126,7 @@ func (h *Releases) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, made)
 }
 
-// current returns the latest release whose deployment was completed.
+// current returns the latest complete release.
 func (h *Releases) current(w http.ResponseWriter, r *endpoint.Request) error {
 	_, list, err := h.of(r)
 	if err != nil {
@@ -197,10 +194,9 @@ func (h *Releases) change(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, found)
 }
 
-// interrupt marks all pending and running releases in list as interrupted. It is called when a
-// later release starts to run. A client sets its release to running only while it holds the leases
-// of the app's machines, so the clients that created the releases in list were killed or have lost
-// their leases.
+// interrupt marks all pending and running releases in list as interrupted. It is called when a later release starts to
+// run. A client sets its release to running only while it holds the app's machine leases, so the clients that created
+// the releases in list were killed or have lost their leases.
 func (h *Releases) interrupt(ctx context.Context, list []release.Release) error {
 	for i := range list {
 		if r := &list[i]; r.Status == release.Pending || r.Status == release.Running {
@@ -231,8 +227,8 @@ func clean(s string) string {
 	}, strings.ToValidUTF8(s, ""))
 }
 
-// Deployed returns the IDs of the apps that have releases. If app is not nil, it considers only
-// that app. If the view cannot be read, no app counts as having releases.
+// Deployed returns the IDs of the apps that have releases. If app is not nil, it considers only that app. If the view
+// cannot be read, the result is empty.
 func (h *Releases) Deployed(ctx context.Context, app *bourse.App) map[string]bool {
 	if app != nil {
 		list, err := h.View.Releases(ctx, app.ID)

@@ -58,17 +58,16 @@ func (s *Secrets) get(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromSecret(&secrets[i]))
 }
 
-// read returns the latest version number of the secrets of the app in the request's path, and the
-// secrets themselves. It waits until the view contains the minimum version that the request
-// specifies. Errors: invalid; not_found (the app); failed_precondition if that version has not
-// arrived at this broker; unavailable.
+// read returns the app's secrets and their latest version. It waits until the view contains the minimum version that
+// the request specifies. Errors: invalid; not_found (the app); failed_precondition if that version has not arrived at
+// this broker; unavailable.
 func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	shows, err := endpoint.QueryBool(r, "show_secrets")
 	if err != nil {
 		return 0, nil, err
 	}
 	if shows {
-		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "invalid show_secrets: values are encrypted and never returned: run a command in a machine to see one")
+		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "invalid show_secrets: values are encrypted and never returned; to see a value, run a command in a machine")
 	}
 	least, err := leastVersion(r)
 	if err != nil {
@@ -86,8 +85,7 @@ func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	return marks.Version(), secrets, err
 }
 
-// leastVersion returns the minimum version of the secrets that the request specifies, in one of two
-// parameters.
+// leastVersion returns the minimum secrets version that the request specifies, in either of two parameters.
 func leastVersion(r *endpoint.Request) (uint64, error) {
 	var least uint64
 	for _, name := range []string{"version", "min_version"} {
@@ -104,7 +102,7 @@ func leastVersion(r *endpoint.Request) (uint64, error) {
 	return least, nil
 }
 
-// set changes several secrets at once. A machine receives the changes when it next starts.
+// set changes several secrets at once. A machine receives the changes the next time it starts.
 func (s *Secrets) set(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.SetSecrets
 	if err := endpoint.Decode(w, r, false, &in); err != nil {

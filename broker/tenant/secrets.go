@@ -40,10 +40,10 @@ type SecretsConfig struct {
 	Timeout time.Duration // how long to wait until a version arrives in the view
 }
 
-// Secrets serves the endpoints of apps' secrets.
+// Secrets serves the endpoints for app secrets.
 type Secrets struct {
 	SecretsConfig
-	changing [16]sync.Mutex // one of them is held during a change; it is chosen by a hash of the app's ID
+	changing [16]sync.Mutex // locks held during changes, selected by a hash of the app's ID
 }
 
 // NewSecrets returns a Secrets with the given configuration.
@@ -56,13 +56,11 @@ const (
 	maxSecretName = 128
 )
 
-// Require returns the version of an app's secrets that a machine must receive when it is created or
-// started. This is the latest version that this broker knows. If that version does not include the
-// changes of the version least, Require returns least instead. If least is 0 and the view cannot be
-// read, the version is 0. Require also returns the keys with which the worker decrypts the app's
-// secrets, or nil if this broker has no keys. Even an app without secrets has keys, because it may
-// have secrets by the time the machine is next started. Errors: failed_precondition if version
-// least has not arrived at this broker; unavailable.
+// Require returns the version of an app's secrets that a machine must receive when it is created or started: the latest
+// version known to this broker, or least if that version does not include least's changes. If least is 0 and the view
+// cannot be read, the version is 0. Require also returns the keys with which the worker decrypts the app's secrets, or
+// nil if this broker has no keys. Even an app without secrets has keys, because it may have secrets by the time the
+// machine next starts. Errors: failed_precondition if version least has not arrived at this broker; unavailable.
 func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64, bourse.AppKeys, error) {
 	var keys bourse.AppKeys
 	if s.Keys != nil {
@@ -81,7 +79,7 @@ func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64
 	return least, keys, nil // two brokers have changed the secrets at the same time, so latest does not include least
 }
 
-// await returns the marks of an app's secrets once they include the given version.
+// await waits until an app's marks include the given version, and returns the marks.
 func (s *Secrets) await(ctx context.Context, app string, version uint64) (seal.Marks, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -95,8 +93,8 @@ func (s *Secrets) await(ctx context.Context, app string, version uint64) (seal.M
 // Clear removes the secrets of a deleted app.
 func (s *Secrets) Clear(ctx context.Context, app string) error { return s.View.ClearSecrets(ctx, app) }
 
-// change sets secrets, and removes those whose value is nil. It returns the resulting version, and
-// all of the app's secrets.
+// change sets secrets, and removes those whose value is nil. It returns the resulting version and all of the app's
+// secrets.
 func (s *Secrets) change(ctx context.Context, app bourse.App, values map[string]*string) (uint64, []seal.Secret, error) {
 	spread, version, list, err := s.changeHere(ctx, app, values)
 	if spread != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Tokens serves the endpoints of tokens.
+// Tokens serves the token endpoints.
 type Tokens struct {
 	Issued   *endpoint.Issued // nil: this broker requires no tokens, or accepts only those from a file
 	Gate     *endpoint.Gate
@@ -54,7 +54,7 @@ func (h *Tokens) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, out)
 }
 
-// deployToken creates a token for the app in the request's path. It exists for older clients.
+// deployToken creates a token for the app in the request's path. It serves older clients.
 func (h *Tokens) deployToken(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.DeployToken
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -67,7 +67,7 @@ func (h *Tokens) deployToken(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.NewDeployToken{Token: token})
 }
 
-// make creates a token and stores it. It returns the token itself and its record.
+// make creates and stores a token. It returns the token and its record.
 func (h *Tokens) make(r *endpoint.Request, in *machinesapi.CreateToken) (string, inventory.Token, error) {
 	if h.Issued == nil {
 		return "", inventory.Token{}, errNoTokens()
@@ -112,7 +112,7 @@ func (h *Tokens) mayHave(ctx context.Context, org string) error {
 	if live < maxTokens && remembered < maxRemembered {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeForbidden, machinesapi.QuotaText+"organization %s may have %d valid tokens, and %d including expired and revoked ones; revoke some, and use tokens that expire",
+	return bourse.Errorf(bourse.CodeForbidden, machinesapi.QuotaText+"organization %s may have %d valid tokens, and %d in total, including expired and revoked ones; revoke some, and use tokens that expire",
 		bourse.Quoted(org), maxTokens, maxRemembered)
 }
 
@@ -187,7 +187,7 @@ func madeWith(all []inventory.Token, id string) []inventory.Token {
 	out := of["self"]
 	for i := 0; i < len(out); i++ { // there are no cycles, because a token is older than the tokens that are created with it
 		out = append(out, of[out[i].ID]...)
-		delete(of, out[i].ID) // terminates the loop even if a faulty broker has stored a cycle
+		delete(of, out[i].ID) // ends the loop even if a faulty broker has stored a cycle
 	}
 	return out
 }
@@ -229,5 +229,5 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 func errNoTokens() error {
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "this broker does not require tokens: start it without --insecure, or with a file tokens in --credentials")
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "this broker does not require tokens: start it without --insecure, or with a tokens file in --credentials")
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 )
 
-// Unsupported serves the routes of the Machines API that Bourse does not support. Apps is used to
-// find the app in a request's path.
+// Unsupported serves the Machines API routes that Bourse does not support. It uses Apps to look up the app in a
+// request's path.
 type Unsupported struct{ Apps *lookup.Apps }
 
 const (
