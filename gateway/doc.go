@@ -1,7 +1,7 @@
-// Package gateway lets HTTP clients run jobs, for example a shell loop with curl, or a host behind
-// a firewall that can only dial out. It is the HTTP interface of a worker whose driver for the
-// image "pull" (package driver/pull) hands out jobs. It also submits orders to that worker. A job
-// is an ordinary machine: the worker has its record, and brokers can also order, list and stop it.
+// Package gateway lets HTTP clients run jobs. Such a client may be a shell loop with curl, or a host behind a firewall
+// that can only dial out. The gateway is the HTTP interface of a worker whose driver for the image "pull" (package
+// driver/pull) hands out jobs. It also submits orders to that worker. A job is an ordinary machine: its record is on
+// the worker, and brokers can order, list and stop it as well.
 //
 // The API uses JSON and is served below /sched, for three groups of callers:
 //
@@ -9,14 +9,13 @@
 //	hosts    POST register, GET assigned, POST started/{name}, POST stopped/{name}
 //	clients  POST submit, GET status/{name}, POST cancel/{name}
 //
-// All GET requests except status are long polls: they wait for up to ?wait=, which is at most a
-// minute, and reply with status 204 if there is nothing to report. The gateway's capacity is the
-// number of calls that are waiting for jobs. If there are none, a submission is refused
-// immediately.
+// All GET requests except status are long polls: they wait for up to ?wait=, which is at most a minute, and reply with
+// status 204 if there is nothing to report. The gateway's capacity is the number of calls that are waiting for jobs. If
+// no call is waiting, a submission is refused immediately.
 //
-// Submitted jobs are machines of the default app. Ended jobs remain available to status requests
-// for the duration Config.Keep; after that, Run destroys them. A submission that reuses an ended
-// job's name destroys that job earlier.
+// Submitted jobs are machines of the default app. Clients can query the status of an ended job for the duration
+// Config.Keep; after that, Run destroys the job. Submitting a job with an ended job's name destroys the ended job
+// earlier.
 //
-// The package does not control access; its callers must do so (see internal/admission).
+// The package does not check permissions; its callers must do so (see internal/admission).
 package gateway

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// read decodes a body like a handler.
+// read decodes a body as a handler does.
 func read(t *testing.T, body []byte, v any) bool {
 	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(string(body)))
 	err := readBody(httptest.NewRecorder(), r, v)
@@ -44,7 +44,7 @@ func FuzzSubmission(f *testing.F) {
 	})
 }
 
-// FuzzRegistration checks that a valid size is one that a host can have.
+// FuzzRegistration checks that only sizes that a host can have are valid.
 func FuzzRegistration(f *testing.F) {
 	for _, text := range []string{`{"name":"a","cpu":1,"mem":2,"disk":3}`, `{"cpu":1e-9}`, `{"cpu":-1}`, `{"running":[]}`} {
 		f.Add([]byte(text))

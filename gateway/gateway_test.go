@@ -37,7 +37,7 @@ func TestSubmitPollClaimRelease(t *testing.T) {
 			r.want("release", r.call("POST", "release/a", `{"exit_code": 3, "output": "hi\n"}`), 200)
 		}
 		if s := r.settled("a"); s["exit_code"] != 3.0 || s["output"] != "hi\n" || s["by"] != "me" {
-			t.Errorf("status %v, want code 3 and what it said", s)
+			t.Errorf("status %v, want code 3 and the reported output", s)
 		}
 		r.run("a") // the name of an ended job can be reused
 		r.want("release", r.call("POST", "release/a?exit_code=0", "raw\x00\xff output"), 200)
@@ -73,8 +73,7 @@ func TestNobodyClaims(t *testing.T) {
 	})
 }
 
-// TestAClientThatLeaves checks that a job whose client disconnects before it is claimed
-// does not run.
+// TestAClientThatLeaves checks that a job does not run if its client disconnects before the job is claimed.
 func TestAClientThatLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		jobs := r.later("GET", "jobs", "")
@@ -99,7 +98,7 @@ func TestCancel(t *testing.T) {
 		r.want("submit", <-submitted, 409, "canceled before")
 		r.want("a late claim", r.call("POST", "claim/early", ""), 404)
 		r.settled("early")
-		r.want("of what has ended", r.call("POST", "cancel/early", ""), 200)
+		r.want("cancel an ended job", r.call("POST", "cancel/early", ""), 200)
 
 		r.run("late")
 		told := r.later("GET", "cancellations?job=late", "")
@@ -107,20 +106,20 @@ func TestCancel(t *testing.T) {
 		r.want("of what runs", r.call("POST", "cancel/late", ""), 200)
 		r.want("the poller", <-told, 200, `"names":["late"]`)
 		a := <-all
-		r.want("who asks for all", a, 200, `"names":["late"]`)
-		r.want("who has heard it", r.call("GET", fmt.Sprintf("cancellations?wait=1s&after=%v", a.json(t)["next"]), ""), 204)
+		r.want("a caller that asks for all jobs", a, 200, `"names":["late"]`)
+		r.want("a caller that has received the cancellation", r.call("GET", fmt.Sprintf("cancellations?wait=1s&after=%v", a.json(t)["next"]), ""), 204)
 		r.want("release", r.call("POST", "release/late", `{"exit_code": 143}`), 200)
 		if s := r.settled("late"); s["exit_code"] != 143.0 {
 			t.Errorf("status %v, want code 143", s)
 		}
 
 		r.run("deaf")
-		r.want("of what does not listen", r.call("POST", "cancel/deaf", ""), 200)
+		r.want("cancel a job whose poller is unresponsive", r.call("POST", "cancel/deaf", ""), 200)
 		if s := r.settled("deaf"); s["exit_code"] != -1.0 || !strings.Contains(s["error"].(string), "after a cancellation") {
-			t.Errorf("status %v, want it given up", s)
+			t.Errorf("status %v, want the job to count as lost", s)
 		}
-		r.want("what it says after all", r.call("POST", "release/deaf", `{"exit_code": 0}`), 409)
-		r.want("the poller is told", r.call("GET", "cancellations?job=deaf", ""), 200, "deaf")
+		r.want("a late report", r.call("POST", "release/deaf", `{"exit_code": 0}`), 409)
+		r.want("the poller learns of the cancellation", r.call("GET", "cancellations?job=deaf", ""), 200, "deaf")
 	})
 }
 
@@ -140,7 +139,7 @@ func TestHosts(t *testing.T) {
 		}
 		r.want("submit", <-submitted, 200, `"host":"h"`)
 		jobs = r.later("GET", "assigned?host=h", "")
-		r.want("nothing is left", r.call("POST", "submit", `{"command": "true"}`), 422, "no poller has room")
+		r.want("no capacity remains", r.call("POST", "submit", `{"command": "true"}`), 422, "no poller has room")
 		r.want("stopped without a code", r.call("POST", "stopped/a", `{}`), 400)
 		r.want("stopped", r.call("POST", "stopped/a", `{"exit_code": 0}`), 200)
 		r.settled("a")
@@ -150,7 +149,7 @@ func TestHosts(t *testing.T) {
 		<-submitted
 		r.want("register again, empty-handed", r.call("POST", "register", `{"name": "h", "cpu": 2, "mem": 1024, "running": []}`), 200)
 		if s := r.settled("b"); s["exit_code"] != -1.0 {
-			t.Errorf("status %v, want it given up", s)
+			t.Errorf("status %v, want the job to count as lost", s)
 		}
 	})
 }
@@ -186,9 +185,9 @@ func TestAJobOfTheExchange(t *testing.T) {
 		r.settled("x")
 		time.Sleep(time.Hour)
 		if now, err := r.worker.Local().Named(t.Context(), bourse.DefaultApp(bourse.App{}), "x"); err != nil || now.ID != m.ID || now.Boot.Number != 2 {
-			t.Errorf("an hour later: %+v, %v; want the machine with its second boot: it is not ours to destroy", now, err)
+			t.Errorf("an hour later: %+v, %v; want the machine with its second boot: the gateway must not destroy it", now, err)
 		}
-		r.want("a job of its name", r.call("POST", "submit", `{"name": "x", "command": "true"}`), 409)
+		r.want("a job with its name", r.call("POST", "submit", `{"name": "x", "command": "true"}`), 409)
 	})
 }
 
@@ -205,7 +204,7 @@ func TestEndedJobsAreDestroyed(t *testing.T) {
 		r.want("a, 9 minutes later", r.call("GET", "status/a", ""), 200)
 		time.Sleep(2*time.Minute + time.Second) // at the first check after ten minutes, the job may not have expired yet
 		r.want("a, 11 minutes later", r.call("GET", "status/a", ""), 404)
-		r.want("b, which was lost, later", r.call("GET", "status/b", ""), 200)
+		r.want("the lost job b, later", r.call("GET", "status/b", ""), 200)
 	})
 }
 
@@ -222,7 +221,7 @@ func TestWaitsEnd(t *testing.T) {
 		}
 		jobs := r.later("GET", "jobs", "")
 		r.g.Leave()
-		r.want("when the gateway ends", <-jobs, 204)
+		r.want("when the gateway stops", <-jobs, 204)
 		r.want("after that", r.call("GET", "jobs", ""), 204)
 	})
 }
@@ -241,7 +240,7 @@ func TestHostileRequests(t *testing.T) {
 			{"GET", "assigned", "", 400},
 			{"GET", "assigned?host=../x", "", 404},
 			{"GET", "cancellations?after=-1", "", 400},
-			{"GET", "cancellations?" + strings.Repeat("job=a&", 10), "", 0}, // all name the same job, so the call is valid and waits
+			{"GET", "cancellations?" + strings.Repeat("job=a&", 10), "", 0}, // all parameters name the same job, so the call is valid and waits
 			{"POST", "claim/%2e%2e%2fa", "", 404},
 			{"POST", "claim/" + url.PathEscape("a\nb"), "", 404},
 			{"POST", "claim/A", "", 404},

@@ -24,8 +24,8 @@ const scriptType = "text/x-shellscript"
 // maxWatched is the maximum number of jobs that one call may watch.
 const maxWatched = 1000
 
-// waiting returns the context of a waiting call. The context is done after the time in ?wait= has
-// passed, or when [Gateway.Leave] is called.
+// waiting returns the context for a waiting call. The context is done when the time in ?wait= has passed or
+// [Gateway.Leave] is called.
 func (g *Gateway) waiting(r *http.Request) (context.Context, context.CancelFunc, error) {
 	wait := defaultWait
 	if text := r.URL.Query().Get("wait"); text != "" {
@@ -125,7 +125,7 @@ func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 	if text := q.Get("after"); text != "" {
 		var err error
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid after %s: use next of the previous reply", bourse.Quoted(text))
+			return bourse.Errorf(bourse.CodeInvalid, "invalid after %s: use the value of next from the previous reply", bourse.Quoted(text))
 		}
 	}
 	ctx, cancel, err := g.waiting(r)

@@ -16,7 +16,7 @@ type registration struct {
 	CPU     float64    `json:"cpu"`  // number of cores
 	Mem     bourse.MiB `json:"mem"`
 	Disk    bourse.MiB `json:"disk"`
-	Running []string   `json:"running"` // jobs that the host still runs; unless this is null, all other jobs of the host count as lost
+	Running []string   `json:"running"` // jobs that the host still runs; unless null, the host's other jobs count as lost
 }
 
 func (r *registration) size() (pull.Size, error) {

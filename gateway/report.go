@@ -15,13 +15,13 @@ import (
 // maxBy is the maximum length of a claimer's name in bytes.
 const maxBy = 128
 
-// claim assigns a job to the first caller that claims it. ?by= is the caller's name. If the reply
-// was lost, a caller that sent its own ticket may repeat the claim.
+// claim assigns a job to the first caller that claims it. ?by= is the caller's name. A caller that sent its own ticket
+// may repeat the claim if the reply was lost.
 func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	who := pull.Claimer{By: r.URL.Query().Get("by")}
 	switch {
 	case len(who.By) > maxBy:
-		return bourse.Errorf(bourse.CodeInvalid, "?by= has %d bytes, the limit is %d", len(who.By), maxBy)
+		return bourse.Errorf(bourse.CodeInvalid, "?by= is %d bytes long, but the limit is %d", len(who.By), maxBy)
 	case who.By == "":
 		who.By = r.RemoteAddr
 		if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
@@ -109,7 +109,7 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
 	}
-	throttle.StreamBody(r)                                                           // the body's size need not be limited, because only the end is stored
+	throttle.StreamBody(r)                                                           // no size limit is needed, because only the end of the body is stored
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTimeout)) // ignore the error: some writers do not support deadlines
 	output, err := readTail(r.Body)
 	if err != nil {

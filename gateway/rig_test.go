@@ -78,7 +78,7 @@ func (a answer) json(t *testing.T) map[string]any {
 	t.Helper()
 	var v map[string]any
 	if err := json.Unmarshal([]byte(a.text), &v); err != nil {
-		t.Fatalf("%q is no JSON object: %v", a.text, err)
+		t.Fatalf("%q is not a JSON object: %v", a.text, err)
 	}
 	return v
 }
@@ -113,12 +113,12 @@ func (r *rig) want(what string, a answer, status int, texts ...string) {
 	}
 	for _, text := range texts {
 		if !strings.Contains(a.text, text) {
-			r.t.Errorf("%s: %s, want %q in it", what, a.text, text)
+			r.t.Errorf("%s: %s does not contain %q", what, a.text, text)
 		}
 	}
 }
 
-// run submits a job and has a poller claim it.
+// run submits a job and lets a poller claim it.
 func (r *rig) run(name string) {
 	r.t.Helper()
 	jobs := r.later("GET", "jobs", "")

@@ -14,7 +14,7 @@ import (
 // and variables, whatever they contain.
 func TestScript(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
-		t.Skip("there is no sh here")
+		t.Skip("this host has no sh")
 	}
 	for _, word := range []string{
 		"plain", "", " ", "a'b", "$(touch /nowhere)", "`id`", "a\nb", "\\", "\"", "'; exit 9; '", "é漢", "-n", "*", "# job x", "~",

@@ -34,7 +34,7 @@ func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// hasTicket reports whether a request contains the ticket with which the job was submitted.
+// hasTicket reports whether a request contains the ticket of the job's submission.
 func hasTicket(r *http.Request, m *bourse.Machine) bool {
 	return submitted(m) && ticketIn(r).Named(m.Config.Metadata[ticketKey])
 }
@@ -51,8 +51,8 @@ func (g *Gateway) stateOf(m *bourse.Machine) *state {
 	return out
 }
 
-// cancel ends a job. A job that has not been claimed will not run. Canceling an ended job is not
-// an error. Jobs that were not submitted through the gateway can be stopped through a broker.
+// cancel ends a job. A job that has not been claimed will not run. Canceling an ended job is not an error. Jobs that
+// were not submitted through the gateway cannot be canceled here, but can be stopped through a broker.
 func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	m, err := g.find(r)
 	if err != nil {
@@ -70,7 +70,7 @@ func (g *Gateway) cancel(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// find returns the machine of the job that is named in a request's path.
+// find returns the machine of the job named in a request's path.
 func (g *Gateway) find(r *http.Request) (bourse.Machine, error) {
 	name, err := nameIn(r)
 	if err != nil {

@@ -62,8 +62,7 @@ type submissionReply struct {
 	Ticket  pull.Ticket      `json:"ticket,omitempty"` // the new ticket, if the client sent none
 }
 
-// answerTimeout is how long, after a submission's deadline, the gateway waits for the worker's
-// answer.
+// answerTimeout is how long the gateway waits for the worker's answer after a submission's deadline.
 const answerTimeout = 5 * time.Second
 
 // submit submits a job and replies once it is claimed or refused. If the client disconnects before
@@ -128,7 +127,7 @@ func (g *Gateway) destroyEnded(ctx context.Context, o *bourse.Order) error {
 		err = g.cfg.Machines.Destroy(ctx, m.ID)
 	}
 	if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition {
-		return nil // another call was faster; if this matters, the claim will return an error
+		return nil // another call was faster; if this matters, the claim returns an error
 	}
 	return err
 }
@@ -137,7 +136,7 @@ func submitted(m *bourse.Machine) bool {
 	return m.Config.ImageKind() == bourse.PollerImage && m.Config.Metadata[submittedKey] == submittedValue
 }
 
-// hasEnded reports whether a job has ended and will not be run again.
+// hasEnded reports whether a job has ended for good.
 func hasEnded(m *bourse.Machine) bool {
 	return m.State == bourse.StateStopped || m.State == bourse.StateFailed
 }

@@ -22,16 +22,15 @@ const (
 // ticketIn returns the ticket in a request, or "" if the request contains none.
 func ticketIn(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
 
-// ticketOf returns the ticket for a new job or host: the ticket that the caller sent, or a new
-// one. If the ticket is new, made is the same ticket, which the reply must contain; otherwise made
-// is empty.
+// ticketOf returns the ticket for a new job or host: the ticket that the caller sent, or a new one. A new ticket is
+// also returned as made, because the reply must contain it; otherwise made is empty.
 func ticketOf(r *http.Request) (t, made pull.Ticket, err error) {
 	switch t = ticketIn(r); {
 	case t == "":
 		t = pull.Ticket(strings.ToLower(rand.Text())) // has at least 128 random bits
 		return t, t, nil
 	case len(t) < minTicket || len(t) > maxTicket:
-		return "", "", bourse.Errorf(bourse.CodeInvalid, "invalid %s of %d bytes: use %d to %d random characters, or omit it", ticketHeader, len(t), minTicket, maxTicket)
+		return "", "", bourse.Errorf(bourse.CodeInvalid, "invalid %s of %d bytes: use %d to %d random characters, or omit the header", ticketHeader, len(t), minTicket, maxTicket)
 	}
 	return t, "", nil
 }

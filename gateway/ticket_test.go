@@ -10,8 +10,8 @@ const (
 	other  = "fedcba9876543210fedcba9876543210"
 )
 
-// TestAPollerEndsOnlyItsOwn has two pollers with the same token. Neither must be able to
-// end, keep alive, take or read a job that the other one has claimed.
+// TestAPollerEndsOnlyItsOwn checks that, of two pollers with the same token, neither can end, keep alive, take over or
+// read a job that the other one has claimed.
 func TestAPollerEndsOnlyItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		jobs := r.later("GET", "jobs", "")
@@ -20,7 +20,7 @@ func TestAPollerEndsOnlyItsOwn(t *testing.T) {
 		made := r.call("POST", "claim/a?by=me", "", header, "").json(t)["ticket"]
 		mine, ok := made.(string)
 		if !ok || len(mine) < 26 {
-			t.Fatalf("the claim's answer has the ticket %v, want 128 bits", made)
+			t.Fatalf("the reply to the claim contains the ticket %v, want 128 bits", made)
 		}
 		r.want("submit", <-submitted, 200)
 		for _, ticket := range []string{other, "", mine[1:], "Basic " + mine} {

@@ -30,15 +30,14 @@ const (
 	AppSuspended AppStatus = "suspended" // the app has releases, but no machines
 )
 
-// Organization is an app's owner. Bourse identifies an organization only by its slug.
+// Organization is an app's owner. Bourse identifies organizations only by their slugs.
 type Organization struct {
 	Name      string `json:"name"`
 	Slug      string `json:"slug"`
 	NumericID int32  `json:"internal_numeric_id"`
 }
 
-// FromApp converts an app to the API's type. The parameters machines and volumes are the numbers of
-// the app's machines and volumes.
+// FromApp converts an app to the API's type, with the given machine and volume counts.
 func FromApp(a bourse.App, machines, volumes int) App {
 	status := AppPending
 	if machines > 0 {
@@ -47,11 +46,11 @@ func FromApp(a bourse.App, machines, volumes int) App {
 	return App{
 		ID: a.ID, Name: a.Name, NumericID: numericID(a.ID), Network: a.Network, Status: status, MachineCount: int64(machines), VolumeCount: int64(volumes),
 		Organization: Organization{Name: a.Org, Slug: a.Org, NumericID: numericID(a.Org)},
-		CreatedAt:    max(0, a.CreatedAt.UnixMilli()), // 0 if the app has no record
+		CreatedAt:    max(0, a.CreatedAt.UnixMilli()), // 0 for an app without a record
 	}
 }
 
-// numericID derives a positive number from an app's ID. Old clients require such a number.
+// numericID derives a positive number from an app's ID, for old clients that require one.
 func numericID(id string) int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id)) // writing to a hash never fails
@@ -64,7 +63,7 @@ type CreateApp struct {
 	AppName        bourse.AppName `json:"app_name,omitempty"` // older name of the field Name
 	Org            string         `json:"org_slug,omitempty"` // default "personal"
 	Network        string         `json:"network,omitempty"`
-	IdempotencyKey string         `json:"idempotency_key,omitempty"` // repeating the request with the same key returns the existing app
+	IdempotencyKey string         `json:"idempotency_key,omitempty"` // a repeated request with the same key returns the existing app
 }
 
 // AppList is a list of apps.

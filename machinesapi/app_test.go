@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestFromAppCreatedAt checks that the creation time of the default app, which nobody has created,
-// is 0 and not the year 1.
+// TestFromAppCreatedAt checks that the creation time of the default app, which nobody has created, is 0 rather than the
+// year 1.
 func TestFromAppCreatedAt(t *testing.T) {
 	made := time.UnixMilli(1_700_000_000_123)
 	for want, app := range map[int64]bourse.App{

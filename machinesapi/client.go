@@ -21,17 +21,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Client calls a broker's public API. Only BaseURL is required. A Client is stateless and safe for
-// concurrent use. It retries a request only if the server refused it with 429 and Retry-After,
-// because such a request had no effect. For other errors, the code indicates whether a retry is
-// safe.
+// Client calls a broker's public API. Only BaseURL is required. A Client is stateless and safe for concurrent use. It
+// retries a request only if the server refused it with 429 and Retry-After, because such a request had no effect. For
+// other errors, the caller can tell from the code whether a retry is safe.
 //
 // Errors are *bourse.Error with the code of the server's reply, and wrap a [ReplyError]. In addition to the errors
 // that a method lists, any method may return
 //
 //	unauthorized, forbidden  the token is invalid, or not valid for this app
-//	unavailable              the request had no effect: no connection, or no worker answered
-//	timeout                  the outcome is unknown: no answer arrived, or ctx's deadline passed
+//	unavailable              the request had no effect: the connection failed, or no worker answered
+//	timeout                  the outcome is unknown: no reply arrived, or ctx's deadline passed
 //	canceled                 ctx was canceled
 //	internal                 an internal error occurred in the server
 type Client struct {
@@ -41,7 +40,7 @@ type Client struct {
 	Retries int          // maximum number of retries after a 429; default 3, negative: none
 }
 
-// ReplyError contains those parts of an error reply that bourse.Error does not contain.
+// ReplyError contains the parts of an error reply that do not fit into bourse.Error.
 type ReplyError struct {
 	Status      int
 	ErrorStatus ErrorStatus // status word in the body of the reply; "" if there is none
@@ -70,8 +69,8 @@ type call struct {
 	body io.Reader // streamed request body, which is sent while the reply arrives; replaces in
 }
 
-// do makes a call and decodes its reply into out, unless out is nil. If the server replied, do
-// returns the reply's header, even if it also returns an error.
+// do makes a call and decodes its reply into out, unless out is nil. If the server replied, do returns the reply's
+// header even along with an error.
 func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 	resp, err := c.send(ctx, k)
 	if err != nil {
@@ -103,8 +102,8 @@ func ask[Reply any](ctx context.Context, c *Client, k call) (out Reply, err erro
 	return out, err
 }
 
-// list makes a call that returns a list. It returns the reply, and the workers that did not
-// answer, whose entries are missing from the list.
+// list makes a call that returns a list. It returns the reply and the workers that did not answer, whose entries are
+// missing from the list.
 func list[Reply any](ctx context.Context, c *Client, k call) (out Reply, silent []bourse.WorkerID, err error) {
 	header, err := c.do(ctx, k, &out)
 	if err != nil {
@@ -188,7 +187,7 @@ func duration(d bourse.Duration) string {
 	return time.Duration(d).String()
 }
 
-// header returns a header with one field. If the value is empty, the header is empty as well.
+// header returns a header with one field, or an empty header if the value is empty.
 func header(name, value string) http.Header {
 	h := http.Header{}
 	if value != "" {
@@ -250,14 +249,14 @@ func (c *Client) sendOnce(ctx context.Context, k call, in []byte) (*http.Respons
 	return resp, nil
 }
 
-// noReply returns the error for a request that received no reply. If there was no connection, or if
-// the request only reads, the request had no effect; otherwise the outcome is unknown.
+// noReply returns the error for a request that received no reply. If the connection failed or the request only reads,
+// the request had no effect; otherwise the outcome is unknown.
 func (c *Client) noReply(ctx context.Context, k call, err error) error {
 	if ctx.Err() != nil {
 		return &bourse.Error{Code: bourse.CodeOf(ctx.Err()), Message: k.method + " " + k.path + ": " + ctx.Err().Error(), Err: err}
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // the text of the outer error repeats the address
+		err = e.Err // the outer error's text would repeat the address
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) { // only the start of the TLS handshake was sent
 		return &bourse.Error{Code: bourse.CodeInvalid, Message: "the server at " + c.BaseURL + " uses http, not https", Err: &NoReplyError{err}}
@@ -275,8 +274,8 @@ func (c *Client) noReply(ctx context.Context, k call, err error) error {
 	return bourse.Errorf(code, "no answer from %s: %w", c.BaseURL, &NoReplyError{err})
 }
 
-// NoReplyError is the cause of an error that occurred because the API did not reply to a request.
-// It distinguishes a failed connection to the API from a failed connection between servers.
+// NoReplyError is the cause of an error that occurred because the API did not reply to a request. It distinguishes
+// failed connections to the API from failed connections between servers.
 type NoReplyError struct{ Err error }
 
 // Error returns the text of the cause.
@@ -285,9 +284,9 @@ func (e *NoReplyError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *NoReplyError) Unwrap() error { return e.Err }
 
-// replyError returns the error that an error reply describes.
+// replyError converts an error reply to an error.
 func replyError(resp *http.Response) error {
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // if reading fails, use the part that was read
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, MaxBody)) // if reading fails, use what was read
 	var body ErrorBody
 	if err := json.Unmarshal(raw, &body); err != nil || body.Error == "" {
 		body = ErrorBody{Error: strings.TrimSuffix(fmt.Sprintf("%s: %s", resp.Status, shorten(raw)), ": ")}

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// CreateApp creates an app. If an app has already been created with the same idempotency key, it
-// returns that app. Errors: invalid, already_exists.
+// CreateApp creates an app, or returns the app that was created with the same idempotency key. Errors: invalid,
+// already_exists.
 func (c *Client) CreateApp(ctx context.Context, in CreateApp) (App, error) {
 	return ask[App](ctx, c, call{method: http.MethodPost, path: path("apps"), in: in})
 }
@@ -31,7 +31,7 @@ func (c *Client) Apps(ctx context.Context, org string) ([]App, error) {
 // and the app's volumes are deleted as well. Errors: not_found, failed_precondition (machines are
 // running, or the app has volumes).
 func (c *Client) DeleteApp(ctx context.Context, app bourse.AppName, force bool) error {
-	// Send force even if it is false. By default, the API stops the machines that are running.
+	// Send force even if it is false, because the API stops running machines by default.
 	return c.run(ctx, call{method: http.MethodDelete, path: path("apps", string(app)), query: query("force", strconv.FormatBool(force))})
 }
 
@@ -48,15 +48,14 @@ func (r AppReleases) path(more ...string) string {
 	return path(append([]string{"apps", string(r.App), "releases"}, more...)...)
 }
 
-// List lists the app's releases, newest first. If limit is 0, it lists all releases that the
-// broker has retained. Errors: not_found (the app).
+// List lists the app's releases, newest first. If limit is 0, it lists all releases that the broker still has. Errors:
+// not_found (the app).
 func (r AppReleases) List(ctx context.Context, limit int) ([]release.Release, error) {
 	out, err := ask[ReleaseList](ctx, r.Client, call{method: http.MethodGet, path: r.path(), query: query("limit", positive(limit))})
 	return out.Releases, err
 }
 
-// Current returns the latest complete release. Errors: not_found (the app does not exist or has no
-// such release).
+// Current returns the latest complete release. Errors: not_found (the app, or it has no complete release).
 func (r AppReleases) Current(ctx context.Context) (release.Release, error) {
 	return ask[release.Release](ctx, r.Client, call{method: http.MethodGet, path: r.path("current")})
 }
@@ -94,9 +93,9 @@ func (s AppSecrets) Get(ctx context.Context, name string) (Secret, error) {
 	return ask[Secret](ctx, s.Client, call{method: http.MethodGet, path: s.path(name)})
 }
 
-// Change sets several secrets at once. A nil value removes the secret. Change returns all of the
-// app's secrets as they are after the change. Errors: invalid, not_found (the app), forbidden (a
-// quota), failed_precondition (the broker has no key for secrets).
+// Change sets several secrets at once. A nil value removes the secret. Change returns all of the app's secrets after
+// the change. Errors: invalid, not_found (the app), forbidden (a quota), failed_precondition (the broker has no key for
+// secrets).
 func (s AppSecrets) Change(ctx context.Context, values map[string]*string) (SecretList, error) {
 	return ask[SecretList](ctx, s.Client, call{method: http.MethodPost, path: s.path(), in: SetSecrets{values}})
 }
@@ -129,26 +128,24 @@ type AppImages struct {
 // AppImages returns a client for an app's images.
 func (c *Client) AppImages(app bourse.AppName) AppImages { return AppImages{c, app} }
 
-// Resolve returns the image to which a name currently refers. A worker asks the image's registry,
-// with the credentials of the app's organization. The names "host" and "pull" are returned
-// unchanged. Errors: invalid, not_found (the app or the image), unavailable (no worker can reach
-// the registry).
+// Resolve returns the image to which a name currently refers. A worker queries the image's registry with the
+// credentials of the app's organization. The names "host" and "pull" are returned unchanged. Errors: invalid, not_found
+// (the app or the image), unavailable (no worker can reach the registry).
 func (i AppImages) Resolve(ctx context.Context, image string) (bourse.ImageRef, error) {
 	return ask[bourse.ImageRef](ctx, i.Client, call{method: http.MethodGet, path: path("apps", string(i.App), "images", "resolve"), query: url.Values{"image": {image}}})
 }
 
-// PruneImages removes unused images from the workers that the target selects. It returns the
-// removed images, and the workers that did not answer. Errors: not_found (the worker).
+// PruneImages removes unused images from the workers that the target selects. It returns the removed images and the
+// workers that did not answer. Errors: not_found (the worker).
 func (c *Client) PruneImages(ctx context.Context, of ImageTarget) ([]WorkerImage, []bourse.WorkerID, error) {
 	out, silent, err := list[ImageList](ctx, c, call{method: http.MethodPost, path: path("images", "prune"), in: of})
 	return out.Images, silent, err
 }
 
-// PullImage makes the selected workers pull an image before a machine needs it. It calls line, from
-// the calling goroutine, with the progress of each worker until all pulls have ended. If a worker's
-// pull fails, its last line contains the error. If line returns an error, PullImage returns that
-// error, but the pulls continue. Errors: invalid, not_found (the worker), unavailable (the stream
-// broke).
+// PullImage pulls an image on the selected workers before a machine needs it. It calls line, from the calling
+// goroutine, with each worker's progress until all pulls have ended. If a worker's pull fails, its last line contains
+// the error. If line returns an error, PullImage returns that error, but the pulls continue. Errors: invalid, not_found
+// (the worker), unavailable (the stream broke).
 func (c *Client) PullImage(ctx context.Context, in PullImage, line func(PullLine) error) error {
 	k := call{method: http.MethodPost, path: path("images", "pull"), in: in}
 	resp, err := c.stream(ctx, k)
@@ -156,7 +153,7 @@ func (c *Client) PullImage(ctx context.Context, in PullImage, line func(PullLine
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	k.reads = true // repeating a pull does no harm, so the call is safe to retry
+	k.reads = true // repeating a pull is harmless, so the call is safe to retry
 	for l, err := range linesOf[PullLine](resp.Body) {
 		if err != nil {
 			return c.noReply(ctx, k, err)
@@ -181,12 +178,10 @@ func (v AppVolumes) path(id bourse.VolumeID, more ...string) string {
 	return path(append([]string{"apps", string(v.App), "volumes", string(id)}, more...)...)
 }
 
-// Create places an order for a volume and waits until it is filled or refused. If order is not
-// empty, calling Create again with the same order returns the same volume. A volume that is
-// created from another volume or from a snapshot may still be receiving its data when Create
-// returns. Errors: invalid, not_found (the app or the source), insufficient_capacity (the
-// [ReplyError] contains the refusals and the order ID), timeout (repeat the call with the same
-// order ID).
+// Create places an order for a volume and waits until it is filled or refused. If order is not empty, calling Create
+// again with the same order returns the same volume. A volume created from another volume or a snapshot may still be
+// receiving its data when Create returns. Errors: invalid, not_found (the app or the source), insufficient_capacity
+// (the [ReplyError] contains the refusals and the order ID), timeout (repeat the call with the same order ID).
 func (v AppVolumes) Create(ctx context.Context, in CreateVolume, order bourse.OrderID) (Volume, error) {
 	return ask[Volume](ctx, v.Client, call{method: http.MethodPost, path: path("apps", string(v.App), "volumes"), header: header(HeaderOrderID, string(order)), in: in})
 }
@@ -207,9 +202,8 @@ func (v AppVolumes) Update(ctx context.Context, id bourse.VolumeID, in UpdateVol
 	return ask[Volume](ctx, v.Client, call{method: http.MethodPut, path: v.path(id), in: in})
 }
 
-// Extend enlarges a volume, even while a machine uses it, and waits until the volume has its new
-// size. Errors: invalid (the volume would shrink), not_found, failed_precondition,
-// insufficient_capacity (the volume's worker is full).
+// Extend enlarges a volume, even one in use, and waits until the volume has its new size. Errors: invalid (the volume
+// would shrink), not_found, failed_precondition, insufficient_capacity (the volume's worker is full).
 func (v AppVolumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) (Volume, error) {
 	out, err := ask[Extended](ctx, v.Client, call{method: http.MethodPut, path: v.path(id, "extend"), in: ExtendVolume{SizeGB: sizeGB}})
 	return out.Volume, err
@@ -233,7 +227,7 @@ func (v AppVolumes) Snapshot(ctx context.Context, id bourse.VolumeID) (Snapshot,
 	return ask[Snapshot](ctx, v.Client, call{method: http.MethodPost, path: v.path(id, "snapshots")})
 }
 
-// Org is a client for one organization's part of the API.
+// Org calls the API for one organization.
 type Org struct {
 	Client *Client
 	Slug   string
@@ -242,10 +236,9 @@ type Org struct {
 // Org returns a client for an organization.
 func (c *Client) Org(slug string) Org { return Org{c, slug} }
 
-// ListOrgMachines specifies which machines of an organization are listed, and which page of the
-// list is returned.
+// ListOrgMachines specifies which of an organization's machines to list, and which page of the list.
 type ListOrgMachines struct {
-	Deleted bool // include destroyed machines whose records their workers have retained
+	Deleted bool // include destroyed machines that their workers still have records of
 	Region  bourse.Region
 	States  []bourse.State
 	Cursor  string // NextCursor of the previous page; "" for the first page
@@ -257,14 +250,13 @@ func (l *ListOrgMachines) query() url.Values {
 	if l.Cursor != "" {
 		q.Set("cursor", l.Cursor)
 	}
-	q.Set("limit", strconv.Itoa(l.Limit)) // the API also treats 0 as the default
+	q.Set("limit", strconv.Itoa(l.Limit)) // the API also treats 0 as the default, so it is omitted
 	return q
 }
 
-// Machines returns a page of the organization's machines. The most recently changed machines come
-// last, so a machine that changes while a client reads the pages appears again, and no machine is
-// missed. Machines also returns the workers that did not answer, whose machines may be missing.
-// Errors: invalid, forbidden.
+// Machines returns a page of the organization's machines. The most recently changed machines come last, so a machine
+// that changes while a client reads the pages appears again and no machine is missed. Machines also returns the workers
+// that did not answer, whose machines may be missing. Errors: invalid, forbidden.
 func (o Org) Machines(ctx context.Context, want ListOrgMachines) (OrgMachines, []bourse.WorkerID, error) {
 	return list[OrgMachines](ctx, o.Client, call{method: http.MethodGet, path: path("orgs", o.Slug, "machines"), query: want.query()})
 }

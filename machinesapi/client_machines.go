@@ -40,30 +40,28 @@ func parseTiming(header string) Timing {
 	return out
 }
 
-// Quote returns the decision that an order would receive now, without placing the order. The
-// decision's outcome is "quoted" if a worker would fill the order, and "refused" otherwise. Errors:
-// invalid, not_found (the app).
+// Quote returns the decision that the broker would make about an order, without placing the order. The decision's
+// outcome is "quoted" if a worker would fill the order, and "refused" otherwise. Errors: invalid, not_found (the app).
 func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine) (QuoteReply, error) {
 	return ask[QuoteReply](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "quotes"), in: in})
 }
 
-// Update creates a new version of a machine and waits until it has started. nonce is the nonce of
-// the machine's lease, if it has one. Errors: invalid, not_found, conflict (the lease, the current
-// version or another update), insufficient_capacity, failed_precondition (the machine's state, the
-// image, or the new version did not start).
+// Update creates a new version of a machine and waits until it has started. nonce is the nonce of the machine's lease,
+// or "" if the machine has none. Errors: invalid, not_found, conflict (the lease, the current version or another
+// update), insufficient_capacity, failed_precondition (the machine's state, the image, or the new version did not
+// start).
 func (c *Client) Update(ctx context.Context, app bourse.AppName, id bourse.MachineID, in UpdateMachine, nonce string) (Machine, error) {
 	return ask[Machine](ctx, c, call{method: http.MethodPost, path: machinePath(app, id), header: header(HeaderNonce, nonce), in: in})
 }
 
-// Versions returns those versions of a machine that its worker has retained, newest first. Errors:
-// not_found.
+// Versions returns the versions of a machine that its worker still has, newest first. Errors: not_found.
 func (c *Client) Versions(ctx context.Context, app bourse.AppName, id bourse.MachineID) ([]Version, error) {
 	return ask[[]Version](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "versions")})
 }
 
-// ListMachines specifies which machines a list contains.
+// ListMachines specifies which machines to list.
 type ListMachines struct {
-	Deleted  bool // include destroyed machines whose records their workers have retained
+	Deleted  bool // include destroyed machines that their workers still have records of
 	Leases   bool
 	Summary  bool
 	Region   bourse.Region
@@ -94,8 +92,8 @@ func (c *Client) Machines(ctx context.Context, app bourse.AppName, want ListMach
 	return list[[]Machine](ctx, c, call{method: http.MethodGet, path: where, query: want.query()})
 }
 
-// Machine returns a machine with its latest events. A destroyed machine is returned for as long as
-// its worker retains the record. Errors: not_found.
+// Machine returns a machine with its latest events. A destroyed machine is returned for as long as its worker keeps the
+// record. Errors: not_found.
 func (c *Client) Machine(ctx context.Context, app bourse.AppName, id bourse.MachineID) (Machine, error) {
 	return ask[Machine](ctx, c, call{method: http.MethodGet, path: machinePath(app, id), query: url.Values{"include_leases": {"true"}}})
 }
@@ -137,8 +135,8 @@ func (c *Client) Start(ctx context.Context, app bourse.AppName, id bourse.Machin
 	return ask[StartReply](ctx, c, act(app, id, "start", nonce, nil))
 }
 
-// Stop makes a machine's worker stop the machine, and returns before the machine has stopped.
-// Errors: invalid, failed_precondition.
+// Stop asks a machine's worker to stop the machine, and returns before the machine has stopped. Errors: invalid,
+// failed_precondition.
 func (c *Client) Stop(ctx context.Context, app bourse.AppName, id bourse.MachineID, in StopMachine, nonce string) error {
 	return c.run(ctx, act(app, id, "stop", nonce, in))
 }
@@ -207,8 +205,8 @@ func (c *Client) Lease(app bourse.AppName, id bourse.MachineID) MachineLease {
 	return MachineLease{c, app, id}
 }
 
-// Acquire acquires a machine's lease. If nonce is the lease's current nonce, it extends the lease.
-// A TTL of 0 means 60 s. Errors: invalid, not_found, conflict (another caller holds the lease).
+// Acquire acquires a machine's lease, or extends it if nonce is the lease's current nonce. A TTL of 0 means 60 s.
+// Errors: invalid, not_found, conflict (another caller holds the lease).
 func (l MachineLease) Acquire(ctx context.Context, in LeaseRequest, nonce string) (Lease, error) {
 	out, err := ask[LeaseEnvelope](ctx, l.Client, call{method: http.MethodPost, path: machinePath(l.App, l.Machine, "lease"), header: header(HeaderNonce, nonce), in: in})
 	return out.Data, err
@@ -265,7 +263,7 @@ func (m MachineMetadata) Delete(ctx context.Context, key string) error {
 	return m.Client.run(ctx, call{method: http.MethodDelete, path: machinePath(m.App, m.Machine, "metadata", key)})
 }
 
-// LogQuery specifies which lines of a machine's output are returned.
+// LogQuery specifies which lines of a machine's output to return.
 type LogQuery struct {
 	After  string    // only lines after this position; cannot be combined with Since or Tail
 	Since  time.Time // only lines since this time; zero: from the beginning

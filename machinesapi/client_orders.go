@@ -9,22 +9,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Order returns the decision about an order. Only the broker that handled the order keeps the
-// complete decision, and only temporarily. The ranking of a filled order is also stored with its
-// machine. Errors: invalid, not_found.
+// Order returns the decision about an order. Only the broker that handled the order keeps the complete decision, and
+// only temporarily. A filled order's ranking is also stored with its machine. Errors: invalid, not_found.
 func (c *Client) Order(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	return ask[bourse.Decision](ctx, c, call{method: http.MethodGet, path: path("orders", string(id))})
 }
 
-// Orders lists the orders that this broker has decided recently, newest first, without their
-// rounds. It returns at most 100 orders. Orders that other brokers have decided are not included.
+// Orders lists the orders that this broker recently decided, newest first, without the details of their rounds. It
+// returns at most 100 orders. Orders decided by other brokers are not included.
 func (c *Client) Orders(ctx context.Context) ([]bourse.Decision, error) {
 	return ask[[]bourse.Decision](ctx, c, call{method: http.MethodGet, path: path("orders")})
 }
 
-// OrderPull returns the progress of the image pull for which an order is waiting. id is the order
-// ID that the client has chosen. Errors: invalid, not_found (the order is not waiting for a pull,
-// or another broker handles it).
+// OrderPull returns the progress of the image pull that an order is waiting for. id is the order ID chosen by the
+// client. Errors: invalid, not_found (the order is not waiting for a pull, or another broker handles it).
 func (c *Client) OrderPull(ctx context.Context, app bourse.AppName, id bourse.OrderID) (PullLine, error) {
 	return ask[PullLine](ctx, c, call{method: http.MethodGet, path: path("apps", string(app), "orders", string(id), "pull")})
 }
@@ -37,10 +35,10 @@ type Reservations struct {
 // Reservations returns a client for reservations.
 func (c *Client) Reservations() Reservations { return Reservations{c} }
 
-// Create reserves capacity for all orders or for none. Errors: invalid, not_found (an app),
-// insufficient_capacity (nothing is reserved; the [ReplyError] contains the refusals), timeout. A
-// timeout with a ReplyError means that the deadline has passed and nothing is reserved. A timeout
-// without a ReplyError means that the answer was lost: repeat the call with the same ID.
+// Create reserves capacity for all orders or for none. Errors: invalid, not_found (an app), insufficient_capacity
+// (nothing is reserved; the [ReplyError] contains the refusals), timeout. A timeout with a ReplyError means that the
+// deadline has passed and nothing is reserved. A timeout without a ReplyError means that the reply was lost: repeat the
+// call with the same ID.
 func (r Reservations) Create(ctx context.Context, in CreateReservation) (Reservation, error) {
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodPost, path: path("reservations"), in: in})
 }
@@ -79,8 +77,8 @@ func (c *Client) RunTask(ctx context.Context, app bourse.AppName, in RunTask, or
 	return ask[TaskReply](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "tasks"), header: header(HeaderOrderID, string(order)), in: in})
 }
 
-// StreamTask is like [Client.RunTask], but also calls output, from the calling goroutine, with each
-// part of the answer as it arrives. The reply contains the whole answer as well.
+// StreamTask is like [Client.RunTask], but also calls output, from the calling goroutine, with each part of the answer
+// as it arrives. The reply also contains the whole answer.
 func (c *Client) StreamTask(ctx context.Context, app bourse.AppName, in RunTask, order bourse.OrderID, output func([]byte)) (TaskReply, error) {
 	k := call{method: http.MethodPost, path: path("apps", string(app), "tasks"), header: header(HeaderOrderID, string(order)), in: in}
 	k.header.Set("Accept", TypeLines)

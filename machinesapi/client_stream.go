@@ -59,7 +59,7 @@ type Tunnel struct {
 // Write sends bytes to the machine. It blocks if the machine does not read them.
 func (t *Tunnel) Write(p []byte) (int, error) { return t.body.Write(p) }
 
-// CloseWrite closes the sending side of the connection. After that, the machine reads EOF.
+// CloseWrite closes the sending side of the connection. The machine then reads EOF.
 func (t *Tunnel) CloseWrite() error { return t.body.Close() }
 
 // Close closes the connection. It may be called repeatedly.
@@ -73,7 +73,7 @@ var errClosed = errors.New("the stream was closed")
 // openDuplex makes a call whose body is sent while its reply arrives.
 func (c *Client) openDuplex(ctx context.Context, k call, body io.ReadCloser) (io.ReadCloser, error) {
 	k.body = body
-	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // an HTTP/1 transport continues to wait for a read of the body after ctx is done
+	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // an HTTP/1 transport keeps waiting for a read of the body after ctx is done
 	resp, err := c.send(ctx, k)
 	stop()
 	if err == nil && resp.StatusCode > 299 {

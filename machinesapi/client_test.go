@@ -52,7 +52,7 @@ func TestCreateSendsAndReads(t *testing.T) {
 	}
 }
 
-// TestPathsAreEscaped checks that no ID, which may come from a user, leads to another path.
+// TestPathsAreEscaped checks that no ID leads to another path, because IDs may come from users.
 func TestPathsAreEscaped(t *testing.T) {
 	client, last := replying(t, 200, `{}`)
 	_, _ = client.Machine(t.Context(), "../../x", "a/b?c")
@@ -72,8 +72,8 @@ func TestErrorReplies(t *testing.T) {
 		"a prefix is for machines":              {404, `{"error":"not_found: machine not found","code":"not_found"}`, bourse.CodeNotFound, "machine not found"},
 		"of another server":                     {412, `{"error":"failed_precondition: no"}`, bourse.CodeFailedPrecondition, "no"},
 		"of a proxy":                            {503, `<html>busy</html>`, bourse.CodeUnavailable, "503 Service Unavailable: <html>busy</html>"},
-		"of a proxy that gave up":               {504, ``, bourse.CodeTimeout, "504 Gateway Timeout"},
-		"of no known kind":                      {418, `null`, bourse.CodeInternal, "418 I'm a teapot: null"},
+		"from a proxy that timed out":           {504, ``, bourse.CodeTimeout, "504 Gateway Timeout"},
+		"of unknown form":                       {418, `null`, bourse.CodeInternal, "418 I'm a teapot: null"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, _ := replying(t, c.status, c.body, "fly-request-id", "r1")
@@ -117,12 +117,12 @@ func TestNoReply(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	t.Cleanup(server.Close)
 	client := &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client()}
-	t.Run("the connection breaks under a change", func(t *testing.T) {
+	t.Run("the connection breaks during a change", func(t *testing.T) {
 		if err := client.DeleteApp(t.Context(), "shop", false); bourse.CodeOf(err) != bourse.CodeTimeout {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("the connection breaks under a read", func(t *testing.T) {
+	t.Run("the connection breaks during a read", func(t *testing.T) {
 		if _, err := client.App(t.Context(), "shop"); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			t.Errorf("%v", err)
 		}
@@ -140,7 +140,7 @@ func TestNoReply(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("an address that is none", func(t *testing.T) {
+	t.Run("an invalid address", func(t *testing.T) {
 		client := &machinesapi.Client{BaseURL: "http://[::bad"}
 		if _, err := client.App(t.Context(), "shop"); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%v", err)
@@ -173,8 +173,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestEveryCallSendsItsPath checks the simple calls, one per line of a table: what each call sends,
-// and that it decodes the reply.
+// TestEveryCallSendsItsPath checks what each simple call sends, and that it decodes the reply.
 func TestEveryCallSendsItsPath(t *testing.T) {
 	const base = "/v1/apps/shop/machines/148e21ea1d5389/"
 	for want, c := range map[string]struct {

@@ -10,11 +10,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Query queries the broker's view. The request is sent each time the caller ranges over the
-// result, and is canceled when the caller leaves the loop. The last line of a complete result is
-// an End. An incomplete result ends with an error. Errors: invalid (the statement is invalid or
-// its result too large), timeout (it took too long), rate_limited, unavailable (nothing was read,
-// or the stream broke).
+// Query queries the broker's view. The request is sent each time the caller ranges over the result, and is canceled
+// when the caller leaves the loop. The last line of a complete result is an End. An incomplete result ends with an
+// error. Errors: invalid (the statement is invalid or its result is too large), timeout (the query took too long),
+// rate_limited, unavailable (nothing was read, or the stream broke).
 func (c *Client) Query(ctx context.Context, q ViewQuery) iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		k := call{method: http.MethodPost, path: path("view", "queries"), in: q, reads: true}
@@ -55,10 +54,9 @@ func (c *Client) Subscribe(ctx context.Context, q ViewQuery) (*Subscription, err
 	return c.subscription(ctx, k, viewStream{live: true})
 }
 
-// Resume continues a subscription. The parameter from is the number of the last change that was
-// read. The call must be sent to the broker that has the subscription. Errors: not_found (the
-// subscription, or the changes that follow, are no longer available: subscribe again), unavailable,
-// rate_limited.
+// Resume continues a subscription. The parameter from is the number of the last change that was read. The call must be
+// sent to the broker that has the subscription. Errors: not_found (the subscription or the next changes are no longer
+// available: subscribe again), unavailable, rate_limited.
 func (c *Client) Resume(ctx context.Context, id string, from uint64) (*Subscription, error) {
 	k := call{
 		method: http.MethodGet, path: path("view", "subscriptions", id),
@@ -98,8 +96,7 @@ func (s *Subscription) Lines() iter.Seq2[ViewLine, error] {
 // Change returns the number of the last change that was read. Pass it to [Client.Resume].
 func (s *Subscription) Change() uint64 { return s.stream.change }
 
-// Close ends the stream. The server retains the subscription for some time, so that it can be
-// resumed.
+// Close ends the stream. The server keeps the subscription for some time, so that it can be resumed.
 func (s *Subscription) Close() error { return s.resp.Body.Close() }
 
 // ViewHealth returns the state of every member's copy of the view.

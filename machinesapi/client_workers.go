@@ -18,15 +18,14 @@ func (c *Client) Worker(ctx context.Context, id bourse.WorkerID) (Worker, error)
 	return ask[Worker](ctx, c, call{method: http.MethodGet, path: path("workers", string(id))})
 }
 
-// Operator returns a client for the calls that change workers.
+// Operator returns a client for the calls that change workers or members.
 func (c *Client) Operator() Operator { return Operator{c} }
 
-// Operator makes calls that change workers. They require a token for the whole cluster.
+// Operator makes calls that change workers or members. They require a token for the whole cluster.
 type Operator struct{ c *Client }
 
-// Cordon makes a worker refuse all new orders if cordon is true, and accept orders again if it is
-// false. The worker's machines are not affected. Errors: not_found, unavailable (the worker does
-// not answer).
+// If cordon is true, Cordon makes a worker refuse all new orders; otherwise, the worker accepts orders again. The
+// worker's machines are not affected. Errors: not_found, unavailable (the worker does not answer).
 func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (Worker, error) {
 	verb := "cordon"
 	if !cordon {
@@ -57,7 +56,7 @@ func (c *Client) Runs(ctx context.Context, id bourse.WorkerID, ended bool) ([]Ru
 	return out.Runs, err
 }
 
-// RunVerb is an action of an operator on a run.
+// RunVerb is an action that an operator performs on a run.
 type RunVerb string
 
 // Actions on runs.

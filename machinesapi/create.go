@@ -21,9 +21,9 @@ type CreateMachine struct {
 
 	Deadline bourse.Duration `json:"deadline,omitempty"`  // time limit for the whole order; default 10 s
 	Race     int             `json:"race,omitempty"`      // number of workers to claim at the same time; the first to start the machine wins
-	FirstTry bool            `json:"first_try,omitempty"` // the client has chosen the order's ID and has never sent it before
-	// Reservation is the ID of the reservation whose capacity the machine uses. Only workers that
-	// hold capacity for it are asked. It cannot be combined with SkipLaunch or Race.
+	FirstTry bool            `json:"first_try,omitempty"` // the client has chosen the order's ID and has not sent it before
+	// Reservation is the ID of the reservation whose capacity the machine uses. Only workers with a hold for the
+	// reservation are asked. It cannot be combined with SkipLaunch or Race.
 	Reservation bourse.ReservationID `json:"reservation,omitempty"`
 }
 
@@ -46,13 +46,13 @@ type Version struct {
 	Config  *bourse.Config    `json:"user_config"`
 }
 
-// CreatedMachine is a new machine, together with the data about its order in the reply's headers.
+// CreatedMachine is a new machine, with the data about its order from the reply's headers.
 type CreatedMachine struct {
 	Machine
 	Timing Timing `json:"timing,omitempty"`
 }
 
-// QuoteReply is the decision that an order would receive now, with warnings about ignored fields.
+// QuoteReply is the decision that the broker would make about an order, with warnings about ignored fields.
 type QuoteReply struct {
 	bourse.Decision
 	Warnings []bourse.Warning `json:"warnings,omitempty"`

@@ -11,18 +11,17 @@ package machinesapi
 const (
 	// HeaderNonce contains the nonce of a machine's lease.
 	HeaderNonce = "fly-machine-lease-nonce"
-	// HeaderRequestID contains the ID of the request. It is in every reply and in the server's log.
+	// HeaderRequestID contains the request's ID, which also appears in the server's log. Every reply has this header.
 	HeaderRequestID = "fly-request-id"
-	// HeaderOrderID contains the ID of an order. A client may choose the ID in its request, and the
-	// server returns it in the reply.
+	// HeaderOrderID contains an order's ID. A client may choose the ID in its request; the server returns it in the
+	// reply.
 	HeaderOrderID = "Bourse-Order-Id"
-	// HeaderServerTiming contains how long each step of an order took, in milliseconds.
+	// HeaderServerTiming contains the duration of each step of an order, in milliseconds.
 	HeaderServerTiming = "Server-Timing"
-	// HeaderUnreachable lists the workers that did not answer. If it is set, the list in the reply
-	// may be incomplete.
+	// HeaderUnreachable lists the workers that did not answer. If it is set, the reply may be incomplete.
 	HeaderUnreachable = "Bourse-Unreachable"
-	// HeaderWarning contains the name of a field that was ignored, and the reason. There is one
-	// such header for each ignored field.
+	// HeaderWarning contains the name of an ignored field and the reason. There is one such header for each ignored
+	// field.
 	HeaderWarning = "Bourse-Warning"
 )
 
@@ -32,7 +31,7 @@ const MaxBody = 4 << 20
 // TypeLines is the content type of a stream in which each line is a JSON value.
 const TypeLines = "application/x-ndjson"
 
-// OK is the body of a reply that contains no data.
+// OK is the body of a reply without data.
 type OK struct {
 	OK bool `json:"ok"`
 }

@@ -35,12 +35,12 @@ const (
 	StatusUnknown              ErrorStatus = "unknown"
 	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
 	StatusNameTaken            ErrorStatus = "name_taken"
-	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // for orders of volumes, and for orders of machines with volumes
+	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // for volume orders, and for orders for machines with volumes
 )
 
 // ErrorBody is the body of every reply with a status above 299.
 type ErrorBody struct {
-	Error  string      `json:"error"` // meant for people, although clients search it for certain phrases
+	Error  string      `json:"error"` // for people, although clients search it for certain phrases
 	Status ErrorStatus `json:"status"`
 	Code   bourse.Code `json:"code,omitempty"`
 
@@ -56,10 +56,10 @@ const NoAppText = "app not found"
 // Texts of errors with code unauthorized or forbidden.
 const (
 	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; followed by ": " and the reason if the token was valid earlier
-	ForbiddenText    = "unauthorized"                         // the token is not valid for the app; the Machines API uses the same text
-	ClusterOnlyText  = "unauthorized: this requires a token for the whole cluster, but yours is for an organization or apps"
+	ForbiddenText    = "unauthorized"                         // the token is not valid for the app; same text as in the Machines API
+	ClusterOnlyText  = "unauthorized: this requires a token for the whole cluster, but yours is limited to an organization or apps"
 	ReadOnlyText     = "unauthorized: the token is read-only"
-	MachinesOnlyText = "unauthorized: the token is for other machines, or only for machines"
+	MachinesOnlyText = "unauthorized: the token permits only requests about its own machines"
 	QuotaText        = "quota exceeded: " // followed by a description of the exceeded quota
 )
 
@@ -75,8 +75,7 @@ const (
 	PinnedText  = "insufficient resources to create new machine with existing volume '%s': "
 )
 
-// prefixes contains the prefixes of errors about machines, which clients of the Machines API
-// expect.
+// prefixes contains the prefixes that Machines API clients expect in errors about machines.
 var prefixes = map[bourse.Code]string{
 	bourse.CodeNotFound:           "not_found: ",
 	bourse.CodeFailedPrecondition: "failed_precondition: ",
@@ -84,9 +83,8 @@ var prefixes = map[bourse.Code]string{
 	bourse.CodeInsufficient:       HostFullText,
 }
 
-// WithPrefix adds the prefix that the Machines API uses with a code to the text of an error about
-// a machine. If there is no prefix for the code, or the text already begins with it, WithPrefix
-// returns the text unchanged.
+// WithPrefix adds the Machines API's prefix for a code to the text of an error about a machine. It returns the text
+// unchanged if the code has no prefix or the text already begins with it.
 func WithPrefix(code bourse.Code, text string) string {
 	prefix := prefixes[code]
 	if strings.HasPrefix(text, prefix) {
@@ -95,8 +93,8 @@ func WithPrefix(code bourse.Code, text string) string {
 	return prefix + text
 }
 
-// withoutPrefix removes the prefix that WithPrefix adds, and other text that only clients search
-// for. The code is shown to people separately.
+// withoutPrefix removes the prefix that WithPrefix adds, and other text that is meant only for programs. People see the
+// code separately.
 func withoutPrefix(code bourse.Code, text string) string {
 	text = strings.TrimPrefix(text, prefixes[code])
 	for _, lead := range []string{NoVolumeText, noRoomText, NameTakenText} {

@@ -23,8 +23,8 @@ type EventAdded struct {
 	By string `json:"by"` // name of the token used by the user who caused the event
 }
 
-// maxTokenName is the maximum length of a token's name in an event. The name comes from the worker
-// and is shown to people.
+// maxTokenName is the maximum length of a token's name in an event. Longer names are truncated, because the name comes
+// from the worker and is shown to people.
 const maxTokenName = 64
 
 // EventRequest contains the details of an exit event or a pull event.
@@ -47,11 +47,11 @@ type ExitEvent struct {
 	Error         string `json:"error,omitempty"`
 }
 
-// PullEvent contains the details of a pull event. Bourse records one such event when a pull
-// starts, and another when it ends.
+// PullEvent contains the details of a pull event. Bourse records a pull event when a pull starts, and another when it
+// ends.
 type PullEvent struct {
 	Image  string `json:"image"`
-	Bytes  int64  `json:"bytes"`             // when the pull starts, the number of bytes to pull; when it ends, the image's size
+	Bytes  int64  `json:"bytes"`             // at the start, the number of bytes to pull; at the end, the image's size
 	TookMS int64  `json:"took_ms,omitempty"` // set only when the pull ends
 	Done   bool   `json:"done"`
 }
@@ -94,8 +94,8 @@ func fromExit(e *bourse.ExitEvent) *ExitEvent {
 	}
 }
 
-// ExitStatus returns an exit's code and signal in the form of the API. If a signal killed the
-// program, the code is the one that a shell would return. Otherwise the signal is -1.
+// ExitStatus returns an exit's code and signal as the API represents them. If a signal killed the program, the code is
+// 128 plus the signal, as in a shell. Otherwise, the signal is -1.
 func ExitStatus(e bourse.Exit) (code, signal int) {
 	if e.Signal > 0 {
 		return 128 + e.Signal, e.Signal

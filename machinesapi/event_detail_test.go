@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestFromEventConvertsEveryField checks that FromEvent converts all fields of an exit or a pull.
-// It changes each field in turn, and the result must change as well.
+// TestFromEventConvertsEveryField checks that FromEvent converts all fields of an exit or a pull. It changes one field
+// at a time, and the result must change as well.
 func TestFromEventConvertsEveryField(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for name, detail := range map[string]func() (*bourse.Event, reflect.Value){
@@ -56,8 +56,7 @@ func TestFromEventConvertsEveryField(t *testing.T) {
 	}
 }
 
-// TestFromEventLimitsTokenName checks that the token's name in an event is shortened, because it
-// comes from the worker.
+// TestFromEventLimitsTokenName checks that the token's name in an event is truncated, because it comes from the worker.
 func TestFromEventLimitsTokenName(t *testing.T) {
 	for by, want := range map[string]string{"": "", "ci": "ci", strings.Repeat("ä", 100): strings.Repeat("ä", 32), strings.Repeat("a", 63) + "ä": strings.Repeat("a", 63)} {
 		got := machinesapi.FromEvent(&bourse.Event{Type: bourse.EventStop, Source: bourse.SourceUser, By: by})

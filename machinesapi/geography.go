@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Geography is the location of a region. Operators choose the names of regions. If the name is an
-// airport code, as on other platforms, the region's location is that of the airport.
+// Geography is the location of a region. Operators choose region names. If a name is an airport code, as on other
+// platforms, the region's location is that of the airport.
 type Geography struct {
 	City      string
 	Continent string // a name from the Machines API, such as europe or north_america

@@ -30,8 +30,8 @@ type PullImage struct {
 	ImageTarget
 }
 
-// PullLine is one line of the reply to a request to pull an image. It describes the progress of
-// one worker. In the last line about a worker, either Done or Error is set.
+// PullLine is one line of the reply to a pull request. It describes one worker's progress. In the last line about a
+// worker, either Done or Error is set.
 type PullLine struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Region bourse.Region   `json:"region"`
@@ -53,7 +53,7 @@ func (l *PullLine) Err() error {
 type Usage struct {
 	At        time.Time          `json:"at"`
 	CPUMS     int64              `json:"cpu_ms"`       // CPU time since the machine's start
-	Throttled int64              `json:"throttled_ms"` // time that the machine has waited because of its CPU quota
+	Throttled int64              `json:"throttled_ms"` // time for which the CPU quota has stalled the machine
 	CPUs      float64            `json:"cpus"`         // average number of cores in use over the last few seconds
 	CPULimit  float64            `json:"cpu_limit"`    // number of cores
 	Memory    int64              `json:"memory_bytes"` // memory in use, without the page cache

@@ -10,14 +10,13 @@ import (
 
 // CreateJoinToken is the body of a request for a join token.
 type CreateJoinToken struct {
-	Roles  []bourse.Role   `json:"roles,omitempty"`  // roles that the joining hosts' servers may have; default worker
+	Roles  []bourse.Role   `json:"roles,omitempty"`  // roles that servers on the joining hosts may have; default worker
 	Region bourse.Region   `json:"region,omitempty"` // region that the joining hosts must use; default any
 	Uses   int             `json:"uses,omitempty"`   // number of hosts that may join; default 1
 	TTL    bourse.Duration `json:"ttl,omitempty"`    // default one hour
 }
 
-// JoinToken describes a token with which hosts join the cluster. Only the broker that created the
-// token accepts it.
+// JoinToken describes a token that lets hosts join the cluster. Only the broker that created the token accepts it.
 type JoinToken struct {
 	ID        string        `json:"id"`
 	Roles     []bourse.Role `json:"roles"`

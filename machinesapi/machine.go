@@ -32,9 +32,9 @@ type Summary struct {
 
 // Detail contains the remaining fields of the Machines API.
 type Detail struct {
-	// Config is the complete config, as the client sent it. It is nil in a summary, and also if the
-	// broker knows only IncompleteConfig. IncompleteConfig lacks the environment, files, processes
-	// and containers, which only the machine's worker has.
+	// Config is the complete config, as the client sent it. It is nil in a summary, or if the broker has only the
+	// IncompleteConfig. IncompleteConfig lacks the environment, files, processes and containers, which only the
+	// machine's worker has.
 	Config           *bourse.Config `json:"config,omitempty"`
 	IncompleteConfig *bourse.Config `json:"incomplete_config,omitempty"`
 
@@ -46,7 +46,7 @@ type Detail struct {
 	Lease      *LeaseInfo           `json:"lease,omitempty"`         // only if requested
 }
 
-// Known returns the config or, if it is unknown, the incomplete config. In a summary, both are nil.
+// Known returns the config, or the incomplete config if the complete one is unknown. In a summary, both are nil.
 func (d *Detail) Known() *bourse.Config {
 	if d.Config != nil {
 		return d.Config
@@ -65,12 +65,11 @@ type Placement struct {
 	Exit    *ExitEvent      `json:"exit,omitempty"`     // how the program exited, until the machine is started again
 	// PromotedFor is the lost machine that this standby has replaced; see config.standbys.
 	PromotedFor bourse.MachineID `json:"promoted_for,omitempty"`
-	// NameConflict is the ID of an older machine of the app that has the same name, according to
-	// the broker's view. It is set in lists, in the reply to a request for the machine, and in the
-	// reply to a request that creates the machine.
+	// NameConflict is the ID of an older machine of the app that has the same name, according to the broker's view. It
+	// is set in lists, and in replies to requests that get or create the machine.
 	NameConflict bourse.MachineID `json:"name_conflict,omitempty"`
-	// Warnings lists the fields of the request that were ignored. It is set only in the reply to
-	// that request. The reply's headers contain the warnings as well.
+	// Warnings lists the request's ignored fields. It is set only in the reply to that request, whose headers contain
+	// the same warnings.
 	Warnings []bourse.Warning `json:"warnings,omitempty"`
 }
 
@@ -81,7 +80,7 @@ type HostStatus string
 const (
 	HostOK          HostStatus = "ok"          // the worker is reachable, or has just replied about the machine
 	HostUnreachable HostStatus = "unreachable" // the worker is not reachable, so the data may be out of date
-	HostUnknown     HostStatus = "unknown"     // the broker has received nothing from the worker since the broker started
+	HostUnknown     HostStatus = "unknown"     // the broker has not heard from the worker since the broker started
 )
 
 // FromMachine converts a machine, including its events. The caller must set Nonce and Lease if they
@@ -119,8 +118,8 @@ func privateIP(m *bourse.Machine) string {
 	return m.PrivateIP.String()
 }
 
-// imageRef returns the reference to which the name of the machine's image was resolved. If the name
-// was not resolved, imageRef returns the parsed name.
+// imageRef returns the reference that the machine's image name was resolved to, or the parsed name if it was not
+// resolved.
 func imageRef(m *bourse.Machine) bourse.ImageRef {
 	if m.Image != nil {
 		return *m.Image
@@ -144,10 +143,9 @@ func detail(m *bourse.Machine) Detail {
 
 func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// ImageName returns the name of the image to which a request refers. Clients that clone a machine
-// with the image "host" or "pull", or resolve such an image, add a tag or digest to the name.
-// ImageName removes the tag or digest, because these images have neither. All other names are
-// returned unchanged.
+// ImageName returns the image name that a request refers to. When clients clone a machine whose image is "host" or
+// "pull", or resolve such an image, they add a tag or digest to the name. ImageName removes it, because these images
+// have neither. It returns all other names unchanged.
 func ImageName(image string) string {
 	bare, _, _ := strings.Cut(image, "@")
 	for _, name := range []string{bourse.ImageHost, bourse.ImagePull} {

@@ -2,8 +2,8 @@ package machinesapi
 
 import "github.com/bourse-dev/bourse"
 
-// PlacementRequest is the body of a request for the regions that have capacity. Clients also send
-// weights and the name of a volume, which are ignored.
+// PlacementRequest is the body of a request for the regions that have capacity. Clients also send weights and a volume
+// name, which are ignored.
 type PlacementRequest struct {
 	Org         string        `json:"org_slug"`
 	Region      string        `json:"region,omitempty"`            // a region expression; default: the broker's own region, then any

@@ -24,8 +24,7 @@ type RegionList struct {
 	Nearest bourse.Region `json:"Nearest"` // the broker's own region or, if it has no workers, the nearest region by distance; "" if unknown
 }
 
-// Worker describes a worker. It consists of the worker's membership and, if the worker has
-// answered, its own report.
+// Worker describes a worker. It consists of membership data and, if the worker answered, the worker's own report.
 type Worker struct {
 	ID      bourse.WorkerID `json:"id"`
 	Region  bourse.Region   `json:"region"`
@@ -36,7 +35,7 @@ type Worker struct {
 	Error   string          `json:"error,omitempty"` // why the worker did not answer
 	Facts   *bourse.Facts   `json:"facts,omitempty"` // the worker's own report; nil if it did not answer
 
-	// Only for a worker that is down or stopped.
+	// Set only for a worker that is down or stopped.
 	Since    time.Time `json:"since,omitzero"`
 	Earlier  bool      `json:"earlier,omitempty"`  // the worker was already absent before Since
 	Machines int       `json:"machines,omitempty"` // number of machines when the worker was last reachable
@@ -67,19 +66,19 @@ type Member struct {
 	Address string          `json:"address,omitempty"`
 	Status  MemberStatus    `json:"status"`
 
-	// For a server that is not running.
+	// Set only for a server that is not running.
 	Since    time.Time `json:"since,omitzero"`     // when the server was last heard from, if known, or when it was removed
 	Machines int       `json:"machines,omitempty"` // number of machines when the server was last reachable
 	Volumes  int       `json:"volumes,omitempty"`
 }
 
-// MemberStatus describes whether a server takes part in the cluster.
+// MemberStatus describes whether a server participates in the cluster.
 type MemberStatus string
 
 // Statuses of a member.
 const (
 	MemberOK      MemberStatus = "ok"
-	MemberDown    MemberStatus = "down"    // the server was killed or is unreachable; a broker or proxy may also have left cleanly
+	MemberDown    MemberStatus = "down"    // the server was killed or is unreachable; for a broker or proxy, it may also have left cleanly
 	MemberStopped MemberStatus = "stopped" // the worker has left cleanly
 	MemberRemoved MemberStatus = "removed" // an operator has removed the server
 )

@@ -17,7 +17,7 @@ type ProxyList struct {
 type Proxy struct {
 	ID     bourse.WorkerID `json:"id"`
 	Region bourse.Region   `json:"region"`
-	Error  string          `json:"error,omitempty"` // why the proxy did not answer; Routes is empty then
+	Error  string          `json:"error,omitempty"` // why the proxy did not answer, in which case Routes is empty
 	Routes []ProxyRoute    `json:"routes"`          // sorted by app, then by port
 }
 
@@ -33,7 +33,7 @@ type ProxyRoute struct {
 	Machines []ProxyMachine     `json:"machines"`
 }
 
-// ProxyMachine is a machine as a proxy sees it.
+// ProxyMachine describes a machine from a proxy's point of view.
 type ProxyMachine struct {
 	Machine       bourse.MachineID  `json:"machine"`
 	Instance      bourse.InstanceID `json:"instance_id"`
@@ -46,7 +46,7 @@ type ProxyMachine struct {
 	Soft          int               `json:"soft_limit"`
 	Hard          int               `json:"hard_limit,omitempty"`
 	Use           ProxyUse          `json:"use"`
-	Why           string            `json:"why,omitempty"` // reason for the value of Use, unless that is yes
+	Why           string            `json:"why,omitempty"` // reason for Use, unless Use is yes
 }
 
 // ProxyUse describes whether, and under which conditions, a proxy sends requests to a machine.
@@ -55,7 +55,7 @@ type ProxyUse string
 // Values of ProxyUse.
 const (
 	UseNow        ProxyUse = "yes"
-	UseStart      ProxyUse = "start" // the machine is started if there are no other machines, or if they cannot serve all requests
+	UseStart      ProxyUse = "start" // the machine is started if the other machines, if any, cannot serve all requests
 	UseLastResort ProxyUse = "last"  // the machine is used only if no other machine can be used
 	UseFull       ProxyUse = "full"
 	UseNever      ProxyUse = "no"

@@ -16,8 +16,7 @@ type CreateRelease struct {
 	Metadata    json.RawMessage `json:"metadata,omitempty"`   // a JSON object
 }
 
-// ChangeRelease is the body of a request that records the progress of a deployment. Fields that
-// are not in the request do not change.
+// ChangeRelease is the body of a request that records the progress of a deployment. Omitted fields do not change.
 type ChangeRelease struct {
 	Status   release.Status  `json:"status,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"` // a JSON object

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestErrorsSayEachFactOnce checks the texts of errors as people see them. They must state each
-// fact only once, and omit words that are meant for programs.
+// TestErrorsSayEachFactOnce checks error messages as people see them. They must state each fact only once, and omit
+// text that is meant for programs.
 func TestErrorsSayEachFactOnce(t *testing.T) {
 	const why = " (gru: 2 workers asked; slots: wanted 3, most free 2 on gru-1)"
 	short := []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "slots", Wanted: 3, Free: 2}}
@@ -25,8 +25,8 @@ func TestErrorsSayEachFactOnce(t *testing.T) {
 	}{
 		room("machine"): {bourse.CodeInsufficient, "insufficient slots available to fulfill request" + why},
 		room("task"):    {bourse.CodeInsufficient, "insufficient slots available to fulfill request" + why},
-		machinesapi.NoVolumeText + room("volume"):             {bourse.CodeInsufficient, "insufficient slots available to fulfill request" + why},
-		machinesapi.WithShortage(short, "no worker has room"): {bourse.CodeInsufficient, "insufficient slots available to fulfill request; no worker has room"},
+		machinesapi.NoVolumeText + room("volume"):                 {bourse.CodeInsufficient, "insufficient slots available to fulfill request" + why},
+		machinesapi.WithShortage(short, "no worker has capacity"): {bourse.CodeInsufficient, "insufficient slots available to fulfill request; no worker has capacity"},
 		machinesapi.WithPrefix(bourse.CodeInsufficient, "insufficient memory available to fulfill request on the current host"): {
 			bourse.CodeInsufficient, "insufficient memory available to fulfill request on the current host",
 		},

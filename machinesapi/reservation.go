@@ -6,11 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CreateReservation is the body of a request to reserve capacity for either all of its orders or
-// none of them.
+// CreateReservation is the body of a request to reserve capacity for all of its orders or for none.
 type CreateReservation struct {
-	ID         bourse.ReservationKey `json:"id,omitempty"`          // a ULID; repeating the request with the same ID returns the existing reservation; default: a new ID
-	Orders     []ReserveOrder        `json:"orders"`                // the sum of their counts is at most bourse.MaxReservedOrders
+	ID         bourse.ReservationKey `json:"id,omitempty"`          // a ULID; a repeated request with the same ID returns the existing reservation; default: a new ID
+	Orders     []ReserveOrder        `json:"orders"`                // the counts add up to at most bourse.MaxReservedOrders
 	TTLSeconds *int64                `json:"ttl_seconds,omitempty"` // 1 to 3600; default 60
 	Deadline   bourse.Duration       `json:"deadline,omitempty"`    // for the whole request; default 10 s, at most half of the TTL
 }
@@ -19,7 +18,7 @@ type CreateReservation struct {
 type ReserveOrder struct {
 	App    bourse.AppName `json:"app,omitempty"`    // app whose machines may use the capacity; default "default"
 	Region string         `json:"region,omitempty"` // a region expression; default "any"
-	Config *bourse.Config `json:"config,omitempty"` // guest, requirements and rootfs; an image only if workers that cannot run it must be excluded; no mounts
+	Config *bourse.Config `json:"config,omitempty"` // guest, requirements and rootfs; no mounts; an image excludes workers that cannot run it
 	Count  *int64         `json:"count,omitempty"`  // number of machines; default 1
 }
 
@@ -36,20 +35,20 @@ type Reservation struct {
 	LostWorkers []string             `json:"gone,omitempty"` // workers that no longer have their holds
 }
 
-// Hold is the capacity that one worker has reserved for one order.
+// Hold is capacity that one worker has reserved for one order.
 type Hold struct {
-	ID        bourse.ReservationID `json:"id"`       // ID of a reservation that consists only of the holds on this worker; a machine whose order names this ID is created there
+	ID        bourse.ReservationID `json:"id"`       // ID of the part of the reservation on this worker; an order with this ID creates its machine there
 	Order     int                  `json:"order"`    // index of the order in the request
 	OrderID   bourse.OrderID       `json:"order_id"` // ID of the order; the decision is at /v1/orders/{order_id}
 	App       bourse.AppName       `json:"app"`
 	Worker    bourse.WorkerID      `json:"worker"`
 	Region    bourse.Region        `json:"region"`
-	Takes     bourse.Amounts       `json:"takes"`     // amounts that were reserved originally
-	Remaining bourse.Amounts       `json:"remaining"` // amounts that no machine has taken over yet
+	Takes     bourse.Amounts       `json:"takes"`     // originally reserved amounts
+	Remaining bourse.Amounts       `json:"remaining"` // amounts that machines have not used yet
 	ExpiresAt time.Time            `json:"expires_at"`
 }
 
-// FromHolds converts the holds of a reservation. There must be at least one.
+// FromHolds converts a reservation's holds, of which there must be at least one.
 func FromHolds(id bourse.ReservationID, holds []bourse.Hold) Reservation {
 	out := Reservation{ID: id, ExpiresAt: holds[0].ExpiresAt, Holds: make([]Hold, len(holds))}
 	for i := range holds {

@@ -14,8 +14,8 @@ const (
 	maxRetryAfter  = 10 * time.Second
 )
 
-// repeatable reports whether the request can be sent again. It returns true if the server has
-// refused the request without executing it, and the body is not a stream.
+// repeatable reports whether the request can be sent again: the server must have refused it without executing it, and
+// its body must not be a stream.
 func repeatable(resp *http.Response, k call) bool {
 	return resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "" && k.body == nil
 }

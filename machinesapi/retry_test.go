@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// busy is a server that refuses a number of requests and accepts those that follow.
+// busy is a server that refuses a number of requests and then accepts all others.
 type busy struct {
 	refuses int
 	bodies  []string
@@ -44,7 +44,7 @@ func TestRetryAfter(t *testing.T) {
 		code             bourse.Code
 	}{
 		{"once", 1, 0, 2, ""},
-		{"as many times as it retries", 3, 0, 4, ""},
+		{"refused as often as the client retries", 3, 0, 4, ""},
 		{"forever", 100, 0, 4, bourse.CodeRateLimited},
 		{"with retries switched off", 1, -1, 1, bourse.CodeRateLimited},
 		{"with one retry", 100, 1, 2, bourse.CodeRateLimited},
@@ -63,11 +63,11 @@ func TestRetryAfter(t *testing.T) {
 				}
 				for _, body := range server.bodies {
 					if !strings.Contains(body, "web") {
-						t.Errorf("body %q, want that of the first", body)
+						t.Errorf("body %q, want the first request's body", body)
 					}
 				}
 				if took, least := time.Since(began), time.Duration(tt.sent-1)*2*time.Second; took < least || took > 2*least {
-					t.Errorf("it took %s, want between %s and %s", took, least, 2*least)
+					t.Errorf("the call took %s, want between %s and %s", took, least, 2*least)
 				}
 			})
 		})

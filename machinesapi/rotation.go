@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// SharedKey is the name of a key that several servers share.
+// SharedKey names a key that several servers share.
 type SharedKey string
 
 // The shared keys.
@@ -55,9 +55,9 @@ type RotationServer struct {
 	Error string          `json:"error,omitempty"` // why the server has not completed the step
 }
 
-// Rotate carries out the next step of a key's rotation on all servers. Repeat the call until the
-// result's Done is set. If in.Start is set, Rotate starts a rotation unless one is in progress.
-// Errors: failed_precondition if the cluster has no such key.
+// Rotate carries out the next step of a key's rotation on all servers. Repeat the call until Done is set in the result.
+// If in.Start is set, Rotate starts a rotation unless one is in progress. Errors: failed_precondition if the cluster
+// has no such key.
 func (o Operator) Rotate(ctx context.Context, key SharedKey, in Rotate) (Rotation, error) {
 	return ask[Rotation](ctx, o.c, call{method: http.MethodPost, path: path("keys", string(key), "rotation"), in: in})
 }

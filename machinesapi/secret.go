@@ -6,8 +6,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// Secret describes an app's secret. It does not contain the value, which brokers do not have in
-// plain text.
+// Secret describes an app's secret. It does not contain the value, because brokers do not have it in plain text.
 type Secret struct {
 	Name      string    `json:"name"`
 	Digest    string    `json:"digest"` // secrets with the same name and value have the same digest
@@ -20,16 +19,15 @@ func FromSecret(s *seal.Secret) Secret {
 	return Secret{Name: s.Name, Digest: s.Digest, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC()}
 }
 
-// SecretList contains an app's secrets and their common version, which increases with each change.
-// A machine that is created with this version as min_secrets_version receives this change and all
-// earlier ones.
+// SecretList contains an app's secrets and their common version, which increases with each change. A machine created
+// with this version as min_secrets_version receives this change and all earlier ones.
 type SecretList struct {
 	Secrets []Secret `json:"secrets"`
 	Version uint64   `json:"version"`
 }
 
-// SetSecrets is the body of a request that changes several secrets. Secrets that are not in the
-// request do not change. A null removes the secret.
+// SetSecrets is the body of a request that changes several secrets. Other secrets do not change. A null removes a
+// secret.
 type SetSecrets struct {
 	Values map[string]*string `json:"values"`
 }

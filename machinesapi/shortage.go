@@ -6,13 +6,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// availableText is the end of the phrase that the Machines API uses to report a shortage.
+// availableText is the end of the Machines API's phrase for a shortage.
 const availableText = " available to fulfill request"
 
-// WithShortage adds to an order's error text the phrase that the Machines API uses to report a
-// shortage, because clients search for this phrase. It contains the resource that most workers
-// lack. If the text already contains such a phrase, or no worker has refused the order for lack of
-// a resource, WithShortage returns the text unchanged.
+// WithShortage adds the Machines API's phrase for a shortage to an order's error text, because clients search for it.
+// The phrase contains the resource that most workers lack. If the text already contains such a phrase, or no worker
+// refused the order for lack of a resource, WithShortage returns the text unchanged.
 func WithShortage(refusals []bourse.Refusal, text string) string {
 	if strings.Contains(text, availableText) {
 		return text

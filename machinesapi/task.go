@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// RunTask is the body of a request to run a task. It specifies either a task for which the app has
-// warm machines, or a program to run.
+// RunTask is the body of a request to run a task. It specifies either a task that the app has warm machines for, or a
+// program to run.
 type RunTask struct {
 	Task          string              `json:"task,omitempty"`
 	Image         string              `json:"image,omitempty"`   // image to run, instead of Task
@@ -33,8 +33,8 @@ type Schedule struct {
 	Requirements ScheduleRequirements
 }
 
-// ScheduleRequirements contains the requirements and the region of a RunTask in one object. Its
-// names may be capitalized: {"Region": "gru", "Slots": 1}.
+// ScheduleRequirements contains the requirements and the region of a RunTask in one object. Names may be capitalized:
+// {"Region": "gru", "Slots": 1}.
 type ScheduleRequirements struct {
 	Region string
 	All    bourse.Requirements // requirements by lower-case name
@@ -67,7 +67,7 @@ func (s *ScheduleRequirements) UnmarshalJSON(b []byte) error {
 			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s %s: use an integer of at least 1", given, bourse.Quoted(r.Label))
 		}
 		if _, twice := s.All[name]; twice {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: it is specified twice", given)
+			return bourse.Errorf(bourse.CodeInvalid, "invalid Requirements.%s: specified twice", given)
 		}
 		if s.All == nil {
 			s.All = bourse.Requirements{}
@@ -86,7 +86,7 @@ func (t *RunTask) Order() (*bourse.TaskOrder, error) {
 	raw := bytes.TrimSpace(t.Payload)
 	switch {
 	case len(t.PayloadBase64) > 0 && len(raw) > 0 && !bytes.Equal(raw, jsonNull):
-		return nil, bourse.Errorf(bourse.CodeInvalid, "payload and payload_base64 exclude each other")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "payload and payload_base64 are mutually exclusive")
 	case len(t.PayloadBase64) > 0:
 		out.Payload, out.Type = t.PayloadBase64, "application/octet-stream"
 	case len(raw) == 0 || bytes.Equal(raw, jsonNull):
@@ -110,7 +110,7 @@ func (t *RunTask) Config() (bourse.Config, error) {
 	case t.Task == "" && t.Image == "":
 		return c, bourse.Errorf(bourse.CodeInvalid, "invalid task: task or image is required")
 	case t.Task != "" && (t.Image != "" || len(t.Command) > 0 || len(t.Env) > 0 || t.Guest != nil):
-		return c, bourse.Errorf(bourse.CodeInvalid, "task excludes image, command, env and guest")
+		return c, bourse.Errorf(bourse.CodeInvalid, "task cannot be combined with image, command, env or guest")
 	case t.Task != "":
 		return c, nil
 	}
@@ -123,15 +123,14 @@ var jsonNull = []byte("null")
 
 const typeJSON = "application/json"
 
-// TaskReply is the result of a task. If the task has failed, OK is false, and End and Error contain
-// the reason.
+// TaskReply is the result of a task. If the task failed, OK is false, and End and Error contain the reason.
 type TaskReply struct {
 	ID           bourse.OrderID   `json:"id"`
 	OK           bool             `json:"ok"`
 	End          bourse.TaskEnd   `json:"end"`
 	ExitCode     int              `json:"exit_code"`
 	Status       int              `json:"status,omitempty"` // HTTP status of a warm program's reply
-	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if the program declares the answer as JSON, otherwise a string
+	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if the program declares its answer to be JSON, otherwise a string
 	AnswerBase64 []byte           `json:"answer_base64,omitempty"`
 	Error        string           `json:"error,omitempty"`
 	Worker       bourse.WorkerID  `json:"worker"`
@@ -142,8 +141,7 @@ type TaskReply struct {
 	Repeated     bool             `json:"repeated,omitempty"`
 }
 
-// FromTask converts a result. again must be set if an earlier request with the same order ID has
-// run the task.
+// FromTask converts a result. again must be set if an earlier request with the same order ID ran the task.
 func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	out := TaskReply{
 		ID: r.Order, OK: r.OK(), End: r.End, ExitCode: r.ExitCode, Status: r.Status, Error: r.Error, Worker: r.Worker, Region: r.Region,
@@ -162,7 +160,7 @@ func FromTask(r *bourse.TaskResult, again bool) TaskReply {
 	return out
 }
 
-// Bytes returns the answer as the program wrote it, except that the white space in JSON may differ.
+// Bytes returns the answer as the program wrote it, except that white space in JSON may differ.
 func (t *TaskReply) Bytes() []byte {
 	if len(t.AnswerBase64) > 0 {
 		return t.AnswerBase64

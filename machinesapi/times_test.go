@@ -18,8 +18,7 @@ var alwaysSet = []string{
 	"Run.CreatedAt", "Run.UpdatedAt", "Secret.CreatedAt", "Secret.UpdatedAt", "Snapshot.CreatedAt", "TaskReply.StartedAt", "Token.CreatedAt", "Usage.At", "VolumeHost.UpdatedAt", "VolumeSummary.CreatedAt",
 }
 
-// TestTimesAreNeverZero checks that a time that may be unknown is omitted from a reply, and not
-// shown as the year 1.
+// TestTimesAreNeverZero checks that a reply omits an unknown time instead of showing it as the year 1.
 func TestTimesAreNeverZero(t *testing.T) {
 	client := reflect.TypeFor[*machinesapi.Client]()
 	seen := map[reflect.Type]bool{}
@@ -87,7 +86,7 @@ func calls(client reflect.Type) iter.Seq[reflect.Method] {
 	}
 }
 
-// leads reports whether a method does nothing but return another client.
+// leads reports whether a method only returns another client.
 func leads(m reflect.Method) bool {
 	if m.Type.NumOut() != 1 || m.Type.Out(0).Kind() != reflect.Struct {
 		return false

@@ -19,10 +19,10 @@ type CreateToken struct {
 	Expiry   bourse.Duration    `json:"expiry,omitempty"`    // time until the token expires; default: never, or when the caller's token expires
 }
 
-// AllOrgs stands for all organizations and the cluster itself.
+// AllOrgs denotes all organizations and the cluster itself.
 const AllOrgs = "*"
 
-// Token describes a token that was created through the API.
+// Token describes a token created through the API.
 type Token struct {
 	ID        string             `json:"id"`
 	Name      string             `json:"name"`
@@ -47,7 +47,7 @@ type TokenList struct {
 type RevokedToken struct {
 	OK         bool     `json:"ok"`
 	Revoked    []string `json:"revoked"`     // IDs of the revoked tokens
-	StillValid []string `json:"still_valid"` // IDs of tokens that were created with a revoked one and are still valid
+	StillValid []string `json:"still_valid"` // IDs of still valid tokens that were created with a revoked one
 }
 
 // CurrentTokens describes the permissions of the caller's token.
@@ -85,8 +85,8 @@ type Tokens struct{ Client *Client }
 // Tokens returns a client for tokens.
 func (c *Client) Tokens() Tokens { return Tokens{c} }
 
-// Create creates a token. Only the reply to this call contains the token itself. Errors: invalid,
-// forbidden (the new token would permit more than the caller's token), not_found (an app).
+// Create creates a token. Only the reply to this call contains the token itself. Errors: invalid, forbidden (the new
+// token would have more permissions than the caller's token), not_found (an app).
 func (t Tokens) Create(ctx context.Context, in CreateToken) (Token, error) {
 	return ask[Token](ctx, t.Client, call{method: http.MethodPost, path: path("tokens"), in: in})
 }

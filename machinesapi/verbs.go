@@ -45,7 +45,7 @@ type ExecReply struct {
 	Stderr     string `json:"stderr"`
 }
 
-// WaitMachine specifies the condition for which a call waits.
+// WaitMachine specifies what a call waits for.
 type WaitMachine struct {
 	States  []string        // wait until the machine is in any of these states, or "settled"; default started
 	Timeout bourse.Duration // at most 60 s, which is also the default
@@ -53,7 +53,7 @@ type WaitMachine struct {
 	After   bourse.EventID // ignore this event and all earlier ones
 }
 
-// StateSettled stands for all states that a machine does not leave on its own.
+// StateSettled denotes all states that a machine does not leave on its own.
 const StateSettled = "settled"
 
 // WaitReply is the machine's state after a successful wait.

@@ -8,14 +8,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxViewLag is how long a change may be missing from a member's copy before the member counts
-// as behind. Gossip usually delivers changes much sooner; maxViewLag also allows for a few
-// rounds of anti-entropy.
+// maxViewLag is how long a change may be missing from a member's copy before the member counts as behind. Gossip
+// usually delivers changes much sooner; maxViewLag allows for a few rounds of anti-entropy.
 const maxViewLag = 5 * time.Second
 
-// CompareViews compares the members' copies of the view at the time now. It sets each member's
-// Standing and sorts the members. It computes Gaps, Behind and LagMS from all members' Heads, but
-// keeps any larger value that a member has reported itself.
+// CompareViews compares the members' copies of the view at the time now. It sets each member's ViewLag and sorts the
+// members. It computes Gaps, Behind and LagMS from all members' Heads, but keeps a larger value that a member has
+// reported itself.
 //
 // Tables are compared only among members that have all transactions, because the rows of other
 // members may differ legitimately. The most frequent checksum counts as correct. If several
@@ -60,9 +59,8 @@ func furthest(members []MemberHealth) map[streamKey]ViewHead {
 	return best
 }
 
-// setLag determines by how much the member is behind. best contains, for each stream, the head of
-// the member that has read furthest. The lag is a lower bound, because it is measured from the
-// latest transaction that is missing.
+// setLag determines how far the member is behind. best contains, for each stream, the head of the member that has read
+// furthest. The lag is a lower bound, because it is measured from the latest missing transaction.
 func (m *MemberHealth) setLag(best map[streamKey]ViewHead, now time.Time) {
 	var gaps int
 	var behind uint64
@@ -92,8 +90,7 @@ func (m *MemberHealth) setLag(best map[streamKey]ViewHead, now time.Time) {
 	}
 }
 
-// findDiffering finds the members that have all transactions, but whose rows differ from those of
-// most members.
+// findDiffering finds the members that have all transactions but whose rows differ from most members' rows.
 func findDiffering(members []MemberHealth) {
 	votes := map[string]map[string]int{} // number of members, by table and checksum
 	for i := range members {

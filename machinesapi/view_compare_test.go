@@ -57,7 +57,7 @@ func TestCompareViews(t *testing.T) {
 			[]string{"a ok 0 0 0ms []", "c behind 1 9 60000ms []"},
 			false,
 		},
-		"its own report counts": {
+		"the member's own report counts": {
 			[]machinesapi.MemberHealth{told},
 			[]string{"c behind 1 2 60000ms []"},
 			false,
@@ -72,7 +72,7 @@ func TestCompareViews(t *testing.T) {
 			[]string{"a differs 0 0 0ms [machine]", "b differs 0 0 0ms [machine]"},
 			false,
 		},
-		"an unreachable one is ignored": {
+		"an unreachable member is ignored": {
 			[]machinesapi.MemberHealth{gone, member("a", 9, 9, 0, "x")},
 			[]string{"a ok 0 0 0ms []", "z unreachable 0 0 0ms []"},
 			false,

@@ -12,8 +12,8 @@ type ViewHealth struct {
 	Members []MemberHealth `json:"members"` // sorted by role, region and ID
 }
 
-// MemberHealth contains one member's report about its copy of the view, and the result of
-// comparing that copy with other members' copies.
+// MemberHealth contains a member's report about its copy of the view, and the result of comparing that copy with other
+// members' copies.
 type MemberHealth struct {
 	ID        bourse.WorkerID `json:"id"`
 	Role      bourse.Role     `json:"role"`
@@ -38,8 +38,8 @@ type MemberHealth struct {
 type ViewLag struct {
 	State   ViewState `json:"state"`
 	Gaps    int       `json:"gaps"`              // number of streams in which transactions are missing
-	Behind  uint64    `json:"behind"`            // number of transactions that other members have and this member lacks
-	LagMS   int64     `json:"lag_ms"`            // lower bound of the time for which a transaction has been missing
+	Behind  uint64    `json:"behind"`            // number of transactions that other members have but this member lacks
+	LagMS   int64     `json:"lag_ms"`            // lower bound on how long a transaction has been missing
 	Differs []string  `json:"differs,omitempty"` // names of the tables that differ from most members' tables
 }
 
@@ -50,7 +50,7 @@ type ViewState string
 const (
 	ViewOK          ViewState = "ok"          // the copy contains all transactions
 	ViewCatchingUp  ViewState = "catching up" // changes are still being delivered, as is normal in a busy cluster
-	ViewBehind      ViewState = "behind"      // changes have been missing for longer than they normally take
+	ViewBehind      ViewState = "behind"      // changes have been missing for longer than normal
 	ViewDiffers     ViewState = "differs"     // the copy contains all transactions but different rows, which is a bug
 	ViewUnreachable ViewState = "unreachable"
 	ViewDown        ViewState = "down" // the server should be a member, but is not
@@ -61,7 +61,7 @@ type ViewHead struct {
 	Site  bourse.WorkerID `json:"site"`
 	Epoch uint64          `json:"epoch"`
 	Seq   uint64          `json:"seq"`
-	At    time.Time       `json:"at,omitzero"` // when the site wrote the member's latest transaction, by the site's own clock
+	At    time.Time       `json:"at,omitzero"` // when the site wrote the latest transaction that the member has, by the site's clock
 }
 
 // ViewQueue describes the transactions that a member has received but not yet applied.
@@ -71,7 +71,7 @@ type ViewQueue struct {
 	Dropped      uint64 `json:"dropped"` // number of transactions dropped since startup because the queue was full; they are fetched again
 }
 
-// ViewQuarantine describes the rows that a member has rejected.
+// ViewQuarantine describes rows that a member has rejected.
 type ViewQuarantine struct {
 	Rows   int              `json:"rows"`
 	Newest []QuarantinedRow `json:"newest,omitempty"` // at most the 20 newest rows

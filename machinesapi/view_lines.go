@@ -57,9 +57,8 @@ func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	}
 }
 
-// readLine returns the next line without its line break. At the end of the stream, it returns
-// CodeUnavailable, because the caller stops reading after the end line of a complete result. The
-// parameter most is the maximum length of a line.
+// readLine returns the next line without its line break. At the end of the stream, it returns CodeUnavailable, because
+// the caller stops reading after the end line of a complete result. most is the maximum length of a line.
 func readLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -91,8 +90,8 @@ type wireLine struct {
 	Error   *ViewError      `json:"error"`
 }
 
-// decode decodes a line, and checks that such a line may occur at this point of the result. known
-// is false if this release does not know this kind of line, which may come from a newer server.
+// decode decodes a line, and checks that this kind of line may occur at this point of the result. known is false if
+// this release does not know this kind of line, which may come from a newer server.
 func (v *viewStream) decode(raw []byte) (line ViewLine, known bool, err error) {
 	if len(raw) == 0 {
 		return line, false, nil

@@ -14,8 +14,7 @@ type ViewQuery struct {
 	Params    []any          // values for each ?, in order
 	Named     map[string]any // values for :name, @name and $name, keyed by name without the sign; used instead of Params
 
-	// Limits of the query. They take effect if they are lower than the server's limits. 0 means
-	// the server's limit.
+	// Limits of the query. They apply if they are lower than the server's limits. 0 means the server's limit.
 	MaxRows int
 	MaxTime time.Duration
 
@@ -47,8 +46,7 @@ type ViewBlob struct {
 	Blob []byte `json:"blob"`
 }
 
-// HeaderSubscription contains the ID of a subscription. The reply that streams the subscription has
-// this header.
+// HeaderSubscription contains a subscription's ID. The reply that streams the subscription has this header.
 const HeaderSubscription = "Bourse-Subscription-Id"
 
 // ViewLine is one line of a result. Exactly one field is set.
@@ -63,9 +61,8 @@ type ViewLine struct {
 	Change  *ViewChange
 }
 
-// ViewRow is one row. Each cell is nil, a json.Number, a string or a [ViewBlob]. If the value is a
-// REAL in SQLite, the number has a fraction or an exponent. Values of other types are decoded as
-// in encoding/json.
+// ViewRow is one row. Each cell is nil, a json.Number, a string or a [ViewBlob]. A number has a fraction or an exponent
+// if the value is a REAL in SQLite. Values of other types are decoded as in encoding/json.
 type ViewRow struct {
 	ID    int64 // number of the row within the subscription; 0 in a query's result
 	Cells []any
@@ -74,7 +71,7 @@ type ViewRow struct {
 // ViewEnd is the line that follows the last row of a result.
 type ViewEnd struct {
 	Rows      int64   `json:"rows"`
-	MS        float64 `json:"ms"`                  // how long the query took in the server, in milliseconds
+	MS        float64 `json:"ms"`                  // how long the query took on the server, in milliseconds
 	Truncated bool    `json:"truncated,omitempty"` // there are more rows, but the server's limit was reached
 	Change    uint64  `json:"change,omitempty"`    // for a subscription: number of the last change that the rows include
 }
@@ -96,7 +93,7 @@ const (
 	RowDeleted  ViewChangeKind = "delete"
 )
 
-// ViewError is the last line of a result if an error occurred in the server.
+// ViewError is the last line of a result if an error occurred on the server.
 type ViewError struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`

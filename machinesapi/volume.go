@@ -54,7 +54,7 @@ type VolumeUse struct {
 	BytesUsed   int64 `json:"bytes_used"`
 }
 
-// FromVolume converts a volume that its worker has just sent.
+// FromVolume converts a volume just received from its worker.
 func FromVolume(v *bourse.Volume) Volume {
 	out := SummaryOfVolume(v)
 	if u := v.Usage; u != nil {
@@ -84,15 +84,14 @@ func SummaryOfVolume(v *bourse.Volume) Volume {
 
 func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// CreateVolume is the body of a request to create a volume. A field that is absent or null has its
-// default value.
+// CreateVolume is the body of a request to create a volume. A missing or null field has its default value.
 type CreateVolume struct {
 	Name              string            `json:"name"`
 	Region            string            `json:"region"`                         // one region
 	SizeGB            *int64            `json:"size_gb,omitempty"`              // default 3, or the size of the source
 	Encrypted         *bool             `json:"encrypted,omitempty"`            // default false
 	FSType            *string           `json:"fstype,omitempty"`               // default ext4
-	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // use only a worker without another volume of this name; default true
+	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // exclude workers that have a volume with the same name; default true
 	UniqueZoneApp     *bool             `json:"unique_zone_app_wide,omitempty"` // default false
 	SnapshotRetention *int              `json:"snapshot_retention,omitempty"`   // default 5 days
 	AutoBackup        *bool             `json:"auto_backup_enabled,omitempty"`  // take a snapshot every day; default true
@@ -130,8 +129,7 @@ func (c *Compute) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*plain)(c))
 }
 
-// Review returns CodeInvalid if the request asks for a dedicated host. Neither volumes nor machines
-// support that.
+// Review returns CodeInvalid if the request asks for a dedicated host, which neither volumes nor machines support.
 func (c *CreateVolume) Review() error {
 	if c.HostDedication == "" && (c.Compute == nil || c.Compute.HostDedication == "") {
 		return nil
@@ -139,7 +137,7 @@ func (c *CreateVolume) Review() error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid host_dedication_id: %s", bourse.FieldOf("config.guest.host_dedication_id").Reason)
 }
 
-// Spec returns the volume that the request orders.
+// Spec returns the request's specification of the volume.
 func (c *CreateVolume) Spec() bourse.VolumeOrder {
 	spec := bourse.VolumeOrder{
 		Name: c.Name, SizeGB: valueOr(c.SizeGB, 0), Encrypted: valueOr(c.Encrypted, false), FSType: valueOr(c.FSType, ""),
@@ -160,8 +158,8 @@ func valueOr[T any](p *T, absent T) T {
 	return *p
 }
 
-// UpdateVolume is the body of a request to change the snapshot settings of a volume. A field that
-// is absent or null does not change.
+// UpdateVolume is the body of a request to change the snapshot settings of a volume. A missing or null field does not
+// change.
 type UpdateVolume struct {
 	SnapshotRetention *int  `json:"snapshot_retention,omitempty"`
 	AutoBackup        *bool `json:"auto_backup_enabled,omitempty"`

@@ -93,7 +93,7 @@ func TestVolumeShape(t *testing.T) {
 	}
 }
 
-// FuzzCreateVolume checks the handling of arbitrary bodies of requests to create a volume.
+// FuzzCreateVolume checks how arbitrary bodies of create-volume requests are handled.
 func FuzzCreateVolume(f *testing.F) {
 	for _, s := range []string{`{}`, `{"name":"data","region":"gru","size_gb":1,"compute":{"guest":{"cpus":2}}}`, `{"compute":[]}`, `{"compute":{"guest":7}}`, `{"requirements":{"a":1}}`, `{"deadline":"1s"}`} {
 		f.Add([]byte(s))

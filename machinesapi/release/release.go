@@ -1,6 +1,6 @@
-// Package release defines the record of a deploy. The record describes the deployed configuration,
-// the user who deployed it, and the outcome. Each record has a unique ID, so two brokers never
-// write the same record. A release's version is determined by the order of the app's records.
+// Package release defines the record of a deploy. The record describes the deployed configuration, the user who
+// deployed it, and the outcome. Each record has a unique ID, so two brokers never write the same record. The order of
+// an app's records determines the releases' versions.
 package release
 
 import (
@@ -48,14 +48,14 @@ type Release struct {
 	ID          ID              `json:"id"`
 	App         bourse.AppName  `json:"app"`
 	AppID       string          `json:"app_id"`
-	Version     int64           `json:"version"` // one more than the latest version that the broker knew at that time; see [Number]
+	Version     int64           `json:"version"` // one more than the latest version known to the broker when it created the record; see [Number]
 	Status      Status          `json:"status"`
 	Strategy    string          `json:"strategy,omitempty"`
 	Description string          `json:"description,omitempty"`
 	Image       string          `json:"image_ref,omitempty"`
 	Definition  json.RawMessage `json:"definition,omitempty"` // the app's configuration, exactly as the client sent it
 	Metadata    json.RawMessage `json:"metadata,omitempty"`   // additional data from the client
-	User        string          `json:"user,omitempty"`       // name of the user to whom the client's token belongs
+	User        string          `json:"user,omitempty"`       // name of the user who owns the client's token
 	CreatedAt   time.Time       `json:"created_at"`
 	UpdatedAt   time.Time       `json:"updated_at"`
 }
@@ -87,11 +87,10 @@ func (r *Release) Validate() error {
 	return nil
 }
 
-// Number sorts an app's releases, oldest first, and sets the versions that users see. A release
-// keeps the version that its broker chose if that version is greater than the previous release's
-// version. Otherwise, two brokers have chosen the same version, and the later release gets the
-// next version. Versions always increase, and removing the oldest releases does not change the
-// versions of the others.
+// Number sorts an app's releases, oldest first, and sets the versions that users see. A release keeps the version that
+// its broker chose if it is greater than the previous release's version. Otherwise, two brokers have chosen the same
+// version, and the later release gets the next version. Versions always increase, and removing the oldest releases does
+// not change other releases' versions.
 func Number(list []Release) {
 	slices.SortFunc(list, func(a, b Release) int { return cmp.Compare(a.ID, b.ID) })
 	last := int64(0)
@@ -101,8 +100,7 @@ func Number(list []Release) {
 	}
 }
 
-// maxVersion limits the version in a record, so that later releases can still have greater
-// versions.
+// maxVersion limits the version in a record, to leave room for greater versions of later releases.
 const maxVersion = 1 << 31
 
 // Next returns the version of an app's next release. list must have been numbered with [Number].

@@ -11,9 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestVersionsIncrease checks that, however many brokers create releases without knowing of each
-// other, versions increase in the order of the IDs, and removing the oldest releases changes no
-// other version.
+// TestVersionsIncrease checks that, even if brokers create releases independently of each other, versions increase in
+// the order of the IDs, and removing the oldest releases does not change other versions.
 func TestVersionsIncrease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list []release.Release
