@@ -89,8 +89,8 @@ func (a retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// retry reports whether a failed request should be sent again. The next attempt prefers a machine
-// on which the request has not failed yet.
+// retry reports whether a failed request should be sent again. The next attempt prefers machines on which the request
+// has not failed yet.
 func (p *Proxy) retry(x *exchange, req *http.Request, t *attempt) bool {
 	if t.stage == stageChoose || x.clientLeft() || x.replay.expired() || !canRepeat(x.body, req, t) {
 		return false
@@ -121,15 +121,15 @@ func canRepeat(b *body, req *http.Request, t *attempt) bool {
 		return false
 	case !t.sent:
 		return true
-	case isTimeout(t.err): // the machine is still working on the request, and another one would take just as long
+	case isTimeout(t.err): // the machine is still processing the request, and another machine would take just as long
 		return false
 	}
 	return isIdempotent(req, b.unread())
 }
 
-// isIdempotent reports whether processing a request twice does no harm. As in net/http, this
-// depends on the request's method or an idempotency key. PUT and DELETE count as idempotent if no
-// byte of the body has been read (untouched).
+// isIdempotent reports whether a request can safely be processed twice. As in net/http, this depends on the request's
+// method or an idempotency key. PUT and DELETE count as idempotent only if no byte of the body has been read
+// (untouched).
 func isIdempotent(req *http.Request, untouched bool) bool {
 	_, keyed := req.Header["Idempotency-Key"]
 	_, keyedX := req.Header["X-Idempotency-Key"]
@@ -142,9 +142,8 @@ func isIdempotent(req *http.Request, untouched bool) bool {
 	return keyed || keyedX
 }
 
-// attempt sends the request to one machine. The returned attempt is never nil. If there is no
-// response, the attempt's field err contains the reason. Otherwise the attempt ends when the
-// response's body is closed.
+// attempt sends the request to one machine. The returned attempt is never nil. If there is no response, the attempt's
+// err field contains the reason. Otherwise, the attempt ends when the response's body is closed.
 func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t *attempt) {
 	t = &attempt{stage: stageChoose}
 	x.latest = t
@@ -166,9 +165,8 @@ func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t 
 	return resp, t
 }
 
-// Limits for the pause before the proxy retries a machine that has already failed. The proxy
-// retries such a machine only if no other machine is left. The pause doubles each time, from
-// minPause up to maxPause.
+// Limits for the pause before the proxy retries a machine that has already failed, which it does only if no other
+// machine is left. The pause doubles each time, from minPause up to maxPause.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 400 * time.Millisecond
@@ -200,9 +198,8 @@ func (p *Proxy) choose(x *exchange, t *attempt) error {
 	return x.backOff()
 }
 
-// waitsFor reports whether the request continues to wait for a worker that has not responded. The
-// worker's daemon may just be restarting, in which case its machines keep running. A request that
-// can fall back does not wait.
+// waitsFor reports whether the request should continue to wait for an unresponsive worker. The worker's daemon may just
+// be restarting, in which case its machines keep running. A request that can fall back does not wait.
 func (p *Proxy) waitsFor(x *exchange, w bourse.WorkerID) bool {
 	waited, unresponsive := x.criteria.Unresponsive[w]
 	return unresponsive && waited < p.Limits.WorkerOutage && !x.replay.canFallBack()
@@ -288,8 +285,8 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 	span.End(err)
 	if t.conn = on.Load(); t.conn != nil {
 		c := t.conn
-		// The count includes bytes of other requests on a shared HTTP/2 connection. Therefore, sent
-		// may be true even if no byte of this request was sent, which is the safe assumption.
+		// The count includes bytes of other requests on a shared HTTP/2 connection. Therefore, sent may be true even if
+		// no byte of this request was sent. This errs on the safe side.
 		t.sent = c.written.Load() > before.Load()
 	}
 	t.early = early.Load()
@@ -297,7 +294,7 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 		return resp, errConnectionShare()
 	}
 	if err != nil && isClosed(t.upstream) {
-		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err) // not wrapped, so that isTimeout does not take err for one of the proxy's own timeouts
+		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err) // not wrapped, so that isTimeout does not mistake err for one of the proxy's own timeouts
 	}
 	return resp, err
 }
@@ -340,7 +337,7 @@ func (t *attempt) retryReason() string {
 	return "lost"
 }
 
-// waitLimit limits the number of requests that wait for machines of the same target.
+// waitLimit limits the number of requests that wait for a target's machines.
 type waitLimit struct {
 	max int
 
@@ -348,8 +345,8 @@ type waitLimit struct {
 	targets map[route.Key]int
 }
 
-// enter counts a request that waits for a machine of the target. It returns false if the limit has
-// been reached.
+// enter counts a request that starts waiting for one of the target's machines. It returns false if the limit has been
+// reached.
 func (w *waitLimit) enter(t *route.Target) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

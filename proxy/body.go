@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxMemoryBody is the maximum number of bytes of a body that are stored for further attempts if no
-// Spools are configured.
+// maxMemoryBody is the maximum number of bytes of a body that are stored for further attempts when no Spools are
+// configured.
 const maxMemoryBody = 64 << 10
 
 var (
@@ -36,10 +36,9 @@ func (p *Proxy) newBodyStore() bodyStore {
 	return &memoryBody{}
 }
 
-// body is a request's body. Each attempt can read the body from its start, because all data from
-// the client is stored until the client receives a reply, or until the store refuses more data. A
-// failed attempt may still be reading when the next one begins; the lock ensures that the data
-// that it reads is stored, too.
+// body is a request's body. Each attempt can read the body from its start, because all data from the client is stored
+// until the client receives a reply or the store refuses more data. A failed attempt may still be reading when the next
+// one begins; the lock ensures that the data it reads is stored, too.
 type body struct {
 	from    io.ReadCloser
 	control *http.ResponseController
@@ -81,8 +80,7 @@ func (b *body) replayError() error {
 	return *b.discarded.Load()
 }
 
-// settle declares that the current attempt is the last one. The stored data is released once that
-// attempt has read it.
+// settle declares that the current attempt is the last one. The stored data is released once this attempt has read it.
 func (b *body) settle() {
 	if b != nil {
 		b.settled.Store(true)
@@ -193,7 +191,7 @@ func (b *body) next(p []byte) (int, error) {
 		b.timedOut = isTimeout(err)
 	}
 	if b.err = err; err != nil && b.timed {
-		_ = b.control.SetReadDeadline(time.Time{}) // no deadline, because from now on the server waits for the next request
+		_ = b.control.SetReadDeadline(time.Time{}) // no deadline, because the server now waits for the next request
 	}
 	return n, err
 }

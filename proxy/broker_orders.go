@@ -15,8 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/trace"
 )
 
-// BrokerOrders lets a broker place a proxy's orders, so that the proxy itself needs no permission
-// to place orders.
+// BrokerOrders has brokers place a proxy's orders, so that the proxy itself needs no permission to place orders.
 type BrokerOrders struct {
 	Fabric  fabric.Fabric
 	Members func() []bourse.Member
@@ -26,13 +25,12 @@ type BrokerOrders struct {
 var _ Orders = BrokerOrders{}
 
 const (
-	maxBrokers       = 3        // maximum number of brokers that are tried, one after the other, for one order
+	maxBrokers       = 3        // maximum number of brokers to try for one order, one after the other
 	maxFailoverReply = 64 << 10 // maximum size of a broker's reply, in bytes
 )
 
-// Order implements Orders. It asks another broker only if the previous one has not received the
-// request, so that at most one machine is created. All proxies try the brokers in the same
-// sequence.
+// Order implements Orders. It asks another broker only if the previous one did not receive the request, so that at most
+// one machine is created. All proxies try the brokers in the same order.
 func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.MachineID) (out fabric.FailoverOrder, err error) {
 	err = bourse.Errorf(bourse.CodeUnavailable, "no broker is known")
 	owner, _ := o.ByTag(like.Tag()) // if the worker is unknown, the broker replies not_found
@@ -50,9 +48,9 @@ func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.Machine
 	return out, err
 }
 
-// sortBrokers sorts brokers into the sequence in which they are tried for a machine of an app.
-// Brokers in the machine's region come first. Apart from that, a hash determines the sequence,
-// which is the same at every proxy but differs from app to app.
+// sortBrokers sorts brokers into the order in which a proxy tries them for an app's machine. Brokers in the machine's
+// region come first. Otherwise, a hash determines the order, which is the same at every proxy but differs from app to
+// app.
 func sortBrokers(brokers []bourse.Member, app string, region bourse.Region) {
 	type rank struct {
 		far  bool
@@ -86,7 +84,7 @@ func (o BrokerOrders) ask(ctx context.Context, to bourse.Member, like bourse.Mac
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return reply, bourse.Errorf(bourse.CodeUnavailable, "broker %s does not accept orders of proxies (status %d)", to.ID, resp.StatusCode)
+		return reply, bourse.Errorf(bourse.CodeUnavailable, "broker %s does not accept orders from proxies (status %d)", to.ID, resp.StatusCode)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxFailoverReply)).Decode(&reply); err != nil {
 		return reply, bourse.Errorf(bourse.CodeTimeout, "read reply of broker %s: %w", to.ID, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestProxiesAskTheSameBroker checks that all proxies ask the same broker for an app's machines, in
-// the machine's region, and that they ask different brokers for different apps.
+// TestProxiesAskTheSameBroker checks that all proxies first ask the same broker, in the machine's region, for an app's
+// machines, and that they ask different brokers for different apps.
 func TestProxiesAskTheSameBroker(t *testing.T) {
 	t.Parallel()
 	first := map[bourse.WorkerID]int{}

@@ -85,8 +85,7 @@ func TestClientChooses(t *testing.T) {
 	}
 }
 
-// TestForced checks that, if a client insists on a machine, the request is retried on this machine
-// only.
+// TestForced checks that, if a client forces a machine, the request is retried only on that machine.
 func TestForced(t *testing.T) {
 	w := named(t, "gru", "gru")
 	id := w.target.Backends[1].Machine
@@ -115,7 +114,7 @@ func TestWorkerRestarts(t *testing.T) {
 			if n.Add(1) > 8 && back {
 				return nil
 			}
-			return bourse.Errorf(bourse.CodeUnavailable, "worker w1 does not answer")
+			return bourse.Errorf(bourse.CodeUnavailable, "worker w1 does not respond")
 		}
 		if w.config.Limits.WorkerOutage = time.Minute; !back {
 			w.config.Limits.WorkerOutage = 100 * time.Millisecond
@@ -128,8 +127,8 @@ func TestWorkerRestarts(t *testing.T) {
 	}
 }
 
-// TestEachWorkerHasTime checks that the time that a request loses on an unresponsive worker does not
-// count against another worker, whose daemon is restarted at the same time.
+// TestEachWorkerHasTime checks that the time that a request spends on an unresponsive worker does not count against
+// another worker whose daemon is restarting at the same time.
 func TestEachWorkerHasTime(t *testing.T) {
 	w := named(t, "gru", "gru")
 	w.target.Backends[0].Worker, w.target.Backends[1].Worker = "w1", "w2"
@@ -162,8 +161,8 @@ func TestEachWorkerHasTime(t *testing.T) {
 	}
 }
 
-// TestDialIsRetriedAfterWorkerOutage checks that a failed connection is retried, however long the
-// request has already waited for the machine's worker.
+// TestDialIsRetriedAfterWorkerOutage checks that a failed connection is retried regardless of how long the request has
+// already waited for the machine's worker.
 func TestDialIsRetriedAfterWorkerOutage(t *testing.T) {
 	w := named(t, "gru")
 	id := w.target.Backends[0].Machine
@@ -173,7 +172,7 @@ func TestDialIsRetriedAfterWorkerOutage(t *testing.T) {
 	w.use = func(context.Context, bourse.MachineID) error {
 		switch n := n.Add(1); {
 		case n <= 8:
-			return bourse.Errorf(bourse.CodeUnavailable, "worker w1 does not answer")
+			return bourse.Errorf(bourse.CodeUnavailable, "worker w1 does not respond")
 		case n > 9: // dialing has failed
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -231,8 +230,8 @@ func TestHardLimit(t *testing.T) {
 	}
 }
 
-// crowd makes n concurrent requests, all of which must be answered. It does not use client
-// connections, because the host of the test may not allow that many.
+// crowd makes n concurrent requests, all of which must be answered. It does not use client connections, because the
+// test host may not allow that many.
 func (w *world) crowd(n int) {
 	w.t.Helper()
 	h := w.proxy.Handler(proxy.Listener{Port: 80})

@@ -83,8 +83,8 @@ var writers = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed is a body that is compressed while it is read. If flush is set, each chunk of data
-// can be read as soon as it arrives from the machine.
+// compressed is a body that is compressed while it is read. If flush is set, each chunk can be read as soon as it
+// arrives from the machine.
 type compressed struct {
 	from  io.ReadCloser
 	flush bool

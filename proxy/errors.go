@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// statusError is an error for which the client receives a specific HTTP status. A request that
-// fails with it is not sent again.
+// statusError is an error that gives the client a specific HTTP status. A request that fails with a statusError is not
+// retried.
 type statusError struct {
 	status int
 	text   string
@@ -28,8 +28,8 @@ func (r *statusError) Error() string { return r.text }
 // Unwrap returns the cause, or nil.
 func (r *statusError) Unwrap() error { return r.err }
 
-// isTimeout reports whether err is caused by one of the proxy's own time limits. Timeouts reported
-// by the kernel are excluded, because they mean that the other host is unreachable.
+// isTimeout reports whether err was caused by one of the proxy's own time limits. Timeouts reported by the kernel do
+// not count, because they mean that the other host is unreachable.
 func isTimeout(err error) bool {
 	if errors.Is(err, syscall.ETIMEDOUT) {
 		return false
@@ -38,9 +38,8 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) || bourse.CodeOf(err) == bourse.CodeTimeout
 }
 
-// describe returns the status and the text that the client receives for an error. The text
-// contains no addresses, no names that belong to other tenants, and no underlying causes, which
-// are only logged.
+// describe returns the status and the text that the client receives for an error. The text contains no addresses, names
+// of other tenants, or underlying causes; causes are only logged.
 func (x *exchange) describe(err error) (status int, text string) {
 	if r, ok := errors.AsType[*statusError](err); ok {
 		return r.status, r.text
@@ -54,7 +53,7 @@ func (x *exchange) describe(err error) (status int, text string) {
 	case coded && e.Code == bourse.CodeNotFound && x.requested == nil:
 		return http.StatusNotFound, e.Message
 	case isTimeout(err) && x.stage() == stageSend && x.latest.sent:
-		return http.StatusGatewayTimeout, "the machine accepted the request and did not answer in time"
+		return http.StatusGatewayTimeout, "the machine accepted the request but did not answer in time"
 	case isTimeout(err) && x.stage() == stageUse:
 		return http.StatusGatewayTimeout, "no machine was ready in time"
 	case isTimeout(err) && x.stage() == stageChoose:
@@ -86,8 +85,7 @@ type errorBody struct {
 	RequestID string `json:"request_id"`
 }
 
-// writeError sends an error to the client. If part of a reply has already been sent, it aborts the
-// connection instead.
+// writeError sends an error to the client, or aborts the connection if part of a reply has already been sent.
 func (p *Proxy) writeError(x *exchange, err error) {
 	x.err = err
 	if x.out.status != 0 {
@@ -122,7 +120,7 @@ func (p *Proxy) writeError(x *exchange, err error) {
 	}
 }
 
-// acceptsJSON reports whether the client accepts JSON and does not accept HTML.
+// acceptsJSON reports whether the client accepts JSON but not HTML.
 func acceptsJSON(h http.Header) bool {
 	accept := strings.Join(h.Values("Accept"), ",")
 	return strings.Contains(accept, "json") && !strings.Contains(accept, "text/html")
@@ -133,8 +131,8 @@ type fault string
 
 // Faults.
 const (
-	// clientFault means that the client disconnected, that it sent its body too slowly or
-	// malformed, or that the connection broke before the machine had received the whole request.
+	// clientFault means that the client disconnected, sent its body too slowly or malformed, or lost its connection
+	// before the machine had received the whole request.
 	clientFault fault = "client"
 	// proxyFault means that a limit of this proxy was reached, or that no machine was tried.
 	proxyFault fault = "proxy"
@@ -142,8 +140,8 @@ const (
 	machineFault fault = "machine"
 )
 
-// faultOf determines who is responsible for an attempt's error. A machine is marked as failed if
-// and only if faultOf returns machineFault.
+// faultOf determines who is responsible for an attempt's error. The machine counts as failed if and only if faultOf
+// returns machineFault.
 func faultOf(r *request, t *attempt, err error) fault {
 	switch _, refused := errors.AsType[*statusError](err); {
 	case refused || t.stage == stageChoose || t.conn.wasEvicted():
@@ -158,8 +156,8 @@ func faultOf(r *request, t *attempt, err error) fault {
 	return machineFault
 }
 
-// backendError returns the error that is reported to the balancer for an attempt that ended with
-// err. The result is context.Canceled if the failure was not the machine's fault.
+// backendError returns the error to report to the balancer for an attempt that ended with err. It is context.Canceled
+// if the failure was not the machine's fault.
 func backendError(r *request, t *attempt, err error) error {
 	if err == nil || faultOf(r, t, err) == machineFault {
 		return err

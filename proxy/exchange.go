@@ -36,8 +36,8 @@ type request struct {
 type routing struct {
 	target        *route.Target
 	criteria      Criteria
-	tries         int       // number of attempts at this target, excluding those that only waited for a worker
-	readyDeadline time.Time // deadline by which machines must be ready; zero: not set yet
+	tries         int       // number of attempts at this target, except those that only waited for a worker
+	readyDeadline time.Time // when machines must be ready; zero: not set yet
 	failed        *attempt  // the previous attempt at this target, which failed; nil: none
 	pause         time.Duration
 	ordered       bool // a machine on another host was ordered for this request
@@ -85,7 +85,7 @@ func (c *routing) setTarget(t *route.Target, want Criteria) {
 	c.tries, c.failed, c.readyDeadline = 0, nil, time.Time{}
 }
 
-// noResponse records for how long the request has waited for a worker that did not respond.
+// noResponse records how long the request has waited for an unresponsive worker.
 func (c *routing) noResponse(from bourse.WorkerID, waited time.Duration) {
 	if c.criteria.Unresponsive == nil {
 		c.criteria.Unresponsive = map[bourse.WorkerID]time.Duration{}
@@ -121,8 +121,8 @@ func (o *outcome) machine() bourse.MachineID {
 	return o.latest.backend.Machine
 }
 
-// code returns the status that was sent to the client. If the client disconnected before a status
-// was sent, it returns 499, which nginx also logs in this case.
+// code returns the status that was sent to the client. If the client disconnected before a status was sent, it returns
+// 499, as nginx does.
 func (o *outcome) code() int {
 	switch {
 	case o.out.status != 0:

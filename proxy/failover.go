@@ -15,25 +15,22 @@ import (
 // Orders places orders for machines on other hosts. The proxy uses it if no machine can be started
 // for a request.
 type Orders interface {
-	// Order orders and starts a copy of a machine on another host. The argument like is the
-	// machine's ID, and app is the ID of the machine's app. Once the order has an ID, the result
-	// contains it, even if Order returns an error. If possible, concurrent calls by several proxies
-	// return the same machine. Order may return any error code; insufficient_capacity means that no
-	// worker accepted the order.
+	// Order orders and starts a copy of a machine on another host. The argument like is the machine's ID, and app is
+	// its app's ID. Once the order has an ID, the result contains the ID even if Order returns an error. If possible,
+	// concurrent calls from several proxies return the same machine. Order may return any error code;
+	// insufficient_capacity means that no worker accepted the order.
 	Order(ctx context.Context, app string, like bourse.MachineID) (fabric.FailoverOrder, error)
 }
 
-// Limits on how long an order's result is reused for other requests for the same target. By the
-// end of orderValidity, the new machine is in the routing table. Refusals are reused so that not
-// every request places another order.
+// Limits on how long an order's result is reused for other requests for the same target. After orderValidity, the new
+// machine is in the routing table. Refusals are reused so that not every request places another order.
 const (
 	orderValidity   = 10 * time.Second
 	refusalValidity = time.Second
 	maxOrders       = 64 // maximum number of orders in progress for all targets together
 )
 
-// orders ensures that at most one order is in progress for each target, regardless of how many
-// requests wait for it.
+// orders ensures that at most one order is in progress for each target, no matter how many requests are waiting.
 type orders struct {
 	mu         sync.Mutex
 	inProgress int
@@ -85,9 +82,9 @@ func (o *orders) end(s *failoverOrder, got fabric.FailoverOrder, err error) {
 	close(s.done)
 }
 
-// failover orders a machine on another host if the request cannot be served because the hosts of
-// the app's machines are full. It reports whether the request should be sent to the new machine. If
-// the error is not nil, it replaces the error of the failed attempt.
+// failover orders a machine on another host if the request cannot be served because the hosts of the app's machines are
+// full. It reports whether the request should be sent to the new machine. A non-nil error replaces the failed attempt's
+// error.
 func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
 	if p.Orders == nil || bourse.CodeOf(t.err) != bourse.CodeInsufficient || t.stage == stageSend || x.ordered || x.criteria.Only || x.clientLeft() || x.replay.expired() {
 		return false, nil

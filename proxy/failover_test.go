@@ -20,8 +20,8 @@ func (f ordersOf) Order(_ context.Context, _ string, like bourse.MachineID) (fab
 	return f(like)
 }
 
-// full changes the world so that all machines are stopped and their hosts are full. The last
-// machine is removed from the target, and is the one that an order provides.
+// full stops all machines and makes their hosts full. It removes the last machine from the target; this is the machine
+// that an order provides.
 func (w *world) full() {
 	for i := range w.target.Backends {
 		w.target.Backends[i].State = bourse.StateStopped
@@ -37,8 +37,8 @@ func (w *world) full() {
 	}
 }
 
-// TestOrderElsewhere makes many requests for stopped machines on full hosts. Only one machine may
-// be ordered. It must answer all requests, including their bodies.
+// TestOrderElsewhere sends many requests for stopped machines on full hosts. Only one machine may be ordered, and it
+// must answer all requests, including those with bodies.
 func TestOrderElsewhere(t *testing.T) {
 	w := newWorld(t, handle(echo), handle(echo), handle(echo))
 	w.full()
@@ -61,14 +61,14 @@ func TestOrderElsewhere(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Requests that arrive before the machine is in the routing table use the machine, too.
+	// Requests that arrive before the new machine is in the routing table use it, too.
 	if resp, _ := w.do(w.request(http.MethodGet, "/", nil)); resp.StatusCode != 200 || orders.Load() != 1 {
 		t.Errorf("status %d after %d orders", resp.StatusCode, orders.Load())
 	}
 }
 
-// TestOrderElsewhereRefused checks the reply if no worker accepts the order. It must contain the
-// order's ID. A request for a specific machine must not place an order.
+// TestOrderElsewhereRefused checks that the reply contains the order's ID if no worker accepts the order, and that a
+// request for a specific machine does not place an order.
 func TestOrderElsewhereRefused(t *testing.T) {
 	w := newWorld(t, handle(echo), handle(echo))
 	w.full()
@@ -89,5 +89,5 @@ func TestOrderElsewhereRefused(t *testing.T) {
 			t.Errorf("%d %s", resp.StatusCode, text)
 		}
 	}
-	w.eventually("it is in the log", func() bool { return strings.Contains(w.log.String(), "secret reasons of workers") })
+	w.eventually("the cause is in the log", func() bool { return strings.Contains(w.log.String(), "secret reasons of workers") })
 }

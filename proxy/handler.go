@@ -48,7 +48,7 @@ func (p *Proxy) serve(x *exchange) {
 	r := x.in.WithContext(context.WithValue(x.in.Context(), exchangeKey{}, x))
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(x.out)
-		_ = control.EnableFullDuplex() // otherwise, the server would read part of the body as soon as a reply begins before the whole request has arrived
+		_ = control.EnableFullDuplex() // otherwise, the server would consume part of the body when a reply begins before the whole request has arrived
 		x.body = &body{store: p.newBodyStore(), from: r.Body, control: control, stalled: p.Limits.Stall, timed: r.ProtoMajor == 1 || r.ContentLength > 0}
 		r.Body = x.body.reader()
 		defer x.body.end()
@@ -71,7 +71,7 @@ func (p *Proxy) find(x *exchange) (host string, err error) {
 	return host, nil
 }
 
-// end counts and logs a request that was answered or aborted.
+// end counts and logs an answered or aborted request.
 func (p *Proxy) end(x *exchange) {
 	p.open.Add(-1)
 	if x.reply != nil {
@@ -99,12 +99,11 @@ func (p *Proxy) redirect(x *exchange, host string) {
 	x.out.WriteHeader(http.StatusMovedPermanently)
 }
 
-// maxUnknown is the maximum number of requests that wait until an unknown host name appears.
+// maxUnknown is the maximum number of requests that wait for an unknown host name to appear.
 const maxUnknown = 1024
 
-// lookUp returns the target of a host name and port. If the name is unknown, it waits briefly
-// until the name appears, because the app's machine may just have been created, and may not be in
-// this proxy's view yet.
+// lookUp returns the target of a host name and port. If the name is unknown, it waits briefly for the name to appear,
+// because the app's machine may have just been created and not be in this proxy's view yet.
 func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Target, error) {
 	changed := p.Routes.Changed()
 	t, err := p.Routes.Find(host, port)
@@ -150,6 +149,6 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 			PingTimeout:          15 * time.Second,
 			WriteByteTimeout:     time.Minute,
 		},
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // clients may send any number of malformed requests, so log them only at level debug
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // log only at level debug, because clients may send any number of malformed requests
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// proxyHeaders contains the request headers that only a proxy may set. They are removed from
-// clients' requests. Variants with "_" instead of "-" are removed as well, because programs that
-// read headers as variables (CGI, WSGI) cannot distinguish them.
+// proxyHeaders contains the request headers that only a proxy may set. They are removed from clients' requests, as are
+// variants with "_" instead of "-", because programs that read headers as variables (CGI, WSGI) cannot distinguish
+// them.
 var proxyHeaders = map[string]bool{
 	"Fly-Client-Ip": true, "Fly-Forwarded-Port": true, "Fly-Forwarded-Proto": true, "Fly-Forwarded-Ssl": true, "Fly-Region": true,
 	"Fly-Request-Id": true, "Fly-Replay-Src": true, "Fly-Replay-Failed": true, "Fly-Replay-Cache-Status": true, "Fly-Preferred-Instance-Unavailable": true,
@@ -24,15 +24,15 @@ var proxyHeaders = map[string]bool{
 // serverName is the proxy's name in Via headers.
 const serverName = "bourse"
 
-// client describes the client that has sent a request.
+// client describes the client that sent a request.
 type client struct {
 	addr  string   // the client's address
 	chain []string // addresses in X-Forwarded-For; the last one is the address of the connection itself
 	proto string   // "https" or "http"
 }
 
-// clientOf determines which client sent a request. If the connection comes from a trusted address,
-// the client is the last address in X-Forwarded-For that is not trusted.
+// clientOf determines which client sent a request. If the connection comes from a trusted address, the client is the
+// last untrusted address in X-Forwarded-For.
 func (p *Proxy) clientOf(r *http.Request) client {
 	peer, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Proxy) clientOf(r *http.Request) client {
 	c.chain = append(before, peer)
 	for _, addr := range slices.Backward(before) {
 		if _, err := netip.ParseAddr(addr); err != nil {
-			break // this address is not trusted, and may have forged all earlier entries
+			break // this address is not trusted and may have forged all earlier entries
 		}
 		if c.addr = addr; !p.trusts(addr) {
 			break
@@ -80,7 +80,7 @@ func (p *Proxy) trusts(addr string) bool {
 // rewrite converts a client's request to the request that is sent to a machine.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.Out.Context())
-	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // not changed, because the machine decides how to parse it
+	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // unchanged, because the machine decides how to parse it
 	pr.Out.URL.User = nil
 	pr.Out.Host = pr.In.Host
 	h := pr.Out.Header
@@ -114,14 +114,14 @@ func via(major, minor int) string {
 // prepareRequest adapts a request to the machine that an attempt has chosen.
 func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts int) {
 	u := *out.URL
-	u.Scheme, u.Host = "http", "machine" // a placeholder, because the transport connects to only one machine; the Host header is not changed
+	u.Scheme, u.Host = "http", "machine" // a placeholder, because the transport connects to only one machine; the Host header stays unchanged
 	out.URL = &u
 	upgrades := to.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
 	if t.notPreferred != "" || attempts > 1 || upgrades {
 		out.Header = out.Header.Clone() // a copy, because the previous attempt may still be sending the header
 		out.Header.Del("Fly-Preferred-Instance-Unavailable")
 	}
-	if upgrades { // HTTP/2 has no upgrades, and servers may ignore them (RFC 9110, section 7.8)
+	if upgrades { // HTTP/2 does not support upgrades, and servers may ignore them (RFC 9110, section 7.8)
 		out.Header.Del("Upgrade")
 		out.Header.Del("Connection")
 	}

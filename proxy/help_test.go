@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // limit is the time within which expected events must happen.
 const limit = 2 * time.Minute
 
-// world is a proxy, and machines that are servers of the test.
+// world is a proxy, with machines that are servers in the test.
 type world struct {
 	t      *testing.T
 	target route.Target
@@ -49,7 +49,7 @@ type world struct {
 	counts  []string
 }
 
-// newWorld returns a world that has one machine for each handler.
+// newWorld returns a world with one machine for each handler.
 func newWorld(t *testing.T, machines ...http.Handler) *world {
 	w := &world{t: t, upstreams: map[bourse.MachineID]*upstream{}, log: &lines{}}
 	w.target = route.Target{App: &route.App{ID: "a1", Name: "web", Org: "o"}, Port: workload.Port{First: 80, Last: 80, Handlers: []workload.Handler{workload.HandlerHTTP}}}
@@ -68,7 +68,7 @@ func newWorld(t *testing.T, machines ...http.Handler) *world {
 	return w
 }
 
-// machine adds a machine that has the given address.
+// machine adds a machine with the given address.
 func (w *world) machine(addr string) bourse.MachineID {
 	id := bourse.MachineID("00000a0000000" + string(rune('1'+len(w.target.Backends))))
 	w.target.Backends = append(w.target.Backends, route.Backend{
@@ -102,7 +102,7 @@ func (w *world) start(l proxy.Listener) *world {
 // settled waits until all requests have ended.
 func (w *world) settled() {
 	w.t.Helper()
-	w.eventually("turns and uses are given back", func() bool { return w.open == 0 && w.proxy.Open() == 0 })
+	w.eventually("all slots and uses are released", func() bool { return w.open == 0 && w.proxy.Open() == 0 })
 }
 
 // eventually waits until fact returns true. what describes the condition.
@@ -148,8 +148,8 @@ func (w *world) Changed() <-chan struct{} {
 
 type inOrder struct{ w *world }
 
-// Acquire implements proxy.Balance. It returns the first machine that was not tried, or the first
-// one if all were.
+// Acquire implements proxy.Balance. It returns the first machine that was not tried yet, or the first one if all were
+// tried.
 func (b inOrder) Acquire(ctx context.Context, t *route.Target, want proxy.Criteria) (proxy.Slot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -242,7 +242,7 @@ func (c counts) MachineWoken(app string, ok bool, _ time.Duration) {
 	c.add("woke", app, map[bool]string{true: "ok", false: "failed"}[ok])
 }
 
-// lines is a log that is kept in memory.
+// lines is an in-memory log.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -303,7 +303,7 @@ func (w *world) do(r *http.Request) (reply, string) {
 	return reply{resp.StatusCode, resp.Header}, string(text)
 }
 
-// dead returns an address on which nothing listens.
+// dead returns an address on which nothing is listening.
 func dead(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

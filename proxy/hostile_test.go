@@ -23,8 +23,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy"
 )
 
-// TestSmuggling checks that, whatever a client sends, the machine sees the same requests as the
-// proxy.
+// TestSmuggling checks that, whatever a client sends, the machine and the proxy see the same requests.
 func TestSmuggling(t *testing.T) {
 	const inner = "GET /smuggled HTTP/1.1\r\nHost: web.example\r\n\r\n"
 	chunked := "5\r\nhello\r\n0\r\n\r\n"
@@ -37,7 +36,7 @@ func TestSmuggling(t *testing.T) {
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, 200,
 			[]string{"POST web.example / hello"},
 		},
-		"both lengths, followed by a request": { // the chunked encoding takes precedence, so the rest is another request of the same client
+		"both lengths, followed by a request": { // chunked encoding takes precedence, so the rest is another request from the same client
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner, 200,
 			[]string{"POST web.example / ", "GET web.example /smuggled "},
 		},
@@ -77,7 +76,7 @@ func TestSmuggling(t *testing.T) {
 		"CONNECT":             {"CONNECT web.example:80 HTTP/1.1\r\nHost: web.example\r\n\r\n", 405, nil},
 		"a space in the path": {"GET /a b HTTP/1.1\r\nHost: web.example\r\n\r\n", 400, nil},
 		"a name with a space": {"GET / HTTP/1.1\r\nHost: web.example\r\nX A: b\r\n\r\n", 400, nil},
-		"a Connection header that names ours": { // a client must not be able to remove the proxy's own headers
+		"a Connection header that names the proxy's headers": { // a client must not be able to remove the proxy's own headers
 			"GET / HTTP/1.1\r\nHost: web.example\r\nConnection: Fly-Client-IP, X-Forwarded-For\r\n\r\n", 200, []string{"GET web.example / "},
 		},
 		"a body of GET": {"GET / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 45\r\n\r\n" + inner, 200, []string{"GET web.example / " + inner}},
@@ -127,8 +126,8 @@ func TestSmuggling(t *testing.T) {
 	}
 }
 
-// TestSlowLoris checks that a client is disconnected if it sends its header or body byte by byte.
-// This must not count against the machine.
+// TestSlowLoris checks that a client that sends its header or body byte by byte is disconnected, and that this does not
+// count against the machine.
 func TestSlowLoris(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Limits.Stall = 500 * time.Millisecond
@@ -209,8 +208,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestBackPressure checks that a client that does not read slows the machine down, and is
-// disconnected eventually.
+// TestBackPressure checks that a client that does not read slows the machine down and is eventually disconnected.
 func TestBackPressure(t *testing.T) {
 	stopped := make(chan error, 1)
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
@@ -221,7 +219,7 @@ func TestBackPressure(t *testing.T) {
 	w.start(proxy.Listener{})
 	w.send("GET / HTTP/1.1\r\nHost: web.example\r\n\r\n")
 	if err := <-stopped; err == nil {
-		t.Error("the machine could send a gigabyte that nobody read")
+		t.Error("the machine could send a gigabyte although nobody read it")
 	}
 	w.settled()
 	if len(w.failed) > 0 {
@@ -229,8 +227,8 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
-// TestSlowMachine checks that the time limit for clients does not apply to the time that a machine
-// needs, for any request on a connection.
+// TestSlowMachine checks that the time limit for clients does not apply to the machine's processing time, for any
+// request on a connection.
 func TestSlowMachine(t *testing.T) {
 	const stalled = 500 * time.Millisecond
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
@@ -258,8 +256,8 @@ func TestSlowMachine(t *testing.T) {
 	}
 }
 
-// TestNoAnswer checks that a request is not repeated if a machine has accepted it and does not
-// answer, because the machine may be processing it.
+// TestNoAnswer checks that a request is not retried if a machine accepted it but does not answer, because the machine
+// may be processing it.
 func TestNoAnswer(t *testing.T) {
 	var asked atomic.Int32
 	w := newWorld(t)
@@ -279,15 +277,15 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestNotReady checks the error messages if a machine cannot be made ready. They must not contain
-// details that belong in the log only.
+// TestNotReady checks the error messages if a machine cannot be made ready. They must not contain details that belong
+// only in the log.
 func TestNotReady(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		status int
 		text   string
 	}{
-		"full":   {bourse.Errorf(bourse.CodeInsufficient, "memory of machine of another"), 503, "its host is full"},
+		"full":   {bourse.Errorf(bourse.CodeInsufficient, "memory of another machine"), 503, "its host is full"},
 		"failed": {bourse.Errorf(bourse.CodeFailedPrecondition, "exec /srv/secret: no such file"), 503, "the app is not running"},
 		"slow":   {context.DeadlineExceeded, 504, "no machine was ready in time"},
 	} {
@@ -344,8 +342,8 @@ func TestCrowd(t *testing.T) {
 	all.Wait()
 }
 
-// TestLeft checks that everything ends when a client disconnects while it waits for a slot, a
-// machine or a reply.
+// TestLeft checks that everything is cleaned up when a client disconnects while waiting for a slot, a machine or a
+// reply.
 func TestLeft(t *testing.T) {
 	w := newWorld(t)
 	at := make(chan string, 8)

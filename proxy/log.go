@@ -12,9 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/trace"
 )
 
-// logAccess writes a request's entry in the access log. The entry shows where the request went and
-// how long each part took. It does not reveal the request's contents: it includes neither the
-// query nor any header except Host.
+// logAccess writes a request's entry in the access log. The entry shows where the request went and how long each part
+// took. To avoid revealing the request's contents, it includes neither the query nor any header except Host.
 func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	ctx := context.WithoutCancel(x.in.Context())
 	if !p.Log.Enabled(ctx, slog.LevelInfo) {
@@ -38,7 +37,7 @@ func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	p.Log.LogAttrs(ctx, slog.LevelInfo, "request", list...)
 }
 
-// maxLogged is the length in bytes to which a client's texts are truncated in the log.
+// maxLogged is the length, in bytes, to which strings from clients are truncated in the log.
 const maxLogged = 256
 
 func short(text string) string {
@@ -60,15 +59,13 @@ func (x *exchange) bytes() (in, out int64) {
 	return in, out
 }
 
-// startSpan starts the span of a request. If the client has sent a trace context, the span becomes
-// part of that trace.
+// startSpan starts a request's span. If the client sent a trace context, the span becomes part of that trace.
 func (p *Proxy) startSpan(x *exchange) {
 	ctx, span := p.Tracer.Request(x.in.Context(), x.in.Header, "request")
 	x.in, x.span = x.in.WithContext(ctx), span
 }
 
-// endSpan ends the span of a request. Its attributes are named according to the conventions of
-// OpenTelemetry.
+// endSpan ends a request's span. The attribute names follow OpenTelemetry's conventions.
 func (x *exchange) endSpan() {
 	s := x.span
 	s.Set("http.request.method", x.in.Method)

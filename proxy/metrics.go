@@ -19,7 +19,7 @@ const otherLabel = "other"
 // memory, and the highest ones for starts that pull an image.
 var seconds = []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
-// reasons contains the label values that explain why a request was sent again.
+// reasons contains the label values for the reason why a request was sent again.
 var reasons = []string{"use", "dial", "lost", "replay"}
 
 // Counts implements [Metrics] and [prometheus.Collector]. It is safe for concurrent use.
@@ -108,9 +108,8 @@ func (c *Counts) MachineWoken(app string, ok bool, took time.Duration) {
 	c.wakes.WithLabelValues(c.appLabel(app), outcome).Inc()
 }
 
-// statusClass returns the label value for a status. Statuses with which the proxy itself reports a
-// failure (499, and 502 to 504) have their own values. All others are grouped into classes, such as
-// "2xx".
+// statusClass returns the label value for a status. The statuses that the proxy itself uses for failures (499, and 502
+// to 504) have their own values. All others are grouped into classes, such as "2xx".
 func statusClass(status int) string {
 	switch {
 	case status == 499 || status >= 502 && status <= 504:

@@ -15,7 +15,7 @@ import (
 
 var _ proxy.Metrics = (*proxy.Counts)(nil)
 
-// TestCounts checks the metrics of each app.
+// TestCounts checks the per-app metrics.
 func TestCounts(t *testing.T) {
 	c := proxy.NewCounts("gru")
 	for _, status := range []int{200, 204, 404, 503, 499, 9999} {
@@ -63,7 +63,7 @@ func scrape(t *testing.T, c prometheus.Collector) string {
 	return w.Body.String()
 }
 
-// TestBounded checks that the number of series is bounded, however many apps there are.
+// TestBounded checks that the number of series is bounded, regardless of the number of apps.
 func TestBounded(t *testing.T) {
 	c := proxy.NewCounts("gru")
 	for i := range 5000 {

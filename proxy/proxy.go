@@ -1,11 +1,10 @@
-// Package proxy implements the HTTP proxy that serves the users of apps. For each request it looks
-// up the machines behind a host name and port, chooses one of them, starts that machine if it is
-// stopped, and forwards the request and its reply.
+// Package proxy implements the HTTP proxy that serves apps' users. For each request, it looks up the machines behind
+// the host name and port, chooses one of them, starts that machine if it is stopped, and forwards the request and its
+// reply.
 //
-// If an attempt fails before any byte of the request was sent, the proxy tries another machine. A
-// request that a machine may already have acted on is repeated only if it is idempotent and the
-// client has not received any part of a reply (ADR 63). If a request cannot be served, the reply
-// contains a one-sentence error and the request's ID.
+// If an attempt fails before any byte of the request was sent, the proxy tries another machine. A request that a
+// machine may already have acted on is retried only if it is idempotent and the client has not received any part of a
+// reply (ADR 63). If a request cannot be served, the reply contains a one-sentence error and the request's ID.
 //
 // The proxy stores nothing. Routing, load balancing and connections to machines are provided by
 // [Routes], [Balance] and [Upstreams]. Every goroutine belongs to a request and ends when the
@@ -72,8 +71,8 @@ type Upstreams interface {
 type Upstream interface {
 	// Begin counts a request as in progress until end is called.
 	Begin() (end func())
-	// Dial connects to the machine. If Dial fails for a reason other than ctx, call Use again,
-	// which determines the machine's current state.
+	// Dial connects to the machine. If Dial fails for a reason other than ctx, call Use again, to determine the
+	// machine's current state.
 	Dial(ctx context.Context) (net.Conn, error)
 	// Done returns a channel that is closed when the upstream can no longer be used.
 	Done() <-chan struct{}
@@ -82,7 +81,7 @@ type Upstream interface {
 // Replays contains the dependencies for replaying requests (fly-replay).
 type Replays struct {
 	Apps   replay.Apps    // targets of all apps
-	Spools *replay.Spools // stores bodies of requests for replays; nil: only bodies of up to 64 KiB can be sent again
+	Spools *replay.Spools // stores request bodies for replays; nil: only bodies of up to 64 KiB can be sent again
 }
 
 // Metrics records events. All methods are safe for concurrent use and must not block.
@@ -98,7 +97,7 @@ type Config struct {
 	Routes    Routes
 	Balance   Balance
 	Upstreams Upstreams
-	Orders    Orders         // orders a machine on another host if the hosts of an app's machines are full; nil: requests fail in this case
+	Orders    Orders         // orders a machine on another host if the hosts of an app's machines are full; nil: such requests fail
 	Replays   *Replays       // handles replies that request a replay; nil: such replies are forwarded unchanged
 	Metrics   Metrics        // nil: no metrics
 	Tracer    *trace.Tracer  // nil: no traces
@@ -108,9 +107,8 @@ type Config struct {
 	Conns     *throttle.FairBudget // limits connections to machines, sharing them fairly among organizations; nil: unlimited
 	Log       *slog.Logger
 
-	// HoldUpgraded makes an upgraded connection (WebSocket) count as a request in progress for as
-	// long as it is open. Otherwise, the machine counts as used only while bytes flow, and may be
-	// stopped while the connection is open.
+	// HoldUpgraded makes an upgraded connection (WebSocket) count as a request in progress for as long as it is open.
+	// Otherwise, the machine counts as used only while bytes flow, and may be stopped in spite of the open connection.
 	HoldUpgraded bool
 }
 
@@ -120,8 +118,8 @@ type Limits struct {
 	MaxAttempts    int           // maximum number of attempts to reach a machine for one request; default 5
 	MaxWaiting     int           // maximum number of requests that wait for machines of one target to become ready; default 10,000
 	Queue          time.Duration // how long to wait for a slot while all machines are at their hard limits; default 30 s
-	Ready          time.Duration // time limit for starting a machine, including until it accepts connections; default 1 min
-	WorkerOutage   time.Duration // how long a request waits for each worker that does not respond; default 5 s
+	Ready          time.Duration // time limit for a machine to start and accept connections; default 1 min
+	WorkerOutage   time.Duration // how long a request waits for each unresponsive worker; default 5 s
 	Dial           time.Duration // time limit for connecting to a ready machine; default 2 s
 	ResponseHeader time.Duration // time limit for receiving the header of a reply once the request is sent; default 1 min; a port's idle timeout overrides it
 	Idle           time.Duration // time after which an upgraded connection (WebSocket) is closed if no bytes flow in either direction; default 0: never
@@ -158,7 +156,7 @@ type Proxy struct {
 	cache          *replay.Cache
 	orders         orders
 	open           atomic.Int64
-	unknownLookups atomic.Int64 // number of requests that wait until an unknown host name appears
+	unknownLookups atomic.Int64 // number of requests that wait for an unknown host name to appear
 }
 
 // New returns a proxy. It starts no goroutines.
@@ -183,7 +181,7 @@ func (p *Proxy) Open() int { return int(p.open.Load()) }
 // Close closes idle connections to machines. Requests in progress continue.
 func (p *Proxy) Close() { p.transports.close() }
 
-// Listener describes the listener that has received a request.
+// Listener describes the listener that received a request.
 type Listener struct {
 	Port      int  // port to which clients connect
 	TLS       bool // clients' connections to this proxy are encrypted

@@ -73,7 +73,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestTrusted checks that X-Forwarded headers are used if they come from a trusted address.
+// TestTrusted checks that X-Forwarded headers from a trusted address are used.
 func TestTrusted(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
@@ -89,7 +89,7 @@ func TestTrusted(t *testing.T) {
 	}
 }
 
-// TestPristine checks that a service can disable all changes to headers except its own.
+// TestPristine checks that a service can disable all header changes except its own.
 func TestPristine(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Server", "mine")
@@ -145,8 +145,8 @@ func TestUnknownHost(t *testing.T) {
 	}
 }
 
-// TestRequestWaitsForNewHost checks that a request waits until an unknown host name appears, unless too many requests
-// do.
+// TestRequestWaitsForNewHost checks that a request for an unknown host name waits for the name to appear, unless too
+// many requests are waiting.
 func TestRequestWaitsForNewHost(t *testing.T) {
 	w := newWorld(t, handle(echo))
 	w.config.Limits.Lookup = limit
@@ -267,8 +267,8 @@ func (w *world) dial() (net.Conn, *bufio.Reader) {
 	return c, bufio.NewReader(c)
 }
 
-// TestTwoWays checks that, over HTTP/2, both sides can send at the same time, and that trailers
-// follow, as in gRPC.
+// TestTwoWays checks that, over HTTP/2, both sides can send at the same time and trailers are forwarded, as gRPC
+// requires.
 func TestTwoWays(t *testing.T) {
 	w := newWorld(t, handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.Header.Get("Te") != "trailers" {
@@ -308,8 +308,8 @@ func TestTwoWays(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
-// TestUnsentRequestGoesToAnotherMachine checks that a request that was not sent goes to another machine, whatever its
-// method is, and that the machine is reported as failed.
+// TestUnsentRequestGoesToAnotherMachine checks that a request that could not be sent goes to another machine, whatever
+// its method, and that the first machine is reported as failed.
 func TestUnsentRequestGoesToAnotherMachine(t *testing.T) {
 	for _, fail := range []string{"dial", "use"} {
 		w := newWorld(t)
@@ -336,10 +336,10 @@ func TestUnsentRequestGoesToAnotherMachine(t *testing.T) {
 	}
 }
 
-// TestRequestIsRepeatedOnlyIfHarmless checks that a request on which a machine may have acted is repeated only if that does no
-// harm.
+// TestRequestIsRepeatedOnlyIfHarmless checks that a request that a machine may have acted on is retried only if this is
+// safe.
 func TestRequestIsRepeatedOnlyIfHarmless(t *testing.T) {
-	long := strings.Repeat("x", 1<<20) // longer than the body that the proxy stores
+	long := strings.Repeat("x", 1<<20) // longer than the bodies that the proxy stores
 	for name, c := range map[string]struct {
 		method, key, body string
 		again             bool
@@ -379,7 +379,7 @@ func TestRequestIsRepeatedOnlyIfHarmless(t *testing.T) {
 			}
 			w.settled()
 			if c.body == long && len(w.failed) == 0 {
-				return // the machine is not to blame, because it may have given up on a slow client
+				return // not the machine's fault: it may have given up on a slow client
 			}
 			if !slices.Equal(w.failed, []bourse.MachineID{bad}) {
 				t.Errorf("failed: %v", w.failed)
@@ -388,8 +388,8 @@ func TestRequestIsRepeatedOnlyIfHarmless(t *testing.T) {
 	}
 }
 
-// TestBrokenOff checks that the connection to the client breaks if a machine dies in the middle of
-// its reply, so that the reply does not look complete.
+// TestBrokenOff checks that, if a machine dies in the middle of its reply, the connection to the client breaks, so that
+// the reply does not look complete.
 func TestBrokenOff(t *testing.T) {
 	for _, head := range []string{"Content-Length: 100\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n"} {
 		for _, h2 := range []bool{false, true} {

@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// replayState is the state of a request's replays, which machines request with fly-replay.
+// replayState is the state of a request's replays, which machines initiate with fly-replay.
 type replayState struct {
 	clientRequest *http.Request // the request as the client sent it
 	replays       int           // number of replays so far
-	until         time.Time     // deadline by which the replay must reach a machine; zero: only the proxy's own limits apply
+	until         time.Time     // when the replay must have reached a machine; zero: only the proxy's own limits apply
 
 	current   *replay.Replay // the replay in progress; nil: none
 	from      replay.Issuer
@@ -45,8 +45,8 @@ func (s *replayState) canFallBack() bool {
 
 func (s *replayState) expired() bool { return !s.until.IsZero() && !time.Now().Before(s.until) }
 
-// useCachedReplay replays a request immediately if the cache contains a replay for it. It returns
-// the request that must be sent.
+// useCachedReplay replays a request immediately if the cache contains a replay for the request. It returns the request
+// to send.
 func (p *Proxy) useCachedReplay(x *exchange, req *http.Request) *http.Request {
 	if p.Replays == nil || x.criteria.Only || x.criteria.Force {
 		return req
@@ -69,8 +69,8 @@ func (p *Proxy) useCachedReplay(x *exchange, req *http.Request) *http.Request {
 	return next
 }
 
-// cloneRequest returns a copy of a request with its own URL and headers, because the previous
-// attempt may still be using those of the original.
+// cloneRequest returns a copy of a request with its own URL and headers, because the previous attempt may still be
+// using the original's.
 func cloneRequest(req *http.Request) *http.Request {
 	next := req.WithContext(req.Context())
 	next.Header = req.Header.Clone()
@@ -109,8 +109,8 @@ func withoutBackend(t *route.Target, id bourse.MachineID) *route.Target {
 	return &less
 }
 
-// handleReplay returns the request that must be sent next if a machine's reply requests a replay.
-// It returns nil if the reply is meant for the client.
+// handleReplay returns the next request to send if a machine's reply requests a replay, or nil if the reply is meant
+// for the client.
 func (p *Proxy) handleReplay(x *exchange, req *http.Request, resp *http.Response) (*http.Request, error) {
 	if p.Replays == nil || resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil, nil
@@ -173,8 +173,8 @@ func (p *Proxy) readReplay(resp *http.Response) ([]byte, error) {
 	return text, nil
 }
 
-// cacheReplay caches a replay for the app that the client requested, if the replay asks to be
-// cached. Any machine that handles the request may invalidate the cached replay.
+// cacheReplay caches a replay for the app that the client requested, if the replay specifies caching. Any machine that
+// handles the request may invalidate the cached replay.
 func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay, found bool) {
 	switch s := &x.replay; {
 	case asked.Cache.Invalidate && s.replays > 0:
@@ -186,17 +186,16 @@ func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay
 	}
 }
 
-// refuseReplay logs the reason why a replay is refused, and returns an error for the client. Only
-// the log contains names that the client must not see.
+// refuseReplay logs why a replay is refused, and returns an error for the client. Names that the client must not see
+// are only in the log.
 func (p *Proxy) refuseReplay(x *exchange, status int, text string, err error) error {
 	p.Log.Info("replay refused", "request", x.id, "app", x.app(), "machine", x.machine(), "text", text, "err", err)
 	return &statusError{status: status, text: text, err: err}
 }
 
-// fallBack returns the request that must be sent after a replay has reached no machine. If the
-// failed replay came from the cache, the request goes to the app. Otherwise, if the replay has a
-// fallback, the request goes to the machine that requested the replay. Without a fallback, fallBack
-// returns nil.
+// fallBack returns the request to send after a replay failed to reach a machine. If the failed replay came from the
+// cache, the request goes to the app. Otherwise, if the replay has a fallback, the request goes to the machine that
+// requested the replay. Without a fallback, fallBack returns nil.
 func (p *Proxy) fallBack(x *exchange, t *attempt) *http.Request {
 	s := &x.replay
 	if s.current == nil || x.clientLeft() || t.sent || t.early || !x.body.replayable() {

@@ -32,8 +32,7 @@ const (
 	third  = "00000a00000003"
 )
 
-// replays enables replays in a world, and adds other apps. Each of them has the machine third, in
-// region mad, which is stopped.
+// replays enables replays in a world and adds other apps. Each of them has the stopped machine third in region mad.
 func (w *world) replays(others map[string]*route.App) *replay.Spools {
 	w.t.Helper()
 	s, err := replay.OpenSpools(w.t.TempDir(), replay.Limits{}, slog.New(slog.DiscardHandler))
@@ -105,12 +104,11 @@ func TestReplay(t *testing.T) {
 	if resp.Header.Get("Fly-Replay") != "" || asked.Load() != 1 {
 		t.Errorf("the client got %v, after %d replays", resp.Header, asked.Load())
 	}
-	w.eventually("the log has it", func() bool { return strings.Contains(w.log.String(), "replays=1") })
+	w.eventually("the replay is logged", func() bool { return strings.Contains(w.log.String(), "replays=1") })
 }
 
-// TestReplayLargeBody checks that a body that does not fit into memory is replayed byte for byte,
-// even if the machine replied before it read the body. Afterwards, nothing of the body may be
-// stored anymore.
+// TestReplayLargeBody checks that a body that does not fit into memory is replayed byte for byte, even if the machine
+// replied before reading it, and that no part of the body remains stored afterward.
 func TestReplayLargeBody(t *testing.T) {
 	body := make([]byte, 5<<20)
 	random := rand.NewChaCha8([32]byte{1})
@@ -131,7 +129,7 @@ func TestReplayLargeBody(t *testing.T) {
 			if want := fmt.Sprintf("%d %d <nil> %x", len(body), len(body), sha256.Sum256(body)); resp.StatusCode != 200 || text != want {
 				t.Errorf("%d %s, want %s", resp.StatusCode, text, want)
 			}
-			w.eventually("the body is forgotten", func() bool { m, f := spools.Usage(); return m == 0 && f == 0 })
+			w.eventually("the body is discarded", func() bool { m, f := spools.Usage(); return m == 0 && f == 0 })
 		})
 	}
 }
@@ -156,7 +154,7 @@ func TestReplayTooLarge(t *testing.T) {
 	}
 }
 
-// TestReplayLoop checks the status for a request that machines replay to each other endlessly.
+// TestReplayLoop checks the status of a request that machines replay to each other endlessly.
 func TestReplayLoop(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "elsewhere=true"), asks(&asked, "elsewhere=true"))
@@ -194,8 +192,8 @@ func TestReplayRefused(t *testing.T) {
 	}
 }
 
-// TestReplayStartsAnotherApp checks that a request that is replayed to another app of the
-// organization starts a stopped machine of that app.
+// TestReplayStartsAnotherApp checks that a request replayed to another of the organization's apps starts a stopped
+// machine of that app.
 func TestReplayStartsAnotherApp(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "app=worker"), handle(echo), handle(echo))
@@ -215,8 +213,7 @@ func TestReplayStartsAnotherApp(t *testing.T) {
 	}
 }
 
-// fallsBack returns a handler that requests a replay with a fallback, and answers when the request
-// comes back.
+// fallsBack returns a handler that requests a replay with a fallback, and answers the request when it comes back.
 func fallsBack(text string) http.Handler {
 	return handle(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Fly-Replay-Failed") == "" {
@@ -269,7 +266,7 @@ func TestReplayFallback(t *testing.T) {
 			w := newWorld(t, c.first, handle(echo))
 			w.use = func(_ context.Context, id bourse.MachineID) error {
 				if id == second {
-					return bourse.Errorf(bourse.CodeUnavailable, "it does not start")
+					return bourse.Errorf(bourse.CodeUnavailable, "the machine does not start")
 				}
 				return nil
 			}
@@ -340,8 +337,8 @@ func TestReplayUpgrade(t *testing.T) {
 	}
 }
 
-// TestReplayCache checks that a cached replay is used for further requests until its machine cannot
-// be reached. The request that finds this out goes to the app again.
+// TestReplayCache checks that a cached replay is used for further requests until its machine cannot be reached. The
+// request that discovers this goes to the app again.
 func TestReplayCache(t *testing.T) {
 	var asked atomic.Int64
 	w := newWorld(t, asks(&asked, "prefer_instance="+second, "Fly-Replay-Cache", "/a/*", "Fly-Replay-Cache-Ttl-Secs", "60", "Fly-Replay-Cache-Allow-Bypass", "yes"), handle(echo))
@@ -393,8 +390,8 @@ func TestReplayCache(t *testing.T) {
 	}
 }
 
-// TestReplayThatStalls checks that a machine that sends an incomplete replay in JSON delays the
-// request no longer than a machine that does not answer.
+// TestReplayThatStalls checks that a machine that sends an incomplete JSON replay does not delay the request longer
+// than an unresponsive machine would.
 func TestReplayThatStalls(t *testing.T) {
 	release := make(chan struct{})
 	w := newWorld(t, handle(func(rw http.ResponseWriter, _ *http.Request) {

@@ -64,7 +64,7 @@ func (r *replyBody) Close() error {
 type response struct {
 	http.ResponseWriter
 	stalled  time.Duration
-	timed    bool      // the client uses HTTP/1, where the connection has one write deadline
+	timed    bool      // the client uses HTTP/1, whose connections have a single write deadline
 	deadline time.Time // when the deadline was last set
 
 	status  int
@@ -74,8 +74,8 @@ type response struct {
 // Unwrap implements the interface that http.ResponseController expects.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. It drops a machine's "100 Continue", because the HTTP
-// server sends its own when the client's body is first read.
+// WriteHeader implements http.ResponseWriter. It drops a machine's "100 Continue", because the HTTP server sends its
+// own when the body is first read.
 func (w *response) WriteHeader(status int) {
 	if status == http.StatusContinue {
 		return
@@ -98,15 +98,15 @@ func (w *response) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// clearDeadline removes the write deadline that an earlier reply on the same connection may have
-// set, so that it does not limit the time until this reply begins.
+// clearDeadline removes the write deadline of an earlier reply on the same connection, which must not limit the time
+// until this reply begins.
 func (w *response) clearDeadline() {
 	if w.timed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
 	}
 }
 
-// extendDeadline gives the client more time to read, before the next write.
+// extendDeadline extends the write deadline before a write, to give the client more time to read.
 func (w *response) extendDeadline() {
 	if now := time.Now(); w.timed && now.Sub(w.deadline) > w.stalled/8 {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(w.stalled + w.stalled/8))
@@ -148,7 +148,7 @@ type upgradedConn struct {
 // watch closes the connection once no bytes have flowed for the duration idle.
 func (s *upgradedConn) watch(idle time.Duration) {
 	var before int64
-	var armed sync.Mutex // held until timer is set, so that the callback does not run earlier
+	var armed sync.Mutex // held until timer is set, so that the callback cannot run before that
 	armed.Lock()
 	defer armed.Unlock()
 	s.timer = time.AfterFunc(idle, func() {
@@ -164,7 +164,7 @@ func (s *upgradedConn) watch(idle time.Duration) {
 	})
 }
 
-// firstBuffer is the size, in bytes, of the small buffer with which each direction starts.
+// firstBuffer is the initial size, in bytes, of each direction's buffer.
 const firstBuffer = 2 << 10
 
 // WriteTo implements io.WriterTo. It copies data from the machine to the client.
@@ -195,8 +195,8 @@ func (s *upgradedConn) CloseWrite() error {
 	return s.ReadWriteCloser.Close()
 }
 
-// pump copies data until EOF. Once the data has filled its first buffer, it continues with a
-// larger one. It adds the number of copied bytes to count.
+// pump copies data until EOF, and adds the number of copied bytes to count. Once the data fills the first buffer, pump
+// switches to a larger one.
 func pump(to io.Writer, from io.Reader, count *atomic.Int64) (total int64, err error) {
 	buf := make([]byte, firstBuffer)
 	for {

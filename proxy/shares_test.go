@@ -12,10 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/proxy"
 )
 
-// TestTheLargestOrganizationGivesWay makes one organization use all connections for requests to a
-// slow machine. Another organization must then get a connection immediately. The request that loses
-// its connection, and further requests of the first organization, must get a 503. No machine may be
-// marked as failed.
+// TestTheLargestOrganizationGivesWay lets one organization use all connections for requests to a slow machine. Another
+// organization must then still get a connection immediately. The request that loses its connection, and further
+// requests of the first organization, must get a 503. No machine may be marked as failed.
 func TestTheLargestOrganizationGivesWay(t *testing.T) {
 	at := make(chan struct{}, 8)
 	w := newWorld(t)

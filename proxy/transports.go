@@ -13,9 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Limits for connections to machines. An idle connection is closed after 4 seconds. Common servers
-// keep idle connections open for longer, so the proxy rarely uses a connection that its machine is
-// about to close.
+// Limits for connections to machines. An idle connection is closed after 4 seconds. Common servers keep idle
+// connections open longer, so the proxy rarely uses a connection that the machine is about to close.
 const (
 	keepIdle      = 4 * time.Second
 	maxIdle       = 512       // idle connections to one machine
@@ -25,7 +24,7 @@ const (
 	sweepInterval = time.Minute
 )
 
-// transportKey contains all properties that distinguish connections to machines.
+// transportKey contains everything that distinguishes connections to machines.
 type transportKey struct {
 	upstream       Upstream
 	owner          string // the owner of the connections; see Owner
@@ -73,8 +72,8 @@ func (p *transportPool) get(t *route.Target, up Upstream) *machineTransport {
 	return e
 }
 
-// sweep removes the transports of upstreams that have ended or were not used recently. Requests
-// that are in progress on them continue.
+// sweep removes the transports of upstreams that have ended or were not used recently. Their requests in progress
+// continue.
 func (p *transportPool) sweep(now time.Time) {
 	p.swept = now
 	for k, e := range p.entries {
@@ -103,17 +102,16 @@ func Owner(t *route.Target) string {
 	return "app " + t.App.ID
 }
 
-// errConnectionShare returns the error for a request whose connection was refused or closed
-// because its organization has used up its share of connections.
+// errConnectionShare returns the error for a request whose connection was refused or closed because the organization
+// has used up its share of connections.
 func errConnectionShare() error {
 	const text = "this proxy has no free connections, and this app's organization uses the most of them"
 	return &statusError{status: http.StatusServiceUnavailable, text: text, err: bourse.Errorf(bourse.CodeRateLimited, text)}
 }
 
-// Dial connects to a machine, within the connection budget. If the budget is used up, a connection
-// of the owner with the most connections is closed to make room. The new connection may later be
-// closed for the same reason. If the budget is used up and no other owner has more connections,
-// Dial returns CodeRateLimited.
+// Dial connects to a machine, within the connection budget. If the budget is used up, a connection of the owner with
+// the most connections is closed to make room. The new connection may itself be closed later for the same reason. If
+// the budget is used up and no other owner has more connections, Dial returns CodeRateLimited.
 func Dial(ctx context.Context, conns *throttle.FairBudget, owner string, up Upstream) (net.Conn, error) {
 	c := &trackedConn{}
 	if conns != nil {
@@ -146,7 +144,7 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.FairBud
 	dials := make(chan struct{}, maxDials)
 	most := 0
 	if key.h2 {
-		most = maxH2 // this suffices, because one connection carries hundreds of requests
+		most = maxH2 // enough, because one connection carries hundreds of requests
 	}
 	return &machineTransport{Transport: &http.Transport{
 		Protocols: &speaks,
@@ -175,8 +173,8 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.FairBud
 	}}
 }
 
-// trackedConn is a connection to a machine that counts the bytes sent on it. Until it is closed,
-// it occupies a place in the connection budget.
+// trackedConn is a connection to a machine. It counts the bytes sent, and occupies a place in the connection budget
+// until it is closed.
 type trackedConn struct {
 	net.Conn
 	written atomic.Int64
@@ -208,7 +206,7 @@ func (c *trackedConn) Close() error {
 
 // Write implements net.Conn.
 func (c *trackedConn) Write(p []byte) (int, error) {
-	c.written.Add(int64(len(p))) // until Write returns, assume that all bytes were sent
+	c.written.Add(int64(len(p))) // assume that all bytes were sent until Write returns
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n - len(p)))
 	return n, err

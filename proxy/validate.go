@@ -11,10 +11,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// validate returns an error for a request that could not be sent to any machine, regardless of the
-// machine's program. It is called before a machine is chosen or started. net/http's transport can
-// write every request that passes this check, over HTTP/1.1 and over HTTP/2, so a failure to write
-// a request is never the request's fault.
+// validate returns an error for a request that could not be sent to any machine, regardless of the machine's program.
+// It is called before a machine is chosen or started. net/http's transport can write every request that passes this
+// check over both HTTP/1.1 and HTTP/2, so a failure to write a request is never the request's fault.
 //
 // net/http's server checks most of this for HTTP/1.1. For HTTP/2 it checks neither the method nor
 // the announced trailers, and accepts spaces in the query. Errors: invalid.
@@ -47,8 +46,8 @@ func validate(r *http.Request) error {
 	return nil
 }
 
-// validateTarget checks the target of a request, which must be a path with an optional query.
-// net/http itself answers "OPTIONS *".
+// validateTarget checks a request's target, which must be a path with an optional query. "OPTIONS *" does not get here,
+// because net/http answers it.
 func validateTarget(r *http.Request) error {
 	if r.URL.Opaque != "" { // such as "GET http:web.example", which servers interpret differently
 		return bourse.Errorf(bourse.CodeInvalid, "the request's target is neither a path nor an absolute URL")
@@ -57,7 +56,7 @@ func validateTarget(r *http.Request) error {
 	if !strings.HasPrefix(uri, "/") {
 		return bourse.Errorf(bourse.CodeInvalid, "the request's path does not begin with /")
 	}
-	// A space would end the target in the request line of HTTP/1.1.
+	// A space would end the target in HTTP/1.1's request line.
 	if strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
 		return bourse.Errorf(bourse.CodeInvalid, "the request's target contains a space or a control character")
 	}
@@ -79,7 +78,7 @@ func hostOf(r *http.Request) (string, error) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	switch {
 	case host == "":
-		return "", bourse.Errorf(bourse.CodeInvalid, "the request names no host")
+		return "", bourse.Errorf(bourse.CodeInvalid, "the request does not specify a host")
 	case len(host) > 253 || strings.ContainsFunc(r.Host, invalidHostRune) || !httpguts.ValidHostHeader(r.Host):
 		return "", bourse.Errorf(bourse.CodeInvalid, "the request's host is not a host name")
 	}

@@ -117,8 +117,8 @@ func TestInvalidRequestsReachNoMachine(t *testing.T) {
 	}
 }
 
-// TestUpgradeToAnH2Backend checks that an upgrade request is sent as an ordinary request, because
-// HTTP/2 has no upgrades.
+// TestUpgradeToAnH2Backend checks that an upgrade request is sent as an ordinary request, because HTTP/2 does not
+// support upgrades.
 func TestUpgradeToAnH2Backend(t *testing.T) {
 	w := newWorld(t, handle(func(_ http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.Header.Get("Upgrade") != "" {
@@ -138,8 +138,8 @@ func TestUpgradeToAnH2Backend(t *testing.T) {
 	}
 }
 
-// FuzzNoRequestMarksAMachine checks that every request is either refused before a machine is used,
-// or answered by a machine. No request may lead to a machine that is marked as failed.
+// FuzzNoRequestMarksAMachine checks that every request is either refused before a machine is used, or answered by a
+// machine. No request may cause a machine to be marked as failed.
 func FuzzNoRequestMarksAMachine(f *testing.F) {
 	for _, h2Backend := range []bool{false, true} {
 		f.Add(h2Backend, "GET", "/", "web.example", "x-a", "1")
@@ -165,8 +165,8 @@ func FuzzNoRequestMarksAMachine(f *testing.F) {
 	})
 }
 
-// TestWhoseFault checks that a machine is marked as failed only because of its own failures, and
-// not because of those of its clients or the proxy's limits.
+// TestWhoseFault checks that a machine is marked as failed only because of its own failures, and not because of
+// clients' failures or the proxy's limits.
 func TestWhoseFault(t *testing.T) {
 	const post = "POST / HTTP/1.1\r\nHost: web.example\r\n"
 	breaksOff := handle(func(_ http.ResponseWriter, r *http.Request) {

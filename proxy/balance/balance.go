@@ -1,5 +1,5 @@
-// Package balance chooses the machine of a target that handles a request, and counts the requests
-// in progress on each machine.
+// Package balance chooses which of a target's machines handles a request, and counts the requests in progress on each
+// machine.
 //
 // [Choose] is a pure function. A [Balancer] maintains its input: the number of requests that each
 // machine is handling for this proxy and for others, and the machines and workers that failed

@@ -93,7 +93,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			if got := <-slots; got != want || len(slots) != 0 {
 				t.Fatalf("%s got the slot, want %s; %d others got one too", got, want, len(slots))
 			}
-			time.Sleep(time.Second) // time is virtual, and nobody else gets a slot in the meantime
+			time.Sleep(time.Second) // virtual time; nobody else gets a slot in the meantime
 			mu.Lock()
 			held[want].Done(nil)
 			held[want].Done(nil) // releases the slot of the waiter that is next
@@ -174,8 +174,8 @@ func TestSlotOfCanceledWaiterIsNotLost(t *testing.T) {
 	}
 }
 
-// TestNoLostWakeups makes random acquisitions, releases and cancellations. No waiter may wait
-// forever, and no machine may exceed its limit.
+// TestNoLostWakeups acquires, releases and cancels at random. No waiter may wait forever, and no machine may exceed its
+// limit.
 func TestNoLostWakeups(t *testing.T) {
 	t.Parallel()
 	const machines, hard, callers, rounds = 3, 2, 32, 60
@@ -189,7 +189,7 @@ func TestNoLostWakeups(t *testing.T) {
 	defer cancel()
 	for n := range callers {
 		callersDone.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(n), 1)) //nolint:gosec // no secret
+			r := rand.New(rand.NewPCG(uint64(n), 1)) //nolint:gosec // not security-sensitive
 			for range rounds {
 				ctx, leave := context.WithCancel(ctx)
 				if r.IntN(4) == 0 {
@@ -240,8 +240,7 @@ func TestNoLostWakeups(t *testing.T) {
 	t.Logf("%d of %d were served", served.Load(), callers*rounds)
 }
 
-// TestUpdate checks that waiters learn immediately about a new machine, a higher limit, and a
-// deleted app.
+// TestUpdate checks that a new machine, a higher limit, or the deletion of the app affects waiters immediately.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -285,8 +284,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestOutdatedTargetUsesCurrentMachines checks that a request whose target is outdated uses the machines that the
-// target has now.
+// TestOutdatedTargetUsesCurrentMachines checks that a request with an outdated target uses the target's current
+// machines.
 func TestOutdatedTargetUsesCurrentMachines(t *testing.T) {
 	t.Parallel()
 	b := balance.New(balance.Config{Region: "gru"})
@@ -301,8 +300,7 @@ func TestOutdatedTargetUsesCurrentMachines(t *testing.T) {
 	}
 }
 
-// TestOthersCount checks that the requests of other proxies count, and that the balancer notices
-// when they end.
+// TestOthersCount checks that other proxies' requests count, and that the balancer notices when they end.
 func TestOthersCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -359,8 +357,8 @@ func TestWaiterDoesNotBlockLaterOnes(t *testing.T) {
 
 var errBroken = errors.New("connection refused")
 
-// TestSuspicion checks that a machine that has failed is the last choice until it answers or
-// restarts. After each further failure, it is the last choice for a longer time.
+// TestSuspicion checks that a failed machine is the last choice until it answers or restarts, and that each further
+// failure makes it the last choice for longer.
 func TestSuspicion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -431,8 +429,8 @@ func TestOneBadRequestDoesNotMarkABusyMachine(t *testing.T) {
 	})
 }
 
-// TestWorkersAreSuspected checks that, after two machines of a worker have failed, the worker's
-// other machines are less preferred, too.
+// TestWorkersAreSuspected checks that, after two of a worker's machines have failed, the worker's other machines are
+// less preferred, too.
 func TestWorkersAreSuspected(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -498,7 +496,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestFixedTarget checks that the machines of a fixed target are used whatever the table contains.
+// TestFixedTarget checks that a fixed target's machines are used whatever the table contains.
 func TestFixedTarget(t *testing.T) {
 	t.Parallel()
 	b := balance.New(balance.Config{})

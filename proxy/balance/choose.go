@@ -18,11 +18,10 @@ type Criteria struct {
 	Force    bool               // only the listed regions are allowed
 	Instance bourse.MachineID   // the preferred machine; "": none
 	Only     bool               // only the preferred machine is allowed
-	Tried    []bourse.MachineID // machines on which this request has failed; tried again only if no other machine is left
+	Tried    []bourse.MachineID // machines on which this request has failed; retried only if no other machine is left
 
-	// Unresponsive maps each worker that has not responded to the time for which this request has
-	// waited for it. Of equally healthy machines, those on the worker with the shortest wait come
-	// first.
+	// Unresponsive maps each unresponsive worker to the time for which this request has waited for the worker. Among
+	// equally healthy machines, those whose worker has the shortest wait come first.
 	Unresponsive map[bourse.WorkerID]time.Duration
 }
 
@@ -43,23 +42,21 @@ type Input struct {
 // Result is the outcome of a choice.
 type Result string
 
-// Verdicts.
+// Results of a choice.
 const (
 	Chosen Result = "chosen" // a machine was chosen
 	Full   Result = "full"   // every usable machine is at its hard limit
 	None   Result = "none"   // no machine is usable
 )
 
-// Choose returns the index of the machine in list that should handle a request, and the verdict
-// Chosen. If there is no such machine, it returns -1 and another verdict. The list must be sorted
-// by ID.
+// Choose returns the index of the machine in list that should handle a request, and the result Chosen. If there is no
+// such machine, it returns -1 and another result. The list must be sorted by ID.
 //
-// Running machines below their soft limits come first, nearest region first. A region is used only
-// if all machines in nearer regions are at their hard limits or unhealthy, or if nearer regions
-// have no machines. If no running machine is below its soft limit, a stopped one is started;
-// machines that are already starting, nearer regions, and suspended machines are preferred, in this
-// order. Machines that failed recently or whose worker is unreachable come last. Among equally good
-// machines, Choose picks two at random and returns the less loaded one.
+// Running machines below their soft limits come first, nearest region first. A region is used only if all machines in
+// nearer regions are at their hard limits or unhealthy, or if nearer regions have no machines. If no running machine is
+// below its soft limit, a stopped machine is started. The order of preference is then: machines that are already
+// starting, machines in nearer regions, suspended machines. Machines that failed recently or whose worker is
+// unreachable come last. Among equally good machines, Choose picks two at random and returns the less loaded one.
 func Choose(list []route.Backend, w *Criteria, s *Input) (int, Result) {
 	var c chooser
 	if w.Instance != "" {
@@ -92,7 +89,7 @@ func Choose(list []route.Backend, w *Criteria, s *Input) (int, Result) {
 		if best := c[level].best(); best != nil {
 			return best.pick(list, s), Chosen
 		}
-		if full[level] { // waiting is better than using a machine that has failed
+		if full[level] { // waiting is better than using a failed machine
 			return -1, Full
 		}
 	}
@@ -104,8 +101,8 @@ func (w *Criteria) allows(b *route.Backend) bool {
 	return (!w.Only || b.Machine == w.Instance) && (!w.Force || w.regionRank(b.Region) < len(w.Regions))
 }
 
-// regionRank returns the index of the group in w.Regions that contains the region. If no group
-// contains the region, it returns the number of groups.
+// regionRank returns the index of the group in w.Regions that contains the region. If no group contains the region, the
+// result is the number of groups.
 func (w *Criteria) regionRank(r bourse.Region) int {
 	if i := slices.IndexFunc(w.Regions, func(group []bourse.Region) bool { return slices.Contains(group, r) }); i >= 0 {
 		return i
@@ -113,19 +110,19 @@ func (w *Criteria) regionRank(r bourse.Region) int {
 	return len(w.Regions)
 }
 
-// kind describes the state of a machine when it receives the request.
+// kind describes a machine's state when the request arrives.
 type kind int
 
 const (
 	running      kind = iota // the machine is already running
 	starting                 // the machine is starting, or must be started
-	startingFull             // like starting, but the number of requests that wait for the machine has already reached its soft limit
+	startingFull             // like starting, but as many requests as the soft limit permits already wait for the machine
 	kindCount
 )
 
 const levelCount = 4
 
-// rank describes how suitable a machine is for a request. The lowest rank is the best.
+// rank describes how suitable a machine is for a request. The lowest rank is best.
 type rank struct {
 	level     int // 0: healthy; 1: failed recently or unreachable; 2 and 3: like 0 and 1, but this request has already failed on the machine
 	kind      kind
@@ -133,7 +130,7 @@ type rank struct {
 	belowSoft bool   // the machine is below its soft limit
 }
 
-// rankMachine returns a machine's rank. The verdict specifies whether the machine can be used.
+// rankMachine returns a machine's rank, and whether the machine can be used.
 func rankMachine(b *route.Backend, w *Criteria, s *Input) (rank, Result) {
 	if unusableReason(b) != "" {
 		return rank{}, None
@@ -174,8 +171,8 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// wakeOrder ranks the states from which machines are woken. Machines in states with a lower rank
-// need less time until they are running.
+// wakeOrder ranks the states from which machines are woken. The lower the rank, the less time a machine needs until it
+// is running.
 func wakeOrder(s bourse.State) int {
 	return slices.Index([]bourse.State{
 		bourse.StateStarting, bourse.StateSuspended, bourse.StateStopped, bourse.StateCreated, bourse.StateReplacing, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting,
@@ -201,24 +198,23 @@ func (l *levelGroups) best() *group {
 	return nil
 }
 
-// group represents a set of equally good machines. It stores only their number and a random sample
-// of two.
+// group represents a set of equally good machines. It stores only their number and a random sample of two of them.
 type group struct {
 	n       int
-	hasRoom bool // whether any machine of this kind is below its soft limit, even one that is not among the best
+	hasRoom bool // whether any machine of this kind is below its soft limit, even if it is not among the best
 	key     rank
 	sample  [2]int
 }
 
-// add adds the machine with index i and rank k, unless the group's machines are better. If the new
-// machine is better, it replaces all of them.
+// add adds the machine with index i and rank k, unless the group's machines are better. If the new machine is better,
+// it replaces the whole group.
 func (g *group) add(i int, k rank, s *Input) {
 	g.hasRoom = g.hasRoom || k.belowSoft
 	switch c := slices.Compare(k.order[:], g.key.order[:]); {
 	case g.n == 0 || c < 0:
 		g.n, g.key, g.sample = 1, k, [2]int{i, i}
 	case c == 0:
-		// Every pair of the machines added so far is equally likely (reservoir sampling).
+		// Reservoir sampling: every pair of the machines added so far is equally likely to be the sample.
 		if g.n++; g.n == 2 {
 			g.sample[1] = i
 		} else if j := s.Rand.IntN(g.n); j < 2 {
@@ -245,8 +241,8 @@ func (g *group) pick(list []route.Backend, s *Input) int {
 	return g.sample[1]
 }
 
-// unusableReason returns the reason why a machine cannot serve any request, or "" if it can. The
-// result does not depend on the state of other machines.
+// unusableReason returns the reason why a machine cannot serve any request, or "" if it can. The result does not depend
+// on other machines.
 func unusableReason(b *route.Backend) string {
 	switch {
 	case b.Unusable != "":

@@ -41,8 +41,8 @@ func unheard(b *route.Backend)  { b.Reachable = false }
 func spare(b *route.Backend)    { b.Standby, b.Service.Autostart = true, false }
 func manual(b *route.Backend)   { b.Service.Autostart = false }
 
-// sight returns an Input with the given loads, by machine number. A negative load stands for a
-// machine that failed recently.
+// sight returns an Input with the given loads, by machine number. A negative load means that the machine failed
+// recently.
 func sight(loads map[int]int) *balance.Input {
 	return &balance.Input{
 		Load: func(b *route.Backend) balance.Load {
@@ -54,7 +54,7 @@ func sight(loads map[int]int) *balance.Input {
 			return balance.Load{}
 		},
 		Distance: func(r bourse.Region) int { return balance.Kilometers("gru", r) },
-		Rand:     rand.New(rand.NewPCG(1, 2)), //nolint:gosec // no secret
+		Rand:     rand.New(rand.NewPCG(1, 2)), //nolint:gosec // not security-sensitive
 	}
 }
 
@@ -77,10 +77,10 @@ func TestChoose(t *testing.T) {
 		{name: "here rather than near", list: machines{backend(1, in("eze")), backend(2)}, load: loads{2: 1}, best: []int{2}},
 		{name: "here above soft rather than near", list: machines{backend(1, in("eze")), backend(2)}, load: loads{2: 3}, best: []int{2}},
 		{name: "near when here is full", list: machines{backend(1, in("eze")), backend(2), backend(3, in("ams"))}, load: loads{2: 4}, best: []int{1}},
-		{name: "near when here is ill", list: machines{backend(1, in("eze")), backend(2, ill), backend(3, in("ams"))}, best: []int{1}},
+		{name: "near when here is unhealthy", list: machines{backend(1, in("eze")), backend(2, ill), backend(3, in("ams"))}, best: []int{1}},
 		{name: "far when near is full", list: machines{backend(1, in("eze")), backend(2), backend(3, in("ams"))}, load: loads{1: 4, 2: 4}, best: []int{3}},
-		{name: "a place that is known rather than one that is not", list: machines{backend(1, in("cellar")), backend(3, in("syd"))}, best: []int{3}},
-		{name: "soft: the other one", list: machines{backend(1), backend(2)}, load: loads{1: 2, 2: 1}, best: []int{2}},
+		{name: "a known location rather than an unknown one", list: machines{backend(1, in("cellar")), backend(3, in("syd"))}, best: []int{3}},
+		{name: "below soft rather than at soft", list: machines{backend(1), backend(2)}, load: loads{1: 2, 2: 1}, best: []int{2}},
 		{name: "soft everywhere", list: machines{backend(1), backend(2)}, load: loads{1: 2, 2: 3}, best: []int{1}},
 		{name: "full", list: machines{backend(1), backend(2)}, load: loads{1: 4, 2: 4}, how: balance.Full},
 		{name: "no hard limit", list: machines{backend(1, func(b *route.Backend) { b.Service.Concurrency.Hard = 0 })}, load: loads{1: 1000}, best: []int{1}},
@@ -109,16 +109,16 @@ func TestChoose(t *testing.T) {
 		{name: "no autostart", list: machines{backend(1, is(bourse.StateStopped), manual)}, how: balance.None},
 		{name: "failed", list: machines{backend(1, is(bourse.StateFailed))}, how: balance.None},
 		{name: "a spare at rest", list: machines{backend(1, is(bourse.StateStopped), spare)}, how: balance.None},
-		{name: "a spare that stands in", list: machines{backend(1, spare), backend(2, unheard)}, best: []int{1}},
+		{name: "a promoted standby", list: machines{backend(1, spare), backend(2, unheard)}, best: []int{1}},
 
 		{name: "a suspect last", list: machines{backend(1), backend(2, in("syd"))}, load: loads{1: -1}, best: []int{2}},
-		{name: "rather start one than a suspect", list: machines{backend(1), backend(2, is(bourse.StateStopped))}, load: loads{1: -1}, best: []int{2}},
+		{name: "start one rather than use a suspect", list: machines{backend(1), backend(2, is(bourse.StateStopped))}, load: loads{1: -1}, best: []int{2}},
 		{name: "a suspect alone", list: machines{backend(1)}, load: loads{1: -1}, best: []int{1}},
 		{name: "unheard last", list: machines{backend(1, unheard), backend(2, in("syd"))}, best: []int{2}},
 		{name: "unheard alone", list: machines{backend(1, unheard)}, best: []int{1}},
-		{name: "rather wait than a suspect", list: machines{backend(1), backend(2)}, load: loads{1: -1, 2: 4}, how: balance.Full},
+		{name: "wait rather than use a suspect", list: machines{backend(1), backend(2)}, load: loads{1: -1, 2: 4}, how: balance.Full},
 		{name: "tried", list: machines{backend(1), backend(2, unheard)}, want: balance.Criteria{Tried: []bourse.MachineID{id(1)}}, best: []int{2}},
-		{name: "on a worker that responds", list: machines{backend(1), backend(2, in("ams"))}, want: balance.Criteria{Unresponsive: map[bourse.WorkerID]time.Duration{"w1": 1}}, best: []int{2}},
+		{name: "on a responsive worker", list: machines{backend(1), backend(2, in("ams"))}, want: balance.Criteria{Unresponsive: map[bourse.WorkerID]time.Duration{"w1": 1}}, best: []int{2}},
 		{name: "on the worker with the shortest wait", list: machines{backend(1), backend(2)}, want: balance.Criteria{
 			Tried: []bourse.MachineID{id(1), id(2)}, Unresponsive: map[bourse.WorkerID]time.Duration{"w1": time.Second, "w2": time.Millisecond},
 		}, best: []int{2}},
@@ -134,10 +134,10 @@ func TestChoose(t *testing.T) {
 		{name: "prefer a stopped machine", list: machines{backend(1), backend(2, is(bourse.StateStopped))}, want: balance.Criteria{Instance: id(2)}, best: []int{2}},
 		{name: "prefer a full machine", list: machines{backend(1), backend(2)}, load: loads{2: 4}, want: balance.Criteria{Instance: id(2)}, best: []int{1}},
 		{name: "prefer a suspect", list: machines{backend(1), backend(2)}, load: loads{2: -1}, want: balance.Criteria{Instance: id(2)}, best: []int{1}},
-		{name: "prefer a machine that is none", list: machines{backend(1)}, want: balance.Criteria{Instance: id(2)}, best: []int{1}},
+		{name: "prefer a nonexistent machine", list: machines{backend(1)}, want: balance.Criteria{Instance: id(2)}, best: []int{1}},
 		{name: "force a machine", list: machines{backend(1), backend(2)}, load: loads{2: -1}, want: balance.Criteria{Instance: id(2), Only: true, Tried: []bourse.MachineID{id(2)}}, best: []int{2}},
 		{name: "force a full machine", list: machines{backend(1), backend(2)}, load: loads{2: 4}, want: balance.Criteria{Instance: id(2), Only: true}, how: balance.Full},
-		{name: "force an ill machine", list: machines{backend(1), backend(2, ill)}, want: balance.Criteria{Instance: id(2), Only: true}, how: balance.None},
+		{name: "force an unhealthy machine", list: machines{backend(1), backend(2, ill)}, want: balance.Criteria{Instance: id(2), Only: true}, how: balance.None},
 		{name: "force a machine in another region", list: machines{backend(1)}, want: balance.Criteria{Instance: id(1), Only: true, Regions: [][]bourse.Region{{"ams"}}, Force: true}, how: balance.None},
 	} {
 		s := sight(c.load)
@@ -182,7 +182,7 @@ func TestTwoChoices(t *testing.T) {
 			return balance.Load{InUse: use[n]}
 		},
 		Distance: func(bourse.Region) int { return 0 },
-		Rand:     rand.New(rand.NewPCG(3, 4)), //nolint:gosec // no secret
+		Rand:     rand.New(rand.NewPCG(3, 4)), //nolint:gosec // not security-sensitive
 	}
 	for range 1600 {
 		i, _ := balance.Choose(list, &balance.Criteria{}, s)
@@ -193,8 +193,8 @@ func TestTwoChoices(t *testing.T) {
 	}
 }
 
-// TestChosenMayAnswer checks that a chosen machine is usable, below its limit and allowed by the
-// criteria, and that a machine is chosen if there is one like that.
+// TestChosenMayAnswer checks that a chosen machine is usable, below its limit and allowed by the criteria, and that
+// such a machine is chosen if there is one.
 func TestChosenMayAnswer(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

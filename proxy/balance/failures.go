@@ -8,9 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// A machine that has failed becomes the last choice, because another machine is more likely to
-// succeed. The penalty lasts for one second, and doubles with each further failure. If an app has
-// only one machine, that machine is still tried every time.
+// A failed machine becomes the last choice, because another machine is more likely to succeed. The penalty lasts for
+// one second, and doubles with each further failure. An app's only machine is still tried every time.
 const (
 	firstPenalty = time.Second
 	maxDoublings = 5
@@ -23,20 +22,20 @@ type failures struct {
 	last  time.Time
 	until time.Time
 
-	// For a machine: its version, and the number of its latest start, at the time of the failure.
-	// For a worker: the machine that failed last.
+	// For a machine: its version and the number of its latest start, at the time of the failure. For a worker: the
+	// machine that failed last.
 	instance bourse.InstanceID
 	boot     int
 	machine  bourse.MachineID
 }
 
-// appliesTo reports whether a machine is still the last choice because of these failures. This is
-// no longer the case after the machine has been restarted or updated.
+// appliesTo reports whether these failures still make a machine the last choice. They no longer do after the machine
+// was restarted or updated.
 func (s *failures) appliesTo(m *route.Backend, now time.Time) bool {
 	if !now.Before(s.until) || s.instance != m.Instance {
 		return false
 	}
-	return s.boot == m.Boot || !m.Running() // a restart that has failed does not end the penalty
+	return s.boot == m.Boot || !m.Running() // a failed restart does not end the penalty
 }
 
 // add records the failure of a request that began at the given time. Requests that were in progress
@@ -59,7 +58,7 @@ func (b *Balancer) recordFailure(t *Slot) {
 	b.prune(now)
 	u := b.machines[m.Machine]
 	if u.lastSuccess.After(t.began) {
-		return // the machine has since answered later requests, so this request is the more likely cause
+		return // the machine has answered later requests, so this request is the more likely cause
 	}
 	if s := &u.failures; s.instance != m.Instance || s.boot != m.Boot && m.Running() {
 		*s = failures{instance: m.Instance, boot: m.Boot}
@@ -79,8 +78,8 @@ func (b *Balancer) recordFailure(t *Slot) {
 	}
 }
 
-// recordSuccess records that a slot's machine has answered. The machine's failures are reset only
-// if the request began after the latest failure. The caller holds the mutex.
+// recordSuccess records that a slot's machine has answered. It resets the machine's failures only if the request began
+// after the latest failure. The caller holds the mutex.
 func (b *Balancer) recordSuccess(t *Slot) {
 	u := b.machines[t.backend.Machine]
 	u.lastSuccess = time.Now()

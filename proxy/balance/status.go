@@ -23,8 +23,8 @@ func (b *Balancer) Status(table *route.Table, app bourse.AppName) machinesapi.Pr
 	return out
 }
 
-// statusOf returns the current state of one target. It holds the mutex only while it reads this
-// target's state, so that requests are not delayed.
+// statusOf returns the current state of one target. To avoid delaying requests, it holds the mutex only while it reads
+// this target's state.
 func (b *Balancer) statusOf(t *route.Target) machinesapi.ProxyRoute {
 	b.mu.Lock()
 	defer b.mu.Unlock()

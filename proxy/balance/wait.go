@@ -91,8 +91,7 @@ func (b *Balancer) answer(w *waiter, slot *Slot, err error) {
 	close(w.ready)
 }
 
-// handOver passes a slot that was just released on a machine to the first waiter that can use it.
-// The caller holds the mutex.
+// handOver passes a machine's just released slot to the first waiter that can use it. The caller holds the mutex.
 func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	q := b.queues[app]
 	if q == nil {
@@ -114,8 +113,8 @@ func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	}
 }
 
-// recheck rechecks a waiter's whole queue, but only if the waiter is the first one in the queue, so
-// that one waiter does this for all others.
+// recheck rechecks a waiter's whole queue, but only if the waiter is at its front, so that one waiter does this for all
+// others.
 func (b *Balancer) recheck(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,8 +123,8 @@ func (b *Balancer) recheck(w *waiter) {
 	}
 }
 
-// retry tries again to choose a machine for a waiter. It reports whether the waiter must continue
-// to wait. The caller holds the mutex.
+// retry tries again to choose a machine for a waiter, and reports whether the waiter must keep waiting. The caller
+// holds the mutex.
 func (b *Balancer) retry(w *waiter) bool {
 	switch i, how := Choose(w.target.Backends, &w.want, &b.input); how {
 	case Chosen:
@@ -153,8 +152,7 @@ func (b *Balancer) Update(table *route.Table) {
 // recheckAll tries again to choose a machine for each waiter in a queue, in order. The caller
 // holds the mutex.
 func (b *Balancer) recheckAll(q *list.List) {
-	// Requests without criteria are interchangeable: if one of them gets no slot, none of the
-	// others can get one.
+	// Requests without criteria are interchangeable: if one of them gets no slot, the others cannot get one either.
 	stuck := map[*route.Target]bool{}
 	for e := q.Front(); e != nil; {
 		w, _ := e.Value.(*waiter)
@@ -177,8 +175,8 @@ func errNotServed(t *route.Target) error {
 	return bourse.Errorf(bourse.CodeNotFound, "app %s no longer serves port %d", t.App.Name, t.Port.First)
 }
 
-// errNone returns the error for a request that no machine can serve. The message is meant for the
-// client, and the cause for the log.
+// errNone returns the error for a request that no machine can serve. The message is for the client, and the cause for
+// the log.
 func (b *Balancer) errNone(t *route.Target, w *Criteria) error {
 	if w.Only {
 		return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the requested machine is not available", Err: errors.New(whyInstanceUnusable(t, w))}

@@ -56,7 +56,7 @@ type issueBackoff struct {
 const (
 	firstPause  = time.Minute
 	maxPause    = 6 * time.Hour
-	maxFailures = 4096 // maximum number of names in ACME.failed; when it is exceeded, all of them are removed
+	maxFailures = 4096 // maximum number of names in ACME.failed; the map is cleared when it is exceeded
 	issueTime   = 90 * time.Second
 )
 
@@ -74,8 +74,7 @@ func NewACME(c ACMEConfig) *ACME {
 	})
 	a.issuer = certmagic.NewACMEIssuer(a.config, certmagic.ACMEIssuer{
 		CA: cmp.Or(c.CA, certmagic.LetsEncryptProductionCA), Email: c.Email, Agreed: true, TrustedRoots: c.Roots, Logger: quiet,
-		// The proxy's own listener answers the challenges, because that listener already uses the
-		// port.
+		// The proxy's own listener answers the challenges, because it already uses the port.
 		DisableTLSALPNChallenge: true, ListenHost: c.HTTP.Addr().String(), AltHTTPPort: int(c.HTTP.Port()), CertObtainTimeout: issueTime,
 	})
 	a.config.Issuers = []certmagic.Issuer{a.issuer}
@@ -107,12 +106,12 @@ func (a *ACME) checkAllowed(name string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if f, ok := a.failed[name]; ok && time.Now().Before(f.until) {
-		return bourse.Errorf(bourse.CodeUnavailable, "the CA issued no certificate for %s: next attempt at %s", bourse.Quoted(name), f.until.Format(time.TimeOnly))
+		return bourse.Errorf(bourse.CodeUnavailable, "the CA did not issue a certificate for %s: next attempt at %s", bourse.Quoted(name), f.until.Format(time.TimeOnly))
 	}
 	return nil
 }
 
-// event handles an event of certmagic by recording whether a certificate was issued.
+// event handles a certmagic event by recording whether a certificate was issued.
 func (a *ACME) event(_ context.Context, what string, data map[string]any) error {
 	name, _ := data["identifier"].(string)
 	switch what {

@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// limitedListener limits the number of open connections, both in total and for each source. It
-// immediately closes connections beyond these limits. A source that opens too many connections
-// therefore affects only clients with the same address.
+// limitedListener limits the number of open connections, both in total and for each source. It immediately closes
+// connections beyond these limits, so a source that opens too many connections affects only clients with the same
+// address.
 type limitedListener struct {
 	net.Listener
 	limits  Limits
 	clients *throttle.FairBudget // limits all listeners together; nil: no such limit
-	exempt  []netip.Prefix       // sources to which the limit for each source does not apply
+	exempt  []netip.Prefix       // sources to which the per-source limit does not apply
 	log     *slog.Logger
 
 	mu         sync.Mutex
@@ -28,8 +28,7 @@ type limitedListener struct {
 	refused    int                  // number of connections refused since lastLogged
 }
 
-// limitedConn is a connection that counts toward the limits until it is closed. It has all methods
-// of a TCP connection.
+// limitedConn is a TCP connection that counts toward the limits until it is closed.
 type limitedConn struct {
 	*net.TCPConn
 	release func()
@@ -54,7 +53,7 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 		}
 		source, bound := b.sourceOf(conn)
 		if !b.acquire(source, bound) {
-			_ = conn.SetLinger(0) // close without a TIME_WAIT state
+			_ = conn.SetLinger(0) // avoid the TIME_WAIT state
 			_ = conn.Close()
 			continue
 		}
@@ -73,10 +72,9 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// share reserves a place for a connection in the connection budget that all listeners share. If
-// the budget is used up, the oldest connection of the source with the most connections is closed.
-// If no place becomes free, share returns nil. Connections of load balancers are never closed,
-// because each may carry the requests of many clients.
+// share reserves a place for a connection in the connection budget that all listeners share. If the budget is used up,
+// the oldest connection of the source with the most connections is closed. If no place becomes free, share returns nil.
+// Load balancers' connections are never closed, because each may carry many clients' requests.
 func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {
@@ -93,9 +91,8 @@ func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool)
 	return hold
 }
 
-// sourceOf returns the source of a connection: an IPv4 address, or the /64 of an IPv6 address,
-// because a single host usually controls a whole /64. bound is false if the limit for each source
-// does not apply.
+// sourceOf returns the source of a connection: an IPv4 address, or the /64 of an IPv6 address, because a single host
+// usually controls a whole /64. bound is false if the per-source limit does not apply.
 func (b *limitedListener) sourceOf(c *net.TCPConn) (source netip.Prefix, bound bool) {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {

@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// hello returns a ClientHello like the one that a modern client sends.
+// hello returns a ClientHello as a modern client sends it.
 func hello(name string) *tls.ClientHelloInfo {
 	return &tls.ClientHelloInfo{
 		ServerName: name, SupportedVersions: []uint16{tls.VersionTLS13}, SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256},
@@ -26,8 +26,8 @@ func hello(name string) *tls.ClientHelloInfo {
 	}
 }
 
-// TestFiles checks that certificates are found by their names and reloaded when they
-// change, and that invalid files have no effect.
+// TestFiles checks that certificates are found by host name and reloaded when they change, and that invalid files have
+// no effect.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
@@ -83,12 +83,12 @@ func TestFiles(t *testing.T) {
 		t.Errorf("the previously read certificate is no longer used: %v", err)
 	}
 	if _, err := OpenFiles(dir); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("opened with an invalid certificate file: %v", err)
+		t.Errorf("open with an invalid certificate file: %v", err)
 	}
 }
 
-// TestSelfSigned checks that a self-signed certificate is used if that is enabled and if there is
-// no other certificate for the name.
+// TestSelfSigned checks that a self-signed certificate is used if this is enabled and there is no other certificate for
+// the name.
 func TestSelfSigned(t *testing.T) {
 	t.Parallel()
 	c := &Certificates{}
@@ -121,11 +121,11 @@ func TestSelfSigned(t *testing.T) {
 	}
 }
 
-// TestACME checks that the CA is asked only for names that are allowed, and not repeatedly. The
-// package test/proxy tests that certificates are issued.
+// TestACME checks that the CA is asked only for allowed names, and not repeatedly. Package test/proxy tests that
+// certificates are issued.
 func TestACME(t *testing.T) {
 	t.Parallel()
-	errNo := errors.New("no app has it")
+	errNo := errors.New("no app has this name")
 	a := NewACME(ACMEConfig{
 		Email: "ops@example.com", CA: "https://127.0.0.1:1/directory", Storage: t.TempDir(), HTTP: netip.MustParseAddrPort("127.0.0.1:1"),
 		Log: slog.New(slog.DiscardHandler), Allowed: func(name string) error {
@@ -159,12 +159,12 @@ func TestACME(t *testing.T) {
 	if err := a.event(t.Context(), "cert_obtained", map[string]any{"identifier": "shop.example.com"}); err != nil || a.checkAllowed("shop.example.com") != nil {
 		t.Errorf("after the certificate was issued: %v, %v", err, a.checkAllowed("shop.example.com"))
 	}
-	h := a.Handler(told)
+	h := a.Handler(describe)
 	for path, want := range map[string]int{"/": http.StatusOK, "/.well-known/acme-challenge/of-the-app": http.StatusOK} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example.com"+path, http.NoBody))
 		if w.Code != want {
-			t.Errorf("GET %s: %d, want %d: an app may have challenges of its own", path, w.Code, want)
+			t.Errorf("GET %s: %d, want %d: an app may handle its own challenges", path, w.Code, want)
 		}
 	}
 }

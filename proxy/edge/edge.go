@@ -1,9 +1,9 @@
-// Package edge implements a proxy's listeners for untrusted clients. It limits their
-// connections, reads PROXY protocol headers from load balancers, terminates TLS with the
-// certificates of host names, and forwards TCP streams that are not HTTP.
+// Package edge implements a proxy's listeners for untrusted clients. It limits clients' connections, reads PROXY
+// protocol headers from load balancers, terminates TLS with the certificate for each host name, and forwards TCP
+// streams that are not HTTP.
 //
-// Requests to these listeners do not pass through package admission. All requests are for
-// machines, regardless of their host names.
+// Requests to these listeners do not pass through package admission. They are always for machines, regardless of the
+// host name.
 package edge
 
 import (
@@ -48,8 +48,8 @@ type Config struct {
 	Certificates  *Certificates   // used by listeners with TLS
 	Balance       proxy.Balance   // used by streams
 	Upstreams     proxy.Upstreams // used by streams
-	HoldOpen      bool            // whether an open stream counts as a request in progress; otherwise, only transferred bytes count as use
-	LoadBalancers []netip.Prefix  // sources whose connections must begin with a PROXY header
+	HoldOpen      bool            // an open stream counts as a request in progress; otherwise, only transferred bytes count as use
+	LoadBalancers []netip.Prefix  // sources of connections that must begin with a PROXY header
 	Limits        Limits
 	Clients       *throttle.FairBudget // limits the connections of all listeners together, sharing them fairly among sources; nil: only Limits apply
 	Conns         *throttle.FairBudget // limits the connections of streams to machines, sharing them fairly among organizations; nil: unlimited
@@ -99,8 +99,8 @@ func New(c Config) *Edge {
 
 var errStopping = errors.New("the proxy is shutting down")
 
-// Run serves until ctx is done. After that, it closes the listeners, gives connections in progress
-// some time to end, and aborts the rest.
+// Run serves until ctx is done. Then it closes the listeners, gives connections in progress some time to end, and
+// aborts the rest.
 func (e *Edge) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range e.Web {
@@ -160,8 +160,8 @@ func (e *Edge) serveWeb(ctx context.Context, w *Web) error {
 	return err
 }
 
-// requestTracker counts requests in progress. The count includes upgraded connections, for which
-// http.Server.Shutdown does not wait.
+// requestTracker counts requests in progress, including upgraded connections, for which http.Server.Shutdown does not
+// wait.
 type requestTracker struct {
 	handler http.Handler
 

@@ -15,16 +15,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Files contains the certificates in a directory. A certificate is either a file NAME.pem or
-// NAME.crt with its key in NAME.key, or a subdirectory that contains fullchain.pem and
-// privkey.pem, as created by certbot. The host names are taken from the certificates. Files
-// implements admission.Watched, so that changed files are reloaded.
+// Files contains the certificates in a directory. A certificate is either a file NAME.pem or NAME.crt with its key in
+// NAME.key, or a subdirectory that contains fullchain.pem and privkey.pem, as created by certbot. Host names are taken
+// from the certificates. Files implements admission.Watched, so that changed files are reloaded.
 type Files struct {
 	dir     string
 	current atomic.Pointer[fileCerts]
 
 	mu                   sync.Mutex // held while files are read
-	usedStamp, seenStamp string     // state of the files that are in use, and state found by the latest check
+	usedStamp, seenStamp string     // state of the files in use, and state found by the latest check
 }
 
 // fileCerts is an immutable set of loaded certificates.
@@ -69,10 +68,9 @@ func (f *Files) Names() []string {
 	return out
 }
 
-// Look checks whether the files have changed, and loads them if so. It reports whether it has
-// loaded new contents. Because a file may be written in parts, a change is loaded only once two
-// consecutive calls find the files in the same state. If a file cannot be loaded, the previous
-// certificates remain in use.
+// Look reloads the files if they have changed, and reports whether it loaded new contents. Because a file may be
+// written in parts, a change is loaded only once two consecutive calls find the files in the same state. If a file
+// cannot be loaded, the previous certificates remain in use.
 func (f *Files) Look() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,9 +172,8 @@ func loadPairs(pairs []certPair) (*fileCerts, error) {
 	return out, nil
 }
 
-// find returns a certificate for a host name, if possible one that the client supports. If there
-// is no certificate for the name, it returns nil. If name is empty, it returns a fallback
-// certificate.
+// find returns a certificate for a host name, preferably one that the client supports. It returns nil if there is no
+// certificate for the name, and a fallback certificate if name is empty.
 func (f *Files) find(hello *tls.ClientHelloInfo, name string) *tls.Certificate {
 	c := f.current.Load()
 	list := c.byName[name]

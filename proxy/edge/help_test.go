@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is the time within which expected events must happen.
-const patience = time.Minute
+// waitLimit is the time within which expected events must happen.
+const waitLimit = time.Minute
 
 // routes implements Routes for tests.
 type routes struct {
@@ -40,7 +40,7 @@ func (r *routes) Find(host string, _ int) (*route.Target, error) {
 	if t := r.hosts[host]; t != nil {
 		return t, nil
 	}
-	return nil, bourse.Errorf(bourse.CodeNotFound, "there is no app for %s", host)
+	return nil, bourse.Errorf(bourse.CodeNotFound, "no app for %s", host)
 }
 
 func (r *routes) App(name bourse.AppName) []*route.Target {
@@ -63,7 +63,7 @@ func streamOf(port workload.Port, machines ...string) *routes {
 	return &routes{apps: map[bourse.AppName][]*route.Target{"db": {target(port, machines...)}}}
 }
 
-// inOrder is a Balance that chooses the first machine that was not tried before.
+// inOrder is a Balance that chooses the first machine that was not tried yet.
 type inOrder struct {
 	mu   sync.Mutex
 	open map[bourse.MachineID]int
@@ -115,7 +115,7 @@ func (t *slot) Done(failed error) {
 	}
 }
 
-// byAddress connects to machines whose IDs are their addresses.
+// byAddress connects to machines, using their IDs as addresses.
 type byAddress struct{}
 
 func (byAddress) Use(_ context.Context, _ bourse.WorkerID, m bourse.MachineID, _ int, _ bool) (proxy.Upstream, error) {
@@ -143,7 +143,7 @@ func listenHere(t *testing.T) net.Listener {
 	return l
 }
 
-// web returns an HTTP listener with a server like that of the proxy.
+// web returns an HTTP listener with a server like the proxy's.
 func web(t *testing.T, h http.Handler, secure bool) Web {
 	t.Helper()
 	return Web{Listener: listenHere(t), Server: proxy.NewServer(h, slog.New(slog.DiscardHandler)), Port: 80, TLS: secure}
@@ -185,12 +185,12 @@ func dial(t *testing.T, l net.Listener) *net.TCPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(waitLimit))
 	return c.(*net.TCPConn)
 }
 
-// machine starts a server that reads everything that a client sends, and replies with the same data
-// and a "!". It returns the server's address.
+// machine starts a server that reads all data from a client, and replies with the same data and a "!". It returns the
+// server's address.
 func machine(t *testing.T) string {
 	t.Helper()
 	l := listenHere(t)
@@ -227,8 +227,8 @@ func newCA(t *testing.T) *testCA {
 	return &testCA{ca, pool}
 }
 
-// write writes a certificate for the given hosts, and its key. The files are name.pem and name.key.
-// If name ends with a slash, they are those that certbot would create in that directory.
+// write writes a certificate for the given hosts, and its key. The files are name.pem and name.key or, if name ends
+// with a slash, the files that certbot would create in that directory.
 func (ca *testCA) write(t *testing.T, dir, name string, hosts ...string) {
 	t.Helper()
 	pair, err := ca.IssueOther("test", hosts, time.Now())

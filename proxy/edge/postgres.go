@@ -20,8 +20,8 @@ const (
 // first request GSS encryption, which is refused, and then TLS.
 const maxPGRequests = 2
 
-// acceptPostgresTLS accepts a PostgreSQL client's request for TLS. It returns the connection for
-// the TLS handshake that follows. Newer clients start the handshake without such a request.
+// acceptPostgresTLS accepts a PostgreSQL client's request for TLS, and returns the connection for the TLS handshake
+// that follows. Newer clients may start the handshake without such a request.
 func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 	for range maxPGRequests {
 		var head [8]byte
@@ -56,7 +56,7 @@ func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 // pgRefuse sends a fatal error to a PostgreSQL client.
 func pgRefuse(c net.Conn, text string) {
 	var body []byte
-	for _, field := range []string{"SFATAL", "VFATAL", "C08004", "M" + text} { // 08004 means that the server rejected the connection
+	for _, field := range []string{"SFATAL", "VFATAL", "C08004", "M" + text} { // 08004: the server rejected the connection
 		body = append(append(body, field...), 0)
 	}
 	body = append(body, 0)
@@ -64,7 +64,7 @@ func pgRefuse(c net.Conn, text string) {
 	_, _ = c.Write(append(message, body...)) // the client may have disconnected
 }
 
-// prefixedConn is a connection from which the first bytes have already been read.
+// prefixedConn is a connection whose first bytes have already been read.
 type prefixedConn struct {
 	net.Conn
 	prefix []byte
@@ -96,6 +96,6 @@ func (g *clientReporter) report(err error) bool {
 		return false
 	}
 	pgRefuse(g.conn, "no machine can be reached: "+bourse.MessageOf(err))
-	_ = closeWrite(g.conn) // also sends TLS's close_notify; ignore errors, because the client may have disconnected
+	_ = closeWrite(g.conn) // also sends the TLS close_notify alert; ignore errors, because the client may have disconnected
 	return true
 }

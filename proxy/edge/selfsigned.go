@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// selfSigned creates self-signed certificates. All of them have the same key, which is never
-// written to disk, because clients do not verify such certificates anyway.
+// selfSigned creates self-signed certificates. They all share a key that is never written to disk; it does not have to
+// persist, because clients cannot verify such certificates anyway.
 type selfSigned struct {
 	mu     sync.Mutex
 	key    *ecdsa.PrivateKey
@@ -25,11 +25,11 @@ type selfSigned struct {
 }
 
 const (
-	maxSelfSigned  = 1024 // maximum number of names; when it is exceeded, all certificates are discarded and created again
+	maxSelfSigned  = 1024 // maximum number of names; when it is exceeded, all certificates are discarded
 	selfSignedLife = 90 * 24 * time.Hour
 )
 
-// get returns the certificate for a host name. An empty name stands for localhost.
+// get returns the certificate for a host name. An empty name means localhost.
 func (s *selfSigned) get(name string) (*tls.Certificate, error) {
 	name = cmp.Or(name, "localhost")
 	s.mu.Lock()

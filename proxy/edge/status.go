@@ -15,10 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// StatusHandler returns a handler that reports the proxy's routes. For each route, the report
-// contains the URLs and the machines. For each machine, it contains whether requests can reach the
-// machine and, if not, the reason. "?app=NAME" selects one app. Only brokers may read the report,
-// because it contains app names of all organizations.
+// StatusHandler returns a handler that reports the proxy's routes: for each route the URLs and the machines, and for
+// each machine whether requests can reach it and, if not, why. "?app=NAME" selects one app. Only brokers may read the
+// report, because it contains all organizations' app names.
 func (c *Config) StatusHandler(b *balance.Balancer, routes *route.Follower) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		table := routes.Table()
@@ -36,9 +35,8 @@ func (c *Config) StatusHandler(b *balance.Balancer, routes *route.Follower) http
 	})
 }
 
-// urlsOf returns the URLs at which the listeners serve a target, best first. Names that the
-// operator has chosen come first. Among the URLs with the same name, those whose certificate
-// clients probably trust come first.
+// urlsOf returns the URLs at which the listeners serve a target, best first. Names that the operator has assigned come
+// first. Among URLs with the same name, those with certificates that clients probably trust come first.
 func (c *Config) urlsOf(routes *route.Follower, table *route.Table, t *route.Target) (out []string) {
 	for _, s := range c.Streams {
 		if s.App == t.App.Name && s.Port >= t.Port.First && s.Port <= t.Port.Last && !t.Port.Has(workload.HandlerHTTP) {

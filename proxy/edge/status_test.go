@@ -30,7 +30,7 @@ func routeMachine(n int, state bourse.State) bourse.Machine {
 	return m
 }
 
-// following returns a Follower of a cluster that has the given machines.
+// following returns a Follower of a cluster with the given machines.
 func following(t *testing.T, c route.FollowerConfig, machines ...bourse.Machine) *route.Follower {
 	built := make(chan struct{}, 1)
 	c.Read = func(context.Context) (route.Snapshot, error) { return route.Snapshot{Machines: machines}, nil }
@@ -52,8 +52,7 @@ func following(t *testing.T, c route.FollowerConfig, machines ...bourse.Machine)
 	return f
 }
 
-// TestProxyStatus checks that the status tells, for each machine, whether requests reach it and why
-// not.
+// TestProxyStatus checks that the status contains, for each machine, whether requests can reach it and, if not, why.
 func TestProxyStatus(t *testing.T) {
 	t.Parallel()
 	one, two := routeMachine(1, bourse.StateStarted), routeMachine(2, bourse.StateStopped)
@@ -90,8 +89,7 @@ type addressed struct {
 
 func (a addressed) Addr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a.at)) }
 
-// TestProxyStatusURLs checks that the best URL comes first, and that there is no URL that this
-// proxy does not serve.
+// TestProxyStatusURLs checks that the best URL comes first, and that the proxy serves all listed URLs.
 func TestProxyStatusURLs(t *testing.T) {
 	t.Parallel()
 	routes := following(t, route.FollowerConfig{

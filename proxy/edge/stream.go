@@ -63,8 +63,8 @@ func (e *Edge) serveStreams(ctx context.Context, s *Stream) {
 	}
 }
 
-// accept accepts connections until ctx is done and the listener is closed. After an error, such as
-// a lack of file descriptors, it pauses before it continues.
+// accept accepts connections until ctx is done and the listener is closed. After an error, such as too many open files,
+// it pauses before it continues.
 func (e *Edge) accept(ctx context.Context, l net.Listener, serve func(net.Conn)) {
 	pause := time.Duration(0)
 	for {
@@ -143,8 +143,8 @@ func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *strea
 	return e.copyBoth(client, m.conn, passed)
 }
 
-// handshake performs the handshakes that the port requires. It returns the connection for reading
-// and writing decrypted data, and a reporter that sends later errors to the client.
+// handshake performs the handshakes that the port requires. It returns a connection for the decrypted data, and a
+// reporter that sends later errors to the client.
 func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (inside net.Conn, outer clientReporter, err error) {
 	if err := raw.SetDeadline(time.Now().Add(e.Limits.Handshake)); err != nil {
 		return nil, outer, err
@@ -173,7 +173,7 @@ func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (in
 	return over, outer, nil
 }
 
-// maxDiscard is the maximum number of bytes that are read and discarded from a refused client.
+// maxDiscard is the maximum number of bytes that are read from a refused client and discarded.
 const maxDiscard = 256 << 10
 
 // lingerClose closes the sending side of a connection and waits until the client disconnects.
@@ -223,7 +223,7 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 		}
 		last = err
 		if ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeRateLimited {
-			err = context.Canceled // the machine is not to blame: the client disconnected, the time limit passed, or the proxy has no free connection
+			err = context.Canceled // not the machine's fault: the client disconnected, the time limit passed, or the proxy has no free connection
 		}
 		m.close(err)
 		if ctx.Err() != nil {
@@ -289,7 +289,7 @@ func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	}
 }
 
-// unlessClosed returns err, or nil if err means that this side has closed the connection.
+// unlessClosed returns err, or nil if err means that the proxy itself closed the connection.
 func unlessClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil
@@ -305,7 +305,7 @@ var buffers = sync.Pool{New: func() any { return new(make([]byte, bufferSize)) }
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) }
 
-// idleTimer closes a stream that has not transferred any bytes for some time.
+// idleTimer closes a stream that has transferred no bytes for some time.
 type idleTimer struct {
 	after      time.Duration
 	timer      *time.Timer

@@ -29,7 +29,7 @@ func portWith(handlers ...workload.Handler) workload.Port {
 	return workload.Port{First: 5432, Last: 5432, Handlers: handlers}
 }
 
-// say sends data, closes the sending side, and returns everything that it receives.
+// say sends data, closes the sending side, and returns all received data.
 func say(t *testing.T, c interface {
 	io.ReadWriter
 	CloseWrite() error
@@ -49,8 +49,7 @@ func say(t *testing.T, c interface {
 	return string(got)
 }
 
-// TestStream checks that a machine notices the end of the client's data, and that it can reply
-// after that.
+// TestStream checks that a machine notices the end of the client's data and can reply after that.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := &inOrder{}
@@ -59,7 +58,7 @@ func TestStream(t *testing.T) {
 	if got := say(t, dial(t, s), long); got != long+"!" {
 		t.Errorf("%d bytes came back, want %d", len(got), len(long)+1)
 	}
-	for end := time.Now().Add(patience); b.inUse() > 0; {
+	for end := time.Now().Add(waitLimit); b.inUse() > 0; {
 		if time.Now().After(end) {
 			t.Fatal("the ended stream still counts as in use")
 		}
@@ -67,8 +66,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamGoesElsewhere checks that another machine is tried as long as nothing was sent to the
-// first one.
+// TestStreamGoesElsewhere checks that another machine is tried if nothing was sent to the first one.
 func TestStreamGoesElsewhere(t *testing.T) {
 	t.Parallel()
 	gone := listenHere(t)
@@ -126,8 +124,8 @@ func TestStreamWithTLS(t *testing.T) {
 	}
 }
 
-// TestPostgres checks TLS with PostgreSQL clients. Some request TLS in the way of their protocol,
-// others begin with the TLS handshake, and a client without TLS receives an error.
+// TestPostgres checks TLS with PostgreSQL clients. Some clients request TLS as their protocol specifies, others begin
+// with the TLS handshake, and a client without TLS receives an error.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	ca, dir := newCA(t), t.TempDir()
@@ -137,7 +135,7 @@ func TestPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := streamOf(portWith(workload.HandlerPGTLS), machine(t))
-	s := stream(t, Config{Certificates: &Certificates{Files: files}, Limits: Limits{Handshake: patience}}, r)
+	s := stream(t, Config{Certificates: &Certificates{Files: files}, Limits: Limits{Handshake: waitLimit}}, r)
 	ask := func(code uint32) []byte { return binary.BigEndian.AppendUint32([]byte{0, 0, 0, 8}, code) }
 	over := func(c net.Conn, alpn ...string) string {
 		return say(t, tls.Client(c, &tls.Config{RootCAs: ca.pool, ServerName: "db.example.com", NextProtos: alpn}), "query")
@@ -172,9 +170,9 @@ func TestPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(c); err != nil || !bytes.HasPrefix(got, []byte{'E'}) || !bytes.Contains(got, []byte("sslmode=require")) {
-		t.Errorf("without TLS: %q, %v, want a PostgreSQL error, and the end", got, err)
+		t.Errorf("without TLS: %q, %v, want a PostgreSQL error and EOF", got, err)
 	}
-	for name, text := range map[string]string{"GSS again and again": string(ask(pgGSS)) + string(ask(pgGSS)) + string(ask(pgGSS)), "cancel": string(ask(pgCancel)), "nothing": ""} {
+	for name, text := range map[string]string{"repeated GSS requests": string(ask(pgGSS)) + string(ask(pgGSS)) + string(ask(pgGSS)), "cancel": string(ask(pgCancel)), "nothing": ""} {
 		c := dial(t, s)
 		if _, err := io.WriteString(c, text); err != nil {
 			t.Fatal(err)
@@ -227,14 +225,14 @@ func TestIdleStream(t *testing.T) {
 	}
 }
 
-// toldListener is a listener that signals when it is closed.
-type toldListener struct {
+// observedListener is a listener that signals when it is closed.
+type observedListener struct {
 	net.Listener
 	closed chan struct{}
 	once   sync.Once
 }
 
-func (c *toldListener) Close() error {
+func (c *observedListener) Close() error {
 	defer c.once.Do(func() { close(c.closed) })
 	return c.Listener.Close()
 }
@@ -243,7 +241,7 @@ func (c *toldListener) Close() error {
 func TestStreamsAreDrained(t *testing.T) {
 	t.Parallel()
 	for _, drain := range []time.Duration{time.Minute, time.Millisecond} {
-		l := &toldListener{Listener: listenHere(t), closed: make(chan struct{})}
+		l := &observedListener{Listener: listenHere(t), closed: make(chan struct{})}
 		s := Stream{Listener: l, App: "db", Port: 5432}
 		at, reached := listenHere(t), make(chan net.Conn, 1)
 		go func() {

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// tlsOf returns the TLS configuration of an HTTP listener. Each handshake uses the options of the
-// service that the client's host name and the port select.
+// tlsOf returns the TLS configuration of an HTTP listener. Each handshake uses the options of the service selected by
+// the client's host name and the port.
 func (e *Edge) tlsOf(port int) *tls.Config {
 	config := e.Certificates.tlsConfig(workload.TLSOptions{}, true)
 	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -21,7 +21,7 @@ func (e *Edge) tlsOf(port int) *tls.Config {
 		if t, err := e.Routes.Find(nameOf(hello), port); err == nil {
 			return e.Certificates.tlsConfig(t.Port.TLS, true), nil
 		}
-		return nil, nil // there is no such service: continue with the name's certificate, and the request will get a 404
+		return nil, nil // no such service: continue with the name's certificate; the request will get a 404
 	}
 	return config
 }
@@ -62,7 +62,7 @@ func nameOf(hello *tls.ClientHelloInfo) string {
 // Certificates provides certificates for host names. It prefers certificates from files, then
 // certificates from an ACME CA, then self-signed certificates.
 type Certificates struct {
-	Files           *Files // certificates from files; nil: there are none
+	Files           *Files // certificates from files; nil: none
 	ACME            *ACME  // obtains certificates from an ACME CA; nil: disabled
 	SelfSigned      bool   // whether to create self-signed certificates for names that have no other certificate
 	selfSignedCerts selfSigned

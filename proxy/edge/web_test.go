@@ -20,8 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// told responds with what the server knows about the request.
-var told = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// describe responds with a description of the request as the server sees it.
+var describe = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s from %s", r.Proto, r.RemoteAddr)
 })
 
@@ -53,7 +53,7 @@ func TestProtocols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, secure := web(t, told, false), web(t, told, true)
+	plain, secure := web(t, describe, false), web(t, describe, true)
 	start(t, Config{Web: []Web{plain, secure}, Certificates: &Certificates{Files: files}})
 	for _, c := range []struct {
 		name string
@@ -68,7 +68,7 @@ func TestProtocols(t *testing.T) {
 	} {
 		var protocols http.Protocols
 		c.set(&protocols)
-		client := &http.Client{Timeout: patience, Transport: &http.Transport{
+		client := &http.Client{Timeout: waitLimit, Transport: &http.Transport{
 			Protocols: &protocols, TLSClientConfig: &tls.Config{RootCAs: ca.pool, ServerName: "web.example.com"},
 		}}
 		if got := get(t, client, c.url); !strings.HasPrefix(got, c.want+" from 127.0.0.1:") {
@@ -77,7 +77,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// exchange sends text and returns everything that it receives.
+// exchange sends text and returns all received data.
 func exchange(t *testing.T, l net.Listener, text string) string {
 	t.Helper()
 	c := dial(t, l)
@@ -90,12 +90,11 @@ func exchange(t *testing.T, l net.Listener, text string) string {
 
 const closing = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
-// TestProxyHeader checks that load balancers must send a PROXY header, and that it is not accepted
-// from other clients.
+// TestProxyHeader checks that load balancers must send a PROXY header, and that other clients must not.
 func TestProxyHeader(t *testing.T) {
 	t.Parallel()
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
-	known, other := web(t, told, false), web(t, told, false)
+	known, other := web(t, describe, false), web(t, describe, false)
 	start(t, Config{Web: []Web{known}, LoadBalancers: loopback, Limits: Limits{Handshake: time.Second}})
 	start(t, Config{Web: []Web{other}, LoadBalancers: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	v2 := func(h *proxyproto.Header) string {
@@ -134,7 +133,7 @@ func TestProxyHeader(t *testing.T) {
 		}
 	}
 	if got := exchange(t, other, closing); !strings.Contains(got, "from 127.0.0.1:") {
-		t.Errorf("without a header, from an address that sends none: %q", got)
+		t.Errorf("without a header, from a client that need not send one: %q", got)
 	}
 }
 
@@ -142,19 +141,19 @@ func TestProxyHeader(t *testing.T) {
 // connecting.
 func TestBounds(t *testing.T) {
 	t.Parallel()
-	w := web(t, told, false)
+	w := web(t, describe, false)
 	start(t, Config{Web: []Web{w}, Limits: Limits{Connections: 3, PerSource: 2}})
 	from := func(ip string) net.Conn {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Deadline: time.Now().Add(patience)}
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Deadline: time.Now().Add(waitLimit)}
 		c, err := d.DialContext(t.Context(), "tcp", w.Addr().String())
 		if errors.Is(err, syscall.ECONNRESET) {
-			return nil // the connection was refused before Dial noticed
+			return nil // the connection was refused while dialing
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(waitLimit))
 		return c
 	}
 	served := func(c net.Conn) bool {
@@ -178,27 +177,27 @@ func TestBounds(t *testing.T) {
 		t.Error("all addresses together must get three connections, but not four")
 	}
 	_ = a.Close()
-	for end := time.Now().Add(patience); !served(from("127.0.0.4")); {
+	for end := time.Now().Add(waitLimit); !served(from("127.0.0.4")); {
 		if time.Now().After(end) {
 			t.Fatal("a closed connection was not replaced by another")
 		}
 	}
 }
 
-// TestTheLargestSourceGivesWay checks that, if the process has no free connections, a new source
-// gets a connection of the source that has the most.
+// TestTheLargestSourceGivesWay checks that, if the process has no free connections, a new source takes one from the
+// source with the most connections.
 func TestTheLargestSourceGivesWay(t *testing.T) {
 	t.Parallel()
-	w := web(t, told, false)
+	w := web(t, describe, false)
 	start(t, Config{Web: []Web{w}, Clients: throttle.NewFairBudget(3)})
 	from := func(ip string) net.Conn {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Deadline: time.Now().Add(patience)}
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Deadline: time.Now().Add(waitLimit)}
 		c, err := d.DialContext(t.Context(), "tcp", w.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(waitLimit))
 		return c
 	}
 	served := func(c net.Conn) bool {
@@ -225,8 +224,8 @@ func TestTheLargestSourceGivesWay(t *testing.T) {
 	}
 }
 
-// TestDrain checks what happens when the proxy stops. Requests in progress and WebSockets get time
-// to end, no new ones are accepted, and those that take too long are aborted.
+// TestDrain checks that, when the proxy stops, requests in progress and WebSockets get time to end, no new ones are
+// accepted, and those that take too long are aborted.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

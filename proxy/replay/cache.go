@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Status tells a machine whether the replay cache was used for the request.
+// Status tells a machine whether the replay cache was used for a request.
 type Status string
 
 // Values of Status.
@@ -73,9 +73,8 @@ type CachedReplay struct {
 // NewCache returns an empty cache.
 func NewCache() *Cache { return &Cache{all: list.New(), apps: map[string]*appCache{}} }
 
-// Lookup returns the cached replay that applies to a request, and Hit. If there is such a replay
-// but the client asked to bypass the cache, the status is Bypass. If there is no such replay, the
-// status is empty.
+// Lookup returns the cached replay that applies to a request, and Hit. If there is a cached replay but the client asked
+// to bypass the cache, the status is Bypass. If there is no cached replay, the status is empty.
 func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedReplay, Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,9 +101,8 @@ func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedR
 	return CachedReplay{}, ""
 }
 
-// isValid reports whether the machine that requested the replay still has the same version. Another
-// version might request a different replay. Whether the destination still exists is checked when
-// the replay is planned.
+// isValid reports whether the machine that requested the replay still has the same version, because another version
+// might request a different replay. Whether the destination still exists is checked when the replay is planned.
 func (e *entry) isValid(t *route.Target) bool {
 	for i := range t.Backends {
 		if b := &t.Backends[i]; b.Machine == e.replay.Issuer {
@@ -114,9 +112,9 @@ func (e *entry) isValid(t *route.Target) bool {
 	return false
 }
 
-// Store caches a replay that a machine of the request's own target has requested. It uses the
-// replay's cache rule and the target's sessions. If the machine asked for caching but the replay
-// cannot be cached, Store returns the reason. Otherwise it returns "".
+// Store caches a replay requested by a machine of the request's own target, according to the replay's cache rule and
+// the target's sessions. If the machine asked for caching but the replay cannot be cached, Store returns the reason.
+// Otherwise, it returns "".
 func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, replay *Replay, now time.Time) (unkept string) {
 	if replay.Cache.Invalidate {
 		c.Invalidate(t, r)

@@ -80,7 +80,7 @@ func TestCacheByPath(t *testing.T) {
 	if _, status := c.Lookup(at443, get("http://web.test/a/b"), noon); status != "" {
 		t.Errorf("another app: %s", status)
 	}
-	// An entry becomes invalid when it expires, and when the version of its issuer changes.
+	// An entry becomes invalid when it expires or its issuer's version changes.
 	if _, status := c.Lookup(web, get("http://web.test/a/b"), noon.Add(time.Minute)); status != "" {
 		t.Errorf("after the entry has expired: %s", status)
 	}
@@ -96,11 +96,11 @@ func TestCacheBypassAndInvalidate(t *testing.T) {
 	skip := get("http://web.test/a/b", "fly-replay-cache-control", "skip")
 	c.Store(web, skip, one, cached(t, "app=other", "/a/*", "60"), noon)
 	if _, status := c.Lookup(web, skip, noon); status != replay.Hit {
-		t.Errorf("skip where it is not allowed: %s", status)
+		t.Errorf("bypass where it is not allowed: %s", status)
 	}
 	c.Store(web, skip, one, cached(t, "app=other", "/a/*", "60", "fly-replay-cache-allow-bypass", "yes"), noon)
 	if kept, status := c.Lookup(web, skip, noon); status != replay.Bypass || kept.Issuer != "" {
-		t.Errorf("skip where it is allowed: %s", status)
+		t.Errorf("bypass where it is allowed: %s", status)
 	}
 	if _, status := c.Lookup(web, get("http://web.test/a/b"), noon); status != replay.Hit {
 		t.Errorf("other requests after that: %s", status)
@@ -144,8 +144,8 @@ func TestCacheBySession(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded checks that the number of cached sessions is limited for each app, and that an
-// app never evicts the entries of another app.
+// TestCacheIsBounded checks that the number of cached sessions per app is limited, and that an app never evicts another
+// app's entries.
 func TestCacheIsBounded(t *testing.T) {
 	c := replay.NewCache()
 	web := *web

@@ -37,7 +37,7 @@ func Parse(form Form, h http.Header, body []byte) (r *Replay, err error) {
 func parseHeader(h http.Header) (*Replay, error) {
 	text := h.Get(headerReplay)
 	if len(text) > maxHeader {
-		return nil, invalidf("the header has %d bytes; the maximum is %d", len(text), maxHeader)
+		return nil, invalidf("the header is %d bytes long; the maximum is %d", len(text), maxHeader)
 	}
 	r, seen := &Replay{}, map[string]bool{}
 	for rest := text; rest != ""; {
@@ -62,8 +62,8 @@ func parseHeader(h http.Header) (*Replay, error) {
 	return r, err
 }
 
-// field splits s after its first field. It returns the field's name and value, and the rest of s.
-// If the field is empty, the name is empty as well.
+// field splits s after its first field. It returns the field's name and value, and the rest of s. An empty field has an
+// empty name.
 func field(s string) (name, value, rest string, err error) {
 	name, after, found := strings.Cut(s, "=")
 	if i := strings.IndexByte(name, ';'); i >= 0 || !found {
@@ -165,13 +165,13 @@ func regions(list string) (out []bourse.Region, err error) {
 	return out, nil
 }
 
-// wellFormed reports whether r has the form of a region code or an alias. To accept aliases as
-// well, it validates r with a letter in front, because any alias then has the form of a code.
+// wellFormed reports whether r has the form of a region code or an alias. To accept aliases, it validates r with a
+// letter prepended, which gives any alias the form of a code.
 func wellFormed(r bourse.Region) bool {
 	return r != "" && r[0] >= 'a' && r[0] <= 'z' && ("x"+r).Validate() == nil
 }
 
-// cacheHeaders parses the headers with which a machine controls whether a replay is cached.
+// cacheHeaders parses the headers by which a machine controls whether a replay is cached.
 func cacheHeaders(h http.Header) (c CacheRule, err error) {
 	pattern, ttl := h.Get(headerCache), h.Get(headerTTL)
 	switch {
@@ -194,7 +194,7 @@ func newCacheRule(pattern string, seconds int64, bypass bool) (c CacheRule, err 
 	c.Host, c.Prefix = strings.ToLower(c.Host), "/"+c.Prefix
 	switch {
 	case len(pattern) > maxPattern:
-		return c, invalidf("the cache pattern has %d bytes; the maximum is %d", len(pattern), maxPattern)
+		return c, invalidf("the cache pattern is %d bytes long; the maximum is %d", len(pattern), maxPattern)
 	case !strings.HasSuffix(c.Prefix, "/*") || !validValue(pattern) || strings.ContainsAny(c.Prefix[:len(c.Prefix)-1], "*?#"):
 		return c, invalidf("cache pattern %s is not a path that ends with /*, such as /some/path/*", bourse.Quoted(pattern))
 	case strings.Count(c.Prefix, "/") > maxSegments:

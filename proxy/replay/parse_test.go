@@ -223,7 +223,7 @@ func FuzzParseJSON(f *testing.F) {
 	})
 }
 
-// check checks that a replay, if it was parsed without an error, can be carried out.
+// check checks that a successfully parsed replay can be carried out.
 func check(t *testing.T, form replay.Form, h http.Header, body []byte) {
 	r, err := replay.Parse(form, h, body)
 	if err != nil {

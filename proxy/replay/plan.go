@@ -17,7 +17,7 @@ type Apps interface {
 	App(name bourse.AppName) []*route.Target
 }
 
-// Issuer is the machine that requests a replay.
+// Issuer identifies the machine that requests a replay.
 type Issuer struct {
 	Target  *route.Target // the target to which the request was routed
 	Machine bourse.MachineID
@@ -34,7 +34,7 @@ type Destination struct {
 	Avoid    bourse.MachineID
 }
 
-// Reason is the reason why a replay has not reached any machine.
+// Reason is the reason why a replay failed to reach a machine.
 type Reason string
 
 // Values of Reason.
@@ -84,11 +84,11 @@ func notFoundf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeNotFound, "fly-replay: "+format, args...)
 }
 
-// planTarget returns the target to which a request is replayed. It is the target of the replay's
-// app that serves the port of the request or, if there is none, one that serves HTTP.
+// planTarget returns the target to which a request is replayed: the target of the replay's app that serves the
+// request's port or, if there is none, one that serves HTTP.
 func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	own, port := from.Target.App, from.Port
-	if p := &from.Target.Port; port < p.First || port > p.Last { // the target does not contain the port, for example because the listener serves all of the app's ports
+	if p := &from.Target.Port; port < p.First || port > p.Last { // the target does not include the port, for example because the listener serves all of the app's ports
 		port = p.First
 	}
 	name := own.Name
@@ -99,7 +99,7 @@ func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	for _, t := range apps.App(name) {
 		switch {
 		case t.App.Org != own.Org || t.App.Network != own.Network:
-		case name == own.Name && t.App.ID != own.ID: // another app has the name now
+		case name == own.Name && t.App.ID != own.ID: // another app has taken the name
 		case t.Port.First <= port && port <= t.Port.Last && (len(t.Port.Handlers) == 0 || t.Port.Has(workload.HandlerHTTP)):
 			return t, nil // if the port has no handlers, the listener determines the protocol
 		case best == nil && t.Port.Has(workload.HandlerHTTP):
@@ -140,8 +140,8 @@ func availableChoices(want []bourse.Region, there map[bourse.Region]bool) (out [
 	return out
 }
 
-// PlanFallback returns the destination to which a request falls back after its replay has not
-// reached any machine. It returns false if the replay has no fallback.
+// PlanFallback returns the destination to which a request falls back after its replay failed to reach a machine. It
+// returns false if the replay has no fallback.
 func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	switch r.Fallback {
 	case ForceSelf:
@@ -153,8 +153,8 @@ func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	return Destination{}, false
 }
 
-// Source returns the value of the header fly-replay-src. It contains the issuer and the unchanged
-// state. The state is quoted if it could be mistaken for other fields.
+// Source returns the value of the fly-replay-src header. It contains the issuer and the unchanged state, which is
+// quoted if it could be mistaken for other fields.
 func Source(from Issuer, at time.Time, state string) string {
 	s := fmt.Sprintf("instance=%s;region=%s;t=%d", from.Machine, from.Region, at.UnixMicro())
 	if state != "" {
@@ -170,12 +170,12 @@ func quoteState(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// Failed returns the value of the header fly-replay-failed. It contains the requested destination,
-// the issuer, the reason for the failure and the elapsed time.
+// Failed returns the value of the fly-replay-failed header. It contains the requested destination, the issuer, the
+// reason for the failure and the elapsed time.
 func Failed(r *Replay, from Issuer, why Reason, took time.Duration) string {
 	var b strings.Builder
 	for _, f := range []struct{ name, value string }{
-		{"instance", string(r.Instance + r.PreferInstance)}, // at most one of the two is set
+		{"instance", string(r.Instance + r.PreferInstance)}, // at most one of these is set
 		{"app", string(r.App)},
 		{"region", join(r.Regions)},
 		{"replay_source", string(from.Machine)},

@@ -89,8 +89,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestPlanAtAnyPort checks that the port of the service counts if the listener stands for all
-// ports.
+// TestPlanAtAnyPort checks that the service's port counts if the listener serves all ports.
 func TestPlanAtAnyPort(t *testing.T) {
 	at := issuer()
 	at.Port = 8080
@@ -123,8 +122,8 @@ func TestPlanRefused(t *testing.T) {
 	}
 }
 
-// TestPlanAcrossOrganizations checks that an app of another organization or network is treated as
-// if it did not exist. The errors must differ only in the app's name.
+// TestPlanAcrossOrganizations checks that an app of another organization or network is treated as nonexistent. The
+// errors must differ only in the app's name.
 func TestPlanAcrossOrganizations(t *testing.T) {
 	none := replayError(t, "app=nothing")
 	for _, name := range []string{"stranger", "apart"} {
@@ -134,11 +133,11 @@ func TestPlanAcrossOrganizations(t *testing.T) {
 			}
 		}
 	}
-	// An app with the name of a deleted app does not receive that app's requests either.
+	// An app with the same name as a deleted app does not receive the deleted app's requests either.
 	all := table()
 	all["web"] = []*route.Target{target(&route.App{ID: "9", Name: "web", Org: "acme"}, 80, regions{two: "mad"})}
 	if _, err := replay.Plan(parsed(t, "region=any"), issuer(), all); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("another app of this name: %v", err)
+		t.Errorf("another app with this name: %v", err)
 	}
 }
 

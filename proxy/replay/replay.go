@@ -1,7 +1,7 @@
-// Package replay implements the fly-replay protocol. A machine can reply to a request with the
-// header "fly-replay" to make the proxy send the request again, to another machine, region or app.
-// The package parses the reply, determines the destination, and caches earlier replays. It also
-// stores a request's body while it is sent, so that it can be sent again.
+// Package replay implements the fly-replay protocol. A machine can reply to a request with the header "fly-replay" to
+// make the proxy resend the request to another machine, region or app. The package parses the reply, determines the
+// destination, and caches earlier replays. It also stores request bodies as they are sent, so that they can be sent
+// again.
 //
 // The package opens no connections and starts no goroutines: [Parse] and [Plan] are pure functions,
 // [Cache] is a bounded cache in memory, and [Spools] stores data in unnamed files.
@@ -36,8 +36,7 @@ const (
 	HeaderControl = "Fly-Replay-Cache-Control" // sent by the client; "skip"
 )
 
-// Limits for replays. MaxReplays is the maximum number of times that a request is replayed; it ends
-// loops between machines.
+// Limits for replays. MaxReplays limits how often a request is replayed, which ends loops between machines.
 const (
 	MaxReplays  = 8
 	MaxBody     = 64 << 10 // bytes of a replay in JSON
@@ -69,7 +68,7 @@ type Replay struct {
 	Cache          CacheRule
 }
 
-// Fallback specifies what happens to a request if its replay does not reach any machine.
+// Fallback specifies what happens to a request whose replay fails to reach a machine.
 type Fallback string
 
 // Values of Fallback.
@@ -79,7 +78,7 @@ const (
 	PreferSelf Fallback = "prefer_self" // the request returns to that machine or, if it cannot be used, to another machine of its app
 )
 
-// CacheRule specifies the requests for which a replay is cached.
+// CacheRule specifies for which requests a replay is cached.
 type CacheRule struct {
 	Host        string // "": the host of the request
 	Prefix      string // prefix of the paths, which ends with "/"; "": the replay is not cached
@@ -88,10 +87,10 @@ type CacheRule struct {
 	Invalidate  bool // whether to remove the cached replays that apply to the request
 }
 
-// Form is the format in which a reply requests a replay.
+// Form is how a reply requests a replay.
 type Form int
 
-// Forms of a replay.
+// Forms of a replay request.
 const (
 	None Form = iota
 	Header
@@ -127,11 +126,11 @@ func invalidf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "fly-replay: "+format, args...)
 }
 
-// validate checks those properties of a replay that do not depend on its form.
+// validate checks the properties of a replay that do not depend on its form.
 func (r *Replay) validate() error {
 	switch {
 	case len(r.State) > maxState:
-		return invalidf("state has %d bytes; the maximum is %d", len(r.State), maxState)
+		return invalidf("state is %d bytes long; the maximum is %d", len(r.State), maxState)
 	case !validValue(r.State):
 		return invalidf("state contains a control character")
 	case r.Timeout < 0 || r.Timeout > maxTimeout:
@@ -155,8 +154,8 @@ func (r *Replay) validate() error {
 	return r.Transform.validate()
 }
 
-// uncacheable returns the reason why a replay cannot be cached, or "" if it can. A cached replay
-// must have the same meaning for every request.
+// uncacheable returns the reason why a replay cannot be cached, or "" if it can be. A cached replay must have the same
+// effect for every request.
 func (r *Replay) uncacheable() string {
 	switch {
 	case r.State != "":

@@ -12,10 +12,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/tempdir"
 )
 
-// Limits limits the storage for the bodies of requests. Zero fields stand for the defaults.
+// Limits limits the storage for request bodies. Zero fields mean the defaults.
 type Limits struct {
 	PerRequest int64 // bytes of one body; default 64 MiB
-	InMemory   int64 // bytes of one body that are kept in memory before a file is used; default 64 KiB
+	InMemory   int64 // bytes of one body to keep in memory before using a file; default 64 KiB
 	Memory     int64 // bytes of all bodies in memory; default 64 MiB
 	Files      int64 // bytes of all bodies in files; default 1 GiB
 	OpenFiles  int64 // number of open files; default 4096
@@ -32,9 +32,9 @@ func (l *Limits) setDefaults() {
 	}
 }
 
-// Spools stores requests' bodies while they are sent, so that they can be sent again. The start of
-// each body is stored in memory, and the rest in an unnamed file, which disappears when the process
-// exits or crashes. Spools is safe for concurrent use.
+// Spools stores request bodies as they are sent, so that they can be sent again. The start of each body is stored in
+// memory, and the rest in an unnamed file, which disappears when the process exits or crashes. Spools is safe for
+// concurrent use.
 type Spools struct {
 	limits Limits
 	dir    *tempdir.Dir
@@ -45,9 +45,8 @@ type Spools struct {
 
 const spoolPrefix = "bourse-spool-"
 
-// OpenSpools creates a directory for the files in the directory parent. If parent is empty, it
-// uses the system's directory for temporary files. It also removes directories that were left
-// behind by killed processes.
+// OpenSpools creates a directory for the files below the directory parent or, if parent is empty, below the system's
+// directory for temporary files. It also removes directories left behind by killed processes.
 func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error) {
 	parent = cmp.Or(parent, os.TempDir())
 	limits.setDefaults()
@@ -61,14 +60,14 @@ func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error)
 	return &Spools{limits: limits, dir: dir, log: log}, nil
 }
 
-// Close removes the directory. Spools that are still open keep the data that they have, but a
-// spool that needs to create a file later discards its data.
+// Close removes the directory. Spools that are still open keep their data, but discard it if they need to create a file
+// later.
 func (s *Spools) Close() error { return s.dir.Remove() }
 
 // Usage returns the number of bytes stored in memory and in files.
 func (s *Spools) Usage() (memory, files int64) { return s.memory.Load(), s.files.Load() }
 
-// reserve adds n to sum and returns true, unless the result would exceed limit.
+// reserve adds n to sum and returns true, or returns false if the result would exceed limit.
 func reserve(sum *atomic.Int64, n, limit int64) bool {
 	if sum.Add(n) > limit {
 		sum.Add(-n)
@@ -85,7 +84,7 @@ func (s *Spools) New() *Spool { return &Spool{spools: s} }
 type Spool struct {
 	spools *Spools
 	memory []byte
-	file   *os.File // contains the data that does not fit into memory
+	file   *os.File // data that does not fit into memory
 	size   int64
 	opened bool // the file is counted in Spools.open
 	closed bool
@@ -94,7 +93,7 @@ type Spool struct {
 // Len returns the number of bytes stored.
 func (b *Spool) Len() int64 { return b.size }
 
-// Append adds p to the stored data. If that would exceed a limit, it discards all data and returns
+// Append adds p to the stored data. If this would exceed a limit, it discards all data and returns
 // CodeFailedPrecondition.
 func (b *Spool) Append(p []byte) error {
 	err := b.append(p)

@@ -89,7 +89,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// TestSpoolLimits checks the error for exceeding each limit, and that the storage is released.
+// TestSpoolLimits checks the error for exceeding each limit, and that storage is released.
 func TestSpoolLimits(t *testing.T) {
 	s, _ := spools(t, replay.Limits{PerRequest: 100, InMemory: 40, Memory: 60, Files: 120})
 	ten := []byte("0123456789")
@@ -134,8 +134,7 @@ func TestSpoolLimits(t *testing.T) {
 	}
 }
 
-// TestSpoolsAfterAKill checks that a new process removes the directory of a killed one, and nothing
-// else.
+// TestSpoolsAfterAKill checks that a new process removes a killed process's directory, and nothing else.
 func TestSpoolsAfterAKill(t *testing.T) {
 	if parent := os.Getenv("SPOOLS_PARENT"); parent != "" {
 		s, err := replay.OpenSpools(parent, replay.Limits{InMemory: 1}, slog.New(slog.DiscardHandler))

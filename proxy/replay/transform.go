@@ -28,14 +28,13 @@ func (t *Transform) empty() bool {
 	return t.Path == "" && len(t.DeleteHeaders) == 0 && len(t.SetHeaders) == 0
 }
 
-// connectionHeaders contains the headers that control message framing and connections. Only the
-// proxy may set them.
+// connectionHeaders contains headers that control message framing and connections. Only the proxy may set them.
 var connectionHeaders = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// validValue reports whether s is a valid value of a header. Such a value contains no characters
-// that a program could mistake for the end of the header or of a field.
+// validValue reports whether s is a valid header value. A valid value contains no characters that a program could
+// mistake for the end of the header or of a field.
 func validValue(s string) bool { return httpguts.ValidHeaderFieldValue(s) }
 
 func (t *Transform) validate() error {
@@ -76,7 +75,7 @@ func editable(name string) error {
 
 func parsePath(path string) (*url.URL, error) {
 	if len(path) > maxPath {
-		return nil, invalidf("transform.path has %d bytes; the maximum is %d", len(path), maxPath)
+		return nil, invalidf("transform.path is %d bytes long; the maximum is %d", len(path), maxPath)
 	}
 	u, err := url.ParseRequestURI(path)
 	if err != nil || path[0] != '/' || strings.ContainsAny(path, " #") {

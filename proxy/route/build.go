@@ -14,15 +14,14 @@ import (
 type Input struct {
 	Apps     []bourse.App // may contain deleted apps
 	Machines []bourse.Machine
-	// ReachableWorker returns the reachable worker that has the given tag. If it is nil, no worker
-	// is reachable.
+	// ReachableWorker returns the reachable worker with the given tag. If the function is nil, no worker is reachable.
 	ReachableWorker func(bourse.WorkerTag) (bourse.WorkerID, bool)
 	Domains         []string                  // parent domains of the apps' host names, such as "localhost"
 	Hosts           map[string]bourse.AppName // additional host names and their apps
 }
 
-// Limits on the resources that one app, which may be hostile, can use in a proxy. Ports, targets
-// and backends beyond these limits are not served.
+// Limits on the resources that one app, which may be malicious, can use in a proxy. Ports, targets and backends beyond
+// these limits are not served.
 const (
 	maxPorts    = 128     // ports and port ranges of one machine
 	maxTargets  = 256     // targets of one app
@@ -65,7 +64,7 @@ func (b *Builder) Build(in Input) *Table {
 			worker, heard = in.ReachableWorker(m.ID.Tag())
 		}
 		if heard && worker != m.Worker {
-			continue // the machine's ID names another worker, so the machine could not be reached
+			continue // the machine's ID belongs to another worker, so the machine could not be reached
 		}
 		byApp[m.App] = append(byApp[m.App], newCandidate(m, heard, b.parsed(m, before)))
 	}
@@ -80,8 +79,8 @@ func (b *Builder) Build(in Input) *Table {
 	return t
 }
 
-// activeApps returns the apps that are not deleted. It includes the default app, which exists even
-// if nobody has created it.
+// activeApps returns the apps that are not deleted. They include the default app, which exists even if nobody has
+// created it.
 func activeApps(list []bourse.App) map[bourse.AppName]bourse.App {
 	apps := make(map[bourse.AppName]bourse.App, len(list)+1)
 	for _, a := range list {
@@ -99,9 +98,9 @@ func activeApps(list []bourse.App) map[bourse.AppName]bourse.App {
 
 // candidate is a machine with the services in its configuration.
 type candidate struct {
-	backend Backend // the machine, without the service and the fields that depend on it
+	backend Backend // the machine, without the service and dependent fields
 	*parsedConfig
-	failing  []string // for each service, the name of a failing check that keeps requests away; "": none
+	failing  []string // for each service, the name of a failing check that blocks requests; "": none
 	unproven []bool
 }
 
@@ -125,8 +124,8 @@ type entry struct {
 	port    *workload.Port
 }
 
-// targets groups the machines of an app by port. If port ranges overlap because different versions
-// of the app have different ranges, each part becomes a separate target.
+// targets groups an app's machines by port. If port ranges overlap because different versions of the app have different
+// ranges, each overlapping or separate part becomes its own target.
 func targets(app *App, list []*candidate) []*Target {
 	slices.SortFunc(list, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.backend.Machine, b.backend.Machine), cmp.Compare(a.backend.Worker, b.backend.Worker))
@@ -169,17 +168,17 @@ func targets(app *App, list []*candidate) []*Target {
 			continue
 		}
 		t := newTarget(app, here, edges[i], edges[i+1]-1)
-		var lent []Backend
+		var shared []Backend
 		if len(out) > 0 {
-			lent = out[len(out)-1].Backends
+			shared = out[len(out)-1].Backends
 		}
-		t.Backends = backends(here, before, lent)
+		t.Backends = backends(here, before, shared)
 		out, before = append(out, t), here
 	}
 	return out
 }
 
-// newTarget returns a target that does not have its backends yet.
+// newTarget returns a target without backends.
 func newTarget(app *App, list []entry, first, last int) *Target {
 	newest := slices.MaxFunc(list, func(a, b entry) int {
 		x, y := &a.backend, &b.backend
@@ -200,12 +199,12 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// backends returns the machines of a list of entries. before and lent are the previous target's
-// entries and backends. If both targets have the same machines with the same services, which is
-// common for apps with two ports, backends returns lent, so that the targets share the list.
-func backends(list, before []entry, lent []Backend) []Backend {
+// backends returns the machines of a list of entries. before and shared are the previous target's entries and backends.
+// If both targets have the same machines with the same services, as is common for apps with two ports, backends returns
+// shared, so that the targets share the list.
+func backends(list, before []entry, shared []Backend) []Backend {
 	if slices.EqualFunc(list, before, func(a, b entry) bool { return a.candidate == b.candidate && a.service == b.service }) {
-		return lent
+		return shared
 	}
 	out := make([]Backend, len(list))
 	for i, e := range list {

@@ -65,7 +65,7 @@ func TestGolden(t *testing.T) {
 	got := text(route.Build(in))
 	file := filepath.Join("testdata", "table.txt")
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil { //nolint:gosec // a file of the source tree
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil { //nolint:gosec // a file in the source tree
 			t.Fatal(err)
 		}
 	}
@@ -106,8 +106,8 @@ func text(table *route.Table) string {
 	return out.String()
 }
 
-// TestTableIsOfItsInput checks that no target contains a machine of another app, and that the order
-// of the input does not matter.
+// TestTableIsOfItsInput checks that no target contains another app's machine, and that the order of the input does not
+// matter.
 func TestTableIsOfItsInput(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c", "default"}
@@ -158,7 +158,7 @@ func drawServices(t *rapid.T) string {
 
 func shuffled[T any](t *rapid.T, list []T) []T {
 	list = slices.Clone(list)
-	rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) //nolint:gosec // no secret
+	rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1)).Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] }) //nolint:gosec // not security-sensitive
 	return list
 }
 
@@ -192,7 +192,7 @@ func checkTable(t *rapid.T, table *route.Table, in route.Input) {
 	}
 }
 
-// serving determines, in a simple way, which machines serve a port of an app.
+// serving is a simple reference implementation that returns which machines serve an app's port.
 func serving(in route.Input, name bourse.AppName, port int) []bourse.MachineID {
 	owner := bourse.App{}
 	for _, a := range in.Apps {
@@ -258,7 +258,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// cluster returns a cluster with the given number of apps, which have ten machines each.
+// cluster returns a cluster with the given number of apps with ten machines each.
 func cluster(apps int) route.Input {
 	in := input(nil)
 	for i := range apps {

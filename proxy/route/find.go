@@ -14,13 +14,13 @@ import (
 // maxHost is the maximum length of a host name (RFC 1035, section 2.3.4).
 const maxHost = 253
 
-// Find returns the target of a host name and port. The host may be in any case, have a trailing
-// dot, and be internationalized. Errors: not_found. The message may be shown to the client, because
-// it does not reveal whether an app without services exists.
+// Find returns the target of a host name and port. The host name may be in any case, have a trailing dot, and be
+// internationalized. Errors: not_found. The message is safe to show to the client, because it does not reveal whether
+// an app without services exists.
 func (t *Table) Find(host string, port int) (*Target, error) { return t.find(host, port, false) }
 
-// FindAny is like Find, but for a listener that serves every HTTP port of an app, like the one of
-// "bourse dev". If the app does not serve the port, FindAny returns the app's first HTTP service.
+// FindAny is like Find, but for a listener that serves all of an app's HTTP ports, like the one of "bourse dev". If the
+// app does not serve the port, FindAny returns the app's first HTTP service.
 func (t *Table) FindAny(host string, port int) (*Target, error) { return t.find(host, port, true) }
 
 func (t *Table) find(host string, port int, anyPort bool) (*Target, error) {
@@ -73,9 +73,8 @@ func (s *servedApp) listPorts() string {
 	return strings.Join(out, ", ")
 }
 
-// byHost returns the app to which a host name belongs. Names that the operator has assigned take
-// precedence. Otherwise, if the name consists of a label and one of the domains, the label is the
-// app's name.
+// byHost returns the app to which a host name belongs. Names assigned by the operator take precedence. Otherwise, if
+// the name consists of a label and one of the domains, the label is the app's name.
 func (t *Table) byHost(host string) *servedApp {
 	host, ok := normalHost(host)
 	if !ok {
@@ -91,9 +90,9 @@ func (t *Table) byHost(host string) *servedApp {
 	return t.apps[bourse.AppName(label)] // the map contains only valid names
 }
 
-// Names returns the host names that an app may have. Those that the operator has assigned come
-// first. A name below localhost, which other hosts cannot reach, comes last. Some of the names may
-// belong to other apps; use Find to determine that.
+// Names returns the host names that may lead to an app. Names assigned by the operator come first. A name below
+// localhost, which other hosts cannot reach, comes last. Some of the names may actually belong to other apps; use Find
+// to check.
 func (t *Table) Names(app bourse.AppName) []string {
 	var given, below, local []string
 	for host, name := range t.hosts {
@@ -118,7 +117,7 @@ func (t *Table) Names(app bourse.AppName) []string {
 // trailing dot. If the name is invalid, it returns false.
 func normalHost(host string) (string, bool) {
 	if n := len(host); n > 2 && host[0] == '[' && host[n-1] == ']' {
-		host = host[1 : n-1] // an IPv6 address, which is only valid if the operator has assigned it
+		host = host[1 : n-1] // an IPv6 address, which is valid only if the operator has assigned it
 	}
 	host = strings.TrimSuffix(host, ".")
 	if host == "" || len(host) > 4*maxHost {

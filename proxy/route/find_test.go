@@ -18,7 +18,7 @@ func TestFind(t *testing.T) {
 		host string
 		port int
 		want string // expected app or error
-		any  string // expected first port of the target that FindAny returns; "": the result of FindAny is that of Find
+		any  string // expected first port of FindAny's target; "": the same result as Find
 	}{
 		{host: "web.localhost", port: 80, want: "web"},
 		{host: "WEB.LocalHost.", port: 443, want: "web"},
@@ -26,7 +26,7 @@ func TestFind(t *testing.T) {
 		{host: "www.example.org", port: 80, want: "web"},
 		{host: "Bücher.example", port: 9005, want: "tcp"},
 		{host: "xn--bcher-kva.example", port: 9010, want: "tcp"},
-		{host: "ＷＥＢ.localhost", port: 80, want: "web"}, // normalized in the way browsers do it
+		{host: "ＷＥＢ.localhost", port: 80, want: "web"}, // normalized as browsers do
 		{host: "10.0.0.1", port: 80, want: "web"},
 		{host: "[::1]", port: 80, want: "web"},
 		{host: "web.localhost", port: 8080, want: "app web does not serve port 8080; it serves 80, 443", any: "80"},

@@ -24,7 +24,7 @@ type FollowerConfig struct {
 	Read func(context.Context) (Snapshot, error)
 	// Complete reports whether the view contains all data that other servers have.
 	Complete func() bool
-	// ReachableWorker returns the reachable worker that has the given tag.
+	// ReachableWorker returns the reachable worker with the given tag.
 	ReachableWorker func(bourse.WorkerTag) (bourse.WorkerID, bool)
 	// Members returns a channel that is closed when the set of reachable workers changes.
 	Members func() <-chan struct{}
@@ -36,8 +36,8 @@ type FollowerConfig struct {
 }
 
 const (
-	// buildInterval is the minimum time between two tables, because a deploy changes many machines
-	// at about the same time.
+	// buildInterval is the minimum time between two builds, because a deploy changes many machines at about the same
+	// time.
 	buildInterval = 20 * time.Millisecond
 	// readTimeout is the time limit for one read of the view.
 	readTimeout = 10 * time.Second
@@ -45,8 +45,8 @@ const (
 	retryInterval = time.Second
 )
 
-// Follower builds a new routing table whenever the view changes. While the view cannot be read, or
-// is incomplete because its file is new, the previous contents of the table are retained.
+// Follower builds a new routing table whenever the view changes. While the view cannot be read, or is incomplete
+// because its file is new, the table keeps its previous contents.
 //
 // Find, FindIn, App, Table and Changed are safe for concurrent use.
 type Follower struct {
@@ -70,16 +70,15 @@ func NewFollower(c FollowerConfig) *Follower {
 	return f
 }
 
-// ListenAny declares that a listener on the given port serves all ports of an app's services. If
-// the app serves the port given by first, requests go to that port. It must be called before Find.
+// ListenAny declares that a listener on the given port serves all of an app's service ports. If the app serves the port
+// first, requests go to that port. ListenAny must be called before Find.
 func (f *Follower) ListenAny(port, first int) { f.any[port] = first }
 
-// Run builds a table whenever moved receives a value or the membership changes, until ctx is done.
-// After a quiet period, it builds the table immediately. Otherwise it pauses first, to leave
-// processor time for requests.
+// Run builds a table whenever moved receives a value or the membership changes, until ctx is done. After a quiet
+// period, it builds the table immediately. Otherwise, it pauses first, to leave processor time for requests.
 func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 	for {
-		members := f.config.Members() // get the channel before the members are read, so that no change is missed
+		members := f.config.Members() // get the channel before reading the members, so that no change is missed
 		began := time.Now()
 		var again <-chan time.Time
 		if !f.build(ctx) {
@@ -105,7 +104,7 @@ func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 // build builds a table from the view. It reports whether the view was complete.
 func (f *Follower) build(ctx context.Context) bool {
 	c := &f.config
-	whole := c.Complete() // call Complete before reading the view, so that a view counts as complete only if it was complete when it was read
+	whole := c.Complete() // called before the view is read, so that a view counts as complete only if it was complete when read
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	now, err := c.Read(limited)
@@ -114,7 +113,7 @@ func (f *Follower) build(ctx context.Context) bool {
 		if _, due := f.failed.Due(); due && ctx.Err() == nil {
 			c.Log.Warn("read routes from view failed", slog.Any("err", err))
 		}
-		now = f.last // build a table anyway, because the set of reachable workers may have changed
+		now = f.last // build a table anyway, because the reachable workers may have changed
 	case !whole:
 		now = now.with(f.last)
 	}
@@ -131,7 +130,7 @@ func (f *Follower) build(ctx context.Context) bool {
 	return whole && err == nil
 }
 
-// with returns a copy of s, to which it adds the machines and apps that only before contains.
+// with returns a copy of s with the machines and apps added that are only in before.
 func (s Snapshot) with(before Snapshot) Snapshot {
 	type key struct {
 		worker bourse.WorkerID
@@ -162,9 +161,8 @@ func (s Snapshot) with(before Snapshot) Snapshot {
 // Table returns the current table.
 func (f *Follower) Table() *Table { return f.current.Load() }
 
-// Find returns the target of a host name for the port of a listener. Errors: not_found. Until the
-// view has been complete for the first time, Find returns unavailable instead of not_found,
-// because the app may still appear.
+// Find returns the target of a host name for a listener's port. Errors: not_found. Until the view has been complete for
+// the first time, Find returns unavailable instead of not_found, because the app may still appear.
 func (f *Follower) Find(host string, port int) (*Target, error) {
 	known := f.known.Load() // read before the table, so that not_found always refers to a complete table
 	t, err := f.FindIn(f.current.Load(), host, port)

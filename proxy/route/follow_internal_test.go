@@ -62,8 +62,8 @@ func shownRoutes(r *Follower) string {
 	return strings.Join(out, ", ")
 }
 
-// TestRoutesOutliveTheirView checks that routes stay while the view cannot be read or is a new
-// file, and that the reachability of workers is still kept up to date.
+// TestRoutesOutliveTheirView checks that routes stay while the view cannot be read or is a new file, and that workers'
+// reachability is still kept up to date.
 func TestRoutesOutliveTheirView(t *testing.T) {
 	t.Parallel()
 	one, two := routeMachine(1, bourse.StateStarted), routeMachine(2, bourse.StateStarted)
@@ -79,7 +79,7 @@ func TestRoutesOutliveTheirView(t *testing.T) {
 		{"just started", func() { source.partly = true }, "this proxy does not know all apps yet: try again", false},
 		{"no apps yet", func() { source.partly = false }, none, true},
 		{"two machines", func() { source.now.Machines = []bourse.Machine{one, two} }, "1 started heard=true, 2 started heard=true", true},
-		{"the view is unreadable", func() { source.now, source.err = Snapshot{}, errors.New("the disk is away") }, "1 started heard=true, 2 started heard=true", false},
+		{"the view is unreadable", func() { source.now, source.err = Snapshot{}, errors.New("the disk is unavailable") }, "1 started heard=true, 2 started heard=true", false},
 		{"and the worker is unreachable", func() { source.away = true }, "1 started heard=false, 2 started heard=false", false},
 		{"the view is readable, but incomplete", func() { source.err, source.partly, source.away = nil, true, false }, "1 started heard=true, 2 started heard=true", false},
 		{"the incomplete view has one machine", func() { source.now.Machines = []bourse.Machine{routeMachine(2, bourse.StateStopped)} }, "1 started heard=true, 2 stopped heard=true", false},
@@ -143,8 +143,8 @@ func TestRoutesAreNotMadeTooOften(t *testing.T) {
 	})
 }
 
-// TestRoutesFollowTheView checks that a change of a machine reaches the table as soon as the view
-// contains it. The test logs the delay.
+// TestRoutesFollowTheView checks that a change to a machine reaches the table as soon as it is in the view. The test
+// logs the delay.
 func TestRoutesFollowTheView(t *testing.T) {
 	t.Parallel()
 	v := brokersView(t, "w1")
@@ -177,7 +177,7 @@ func TestRoutesFollowTheView(t *testing.T) {
 			select {
 			case <-tables:
 			case <-time.After(30 * time.Second):
-				t.Fatalf("the routes are %q for 30 s, want %q", shownRoutes(r), want)
+				t.Fatalf("the routes are still %q after 30 s, want %q", shownRoutes(r), want)
 			}
 		}
 		took = append(took, time.Since(began))
@@ -186,7 +186,7 @@ func TestRoutesFollowTheView(t *testing.T) {
 	t.Logf("from publication to table: p50 %s, max %s", took[len(took)/2], took[len(took)-1])
 }
 
-// brokersView returns the view of a broker, in memory.
+// brokersView returns a broker's view, in memory.
 func brokersView(t *testing.T, site bourse.WorkerID) *view.View {
 	t.Helper()
 	v, err := view.Open(view.Config{Site: site, Cluster: "test", Role: bourse.RoleBroker})

@@ -29,7 +29,7 @@ func machine(name string, tag bourse.WorkerTag, n int, services string) bourse.M
 
 func workerOf(tag bourse.WorkerTag) bourse.WorkerID { return bourse.WorkerID(fmt.Sprintf("w%d", tag)) }
 
-// heard is a ReachableWorker function according to which all workers are reachable.
+// heard is a ReachableWorker function that treats all workers as reachable.
 func heard(tag bourse.WorkerTag) (bourse.WorkerID, bool) { return workerOf(tag), true }
 
 func input(apps []bourse.App, machines ...bourse.Machine) route.Input {

@@ -1,8 +1,8 @@
-// Package route implements a proxy's routing table. A table is a pure function of the view's apps,
-// machines and workers. A table never changes; it is replaced by a new one.
+// Package route implements a proxy's routing table. A table is a pure function of the view's apps, machines and
+// workers. Tables are immutable: a change results in a new table.
 //
-// The table contains the machines that can serve a host name and port, and the known state of each
-// machine. Package balance chooses among them.
+// A table contains the machines that can serve each host name and port, with the known state of each machine. Package
+// balance chooses among them.
 package route
 
 import (
@@ -13,23 +13,23 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// App is an app that has at least one service. It is identified by its ID, because another app may
-// have had its name before.
+// App is an app with at least one service. It is identified by its ID, because another app may have had the same name
+// before.
 type App struct {
 	ID      string
 	Name    bourse.AppName
 	Org     string
-	Network string // private network of the app's machines; "": that of its organization
+	Network string // private network of the app's machines; "": its organization's network
 }
 
 // Target is the destination of requests to a host name and port.
 type Target struct {
 	App      *App
-	Port     workload.Port // from the newest version of the service, except that First and Last delimit the ports that these backends serve
+	Port     workload.Port // from the newest version of the service, except that First and Last are the range that these backends serve
 	Backends []Backend     // sorted by machine ID; never empty
 
-	// Fixed is set if the target was created for a single request, with different machines than in
-	// the table. Such a target is not replaced by the corresponding target in a later table.
+	// Fixed is set if the target was created for a single request and contains different machines than the table. A
+	// fixed target is not replaced by the corresponding target in a later table.
 	Fixed bool
 }
 
@@ -52,17 +52,17 @@ type Backend struct {
 	State     bourse.State
 	Service   workload.Service
 	Cordoned  bool
-	Failing   string // name of a failing check that keeps requests away; "": none
-	Unchecked bool   // a check that can keep requests away has no result since the machine started
-	Reachable bool   // the machine's worker is a member that can be reached
+	Failing   string // name of a failing check that blocks requests; "": none
+	Unchecked bool   // a check that can block requests has had no result since the machine started
+	Reachable bool   // the machine's worker is a reachable member
 	Standby   bool   // the machine is a standby, which its worker starts when a primary machine is lost; requests never start it
-	Unusable  string // why the machine's configuration makes the machine unusable; "": the machine is usable
+	Unusable  string // why the machine's configuration makes it unusable; "": it is usable
 }
 
 // Running reports whether the machine is running according to the view.
 func (b *Backend) Running() bool { return b.State == bourse.StateStarted }
 
-// Starting reports whether the machine will soon be running, without being started by a request.
+// Starting reports whether the machine will soon be running without a request having to start it.
 func (b *Backend) Starting() bool {
 	switch b.State {
 	case bourse.StateStarting, bourse.StateRestarting, bourse.StateReplacing:
@@ -121,9 +121,8 @@ func (t *Table) Targets() []*Target {
 	return out
 }
 
-// Current returns the target in this table that corresponds to a target of an earlier table: the
-// target of the same app with the same first port. It returns nil if there is none. If the target
-// is fixed, Current returns the target itself.
+// Current returns this table's counterpart of a target from an earlier table: the target of the same app with the same
+// first port, or nil if there is none. A fixed target is returned unchanged.
 func (t *Table) Current(old *Target) *Target {
 	if old.Fixed {
 		return old
@@ -159,9 +158,8 @@ func (s *servedApp) at(port int) *Target {
 	return s.targets[i]
 }
 
-// http returns the target for requests to a port that the app does not serve. It is the target of
-// port 80, otherwise the target of port 443, and otherwise the target with the lowest port that
-// has the http handler.
+// http returns the target for requests to a port that the app does not serve: the target of port 80, else that of port
+// 443, else the target with the lowest port that has the http handler.
 func (s *servedApp) http() *Target {
 	var best *Target
 	rank := func(t *Target) int {

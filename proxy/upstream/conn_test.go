@@ -33,7 +33,7 @@ func program(t *testing.T) *net.TCPAddr {
 	ln := listen(t)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).EnableFullDuplex() // otherwise the reply would end the reading of the body
+		_ = http.NewResponseController(w).EnableFullDuplex() // otherwise, the reply would end the reading of the body
 		_, _ = io.Copy(w, r.Body)
 	})
 	mux.HandleFunc("/hang", func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ type reached struct {
 	kill func() // kills the machine's worker
 }
 
-// networks runs test for each way to reach a machine.
+// networks runs test for each kind of connection to a machine.
 func networks(t *testing.T, test func(*testing.T, *reached)) {
 	for name, tt := range map[string]struct{ nats, here bool }{"directly": {here: true}, "a tunnel over TCP": {}, "a tunnel over NATS": {nats: true, here: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func overNATS(t *testing.T, w *worker, config *upstream.Config) (kill func()) {
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	if !s.ReadyForConnections(patience) {
-		t.Fatal("the NATS server does not start")
+		t.Fatal("the NATS server did not start")
 	}
 	link := func() *nats.Link {
 		l, err := nats.Open(t.Context(), nats.Config{URLs: []string{s.ClientURL()}, Cluster: "test", PeerTimeout: patience})
@@ -127,8 +127,7 @@ func overNATS(t *testing.T, w *worker, config *upstream.Config) (kill func()) {
 	return kill
 }
 
-// client returns an upstream of the machine, and a client that sends requests to it as a proxy
-// does.
+// client returns an upstream for the machine, and a client that sends requests to the machine as a proxy does.
 func (r *reached) client(t *testing.T) (*upstream.Upstream, *http.Client) {
 	t.Helper()
 	y := use(t, r.ways)
@@ -200,8 +199,8 @@ func TestHalfClose(t *testing.T) {
 	})
 }
 
-// TestTheWorkerDies kills the worker in the middle of a reply. If the reply comes through a tunnel,
-// the connection must break without a regular end of the reply. A direct connection must continue.
+// TestTheWorkerDies kills the worker in the middle of a reply. If the reply comes through a tunnel, the connection must
+// break without ending the reply properly. A direct connection must continue.
 func TestTheWorkerDies(t *testing.T) {
 	networks(t, func(t *testing.T, r *reached) {
 		y, client := r.client(t)

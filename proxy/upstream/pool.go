@@ -1,19 +1,17 @@
-// Package upstream connects a proxy to machines. One call to a machine's worker (fabric.MachineUse)
-// starts the machine if necessary, waits until it accepts connections, and counts it as in use. The
-// resulting [Upstream] is reused until it ends.
+// Package upstream connects a proxy to machines. One call to a machine's worker (fabric.MachineUse) starts the machine
+// if necessary, waits until the machine accepts connections, and marks it as in use. The resulting [Upstream] is reused
+// until it ends.
 //
-// An [Upstream] belongs to one run of a machine. Connections go directly to the machine if it has
-// an address on this host, and through its worker's tunnel otherwise. While requests are in
-// progress or bytes flow, the pool repeats the call regularly, so that the machine still counts as
-// in use. An upstream ends when its machine stops, or when its worker has not answered for so long
-// that the machine no longer counts as in use.
+// An [Upstream] belongs to one run of a machine. Connections go directly to the machine if it has an address on this
+// host, and through its worker's tunnel otherwise. While requests are in progress or bytes flow, the pool repeats the
+// call regularly, so that the machine stays marked as in use. An upstream ends when its machine stops, or when its
+// worker has been unresponsive for so long that the machine no longer counts as in use.
 //
 // # Trust
 //
-// A worker may be malicious. A direct address from a worker is used only if it is on 127.0.0.1 and
-// the worker itself answered at one of this host's addresses. Such a worker could connect to any
-// local address itself, so it gains nothing. All other machines are reached through the tunnel,
-// which ends at their own worker.
+// A worker may be malicious. A direct address from a worker is used only if it is on 127.0.0.1 and the worker itself
+// answered at one of this host's addresses. A worker on this host could connect to any local address itself, so it
+// gains nothing. All other machines are reached through the tunnel, which ends at their own worker.
 //
 // # Goroutines and locks
 //
@@ -35,13 +33,12 @@ import (
 )
 
 const (
-	// defaultTTL is how long a machine counts as used after a call. The counts of other proxies'
-	// requests are never older than a third of this time.
+	// defaultTTL is how long a machine counts as used after a call. Because calls are renewed, the counts of other
+	// proxies' requests are never older than a third of this time.
 	defaultTTL = 15 * time.Second
 	// defaultWait is how long a machine may take to start and accept connections.
 	defaultWait = 30 * time.Second
-	// renewals is the number of renewals in each TTL. It is chosen so that an upstream survives if
-	// two answers in a row are lost.
+	// renewals is the number of renewals per TTL. An upstream survives the loss of two consecutive answers.
 	renewals = 3
 	// callMargin is added to the time limit of a call, to allow for the network round trip.
 	callMargin = 5 * time.Second
@@ -51,7 +48,7 @@ const (
 
 // Directory finds workers.
 type Directory interface {
-	// ByTag returns the worker with the given tag, which is a part of its machines' IDs.
+	// ByTag returns the worker with the given tag, which is part of its machines' IDs.
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 }
 
@@ -111,11 +108,11 @@ func New(c Config) *Pool {
 	return &Pool{Config: c, upstreams: map[endpoint]*Upstream{}, calls: map[useKey]*useCall{}}
 }
 
-// Use returns an upstream for a port of a machine. Port 0 is the machine's $PORT. If the machine
-// is not running and start is set, Use makes its worker start or resume it, and waits until it
-// accepts connections. Concurrent calls for the same machine share one request to the machine's
-// worker. While the machine counts as used, Use does not ask the worker at all. If the machine has
-// stopped in the meantime, [Upstream.Dial] fails, and the caller should call Use again.
+// Use returns an upstream for a port of a machine. Port 0 is the machine's $PORT. If the machine is not running and
+// start is set, Use asks the machine's worker to start or resume it, and waits until the machine accepts connections.
+// Concurrent calls for the same machine share one request to the worker. While the machine counts as used, Use does not
+// call the worker at all. If the machine has stopped in the meantime, [Upstream.Dial] fails, and the caller should call
+// Use again.
 //
 // Errors: unavailable if the worker is unknown or was not reached; not_found if the machine
 // no longer exists; failed_precondition if it is not running and start is not set, or if it
@@ -156,7 +153,7 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if a.waiting--; a.waiting == 0 {
-			a.cancel() // the worker may already be starting the machine; if so, it continues
+			a.cancel() // if the worker is already starting the machine, it continues
 			if w.calls[key] == a {
 				delete(w.calls, key)
 			}
@@ -169,7 +166,7 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 func (w *Pool) ask(ctx context.Context, a *useCall, key useKey, to bourse.Member) {
 	defer a.cancel()
 	reply, err := w.use(ctx, key.endpoint, to, key.start, w.Wait, 1)
-	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // most likely, the worker has restarted; repeating the call does no harm
+	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // most likely, the worker has restarted; repeating the call is harmless
 		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s is unreachable: %w", to.ID, key.machine, err)
 	}
 	w.mu.Lock()
@@ -197,8 +194,8 @@ func (w *Pool) use(ctx context.Context, at endpoint, to bourse.Member, start boo
 	})
 }
 
-// upstreamFor returns the upstream that matches a reply. It is either the existing upstream or a
-// new one that replaces it. The caller holds w.mu.
+// upstreamFor returns the upstream that matches a reply: either the existing upstream or a new one that replaces it.
+// The caller holds w.mu.
 func (w *Pool) upstreamFor(at endpoint, to bourse.Member, reply *fabric.UseReply) *Upstream {
 	now := time.Now()
 	known := w.upstreams[at]
@@ -213,7 +210,7 @@ func (w *Pool) upstreamFor(at endpoint, to bourse.Member, reply *fabric.UseReply
 	return made
 }
 
-// ttl returns how long a machine counts as used. It is at most the time that was requested.
+// ttl returns how long a machine counts as used, which is at most the requested time.
 func (w *Pool) ttl(reply *fabric.UseReply) time.Duration {
 	return min(max(time.Duration(reply.TTL), 0), w.TTL)
 }
@@ -282,7 +279,7 @@ func (w *Pool) renewAll(ctx context.Context) {
 	_ = group.Wait() // no function of the group returns an error
 }
 
-// inUse returns the upstreams that are in use now or were used since the previous call.
+// inUse returns the upstreams that are in use or have been used since the previous call.
 func (w *Pool) inUse(now time.Time) []*Upstream {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -306,8 +303,8 @@ func (w *Pool) inUse(now time.Time) []*Upstream {
 	return out
 }
 
-// renew asks a machine's worker to renew the use of the machine. If the worker still has not
-// answered when the use expires, renew closes the upstream's tunnels.
+// renew asks a machine's worker to renew the use of the machine. If the worker has not answered by the time the use
+// expires, renew closes the upstream's tunnels.
 func (w *Pool) renew(ctx context.Context, u *Upstream) {
 	u.mu.Lock()
 	to, requests, until := u.worker, u.requests, u.usedUntil
@@ -335,8 +332,8 @@ func (w *Pool) renew(ctx context.Context, u *Upstream) {
 	}
 }
 
-// resume resumes a machine that was suspended although it had requests in progress. The machine's
-// clients notice only a pause, because no connection breaks.
+// resume resumes a machine that was suspended while it had requests in progress. No connections break, so clients
+// notice only a pause.
 func (w *Pool) resume(worker bourse.WorkerID, at endpoint) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Wait+callMargin)
 	defer cancel()

@@ -16,14 +16,14 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// Upstream connects to one port of a machine, for as long as the machine's program runs. Its
-// methods are safe for concurrent use.
+// Upstream connects to one port of a machine for as long as the machine's program runs. Its methods are safe for
+// concurrent use.
 type Upstream struct {
 	pool     *Pool
 	endpoint endpoint
 	instance bourse.InstanceID
 	boot     int
-	port     int    // the port at the machine's end of the tunnel
+	port     int    // the port on the machine to which the tunnel leads
 	address  string // the machine's direct address; "": use the tunnel
 	done     chan struct{}
 	active   atomic.Bool // the upstream was used since the latest renewal
@@ -52,8 +52,8 @@ func (w *Pool) newUpstream(at endpoint, to bourse.Member, reply *fabric.UseReply
 // loopbackAddr is the only machine address to which direct connections are made.
 var loopbackAddr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// direct returns the machine's direct address. It returns "" if the worker has not reported an
-// address, or if the address is not trusted (see the package comment).
+// direct returns the machine's direct address, or "" if the worker has not reported an address or the address is not
+// trusted (see the package comment).
 func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 	at, err := netip.ParseAddrPort(reply.Address)
 	if err != nil || at.Addr() != loopbackAddr || at.Port() == 0 || int(at.Port()) != reply.Port {
@@ -68,8 +68,7 @@ func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 // Instance returns the version of the machine.
 func (u *Upstream) Instance() bourse.InstanceID { return u.instance }
 
-// Done returns a channel that is closed when the upstream has ended. After that, idle connections
-// can no longer be used.
+// Done returns a channel that is closed when the upstream has ended. Its idle connections can then no longer be used.
 func (u *Upstream) Done() <-chan struct{} { return u.done }
 
 // Err returns the reason why the upstream has ended, or nil if it has not.
@@ -127,7 +126,7 @@ func (u *Upstream) Dial(ctx context.Context) (net.Conn, error) {
 // dialTimeout is the time limit for connecting within the host.
 const dialTimeout = 2 * time.Second
 
-var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: -1} // without keep-alive, because both ends are on the same host
+var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: -1} // no keep-alive, because both ends are on the same host
 
 func (u *Upstream) dial(ctx context.Context, to bourse.Member) (halfCloser, error) {
 	if u.address == "" {
@@ -156,12 +155,12 @@ func (u *Upstream) renew(to bourse.Member, reply *fabric.UseReply, ttl time.Dura
 		return false
 	}
 	u.worker, u.otherRequests, u.lastUsed = to, max(reply.Others, 0), now
-	u.usedUntil = now.Add(ttl - ttl/5) // leave a margin, because the time started earlier on the worker
+	u.usedUntil = now.Add(ttl - ttl/5) // leave a margin, because the worker's TTL started earlier
 	return true
 }
 
-// close ends the upstream. If cut is set, because the worker does not answer, close also closes the
-// tunnels. Otherwise, the tunnels end when the machine closes its connections.
+// close ends the upstream. If cut is set because the worker does not answer, close also closes the tunnels. Otherwise,
+// the tunnels end when the machine closes its connections.
 func (u *Upstream) close(why error, cut bool) {
 	u.mu.Lock()
 	first := u.err == nil
@@ -191,7 +190,7 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// conn is a connection of an upstream. It records when it transfers data.
+// conn is an upstream's connection. It records when it transfers data.
 type conn struct {
 	halfCloser
 	upstream *Upstream

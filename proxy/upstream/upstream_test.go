@@ -27,7 +27,7 @@ type worker struct {
 	asked []fabric.UseRequest
 	reply fabric.UseReply
 	err   error
-	slow  time.Duration // delay before the worker answers a call that waits
+	slow  time.Duration // delay before the worker answers a waiting call
 	deaf  bool          // the worker does not answer
 	dial  func() (net.Conn, error)
 }
@@ -140,8 +140,8 @@ func ended(y *upstream.Upstream) bool {
 	}
 }
 
-// TestOneCall checks that any number of requests for a machine cause only one call to its worker,
-// and none while the machine counts as used.
+// TestOneCall checks that any number of requests for a machine cause only one call to its worker, and no call while the
+// machine counts as used.
 func TestOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -158,17 +158,17 @@ func TestOneCall(t *testing.T) {
 		all.Wait()
 		first := use(t, ways)
 		if w.calls() != 1 {
-			t.Errorf("the worker was asked %d times", w.calls())
+			t.Errorf("the worker received %d calls", w.calls())
 		}
 		want := fabric.UseRequest{
 			Machine: machine, Port: 8080, Start: true, Wait: bourse.Duration(30 * time.Second),
 			By: "p1", Host: "here", TTL: bourse.Duration(15 * time.Second), Requests: 1,
 		}
 		if w.last() != want {
-			t.Errorf("the worker was asked %+v, want %+v", w.last(), want)
+			t.Errorf("the worker received %+v, want %+v", w.last(), want)
 		}
 		if got := ways.Others(machine); got != 4 {
-			t.Errorf("other proxies have %d requests at the machine", got)
+			t.Errorf("other proxies have %d requests on the machine", got)
 		}
 		time.Sleep(15 * time.Second)
 		if again := use(t, ways); w.calls() != 2 || again != first {
@@ -207,8 +207,8 @@ func (losing) Send(ctx context.Context, to bourse.Member, _ *fabric.Message) (fa
 	return fabric.Answer{}, fabric.Lost(ctx, to, io.ErrUnexpectedEOF)
 }
 
-// TestLostAnswerMeansUnavailable checks that a lost answer means that the worker is unavailable, and
-// does not count as a timeout, so that the request is repeated.
+// TestLostAnswerMeansUnavailable checks that, after a lost answer, the error is unavailable rather than a timeout, so
+// that the request is retried.
 func TestLostAnswerMeansUnavailable(t *testing.T) {
 	ways := upstream.New(upstream.Config{Fabric: losing{}, Directory: member("192.0.2.1:4281"), Self: "p1", Log: slog.New(slog.DiscardHandler)})
 	if _, err := ways.Use(t.Context(), "w1", machine, 8080, true); bourse.CodeOf(err) != bourse.CodeUnavailable || !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -216,8 +216,8 @@ func TestLostAnswerMeansUnavailable(t *testing.T) {
 	}
 }
 
-// TestSharedCallSurvivesCancellation checks that the cancellation of a request cancels the call only if no
-// other request waits for it.
+// TestSharedCallSurvivesCancellation checks that canceling a request cancels the call only if no other request is
+// waiting for it.
 func TestSharedCallSurvivesCancellation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -246,11 +246,11 @@ func TestSharedCallSurvivesCancellation(t *testing.T) {
 		if _, err := ways.Use(soon, "w1", machine, 8080, true); err == nil {
 			t.Error("a call to an unresponsive worker succeeded")
 		}
-		synctest.Wait() // the call must have ended as well, because otherwise the bubble would not end
+		synctest.Wait() // the call must have ended as well, or the bubble would not end
 	})
 }
 
-// TestUseIsRenewed checks that a use is renewed while requests are in progress, but not after that.
+// TestUseIsRenewed checks that a use is renewed while requests are in progress, but not afterward.
 func TestUseIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker()
@@ -309,8 +309,7 @@ func TestChangedMachineGetsNewUpstream(t *testing.T) {
 	}
 }
 
-// TestUpstreamEndsWithItsMachine checks that an upstream ends when the worker reports that its machine
-// has ended.
+// TestUpstreamEndsWithItsMachine checks that an upstream ends when the worker reports that the machine has stopped.
 func TestUpstreamEndsWithItsMachine(t *testing.T) {
 	for name, change := range map[string]func(*worker){
 		"stopping": func(w *worker) { w.reply.State = bourse.StateStopping },
@@ -331,8 +330,8 @@ func TestUpstreamEndsWithItsMachine(t *testing.T) {
 	}
 }
 
-// TestSuspendedUnderRequests checks that a machine that was suspended with requests in progress is
-// resumed, and that one without requests is not.
+// TestSuspendedUnderRequests checks that a machine that was suspended with requests in progress is resumed, and that a
+// machine without requests is not.
 func TestSuspendedUnderRequests(t *testing.T) {
 	for _, busy := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -426,7 +425,7 @@ func TestBytesKeepAMachineInUse(t *testing.T) {
 		idle := w.calls()
 		time.Sleep(time.Minute)
 		if w.calls() != idle {
-			t.Error("an open connection without traffic was reported as a use")
+			t.Error("an open connection without traffic counted as a use")
 		}
 		if _, err := far.Write([]byte("x")); err != nil {
 			t.Fatal(err)
@@ -436,7 +435,7 @@ func TestBytesKeepAMachineInUse(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second)
 		if w.calls() != idle+1 {
-			t.Errorf("traffic was reported %d times, want once", w.calls()-idle)
+			t.Errorf("use was reported %d times, want once", w.calls()-idle)
 		}
 		time.Sleep(time.Hour)
 		if ended(y) {
