@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Action describes what a step does. The types in this file implement it. String returns
-// the action's name, such as "create machine".
+// Action is what a step does. The types in this file implement it. String returns the action's name, such as "create
+// machine".
 type Action interface {
 	String() string
 }
@@ -27,8 +27,8 @@ type (
 		Name   string          `json:"volume_name"`
 		SizeGB int64           `json:"size_gb"`
 		Fork   bourse.VolumeID `json:"fork,omitempty"`
-		// Machine is the config of the machine that will mount the volume. The volume's worker
-		// must have room for that machine.
+		// Machine is the config of the machine that will mount the volume. The volume's worker must have capacity for
+		// that machine.
 		Machine *bourse.Config `json:"for,omitempty"`
 		// AnyWorker allows the volume to be created on a worker that already has one of
 		// the app's volumes with the same name.
@@ -40,22 +40,22 @@ type (
 		Config   *bourse.Config `json:"config"`
 		Stopped  bool           `json:"stopped,omitempty"`  // the machine is created but not started
 		Cordoned bool           `json:"cordoned,omitempty"` // the machine is created cordoned (skip_service_registration)
-		// Worker is the worker that must accept the machine; "" means any. If it is set,
-		// the plan reserves capacity for the machine on that worker (Plan.Reserve), so
-		// the machine's config does not have to require the worker.
+		// Worker is the worker that must accept the machine; "" means any. If Worker is set, the plan reserves capacity
+		// for the machine on that worker (Plan.Reserve), so the machine's config does not need a requirement for the
+		// worker.
 		Worker bourse.WorkerID `json:"worker,omitempty"`
-		// Volume is the ID of the MakeVolume step that creates the machine's volume. If
-		// it is set, Config.Mounts[0] has no volume ID.
+		// Volume is the ID of the MakeVolume step that creates the machine's volume. If Volume is set, Config.Mounts[0]
+		// has no volume ID.
 		Volume *int `json:"volume_of,omitempty"`
-		// StandbyOf is the ID of a MakeMachine step. The ID of the machine created by
-		// that step is appended to Config.Standbys.
+		// StandbyOf is the ID of a MakeMachine step. The ID of the machine that the step creates is appended to
+		// Config.Standbys.
 		StandbyOf *int `json:"standby_of,omitempty"`
 	}
 )
 
-// These actions act on the machine that Step.Machine or Step.MadeBy identifies.
+// These actions act on the machine identified by Step.Machine or Step.MadeBy.
 type (
-	// UpdateMachine changes the machine's config. Undoing the step restores Former.
+	// UpdateMachine changes the machine's config. Undoing the step restores the config Former.
 	UpdateMachine struct {
 		Config *bourse.Config `json:"config"`
 		Former *bourse.Config `json:"former"`
@@ -91,9 +91,8 @@ type (
 		Former   map[string]string `json:"former"`
 	}
 
-	// DestroyMachine destroys the machine. Unless the plan itself created the machine
-	// (Step.MadeBy), the step cannot be undone, and only other destroy steps may come
-	// after it.
+	// DestroyMachine destroys the machine. Unless the plan itself created the machine (Step.MadeBy), the step cannot be
+	// undone, and only other destroy steps may follow it.
 	DestroyMachine struct {
 		Volumes []bourse.VolumeID `json:"volumes,omitempty"` // volumes that the machine mounts
 	}
@@ -105,8 +104,7 @@ type (
 	// steps. There is nothing to undo.
 	AwaitProxies struct{}
 
-	// DestroyVolume destroys a volume. It cannot be undone, so only other destroy steps may
-	// come after it.
+	// DestroyVolume destroys a volume. It cannot be undone, so only other destroy steps may follow it.
 	DestroyVolume struct {
 		Volume bourse.VolumeID `json:"volume"`
 	}
@@ -153,7 +151,7 @@ func Is[A Action](do Action) bool {
 	return ok
 }
 
-// Changes reports whether the step changes a machine that exists when the step begins.
+// Changes reports whether the step changes a machine that already exists when the step begins.
 func (s *Step) Changes() bool {
 	return (s.Machine != "" || s.MadeBy != nil) && !Is[AwaitReady](s.Do)
 }

@@ -14,7 +14,7 @@ type App struct {
 	Groups  []Group        `json:"groups"`                   // sorted by name
 
 	Strategy       Strategy        `json:"strategy"`
-	MaxUnavailable float64         `json:"max_unavailable"` // limit per group: a number of machines if at least 1, otherwise a fraction, rounded up
+	MaxUnavailable float64         `json:"max_unavailable"` // limit per group: a number of machines if at least 1, otherwise a fraction that is rounded up
 	Wait           bourse.Duration `json:"wait_timeout"`    // time limit for each machine to start and for its checks to pass
 	Reserve        bool            `json:"reserve,omitempty"`
 	Command        *Command        `json:"release_command,omitempty"` // release command, run before any machine is changed
@@ -26,11 +26,11 @@ type Group struct {
 	// Config is the config of each machine. It omits the metadata set by plans and the ID
 	// of the mounted volume.
 	Config bourse.Config `json:"config"`
-	// Counts contains the desired number of machines in each region. If it is nil,
-	// existing machines are kept, and a group without machines gets the default number.
+	// Counts contains the desired number of machines in each region. If Counts is nil, existing machines are kept, and
+	// a group without machines gets the default number.
 	Counts []Count `json:"counts,omitempty"`
-	// Spare raises the default number of machines from one to two. If the group has
-	// services, the second machine serves, too; otherwise it is a standby of the first.
+	// Spare raises the default number of machines from one to two. If the group has services, the second machine
+	// serves, too; otherwise, it is a standby for the first.
 	Spare bool `json:"spare,omitempty"`
 	// KeepGuest preserves the size of existing machines. It is set if the configuration
 	// specifies no machine size.
@@ -52,8 +52,8 @@ type Mount struct {
 	Path   string `json:"path"`
 	SizeGB int64  `json:"size_gb"` // size of new volumes
 
-	// The limits for automatic growth, as in [bourse.Mount]: a volume that is filled to
-	// ExtendThresholdPercent grows by AddSizeGB, up to SizeGBLimit.
+	// The settings for automatic growth, as in [bourse.Mount]: a volume that is filled to ExtendThresholdPercent grows
+	// by AddSizeGB, up to SizeGBLimit.
 	ExtendThresholdPercent int   `json:"extend_threshold_percent,omitempty"`
 	AddSizeGB              int64 `json:"add_size_gb,omitempty"`
 	SizeGBLimit            int64 `json:"size_gb_limit,omitempty"`
@@ -69,7 +69,7 @@ type Command struct {
 	Timeout time.Duration `json:"timeout"`
 }
 
-// Strategy determines in which order a group's machines are updated.
+// Strategy determines the order in which a group's machines are updated.
 type Strategy string
 
 // The strategies of a deploy.
@@ -77,5 +77,5 @@ const (
 	Rolling   Strategy = "rolling"   // a few machines at a time; each must be ready before the next is changed
 	Immediate Strategy = "immediate" // all machines at once, without waiting
 	Canary    Strategy = "canary"    // like Rolling, but first tests the new config with an additional machine
-	BlueGreen Strategy = "bluegreen" // a replacement for each machine; once all replacements are ready, they start serving and the old machines are destroyed
+	BlueGreen Strategy = "bluegreen" // creates a replacement for each machine; once all replacements are ready, they start serving and the old machines are destroyed
 )

@@ -19,7 +19,7 @@ type builder struct {
 	compare *comparer
 	survey  *survey
 
-	begin     []int // steps that all other steps wait for
+	begin     []int // steps for which all other steps wait
 	uncordons []uncordon
 	retires   []retire
 	marked    map[bourse.MachineID]bool // the machines in retires
@@ -97,10 +97,9 @@ func (b *builder) warnVolumes(m *machine) {
 	}
 }
 
-// addRolling adds the steps that change a group's machines, at most n at a time. The group has
-// count machines; the first is changed alone. For the machine with index i, addRolling calls
-// change, which adds steps that wait for the steps in after. change returns the steps
-// that a later machine must wait for.
+// addRolling adds the steps that change a group's machines, at most n at a time. The group has count machines; the
+// first is changed alone. For the machine with index i, addRolling calls change, which adds steps that wait for the
+// steps in after. change returns the steps for which a later machine must wait.
 func addRolling(count, n int, begin []int, change func(i int, after []int) []int) {
 	ended := make([][]int, count)
 	for i := range count {
@@ -112,8 +111,8 @@ func addRolling(count, n int, begin []int, change func(i int, after []int) []int
 	}
 }
 
-// unavailable returns how many of count machines may be unavailable at a time. The
-// argument limit is a number of machines, or a fraction of them if it is less than 1.
+// unavailable returns how many of count machines may be unavailable at a time. limit is a number of machines, or a
+// fraction of count if it is less than 1.
 func unavailable(limit float64, count int) int {
 	const usual = 0.33
 	if limit <= 0 || math.IsNaN(limit) {
@@ -125,9 +124,8 @@ func unavailable(limit float64, count int) int {
 	return int(max(1, min(limit, float64(max(1, count)))))
 }
 
-// finish adds the last steps of the plan. They uncordon the new machines, and then cordon,
-// stop and destroy the retired ones, so that no machine stops serving before its
-// replacement serves.
+// finish adds the plan's last steps. They uncordon the new machines, and then cordon, stop and destroy the retired
+// ones, so that no machine stops serving before its replacement serves.
 func (b *builder) finish() {
 	before := b.uncordonAll(b.leaves())
 	before = b.cordonRetired(before)
@@ -144,9 +142,9 @@ func (b *builder) finish() {
 	}
 }
 
-// depth returns the length of the chain of replacements from m to a machine that does not
-// replace another one. A replacement must be destroyed before the machine that it
-// replaces, because it would otherwise count as an additional machine.
+// depth returns the length of the chain of replaced machines from m to a machine that does not replace another one. A
+// replacement must be destroyed before the machine that it replaces, because it would otherwise count as an additional
+// machine.
 func (b *builder) depth(m *machine) int {
 	for n := range len(b.survey.machines) {
 		next := b.survey.machines[m.replaces()]
@@ -158,9 +156,8 @@ func (b *builder) depth(m *machine) int {
 	return 0
 }
 
-// cordonRetired cordons the retired machines, and returns the steps after which they may be
-// stopped. Before that, it marks each machine as paused. If the plan is interrupted, the
-// mark tells a later plan that the machine has to serve again.
+// cordonRetired marks the retired machines as paused and cordons them. It returns the steps after which they may be
+// stopped. If the plan is interrupted, the mark tells a later plan that the machine must serve again.
 func (b *builder) cordonRetired(before []int) []int {
 	var marks []Step
 	var running []retire
@@ -196,9 +193,8 @@ func pause(m *machine, mark bool, why string) Step {
 	}, why)
 }
 
-// maxSharedDeps limits how many dependencies several steps may share directly. If there are more,
-// the steps wait for a single intermediate step instead, to keep the number of
-// dependencies small.
+// maxSharedDeps limits how many dependencies several steps may share directly. If there are more, the steps wait for a
+// single intermediate step instead, which keeps the number of dependencies small.
 const maxSharedDeps = 8
 
 // destroy returns the step that destroys a machine.
@@ -227,8 +223,7 @@ func (b *builder) leaves() []int {
 	return out
 }
 
-// uncordonAll uncordons the machines in b.uncordons, and returns the steps that later steps must
-// wait for.
+// uncordonAll uncordons the machines in b.uncordons, and returns the steps for which later steps must wait.
 func (b *builder) uncordonAll(before []int) []int {
 	if len(b.uncordons) == 0 {
 		return before
@@ -248,10 +243,9 @@ func (b *builder) uncordonAll(before []int) []int {
 	return out
 }
 
-// addParallel adds steps that all wait for the same steps, and returns the steps that later
-// steps must wait for. If there are many steps to wait for, only the first of the new steps
-// waits for them, and the others wait for the first. The plan then needs fewer
-// dependencies.
+// addParallel adds steps that all wait for the same steps, and returns the steps for which later steps must wait. To
+// save dependencies, if there are many steps to wait for, only the first new step waits for them, and the others wait
+// for the first.
 func (b *builder) addParallel(steps []Step, before []int) []int {
 	if len(steps) == 0 {
 		return before
@@ -305,8 +299,8 @@ type placing struct {
 	metadata  map[string]string // additional metadata; takes precedence over the config's metadata
 }
 
-// make adds the step that creates a machine, and a step that creates its volume if one is
-// needed. It returns the ID of the step that creates the machine.
+// make adds the step that creates a machine and, if necessary, a step that creates its volume. It returns the ID of the
+// step that creates the machine.
 func (b *builder) make(p placing, after ...int) int {
 	config := *p.config
 	config.Metadata = b.metadata(p.group, p.config.Metadata, p.metadata)

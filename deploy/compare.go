@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// members maps the names of a config's nonempty members to their values in canonical
-// JSON. It omits metadata, mounts and standbys, because plans write them.
+// members maps the names of a config's nonempty members to their values in canonical JSON. It omits metadata, mounts
+// and standbys, because plans set them.
 type members map[string]string
 
 // comparer compares configs. It caches results, because an app's machines have only a few
@@ -49,7 +49,7 @@ func (c *comparer) members(config *bourse.Config) members {
 	return out
 }
 
-// guestOf returns the machine size specified by a config, with defaults filled in.
+// guestOf returns a config's machine size, with defaults filled in.
 func guestOf(c *bourse.Config) bourse.Guest {
 	if c.Guest == nil && c.Size != "" {
 		if g, err := bourse.ParseSize(c.Size); err == nil {
@@ -62,8 +62,8 @@ func guestOf(c *bourse.Config) bourse.Guest {
 	return c.Guest.WithDefaults()
 }
 
-// canonical returns v as canonical JSON, which has no spaces, has sorted members, and omits
-// nulls and empty strings, lists and objects. It returns "" if nothing remains.
+// canonical returns v as canonical JSON, without spaces, with sorted members, and without nulls and empty strings,
+// lists and objects. It returns "" if nothing remains.
 func (c *comparer) canonical(v any) string {
 	raw, ok := v.(json.RawMessage)
 	if !ok {
@@ -135,9 +135,9 @@ func withoutEmpty(v any) any {
 // empty reports whether raw JSON contains only empty values.
 func empty(raw json.RawMessage) bool { return len(raw) == 0 || canonicalJSON(raw) == "" }
 
-// differences describes the differences between two configs, to be shown to users. It omits
-// the values of environment variables, which may be secrets. The arguments digest and has
-// are the digests of the desired image and of the machine's image; "" means unknown.
+// differences describes the differences between two configs for users. It omits the values of environment variables,
+// which may be secrets. digest and has are the digests of the desired image and of the machine's image; "" means
+// unknown.
 func (c *comparer) differences(have, want *bourse.Config, digest, has string) []string {
 	a, b := c.members(have), c.members(want)
 	var out []string
@@ -180,7 +180,7 @@ func changedKeys(a, b map[string]string) []string {
 	return out
 }
 
-// listed joins the first four names and appends the number of omitted names.
+// listed joins the first four names, and appends the number of omitted names.
 func listed(names []string) string {
 	const most = 4
 	if len(names) > most {

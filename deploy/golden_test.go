@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// stage is the world in which a case is planned, and the options for the plan.
+// stage is the world for which a case is planned, with the plan's options.
 type stage struct {
 	*world
 	opts deploy.Options
@@ -36,7 +36,7 @@ func db(image string) deploy.Group {
 	return g
 }
 
-// in sets a group's numbers of machines by region, as in in(g, "fra", 2, "gru", 1).
+// in sets a group's number of machines in each region, as in in(g, "fra", 2, "gru", 1).
 func in(g deploy.Group, counts ...any) deploy.Group {
 	g.Counts = []deploy.Count{}
 	for i := 0; i < len(counts); i += 2 {
@@ -151,7 +151,7 @@ func TestPlans(t *testing.T) {
 	}
 	for _, f := range files {
 		if !names[f.Name()] {
-			t.Errorf("%s is of no case", f.Name())
+			t.Errorf("%s belongs to no case", f.Name())
 		}
 	}
 }

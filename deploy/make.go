@@ -12,17 +12,16 @@ import (
 
 // Options contains optional settings for [Make].
 type Options struct {
-	Release release.ID // release recorded on created and updated machines; "" leaves the recorded releases unchanged
+	Release release.ID // release to record on created and updated machines; "" leaves recorded releases unchanged
 	Version int64      // number of the release; 0 means none
-	// Digests maps the names of images in configs to the digests ("sha256:…") that they
-	// were resolved to. A machine that runs another digest of the same name is updated. If
-	// an image is missing from Digests, only names are compared.
+	// Digests maps image names in configs to the digests ("sha256:…") to which they were resolved. A machine that runs
+	// a different digest of the same name is updated. For an image that is missing from Digests, only names are
+	// compared.
 	Digests map[string]string
 }
 
-// Make returns a plan that changes an app to its desired state. If an earlier plan was
-// interrupted, Make continues from the state in which that plan left the app. The plan has
-// no steps if the app is already in its desired state.
+// Make returns a plan that changes an app to its desired state. If an earlier plan was interrupted, the new plan
+// continues where the earlier one stopped. The plan has no steps if the app is already in its desired state.
 func Make(app App, have State, opts Options) Plan {
 	s := newSurvey(&have, false)
 	b := newBuilder(string(app.Strategy), app.Name, s, opts, app.Wait)
@@ -175,8 +174,8 @@ func (b *builder) rolling(w *work, begin []int, wait bool) {
 	}
 }
 
-// canary creates an additional machine that tests the group's new config without receiving
-// requests. It returns the steps after which the group's machines may be changed.
+// canary adds the steps that test the group's new config on an additional machine that receives no requests. It returns
+// the steps after which the group's machines may be changed.
 func (b *builder) canary(w *work) []int {
 	warm := w.runningUpdates()
 	if len(warm) == 0 || w.group.Mount != nil {
@@ -213,7 +212,7 @@ func (b *builder) blueGreen(w *work) {
 	}
 }
 
-// change adds the steps of a job, and returns the steps that the next job must wait for.
+// change adds a job's steps, and returns the steps for which the next job must wait.
 func (b *builder) change(j *job, wait bool, after []int) []int {
 	m, last := j.machine, after
 	switch {

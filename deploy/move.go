@@ -16,8 +16,8 @@ type MoveOptions struct {
 	Region      bourse.Region   // target region; "" means that each machine stays in its region
 	To          bourse.WorkerID // target worker, which must be in Region; "" means that the exchange chooses one
 	Concurrency int             // maximum number of a group's machines that are moved at a time; default 8
-	// Downtime permits moving a machine with a volume even if too few other machines of its
-	// group serve while the volume is copied.
+	// Downtime permits moving a machine with a volume even if too few other machines in its group serve while the
+	// volume is copied.
 	Downtime bool
 	Why      string // reason to show to users, such as "worker a is drained"
 }
@@ -28,7 +28,7 @@ const defaultMoveConcurrency = 8
 type Moves struct {
 	Plan      Plan               // plan that moves the machines in Go
 	Moved     []bourse.MachineID // machines that the plan moves
-	Later     []bourse.MachineID // machines with volumes, which a later plan has to move
+	Later     []bourse.MachineID // machines with volumes, which must be moved by a later plan
 	Unmovable []Unmovable
 }
 
@@ -39,9 +39,8 @@ type Unmovable struct {
 	Why     string
 }
 
-// PlanMoves plans the moves of the given machines, leaving out those that cannot be moved.
-// The plan moves all machines without volumes. If there are none, it moves the machines
-// with volumes, one at a time.
+// PlanMoves plans the moves of the given machines, except those that cannot be moved. The plan moves all machines
+// without volumes. If there are none, it moves the machines with volumes, one at a time.
 func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
 	var out Moves
 	var pinned []bourse.MachineID
@@ -159,11 +158,10 @@ type mover struct {
 	opts MoveOptions
 }
 
-// Move returns a plan that replaces machines with copies on other workers. It moves a few
-// machines at a time, and destroys each one once its copy serves. If neither Region nor To
-// is set, the machines' workers must be cordoned, because a copy could otherwise be placed
-// on the same worker. A machine with a volume is stopped while its volume is forked, so
-// that no write is lost.
+// Move returns a plan that replaces machines with copies on other workers. It moves a few machines at a time, and
+// destroys each machine once its copy serves. If neither Region nor To is set, the machines' workers must be cordoned,
+// because a copy could otherwise be placed on the same worker. A machine with a volume is stopped while its volume is
+// forked, so that no write is lost.
 func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
 	if opts.Concurrency < 1 {
 		opts.Concurrency = defaultMoveConcurrency
@@ -188,11 +186,11 @@ func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
 // move describes how one machine moves to another worker.
 type move struct {
 	from        *machine
-	to          *machine   // replacement created by an unfinished plan; nil if there is none
-	stale       []*machine // unusable replacements that unfinished plans have created
-	standbys    []*machine // standbys of from, or of its replacements, that are not moved themselves
-	primaries   []*move    // moves of the machines that from is a standby for
-	sameStandby []*move    // moves of other machines with the same standby, which is updated only once
+	to          *machine   // replacement created by an unfinished plan, or nil
+	stale       []*machine // unusable replacements created by unfinished plans
+	standbys    []*machine // standbys for from or its replacements that are not moved themselves
+	primaries   []*move    // moves of from's primaries, if from is a standby
+	sameStandby []*move    // moves of other machines with the same standby, so that it is updated only once
 	creation    Step       // step whose Machine or MadeBy field identifies the replacement
 }
 
@@ -221,8 +219,8 @@ func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
 	})
 }
 
-// orderStandbys ensures that each standby is changed only once. If a standby is moved
-// itself, it is replaced after the machines for which it stands by.
+// orderStandbys ensures that each standby is changed only once. A standby that is moved itself is replaced after its
+// primaries.
 func (b *mover) orderStandbys(moves []*move) {
 	changed := map[*machine]*move{}
 	for _, mv := range moves {
@@ -243,8 +241,8 @@ func (b *mover) orderStandbys(moves []*move) {
 	}
 }
 
-// standbysOf returns the standbys of all machines in unit u. After an interrupted plan, a
-// standby may refer to a replacement that this plan destroys.
+// standbysOf returns the standbys for all machines in unit u. After an interrupted plan, a standby may refer to a
+// replacement that this plan destroys.
 func standbysOf(units []*unit, u *unit) []*machine {
 	var out []*machine
 	for _, other := range units {
@@ -257,8 +255,7 @@ func standbysOf(units []*unit, u *unit) []*machine {
 	return out
 }
 
-// movable returns the move of a unit, or nil if the unit cannot be moved. In that case it
-// refuses the plan.
+// movable returns the move of a unit. If the unit cannot be moved, it returns nil and refuses the plan.
 func (b *mover) movable(u *unit) *move {
 	m := u.root
 	mv := &move{from: m}
@@ -285,8 +282,7 @@ func (b *mover) movable(u *unit) *move {
 	return nil
 }
 
-// usable reports whether n, which an unfinished plan has created, can be used as the
-// replacement of m.
+// usable reports whether n, which an unfinished plan created, can be used as m's replacement.
 func (b *mover) usable(m, n *machine) bool {
 	return !n.lost() && n.Worker != m.Worker && n.State != bourse.StateFailed && b.sameConfig(m, n) &&
 		(len(m.config.Mounts) == 0 || m.copiedTo(n))
@@ -353,7 +349,7 @@ func (b *mover) moveVolume(mv *move, after []int) []int {
 	if v := b.survey.known[mount.Volume]; v != nil {
 		do.Name, do.SizeGB = v.Name, v.SizeGB
 	}
-	if b.opts.To != "" { // the machine is placed where its volume is
+	if b.opts.To != "" { // the volume determines where the machine is placed
 		config := *m.config
 		config.Requirements = config.Requirements.On(b.opts.To)
 		do.Machine = &config
@@ -413,11 +409,9 @@ func (mv *move) destroys(id bourse.MachineID) bool {
 	return id == mv.from.ID || slices.ContainsFunc(mv.stale, func(m *machine) bool { return m.ID == id })
 }
 
-// primariesOf returns the machines that the replacement of a standby must stand by for. The
-// argument standbys lists the machines that the existing standby stands by for. If such a
-// machine is moved, or was moved earlier, primariesOf returns its replacement instead. If
-// this plan creates that replacement, its ID is not known yet, so primariesOf returns the
-// step that creates it as standbyOf.
+// primariesOf returns the primaries of a standby's replacement. standbys lists the primaries of the existing standby.
+// If a primary is moved, or was moved earlier, primariesOf returns its replacement instead. If this plan creates that
+// replacement, its ID is not known yet, so primariesOf returns the step that creates it as standbyOf.
 func (b *mover) primariesOf(mv *move, standbys []bourse.MachineID) (ids []bourse.MachineID, standbyOf *int) {
 	ids = slices.Clone(standbys)
 	for i, id := range ids {
@@ -439,9 +433,9 @@ func (b *mover) primariesOf(mv *move, standbys []bourse.MachineID) (ids []bourse
 	return ids, standbyOf
 }
 
-// renew updates an existing replacement of a standby, so that it stands by for the
-// machines that this plan creates. The new list is derived from the replaced standby's
-// list, because the machines in the replacement's list may no longer exist.
+// renew updates a standby's existing replacement, so that its primaries include the machines that this plan creates.
+// The new list of primaries is derived from the replaced standby's list, because the machines in the replacement's list
+// may no longer exist.
 func (b *mover) renew(mv *move, after []int) []int {
 	if mv.to == nil || !mv.from.standby() {
 		return after
@@ -453,8 +447,8 @@ func (b *mover) renew(mv *move, after []int) []int {
 	return b.updateStandby(mv.to, ids, standbyOf, "the machine that it stands by for is replaced", after)
 }
 
-// updateStandby updates the list of machines that a standby stands by for, unless the list is
-// already correct. It returns the steps that later steps must wait for.
+// updateStandby updates a standby's list of primaries, unless the list is already correct. It returns the steps for
+// which later steps must wait.
 func (b *mover) updateStandby(spare *machine, ids []bourse.MachineID, standbyOf *int, why string, after []int) []int {
 	if standbyOf == nil && slices.Equal(ids, spare.config.Standbys) {
 		return after
@@ -466,8 +460,7 @@ func (b *mover) updateStandby(spare *machine, ids []bourse.MachineID, standbyOf 
 	}, why), after...)}
 }
 
-// adopt uncordons the replacement and updates the moved machine's standbys, so that they
-// stand by for the replacement.
+// adopt uncordons the replacement, and makes it the primary of the moved machine's standbys.
 func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	m := mv.from
 	if !m.Cordoned || m.paused() {

@@ -40,7 +40,7 @@ func two(m *machinesapi.Machine) {
 
 func job(m *machinesapi.Machine) { m.Config.Restart = &bourse.Restart{Policy: bourse.RestartNo} }
 
-// ofWorker1 plans the moves of those machines in list that are on worker w1.
+// ofWorker1 plans moves of the machines in list that are on worker w1.
 func ofWorker1(t *testing.T, opts deploy.MoveOptions, list ...machinesapi.Machine) deploy.Moves {
 	t.Helper()
 	var ids []bourse.MachineID
@@ -67,20 +67,20 @@ func TestWhatMoves(t *testing.T) {
 		stay  string
 	}{
 		"one that serves":                  {list: []machinesapi.Machine{machine("a", serves)}, goes: 1},
-		"one that serves nothing":          {list: []machinesapi.Machine{machine("a")}, goes: 1},
+		"a machine that serves nothing":    {list: []machinesapi.Machine{machine("a")}, goes: 1},
 		"a stopped one":                    {list: []machinesapi.Machine{machine("a", serves, stopped)}, goes: 1},
 		"with a volume":                    {list: []machinesapi.Machine{machine("a", serves, mounts), other}, goes: 1},
 		"with a volume, stopped":           {list: []machinesapi.Machine{machine("a", serves, mounts, stopped)}, goes: 1},
-		"those with volumes come last":     {list: []machinesapi.Machine{machine("a", serves, mounts), machine("b", serves), other}, goes: 1, later: 1},
+		"machines with volumes come last":  {list: []machinesapi.Machine{machine("a", serves, mounts), machine("b", serves), other}, goes: 1, later: 1},
 		"nothing would serve":              {list: []machinesapi.Machine{machine("a", serves, mounts)}, stay: "its group would serve with 0 machines"},
 		"that is allowed":                  {opts: deploy.MoveOptions{Downtime: true}, list: []machinesapi.Machine{machine("a", serves, mounts)}, goes: 1},
-		"nothing is to serve":              {list: []machinesapi.Machine{machine("a", mounts)}, goes: 1},
+		"nothing needs to serve":           {list: []machinesapi.Machine{machine("a", mounts)}, goes: 1},
 		"too few would serve":              {list: []machinesapi.Machine{machine("a", mounts, two), other}, stay: "its group would serve with 1 machines while its volume is copied, and needs 2"},
 		"a job":                            {list: []machinesapi.Machine{machine("a", job)}, stay: "runs until it exits"},
-		"a job that is over":               {list: []machinesapi.Machine{machine("a", job, stopped)}, goes: 1},
+		"a finished job":                   {list: []machinesapi.Machine{machine("a", job, stopped)}, goes: 1},
 		"on its way":                       {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.State = bourse.StateStarting })}, stay: "it is starting"},
 		"on a worker that does not answer": {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.HostStatus = machinesapi.HostUnreachable })}, stay: "does not answer"},
-		"not known as a whole":             {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.Config = nil })}, stay: "does not answer"},
+		"an incomplete config":             {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.Config = nil })}, stay: "does not answer"},
 		"of a poller":                      {list: []machinesapi.Machine{machine("a", func(m *machinesapi.Machine) { m.Config.Image = bourse.ImagePull })}, stay: "polls a gateway"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestOrder(t *testing.T) {
 					}
 				}
 				if (deploy.Is[deploy.MakeMachine](s.Do) || deploy.Is[deploy.MakeVolume](s.Do)) && (s.Region != "mad" || !slices.Contains(moves.Moved, moves.MachineOf(i))) {
-					t.Errorf("step %d makes something in %s for %q", i, s.Region, moves.MachineOf(i))
+					t.Errorf("step %d creates something in %s for %q", i, s.Region, moves.MachineOf(i))
 				}
 				if !deploy.Is[deploy.DestroyMachine](s.Do) {
 					continue
@@ -139,9 +139,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestToAWorker checks that the replacement on a given worker uses capacity that is
-// reserved there, or a volume that is created there. The replacement's config must not
-// require the worker.
+// TestToAWorker checks that the replacement on a given worker uses capacity reserved there, or a volume created there.
+// The replacement's config must not require the worker.
 func TestToAWorker(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*machinesapi.Machine){"plain": func(*machinesapi.Machine) {}, "with a volume": mounts} {
@@ -205,16 +204,15 @@ func TestUnfinishedMoveElsewhere(t *testing.T) {
 					return deploy.Is[deploy.AwaitProxies](s.Do) && slices.Contains(s.After, cordons)
 				})
 				if cordons < 0 || told < 0 || !slices.Contains(p.Steps[destroys].After, told) {
-					t.Errorf("the replacement is destroyed while proxies may send requests to it\n%s", dump(&p))
+					t.Errorf("the replacement is destroyed while proxies may still send requests to it\n%s", dump(&p))
 				}
 			}
 		})
 	}
 }
 
-// TestUnfinishedMoveOfAVolumeElsewhere checks that a move to another target does not
-// discard a replacement that is in use, because it has newer data than the machine that it
-// replaces.
+// TestUnfinishedMoveOfAVolumeElsewhere checks that a move to another target does not discard a replacement in use,
+// because it has newer data than the machine that it replaces.
 func TestUnfinishedMoveOfAVolumeElsewhere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -222,11 +220,11 @@ func TestUnfinishedMoveOfAVolumeElsewhere(t *testing.T) {
 		to      bourse.WorkerID
 		refused bool
 	}{
-		"it is in use":          {func(*machinesapi.Machine) {}, "w3", true},
-		"there is no target":    {func(*machinesapi.Machine) {}, "", false},
-		"it is not yet in use":  {func(n *machinesapi.Machine) { n.Cordoned = true }, "w3", false},
-		"it has never run":      {func(n *machinesapi.Machine) { n.State, n.Starts = bourse.StateStopped, 0 }, "w3", false},
-		"the data is not there": {func(n *machinesapi.Machine) { delete(n.Config.Metadata, deploy.KeyCopies) }, "w3", false},
+		"it is in use":         {func(*machinesapi.Machine) {}, "w3", true},
+		"there is no target":   {func(*machinesapi.Machine) {}, "", false},
+		"it is not yet in use": {func(n *machinesapi.Machine) { n.Cordoned = true }, "w3", false},
+		"it has never run":     {func(n *machinesapi.Machine) { n.State, n.Starts = bourse.StateStopped, 0 }, "w3", false},
+		"the data is missing":  {func(n *machinesapi.Machine) { delete(n.Config.Metadata, deploy.KeyCopies) }, "w3", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -253,10 +251,10 @@ func TestReplacement(t *testing.T) {
 	made := moves.Plan.Steps[i].Do.(deploy.MakeMachine)
 	volume := moves.Plan.Steps[*made.Volume].Do.(deploy.MakeVolume)
 	if made.Config.Env["A"] != "b" || made.Config.Metadata[deploy.KeyReplaces] != string(m.ID) || made.Config.Metadata[deploy.KeyGroup] != "app" || made.Config.Mounts[0].Volume != "" || made.Config.Mounts[0].Path != "/data" {
-		t.Errorf("the replacement is made of %+v", made.Config)
+		t.Errorf("the replacement's config is %+v", made.Config)
 	}
 	if want := (deploy.MakeVolume{Name: "data", SizeGB: 2, Fork: m.Config.Mounts[0].Volume, Machine: m.Config, AnyWorker: true}); volume != want {
-		t.Errorf("the volume is made of %+v, want %+v", volume, want)
+		t.Errorf("the volume's config is %+v, want %+v", volume, want)
 	}
 	if m.Config.Mounts[0].Volume == "" || m.Config.Metadata[deploy.KeyReplaces] != "" {
 		t.Error("the machine's own config was changed")

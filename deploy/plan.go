@@ -4,8 +4,8 @@
 // rollbacks differ only in the plans that they produce; package deploy/run executes all
 // plans in the same way.
 //
-// The progress of an interrupted plan is recorded in the metadata of the machines that it
-// created. A new plan continues from there, so no other state is stored.
+// The progress of an interrupted plan can be determined from the metadata of the machines that it created. A new plan
+// continues from there, so no other state is stored.
 package deploy
 
 import (
@@ -26,7 +26,7 @@ type State struct {
 	Versions map[bourse.MachineID][]machinesapi.Version
 }
 
-// Plan is a list of steps. Commands print it if --plan and --json are set.
+// Plan is a list of steps with their dependencies. Commands print it if --plan and --json are set.
 type Plan struct {
 	App     bourse.AppName `json:"app"`
 	Release release.ID     `json:"release,omitempty"` // release of the machines that the plan creates and updates
@@ -47,9 +47,8 @@ type Step struct {
 	Group  string        `json:"group,omitempty"`
 	Region bourse.Region `json:"region,omitempty"`
 
-	// Machine is the existing machine that the step acts on. If the plan itself creates
-	// the machine, MadeBy is the ID of the MakeMachine step instead. Both are zero if the
-	// action concerns no machine.
+	// Machine is the existing machine that the step acts on. If the plan itself creates the machine, MadeBy is the ID
+	// of the MakeMachine step instead. Both are zero if the action does not concern a machine.
 	Machine bourse.MachineID `json:"machine,omitempty"`
 	MadeBy  *int             `json:"made_by,omitempty"`
 	Name    string           `json:"name,omitempty"` // name of Machine, for display
@@ -57,8 +56,8 @@ type Step struct {
 	Why string `json:"why"` // reason to show to users, such as "image changed from a to b"
 }
 
-// Seen describes a machine at the time when the plan was made. If the machine changes
-// afterward, the plan is no longer valid.
+// Seen describes a machine as it was when the plan was made. If the machine changes afterward, the plan is no longer
+// valid.
 type Seen struct {
 	Instance bourse.InstanceID `json:"instance"`
 	Name     string            `json:"name,omitempty"`
@@ -75,7 +74,7 @@ const (
 	KeyVersion  = "fly_release_version"
 	KeyCanary   = "fly_canary"            // "true" if the machine only tests a release and is then destroyed
 	KeyReplaces = bourse.MetadataReplaces // machine that this one replaces; while both exist, they count as one
-	KeyCopies   = "bourse_copies"         // last start of the replaced machine before its volume was forked for this one
+	KeyCopies   = "bourse_copies"         // the replaced machine's last start before its volume was forked for this machine
 	KeyPaused   = "bourse_paused"         // "true" if an unfinished plan is about to remove the machine, and may have cordoned and stopped it
 )
 
@@ -85,9 +84,8 @@ const Platform = "v2"
 // CommandGroup is the process group of machines that run release commands.
 const CommandGroup = "fly_app_release_command"
 
-// VolumesLeft returns the volumes that remain after the plan has destroyed their machines.
-// It considers only the steps for which done returns true. If done is nil, it considers all
-// steps.
+// VolumesLeft returns the volumes that remain after the plan has destroyed their machines. It considers only steps for
+// which done returns true, or all steps if done is nil.
 func (p *Plan) VolumesLeft(done func(step int) bool) []bourse.VolumeID {
 	var out, gone []bourse.VolumeID
 	for i := range p.Steps {
@@ -104,10 +102,9 @@ func (p *Plan) VolumesLeft(done func(step int) bool) []bourse.VolumeID {
 	return slices.DeleteFunc(out, func(id bourse.VolumeID) bool { return slices.Contains(gone, id) })
 }
 
-// Undoable returns the steps to undo after a failure, in the order in which to undo them.
-// The argument begun reports, by step ID, which steps have begun. The other steps must
-// not begin afterward. If an existing machine or volume may have been destroyed, its
-// replacement has to stay, so the steps that led to the destruction are not undone.
+// Undoable returns the steps to undo after a failure, in the order in which to undo them. begun reports, by step ID,
+// which steps have begun; the others must not begin afterward. If an existing machine or volume may have been
+// destroyed, its replacement has to stay, so the steps that led to the destruction are not undone.
 func (p *Plan) Undoable(begun []bool) []int {
 	keep := make([]bool, len(p.Steps))
 	var out []int

@@ -39,11 +39,11 @@ func TestScaleDownLeavesMachinesApart(t *testing.T) {
 	}
 	slices.Sort(gone)
 	if want := []string{"m2", "m4", "m5"}; !slices.Equal(gone, want) {
-		t.Errorf("%v go, want %v: m1 on worker a and m3 on worker b stay", gone, want)
+		t.Errorf("%v are removed, want %v: m1 on worker a and m3 on worker b stay", gone, want)
 	}
 }
 
-// TestSeen checks that a plan describes the machines from which it was made.
+// TestSeen checks that a plan describes the machines on which it is based.
 func TestSeen(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t)}
@@ -142,9 +142,8 @@ func renamed() deploy.Group {
 	return with(db("shop:1"), func(g *deploy.Group) { g.Mount = &deploy.Mount{Volume: "more", Path: "/data", SizeGB: 10} })
 }
 
-// TestMoveAfterTheVolumeWasRenamed checks a move after an interrupted deploy that gave the
-// group's volumes another name. The replacement that the deploy created has a new volume,
-// without the former volume's data.
+// TestMoveAfterTheVolumeWasRenamed checks a move after an interrupted deploy that renamed the group's volumes. The
+// replacement created by the deploy has a new volume without the former volume's data.
 func TestMoveAfterTheVolumeWasRenamed(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t), opts: deploy.Options{Release: second, Version: 2}}
@@ -159,9 +158,8 @@ func TestMoveAfterTheVolumeWasRenamed(t *testing.T) {
 	}
 }
 
-// TestMoveAfterADeployWasInterrupted checks a deploy that replaces the replacement that an
-// unfinished move has created. If the deploy is interrupted at any step, the machines must
-// count as one, and the move can be finished.
+// TestMoveAfterADeployWasInterrupted checks a deploy that replaces a replacement created by an unfinished move. If the
+// deploy is interrupted at any step, the machines must count as one, and it must be possible to finish the move.
 func TestMoveAfterADeployWasInterrupted(t *testing.T) {
 	t.Parallel()
 	for done := 0; ; done++ {
@@ -189,9 +187,8 @@ func TestMoveAfterADeployWasInterrupted(t *testing.T) {
 	}
 }
 
-// TestMovedAgainASpareFollows checks that a standby is updated if its machine is replaced
-// twice: an unfinished plan has created a replacement on the same worker, and the standby
-// already stands by for it.
+// TestMovedAgainASpareFollows checks that a standby is updated if its primary is replaced twice: an unfinished plan has
+// created a replacement on the same worker, and the replacement is already the standby's primary.
 func TestMovedAgainASpareFollows(t *testing.T) {
 	t.Parallel()
 	s := &stage{world: newWorld(t)}
@@ -218,7 +215,7 @@ func TestMovedAgainASpareFollows(t *testing.T) {
 		ids := m.Config.Standbys
 		for _, id := range ids {
 			if s.machines[id] == nil {
-				t.Errorf("%s stands by for %s, which is gone", m.ID, id)
+				t.Errorf("standby %s has primary %s, which is gone", m.ID, id)
 			}
 		}
 	}
@@ -335,9 +332,8 @@ func BenchmarkMake(b *testing.B) {
 	}
 }
 
-// TestUndoLeavesLostMachines checks that a machine whose worker does not answer is left
-// unchanged. Its former versions cannot be read, so it could be mistaken for a machine that
-// the release has created.
+// TestUndoLeavesLostMachines checks that a machine whose worker does not answer is left unchanged. Its former versions
+// cannot be read, so it could be mistaken for a machine that the release created.
 func TestUndoLeavesLostMachines(t *testing.T) {
 	m := machinesapi.Machine{Summary: machinesapi.Summary{ID: "148e21ea1d53a0", State: bourse.StateStarted, Region: "gru"}}
 	m.HostStatus = machinesapi.HostUnreachable
@@ -378,7 +374,7 @@ func fill(v reflect.Value) {
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		if v.Elem().Kind() != reflect.Struct { // a pointer to an empty config is not omitted
+		if v.Elem().Kind() != reflect.Struct { // the encoding does not omit a pointer to an empty config
 			fill(v.Elem())
 		}
 	case reflect.Slice:

@@ -35,8 +35,7 @@ func config(image string, serves bool) bourse.Config {
 	return c
 }
 
-// anApp draws an app with some groups. It has no mounts if the strategy does not support
-// them.
+// anApp draws an app with some groups, without mounts if the strategy does not support them.
 func anApp(t *rapid.T, image string, s deploy.Strategy) deploy.App {
 	app := deploy.App{Name: "shop", Primary: "fra", Strategy: s, MaxUnavailable: rapid.SampledFrom([]float64{0, 0.5, 1, 2}).Draw(t, "unavailable")}
 	for _, name := range []string{"web", "worker", "db"}[:rapid.IntRange(1, 3).Draw(t, "groups")] {
@@ -75,8 +74,7 @@ func deployed(t *rapid.T) *world {
 	return w
 }
 
-// some executes at most stop steps, in any order that their dependencies permit. It calls
-// after following each step.
+// some executes at most stop steps, in any order that their dependencies permit. It calls after once each step is done.
 func (r *run) some(t *rapid.T, stop int, after func()) {
 	for range stop {
 		list := r.runnable()
@@ -95,9 +93,8 @@ func steady(t *rapid.T, w *world, app deploy.App, opts deploy.Options) {
 	}
 }
 
-// TestPlannedAgainThereIsNothingToDo checks that after a plan was executed in any permitted
-// order, another plan for the same app has no steps. While the plan is executed, as many
-// machines must serve as the strategy guarantees.
+// TestPlannedAgainThereIsNothingToDo checks that, after a plan was executed in any permitted order, another plan for
+// the same app has no steps. During the execution, as many machines must serve as the strategy guarantees.
 func TestPlannedAgainThereIsNothingToDo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -187,7 +184,7 @@ func wanted(t *rapid.T, w *world, app *deploy.App) {
 			}
 			for _, id := range ids {
 				if w.machines[id] == nil {
-					t.Fatalf("spare %s stands by for %s, which is gone", m.ID, id)
+					t.Fatalf("spare %s has primary %s, which is gone", m.ID, id)
 				}
 			}
 			continue
@@ -214,8 +211,8 @@ func wanted(t *rapid.T, w *world, app *deploy.App) {
 	}
 }
 
-// TestAPlanThatWasInterrupted checks that after plans were interrupted at any step, a new
-// plan leads to the desired state and leaves no machines behind.
+// TestAPlanThatWasInterrupted checks that, after plans were interrupted at any step, a new plan leads to the desired
+// state and leaves no machines behind.
 func TestAPlanThatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -247,7 +244,7 @@ func TestAPlanThatWasInterrupted(t *testing.T) {
 	})
 }
 
-// picture describes a world, except for what undoing a plan does not restore.
+// picture describes a world, except for the parts that undoing a plan does not restore.
 func (w *world) picture() string {
 	out := ""
 	for _, id := range slices.Sorted(maps.Keys(w.machines)) {
@@ -281,10 +278,10 @@ func TestUndoneStepsLeaveNothing(t *testing.T) {
 			}
 			r.do(i)
 		}
-		if lost { // nothing would be undone from here on
+		if lost { // from here on, nothing would be undone
 			return
 		}
-		for i, s := range p.Steps { // canaries that were destroyed need not be undone
+		for i, s := range p.Steps { // destroyed canaries need not be undone
 			if deploy.Is[deploy.DestroyMachine](s.Do) && r.begun[i] {
 				r.begun[*s.MadeBy] = false
 			}
@@ -302,9 +299,8 @@ var (
 	slow  = deploy.MoveOptions{Concurrency: 1}
 )
 
-// TestUndo checks that undoing the release of an interrupted deploy restores the former
-// state, if no existing machine has been destroyed. Otherwise, all remaining machines must
-// have the former image.
+// TestUndo checks that undoing an interrupted deploy's release restores the former state if no existing machine has
+// been destroyed. Otherwise, all remaining machines must have the former image.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -343,9 +339,9 @@ func TestUndo(t *testing.T) {
 	})
 }
 
-// TestMove checks moves whose steps are executed in any permitted order and with
-// interruptions. The machines must end up on other workers, and their number must stay the
-// same. The number of serving machines without volumes must stay the same at all times.
+// TestMove checks moves whose steps are executed in any permitted order and with interruptions. The machines must end
+// up on other workers, and their number must stay the same. The number of serving machines without volumes must never
+// change.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { moves(t, true) }) // new machines are never placed on a former worker
@@ -358,7 +354,7 @@ func TestMoveToTheSameWorker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { moves(t, false) })
 }
 
-// meanwhile draws what happens after a move of the given machines was interrupted.
+// meanwhile draws the events that follow the interruption of a move of the given machines.
 func (w *world) meanwhile(t *rapid.T, r *run, ids []bourse.MachineID) {
 	switch rapid.SampledFrom([]string{"nothing", "undo", "restart", "deploy"}).Draw(t, "meanwhile") {
 	case "undo":
@@ -414,11 +410,11 @@ func moves(t *rapid.T, spread bool) {
 	w.settle()
 	for _, id := range what {
 		if w.machines[id] != nil {
-			t.Fatalf("machine %s is still there", id)
+			t.Fatalf("machine %s still exists", id)
 		}
 	}
 	if w.places() != before || w.serving("web", "") != serving || len(w.volumes) < volumes {
-		t.Fatalf("%d machines, were %d; %d serve, did %d; %d volumes, were %d", w.places(), before, w.serving("web", ""), serving, len(w.volumes), volumes)
+		t.Fatalf("%d machines, previously %d; %d serve, previously %d; %d volumes, previously %d", w.places(), before, w.serving("web", ""), serving, len(w.volumes), volumes)
 	}
 	for _, m := range w.machines {
 		ids := m.Config.Standbys

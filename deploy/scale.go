@@ -11,8 +11,8 @@ import (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// Pace controls how fast plans that are not made from an [App] change machines. The
-// fields have the same meaning as in App.
+// Pace controls how fast machines are changed by plans that are not made from an [App]. The fields have the same
+// meaning as in App.
 type Pace struct {
 	MaxUnavailable float64
 	Wait           bourse.Duration
@@ -76,9 +76,8 @@ func (b *builder) template(name string, counts []Count) *Group {
 	return g
 }
 
-// counts compares the number of a group's machines with the desired number. It does not
-// compare configs. If an earlier plan was interrupted, counts continues from the state in
-// which that plan left the machines.
+// counts compares a group's number of machines with the desired number. It does not compare configs. If an earlier plan
+// was interrupted, counts continues where that plan stopped.
 func (b *builder) counts(app *App, g *Group) *work {
 	w := &work{group: g, limit: app.MaxUnavailable, made: map[bourse.MachineID]int{}, keptFor: map[bourse.MachineID]bourse.MachineID{}}
 	for _, h := range b.keepCounted(app, w, b.survey.units[g.Name]) {

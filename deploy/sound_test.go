@@ -9,9 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// sound checks the structure of a plan. The ID of every step must be its index, steps may
-// wait only for earlier ones, actions must be complete, and only final steps may follow
-// final ones.
+// sound checks the structure of a plan. Each step's ID must be its index, steps may wait only for earlier steps,
+// actions must be complete, and only final steps may follow final steps.
 func sound(p *deploy.Plan) error {
 	if err := p.App.Validate(); err != nil {
 		return err
@@ -25,7 +24,7 @@ func sound(p *deploy.Plan) error {
 				return fmt.Errorf("step %d (%s) is after steps %v", i, s.Do, s.After)
 			}
 			if p.Steps[before].Final() && !s.Final() {
-				return fmt.Errorf("step %d (%s) may fail after step %d, which nothing undoes", i, s.Do, before)
+				return fmt.Errorf("step %d (%s) may fail after step %d, which cannot be undone", i, s.Do, before)
 			}
 			after[i][before] = true
 			for earlier := range after[before] {
@@ -39,7 +38,7 @@ func sound(p *deploy.Plan) error {
 		updates, _ := s.Do.(deploy.UpdateMachine)
 		if !made(s.MadeBy) || !made(makes.StandbyOf) || !made(updates.StandbyOf) ||
 			makes.Volume != nil && (!after[i][*makes.Volume] || !deploy.Is[deploy.MakeVolume](p.Steps[*makes.Volume].Do)) {
-			return fmt.Errorf("step %d (%s) needs what no step before it makes", i, s.Do)
+			return fmt.Errorf("step %d (%s) needs an object that no earlier step creates", i, s.Do)
 		}
 		if err := complete(p, s); err != nil || s.ID != i {
 			return fmt.Errorf("step %d (%s) with ID %d: %w", i, s.Do, s.ID, err)
@@ -58,7 +57,7 @@ func complete(p *deploy.Plan, s *deploy.Step) error {
 	switch s.Do.(type) {
 	case deploy.RunCommand, deploy.MakeVolume, deploy.MakeMachine, deploy.AwaitProxies, deploy.DestroyVolume:
 		if s.Machine != "" || s.MadeBy != nil {
-			return fmt.Errorf("it acts on no machine")
+			return fmt.Errorf("it does not act on a machine")
 		}
 	default:
 		if s.MadeBy != nil && s.Machine != "" {
@@ -71,7 +70,7 @@ func complete(p *deploy.Plan, s *deploy.Step) error {
 	switch do := s.Do.(type) {
 	case deploy.UpdateMachine:
 		if do.Former == nil {
-			return fmt.Errorf("it has no config to return to")
+			return fmt.Errorf("it has no former config")
 		}
 		return normal(do.Config, nil)
 	case deploy.SetMetadata:
@@ -83,7 +82,7 @@ func complete(p *deploy.Plan, s *deploy.Step) error {
 		return normal(do.Config, nil)
 	case deploy.MakeMachine:
 		if do.Worker != "" && (do.Stopped || !p.Reserve || len(do.Config.Mounts) > 0) {
-			return fmt.Errorf("only a machine that is started, without volumes, by a plan which reserves can be for a worker")
+			return fmt.Errorf("only a machine that is started, has no volumes, and belongs to a plan with reservations can have a worker")
 		}
 		return normal(do.Config, do.Volume)
 	case deploy.MakeVolume:
@@ -104,7 +103,7 @@ func normal(c *bourse.Config, volume *int) error {
 	config := *c
 	if volume != nil {
 		if len(config.Mounts) != 1 || config.Mounts[0].Volume != "" {
-			return fmt.Errorf("its config has no mount without a volume")
+			return fmt.Errorf("its config has no mount without a volume ID")
 		}
 		mount := config.Mounts[0]
 		mount.Volume = bourse.NewVolumeID(1)

@@ -38,7 +38,7 @@ func (m *machine) lost() bool {
 	return m.Config == nil || m.HostStatus != "" && m.HostStatus != machinesapi.HostOK
 }
 
-// down reports whether the machine is stopped or suspended, or about to be.
+// down reports whether the machine is, or is about to be, stopped or suspended.
 func (m *machine) down() bool {
 	switch m.State {
 	case bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:
@@ -86,9 +86,8 @@ func (m *machine) replaces() bourse.MachineID {
 // lastStart returns a string that identifies the machine's latest start.
 func (m *machine) lastStart() string { return fmt.Sprintf("%s/%d", m.InstanceID, m.Starts) }
 
-// copiedTo reports whether n mounts a fork of m's volume that contains all of m's data.
-// This is the case if m is stopped and has not been started since it was stopped for the
-// fork.
+// copiedTo reports whether n mounts a fork of m's volume that contains all of m's data, that is, whether m is stopped
+// and has not been started since it was stopped for the fork.
 func (m *machine) copiedTo(n *machine) bool {
 	return m.State == bourse.StateStopped && n.config.Metadata[KeyCopies] == m.lastStart()
 }
@@ -96,8 +95,8 @@ func (m *machine) copiedTo(n *machine) bool {
 // String formats the machine's ID and name for display.
 func (m *machine) String() string { return named(m.ID, m.Name) }
 
-// unit consists of a machine and its replacements. They exist at the same time only while
-// a plan is unfinished. A unit counts as one machine of its group.
+// unit consists of a machine and its replacements, which coexist only while a plan is unfinished. A unit counts as one
+// machine in its group.
 type unit struct {
 	root *machine
 	next []*machine // replacements, newest first
@@ -110,7 +109,7 @@ type survey struct {
 	units     map[string][]*unit // by process group, sorted by region and id
 	leftovers []*machine         // canaries and machines of release commands
 	machines  map[bourse.MachineID]*machine
-	foreign   []*machine            // machines that deploys do not manage
+	foreign   []*machine            // machines that are not managed by deploys
 	volumes   []*machinesapi.Volume // usable volumes that no machine mounts
 	known     map[bourse.VolumeID]*machinesapi.Volume
 }
@@ -217,7 +216,7 @@ func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	return nil
 }
 
-// seen describes the surveyed machines in the form that a plan stores.
+// seen returns the surveyed machines' descriptions for a plan.
 func seen(s *survey) map[bourse.MachineID]Seen {
 	if len(s.machines) == 0 {
 		return nil

@@ -17,7 +17,7 @@ type Summary struct {
 	Replace int // machines that are replaced by new ones; counted neither in Create nor in Destroy
 	Restart int
 	Destroy int
-	Finish  int // machines that only need the remaining steps of an interrupted plan
+	Finish  int // machines that need only the remaining steps of an interrupted plan
 	Refused int // number of reasons for a refusal, not of machines
 }
 
@@ -55,7 +55,7 @@ func (p *Plan) changes() []change {
 		listed[m] = true
 		out = append(out, change{s.Group, s.Region, k, p.nameOf(m), s.Why})
 	}
-	for i := range p.Steps { // prefer these steps, which describe the change to a machine best
+	for i := range p.Steps { // prefer these steps, because they best describe the change to a machine
 		switch s := &p.Steps[i]; do := s.Do.(type) {
 		case RunCommand:
 			add(s, command, "")
@@ -140,8 +140,8 @@ func (s Summary) String() string {
 	return strings.Join(out, ", ")
 }
 
-// Text describes the plan in lines of at most width columns. Longer words are not broken.
-// A width of 0 means 80. Equal plans have equal texts. The text ends with a newline.
+// Text describes the plan in lines of at most width columns. Longer words are not broken. A width of 0 means 80. The
+// text depends only on the plan, and ends with a newline.
 func (p *Plan) Text(width int) string {
 	if width <= 0 {
 		width = 80
@@ -216,8 +216,8 @@ const (
 	maxLines = 20 // warnings or refusals
 )
 
-// bounded returns the first items of list. If there are more items than the limit, the
-// last element of the result tells how many were omitted.
+// bounded returns the first items of list. If there are more items than the limit, the result's last element is the
+// number of omitted items.
 func bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list

@@ -8,10 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Undo returns a plan that reverts an unfinished release. Machines that the release updated
-// return to their newest version from another release. Machines that it created are
-// destroyed. Machines that it was about to destroy are put back into service. Machines that
-// it has destroyed are not recreated; instead, their replacements get the former config of
+// Undo returns a plan that reverts an unfinished release. Machines that the release updated return to their newest
+// version from another release. Machines that it created are destroyed. Machines that it was about to destroy are put
+// back into service. Machines that it destroyed are not recreated; instead, their replacements get the former config of
 // another machine in the group. The state must contain the machines' versions.
 func Undo(have State, id release.ID, pace Pace) Plan {
 	s := newSurvey(&have, false)
@@ -41,7 +40,7 @@ func Undo(have State, id release.ID, pace Pace) Plan {
 	return b.plan
 }
 
-// undoUnit adds the changes that revert the release for a machine and its replacements.
+// undoUnit adds the changes that revert the release for one unit.
 func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 	keep := u.root
 	for _, m := range u.next {
@@ -91,8 +90,7 @@ func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 	w.jobs = append(w.jobs, j)
 }
 
-// releaseOf describes the version of a config for display. It names the release if the
-// config has one.
+// releaseOf describes a config's version for display, including the release if the config has one.
 func releaseOf(c *bourse.Config) string {
 	if id := c.Metadata[KeyRelease]; id != "" {
 		return "release " + id

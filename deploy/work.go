@@ -14,12 +14,12 @@ import (
 type work struct {
 	group   *Group
 	limit   float64
-	count   int // number of machines that are kept and should run
+	count   int // number of kept machines that should run
 	jobs    []*job
 	places  []place
 	made    map[bourse.MachineID]int              // steps that create replacements, by replaced machine
 	newest  *int                                  // first step that creates a machine; nil if there is none
-	keptFor map[bourse.MachineID]bourse.MachineID // maps every machine to the machine of its unit that is kept
+	keptFor map[bourse.MachineID]bourse.MachineID // maps every machine to the kept machine of its unit
 	first   bourse.MachineID                      // a kept machine that is not a standby; "" if there is none
 }
 
@@ -113,9 +113,9 @@ type keptMachine struct {
 // are.
 func (h *keptMachine) standby(g *Group) bool { return h.machine.standby() && !serving(&g.Config) }
 
-// chooseKept chooses which machine of a unit to keep. It prefers a replacement that is in its
-// desired state. Otherwise, if the replaced machine does not serve, it chooses a
-// replacement that does. If there is none, it keeps the replaced machine.
+// chooseKept chooses which machine of a unit to keep. It prefers a replacement that is in its desired state. Otherwise,
+// if the replaced machine does not serve, it chooses a replacement that serves. If there is none, it keeps the replaced
+// machine.
 func (b *builder) chooseKept(u *unit, g *Group) *keptMachine {
 	for _, m := range u.next {
 		if !m.lost() && m.State != bourse.StateFailed && !b.mountDiffers(m, g) && b.differs(m, b.desiredConfig(m, g)) == "" {
@@ -158,8 +158,7 @@ func (b *builder) keepCounted(app *App, w *work, units []*unit) []*keptMachine {
 	return append(machines, spares...)
 }
 
-// firstMachines adds the default number of machines to a group that has none and no desired
-// number.
+// firstMachines adds the default number of machines to a group that has neither machines nor a desired number.
 func (w *work) firstMachines(app *App) {
 	w.place(app.Primary, "the first machine of its group")
 	if !w.group.Spare || w.group.Mount != nil {
@@ -178,9 +177,8 @@ func (w *work) place(in bourse.Region, why string) {
 	w.places = append(w.places, place{placing: placing{group: w.group.Name, config: &w.group.Config, mount: w.group.Mount, region: in, why: why}})
 }
 
-// replace adds a place for a machine that replaces m. The new machine's metadata names the
-// root of m's unit as the machine that it replaces. The root is destroyed last, so the unit
-// remains recognizable until then.
+// replace adds a place for a machine that replaces m. The new machine's metadata names the root of m's unit as the
+// replaced machine. The root is destroyed last, so the unit remains recognizable until then.
 func (b *builder) replace(w *work, m *machine, config *bourse.Config, why string) {
 	w.places = append(w.places, place{former: m.ID, placing: placing{
 		group: w.group.Name, config: config, mount: w.group.Mount, region: m.Region, why: why,
@@ -188,7 +186,7 @@ func (b *builder) replace(w *work, m *machine, config *bourse.Config, why string
 	}})
 }
 
-// preservedMetadata returns the metadata that plans do not write and must therefore preserve.
+// preservedMetadata returns the metadata that plans do not set and must therefore preserve.
 func preservedMetadata(metadata map[string]string) map[string]string {
 	out := maps.Clone(metadata)
 	for _, key := range []string{KeyPlatform, KeyGroup, KeyRelease, KeyVersion, KeyCanary, KeyReplaces, KeyCopies, KeyPaused} {
@@ -257,7 +255,7 @@ func (b *builder) retireSurplus(g *Group, in bourse.Region, here []*keptMachine,
 	return kept
 }
 
-// scaleReason returns the reason for creating or retiring machines of a group in a region.
+// scaleReason returns the reason for creating or retiring a group's machines in a region.
 func scaleReason(to int, g *Group, in bourse.Region, from int) string {
 	where := ""
 	if in != "" {
@@ -266,8 +264,8 @@ func scaleReason(to int, g *Group, in bourse.Region, from int) string {
 	return fmt.Sprintf("group %s%s is scaled from %d to %d", g.Name, where, from, to)
 }
 
-// planMachine adds the job for a machine that is kept, if the machine has to change. If the
-// machine needs another volume, planMachine replaces it instead.
+// planMachine adds a job for a kept machine that has to change. If the machine needs another volume, planMachine
+// replaces it instead.
 func (b *builder) planMachine(w *work, h *keptMachine) {
 	m, g := h.machine, w.group
 	if m.lost() {
@@ -328,7 +326,7 @@ func (b *builder) desiredConfig(m *machine, g *Group) *bourse.Config {
 	if to := m.replaces(); to != "" && b.survey.machines[to] != nil {
 		c.Metadata[KeyReplaces] = string(to)
 	}
-	if !m.Cordoned { // a cordoned machine stays marked until it is uncordoned
+	if !m.Cordoned { // keep the mark of a cordoned machine until it is uncordoned
 		delete(c.Metadata, KeyPaused)
 	}
 	if g.KeepGuest {
@@ -349,7 +347,7 @@ func (b *builder) desiredConfig(m *machine, g *Group) *bourse.Config {
 	return &c
 }
 
-// differs describes how m differs from its desired config, or returns "" if it does not.
+// differs describes how m differs from its desired config, or returns "" if there is no difference.
 func (b *builder) differs(m *machine, want *bourse.Config) string {
 	out := b.compare.differences(m.config, want, b.opts.Digests[want.Image], m.ImageRef.Digest)
 	var keys []string
@@ -370,8 +368,7 @@ func (b *builder) differs(m *machine, want *bourse.Config) string {
 	return strings.Join(out, "; ")
 }
 
-// mountDiffers reports whether m needs another volume and can therefore not be updated in
-// place.
+// mountDiffers reports whether m needs another volume and therefore cannot be updated in place.
 func (b *builder) mountDiffers(m *machine, g *Group) bool { return mountWhy(m, g) != "" }
 
 func mountWhy(m *machine, g *Group) string {
@@ -387,9 +384,8 @@ func mountWhy(m *machine, g *Group) string {
 	return ""
 }
 
-// standbys returns the machines that a standby should stand by for. These are the kept
-// machines of the units that it has stood by for so far. If there are none, the standby
-// stands by for any kept machine. If no machine is kept, its list stays the same.
+// standbys returns the desired primaries of a standby: the kept machines of its current primaries' units or, if there
+// are none, any kept machine. If no machine is kept, the list stays the same.
 func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	if len(c.Standbys) == 0 {
 		return nil
@@ -409,9 +405,8 @@ func (w *work) standbys(m *machine, c *bourse.Config) []bourse.MachineID {
 	return out
 }
 
-// standbyChange returns the reason why a standby's list of machines must change: a
-// listed machine is replaced, or no listed machine is kept. It returns "" if there is no
-// such reason.
+// standbyChange returns the reason why a standby's list of primaries must change: a primary is replaced, or no primary
+// is kept. It returns "" if there is no such reason.
 func (w *work) standbyChange(c *bourse.Config) string {
 	for i := range w.places {
 		if id := w.places[i].former; slices.Contains(c.Standbys, id) {
@@ -429,9 +424,8 @@ func (w *work) noneKept(ids []bourse.MachineID) bool {
 	return !slices.ContainsFunc(ids, func(id bourse.MachineID) bool { return w.keptFor[id] != "" })
 }
 
-// standbyConfig returns the config for a job's update. If the machine is to stand by for a
-// machine that the plan creates, the ID of that machine is not known yet, so standbyConfig
-// also returns the step that creates it.
+// standbyConfig returns the config for a job's update. If the machine is to be the standby for a machine that the plan
+// creates, whose ID is not known yet, standbyConfig also returns the step that creates that machine.
 func (j *job) standbyConfig() (config *bourse.Config, standbyOf *int) {
 	ids := j.config.Standbys
 	if len(ids) == 0 {

@@ -21,7 +21,7 @@ type world struct {
 	app      deploy.App                // the app that was deployed
 	made     int
 	writes   int
-	spread   bool // place each new machine on a worker of its own
+	spread   bool // place each new machine on its own worker
 }
 
 type fataler interface {
@@ -115,8 +115,8 @@ func (w *world) halt(m *machinesapi.Machine) {
 	m.State = bourse.StateStopped
 }
 
-// destroyVolume destroys a volume. It returns an error unless the volume of a machine
-// contains all of its writes.
+// destroyVolume destroys a volume. It returns an error unless a machine's volume contains all of the destroyed volume's
+// writes.
 func (w *world) destroyVolume(id bourse.VolumeID) error {
 	lost := w.written[id]
 	delete(w.volumes, id)
@@ -127,7 +127,7 @@ func (w *world) destroyVolume(id bourse.VolumeID) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("volume %s is destroyed, and no machine has all of its data", id)
+	return fmt.Errorf("volume %s is destroyed, but no machine has all of its data", id)
 }
 
 func (w *world) addVolume(name string, gb int64, in bourse.Region) bourse.VolumeID {
@@ -151,7 +151,7 @@ func (w *world) destroy(id bourse.MachineID) {
 	}
 }
 
-// run is the execution of a plan on a world.
+// run is the execution of a plan in a world.
 type run struct {
 	w     *world
 	plan  *deploy.Plan
@@ -196,7 +196,7 @@ func (r *run) machine(s *deploy.Step) *machinesapi.Machine {
 	}
 	m := r.w.machines[id]
 	if m == nil {
-		r.w.t.Fatalf("step %d (%s): machine %q is not there\n%s", s.ID, s.Do, id, dump(r.plan))
+		r.w.t.Fatalf("step %d (%s): machine %q does not exist\n%s", s.ID, s.Do, id, dump(r.plan))
 	}
 	return m
 }
@@ -222,7 +222,7 @@ func (r *run) config(s *deploy.Step) *bourse.Config {
 	for i, mount := range c.Mounts {
 		v := r.w.volumes[mount.Volume]
 		if v == nil {
-			r.w.t.Fatalf("step %d (%s): volume %q is not there", s.ID, s.Do, mount.Volume)
+			r.w.t.Fatalf("step %d (%s): volume %q does not exist", s.ID, s.Do, mount.Volume)
 		}
 		c.Mounts = slices.Clone(c.Mounts)
 		c.Mounts[i].Name, c.Mounts[i].SizeGB = v.Name, v.SizeGB
@@ -283,7 +283,7 @@ func (r *run) do(i int) {
 			w.t.Fatalf("step %d: %v\n%s", i, err, dump(r.plan))
 		}
 	default:
-		w.t.Fatalf("step %d: unknown act %q", i, s.Do)
+		w.t.Fatalf("step %d: unknown action %q", i, s.Do)
 	}
 }
 
@@ -330,7 +330,7 @@ func (r *run) undo(unreachable bool) {
 				}
 			}
 		default:
-			r.w.t.Fatalf("step %d: no one undoes %q", i, s.Do)
+			r.w.t.Fatalf("step %d: %q cannot be undone", i, s.Do)
 		}
 	}
 }
@@ -366,7 +366,7 @@ func (w *world) serving(group string, in bourse.Region) int {
 	return n
 }
 
-// places counts the machines that replace no existing machine.
+// places counts the machines, except replacements of existing machines.
 func (w *world) places() int {
 	n := 0
 	for _, m := range w.machines {

@@ -1,9 +1,8 @@
 // Package build builds an app's image from its Dockerfile with a builder on this host,
 // and pushes it to a registry.
 //
-// Every supported builder writes an archive, which package image/push pushes. As a
-// result, credentials, plain HTTP and refusals are handled in the same way for all
-// builders, and Build can return the image's digest.
+// Every supported builder writes an archive, which package image/push pushes. Therefore, credentials, plain HTTP and
+// refusals are handled the same way for all builders, and Build can return the image's digest.
 package build
 
 import (
@@ -38,17 +37,17 @@ type Request struct {
 	Progress func(push.Progress) // called with the progress of the push; may be nil
 }
 
-// Dockerfile returns the path of the Dockerfile for a build in dir, and whether it
-// exists. The argument name is the value of [Request.Dockerfile].
+// Dockerfile returns the path of the Dockerfile for a build in dir, and whether it exists. name is the value of
+// [Request.Dockerfile].
 func Dockerfile(dir, name string) (string, bool) {
 	path := under(dir, cmp.Or(name, "Dockerfile"))
 	info, err := os.Lstat(path) // does not follow symbolic links; Check does
 	return path, err == nil && !info.IsDir()
 }
 
-// check returns an error if a file does not exist, or if a relative name refers to a file
-// outside the directory, directly or through a symbolic link. Absolute names may refer to
-// any file, because the user has typed them. Errors: not_found, invalid.
+// check returns an error if a file does not exist, or if a relative name refers to a file outside the directory,
+// directly or through a symbolic link. Absolute names may refer to any file, because the user typed them. Errors:
+// not_found, invalid.
 func (r Request) check(what, name, hint string) error {
 	path := under(r.Dir, name)
 	info, err := os.Stat(path)
@@ -77,9 +76,9 @@ func under(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// Build builds an image, pushes it, and returns its name with the digest:
-// "registry/repository:tag@sha256:…". The builder's output is written to out. When ctx is
-// done, the builder is interrupted, and killed if it does not exit within some seconds.
+// Build builds an image, pushes it, and returns its name with the digest: "registry/repository:tag@sha256:…". The
+// builder's output is written to out. When ctx is done, the builder is interrupted, and killed if it does not exit
+// within a few seconds.
 //
 // Errors: failed_precondition if the host has no builder, not_found if there is no
 // Dockerfile, invalid if the build fails, and those of [push.Push].
@@ -133,10 +132,9 @@ func (r Request) Check() error {
 // file returns the name of the Dockerfile.
 func (j job) file() string { return cmp.Or(j.Dockerfile, "Dockerfile") }
 
-// dockerfile returns the path of a Dockerfile that BuildKit uses with the requested
-// ignore file. BuildKit prefers an ignore file that is in the Dockerfile's directory and
-// is named after the Dockerfile, with ".dockerignore" appended. If an ignore file is
-// requested, both files are therefore copied to a temporary directory.
+// dockerfile returns the path of a Dockerfile that makes BuildKit use the requested ignore file. BuildKit prefers an
+// ignore file in the Dockerfile's directory whose name is the Dockerfile's name with ".dockerignore" appended. If an
+// ignore file is requested, both files are therefore copied to a temporary directory.
 func (j job) dockerfile() (string, error) {
 	file := under(j.Dir, j.file())
 	if j.Ignorefile == "" {

@@ -41,7 +41,7 @@ func files(tb testing.TB, list map[string]string) string {
 var app = map[string]string{
 	"Dockerfile.web": "FROM scratch AS base\nARG WHO=nobody\nLABEL who=$WHO\nCOPY . /app/\nFROM base AS other\nLABEL other=yes\n",
 	"page.html":      "hello",
-	"key.secret":     "not for the image",
+	"key.secret":     "excluded from the image",
 	"my.ignore":      "*.secret\nDockerfile.web\nmy.ignore\n",
 }
 
@@ -61,7 +61,7 @@ func TestRealBuilders(t *testing.T) {
 			}
 			var out bytes.Buffer
 			image, err := Build(t.Context(), request, &out)
-			if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // docker without buildx supports no other ignore file
+			if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // docker without buildx supports only the default ignore file
 				if err := os.Rename(filepath.Join(dir, "my.ignore"), filepath.Join(dir, ".dockerignore")); err != nil {
 					t.Fatal(err)
 				}
@@ -73,18 +73,18 @@ func TestRealBuilders(t *testing.T) {
 			}
 			name, dig, _ := strings.Cut(image, "@")
 			if name != r.Name("web:v1") {
-				t.Errorf("the image is called %s", image)
+				t.Errorf("the image name is %s", image)
 			}
 			config, paths := look(t, r, "web", dig)
 			if want := map[string]string{"who": "ann and bob"}; !cmp.Equal(config.Config.Labels, want) {
 				t.Errorf("labels %v, want %v", config.Config.Labels, want)
 			}
 			if !slices.Contains(paths, "app/page.html") || slices.Contains(paths, "app/key.secret") {
-				t.Errorf("the image has %v, want app/page.html and nothing that is to be left out", paths)
+				t.Errorf("the image contains %v, want app/page.html and no excluded files", paths)
 			}
 			request.Dockerfile = "page.html" // not a Dockerfile
 			if _, err := Build(t.Context(), request, io.Discard); bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("a build that fails: %v", err)
+				t.Errorf("a failing build: %v", err)
 			}
 		})
 	}
@@ -211,7 +211,7 @@ func record(t *testing.T, programs ...string) (records string) {
 	return records
 }
 
-// TestCommands checks the commands with which builders are called, using recorders.
+// TestCommands checks how builders are called, using recorders.
 func TestCommands(t *testing.T) {
 	for name, tc := range map[string]struct {
 		programs []string
@@ -232,7 +232,7 @@ func TestCommands(t *testing.T) {
 			" buildctl build --frontend dockerfile.v0 --progress plain --local context=DIR --local dockerfile=DIR --opt filename=Dockerfile.web" +
 				" --output type=oci,dest=TMP/image.tar\nDockerfile.web\nkey.secret\nmy.ignore\npage.html\n",
 		},
-		"buildx, as buildkitd is not there": {
+		"buildx, because buildkitd is missing": {
 			[]string{"buildctl", "docker"},
 			[]string{"buildctl.down", "buildx"},
 			func(*Request) {},
@@ -277,7 +277,7 @@ func TestCommands(t *testing.T) {
 				t.Fatalf("%q, %v, want %q\n%s", image, err, want, out.String())
 			}
 			if !strings.Contains(out.String(), "is building") {
-				t.Errorf("what the builder printed is not shown: %q", out.String())
+				t.Errorf("the builder's output is not shown: %q", out.String())
 			}
 			calls, err := os.ReadFile(filepath.Join(records, "calls"))
 			if err != nil {
@@ -293,7 +293,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// nameless replaces the paths of temporary directories in calls.
+// nameless replaces the paths of temporary directories in calls with fixed names.
 func nameless(calls, dir string) string {
 	calls = strings.ReplaceAll(calls, dir, "DIR")
 	if _, rest, ok := strings.Cut(calls, os.TempDir()+"/"+tempPrefix); ok {

@@ -47,12 +47,10 @@ type job struct {
 	out     io.Writer
 }
 
-// timeout is the time limit for checking a builder, and for an interrupted builder to
-// exit.
+// timeout is the time limit for checking a builder, and for an interrupted builder's exit.
 const timeout = 10 * time.Second
 
-// answers returns a function that checks that a program exists and succeeds with the given
-// arguments.
+// answers returns a function that checks that a program is installed and succeeds with the given arguments.
 func answers(program string, args ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := exec.LookPath(program); err != nil {
@@ -127,8 +125,8 @@ func buildctl(ctx context.Context, j job) error {
 	return j.run(ctx, nil, "buildctl", append(args, "--output", "type=oci,dest="+j.archive)...)
 }
 
-// docker builds an image with buildx if it is installed, and otherwise with the engine's
-// own builder. It then saves the image.
+// docker builds an image with buildx if buildx is installed, and otherwise with the engine's own builder. It then saves
+// the image.
 func docker(ctx context.Context, j job) error {
 	file := under(j.Dir, j.file())
 	command := []string{"build"}

@@ -15,7 +15,7 @@ import (
 // value leaves the configuration unchanged.
 type Options struct {
 	Image      string            // overrides build.image
-	BuildLater bool              // if no image is specified, omit it from configs, because it will be built later
+	BuildLater bool              // allow a missing image, because it will be built later
 	App        bourse.AppName    // overrides app
 	Primary    bourse.Region     // overrides primary_region
 	Env        map[string]string // variables that are added to env and override it
@@ -30,8 +30,8 @@ type Options struct {
 	NoSmoke        bool            // do not fail if a machine exits soon after its start
 	Reserve        bool            // reserve capacity even if deploy.reserve is not set
 
-	// Files contains the files in the configuration's directory and below that local_path
-	// and machine_config refer to. If Files is nil, those fields are refused.
+	// Files is the configuration's directory, which contains the files that local_path and machine_config refer to. If
+	// Files is nil, these fields are refused.
 	Files fs.FS
 }
 
@@ -44,9 +44,8 @@ const (
 	DefaultGroup          = "app" // process group if the configuration defines none
 )
 
-// App returns the desired state of the app, and all warnings, including those of
-// [Config.Warnings]. It reads files only from options.Files. Errors: invalid, which wraps
-// all [Problems].
+// App returns the desired state of the app and all warnings, including those of [Config.Warnings]. It reads files only
+// from options.Files. Errors: invalid, which wraps all [Problems].
 func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	m := configMaker{checker: checker{Config: c}, Options: options, warnings: c.Warnings()}
 	app := deploy.App{
@@ -103,7 +102,7 @@ type configMaker struct {
 	Options
 	image    string
 	primary  bourse.Region
-	base     bourse.Config // config from machine_config, which other sections override
+	base     bourse.Config // config from machine_config; other sections override it
 	warnings []Warning
 }
 

@@ -31,8 +31,8 @@ func nameOf(file string) string {
 	return "fly.toml"
 }
 
-// TestApps checks that typical files result in the apps and warnings in their golden files.
-// If they are converted to JSON or YAML, the result must be the same.
+// TestApps checks that typical files result in the apps and warnings in their golden files, even after conversion to
+// JSON or YAML.
 func TestApps(t *testing.T) {
 	files, err := filepath.Glob("testdata/apps/*.toml")
 	if err != nil || len(files) < 25 {
@@ -98,15 +98,15 @@ func again(t *testing.T, name string, text []byte, want deploy.App, warned []con
 	}
 	app, warnings := appOf(t, c)
 	if diff := cmp.Diff(want, app); diff != "" {
-		t.Errorf("%s gives another app (-toml +this):\n%s", name, diff)
+		t.Errorf("%s results in a different app (-toml +this):\n%s", name, diff)
 	}
 	if diff := cmp.Diff(withoutPlaces(warned), withoutPlaces(warnings)); diff != "" {
-		t.Errorf("%s gives other warnings (-toml +this):\n%s", name, diff)
+		t.Errorf("%s results in different warnings (-toml +this):\n%s", name, diff)
 	}
 }
 
-// withoutPlaces removes positions from warnings. It omits warnings about fields that
-// Definition does not have, because they are lost in a conversion.
+// withoutPlaces removes positions from warnings. It omits warnings about fields that are not in Definition, because
+// conversions lose them.
 func withoutPlaces(list []config.Warning) map[string]bool {
 	out := map[string]bool{}
 	for _, w := range list {
@@ -156,8 +156,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestAListOfProcesses checks that a list of processes is ignored, as flyctl does, with a
-// warning if it is not empty.
+// TestAListOfProcesses checks that a list of processes is ignored, as in flyctl, with a warning if it is not empty.
 func TestAListOfProcesses(t *testing.T) {
 	for text, want := range map[string]int{"[[processes]]\n": 0, "[[processes]]\nweb = \"run\"\n": 1} {
 		c, err := config.Parse("fly.toml", []byte("app = \"a\"\n"+text))

@@ -11,8 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// groupPattern matches valid names of process groups. They are used in metadata and in DNS
-// names.
+// groupPattern matches valid names of process groups, which are used in metadata and in DNS names.
 var groupPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`)
 
 // checker collects problems of a configuration.
@@ -33,8 +32,7 @@ func (c *checker) valid(path string, err error) {
 	}
 }
 
-// check reports values, and combinations of fields, that are invalid regardless of the
-// options.
+// check reports values and combinations of fields that are invalid regardless of the options.
 func (c *Config) check() Problems {
 	k := checker{Config: c}
 	if c.AppName != "" {
@@ -84,7 +82,7 @@ func (c *checker) checkDeploy() {
 }
 
 func validMaxUnavailable(m float64) error {
-	if !(m > 0) || m > 1e6 || m >= 1 && m != math.Trunc(m) { // written so that it rejects NaN
+	if !(m > 0) || m > 1e6 || m >= 1 && m != math.Trunc(m) { // written this way to reject NaN
 		return bourse.Errorf(bourse.CodeInvalid, "%v: use a share below 1 such as 0.33, or a whole number of machines", m)
 	}
 	return nil

@@ -1,11 +1,9 @@
-// Package config parses the configuration of an app and converts it to a [deploy.App],
-// from which plans are made. The file is fly.toml or bourse.toml, or its equivalent in
-// JSON or YAML. Every value keeps its position, so that an error can name its line and
-// column. Errors also describe which values are valid.
+// Package config parses an app's configuration and converts it to a [deploy.App], from which plans are made. The file
+// is fly.toml or bourse.toml, or the equivalent in JSON or YAML. Each value's position is recorded, so that errors can
+// include the line and column. Errors also describe which values are valid.
 //
-// The table returned by [Fields] describes every field, and explains why some fields have
-// no effect. A field without effect causes a [Warning]. docs/config.md is generated from
-// the same table.
+// The table returned by [Fields] describes every field, and explains why some fields have no effect. Using a field
+// without effect causes a [Warning]. docs/config.md is generated from the same table.
 //
 // The results of [Parse] and [Config.App] depend only on their arguments. Only [Load] and
 // [Find] read files themselves.
@@ -24,7 +22,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Config is a parsed configuration. It contains the fields and their positions.
+// Config is a parsed configuration, with the fields' positions.
 type Config struct {
 	Definition
 	file     string
@@ -96,15 +94,14 @@ func Parse(name string, text []byte) (*Config, error) {
 // further warnings, which depend on the image.
 func (c *Config) Warnings() []Warning { return slices.Clone(c.warnings) }
 
-// JSON returns the configuration in the format of fly.json. Releases store it as their
-// definition. Parsing the JSON results in an equal configuration.
+// JSON returns the configuration in the format of fly.json, which releases store as their definition. Parsing the JSON
+// results in an equal configuration.
 func (c *Config) JSON() (json.RawMessage, error) { return json.Marshal(&c.Definition) }
 
 // File returns the name of the file from which the configuration was parsed.
 func (c *Config) File() string { return c.file }
 
-// where returns the position of a field. If the field is missing, it returns the position
-// of the nearest enclosing table.
+// where returns the position of a field or, if the field is missing, of the nearest enclosing table.
 func (c *Config) where(path string) Position {
 	for path != "" {
 		if at, ok := c.at[path]; ok {

@@ -20,7 +20,7 @@ import (
 type decoder struct {
 	ours     bool                // the file may contain fields that only Bourse supports
 	at       map[string]Position // position of each value, by path
-	unacted  map[string]bool     // fields that already have a warning because they have no effect
+	unacted  map[string]bool     // fields with a warning that they have no effect
 	warnings []Warning
 	problems Problems
 	file     string
@@ -52,14 +52,12 @@ func (d *decoder) problem(n *yaml.Node, field, format string, args ...any) {
 	}
 }
 
-// wrong adds a problem about an invalid value. The argument allowed describes the valid
-// values.
+// wrong adds a problem about an invalid value. allowed describes the valid values.
 func (d *decoder) wrong(n *yaml.Node, w where, allowed string) {
 	d.problem(n, w.path, "%s: use %s", shown(n), allowed)
 }
 
-// value decodes n into v. The argument tag contains the tags of the field that contains
-// v.
+// value decodes n into v. tag contains the tags of the field that contains v.
 func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	if kindOf(n) == null {
 		return
@@ -131,7 +129,7 @@ func readerOf(v reflect.Value) reader {
 // scalar decodes a string, a boolean or a number.
 func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.StructTag) {
 	in := tag.Get("in")
-	switch v.Kind() { //nolint:exhaustive // a Definition has no others
+	switch v.Kind() { //nolint:exhaustive // a Definition contains no other kinds
 	case reflect.String:
 		words := strings.Split(in, "|")
 		switch {
@@ -165,7 +163,7 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 		if v.CanInt() {
 			v.SetInt(number)
 		} else {
-			v.SetUint(uint64(number)) //nolint:gosec // its range has no negative numbers
+			v.SetUint(uint64(number)) //nolint:gosec // the range excludes negative numbers
 		}
 	case reflect.Float64:
 		number, err := strconv.ParseFloat(strings.ReplaceAll(n.Value, "_", ""), 64)
@@ -177,7 +175,7 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 	}
 }
 
-// amount checks that a size is in the range given by the field's tag "in".
+// amount checks that a size is in the range specified by the field's "in" tag.
 func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	low, high, ok := strings.Cut(in, "..")
 	if !ok || v.Kind() != reflect.Int64 {
@@ -194,8 +192,7 @@ func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	}
 }
 
-// duration decodes a duration. It is a string with a unit, or a number if the field has the
-// tag "bare".
+// duration decodes a duration: a string with a unit, or a number if the field has the tag "bare".
 func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag reflect.StructTag) {
 	low, high, _ := strings.Cut(tag.Get("in"), "..")
 	least, _ := time.ParseDuration(low)
@@ -276,9 +273,8 @@ func (d *decoder) names(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	v.Set(out)
 }
 
-// headersOf converts a list of headers, which is the syntax of old files, to a table.
-// Each item contains a name and one or more values, or is itself a table of headers. Any
-// other list is returned unchanged.
+// headersOf converts a list of headers (the syntax of old files) to a table. Each item contains a name and one or more
+// values, or is itself a table of headers. Any other list is returned unchanged.
 func headersOf(n *yaml.Node) *yaml.Node {
 	out := &yaml.Node{Kind: yaml.MappingNode, Line: n.Line, Column: n.Column}
 	for _, item := range n.Content {
@@ -339,8 +335,7 @@ func (d *decoder) fields(n *yaml.Node, w where, v reflect.Value) {
 	}
 }
 
-// fieldsOf returns the indexes of a struct's fields by their JSON names, including the
-// fields of embedded structs.
+// fieldsOf returns the indexes of a struct's fields by JSON name, including the fields of embedded structs.
 func fieldsOf(t reflect.Type) map[string][]int {
 	out := map[string][]int{}
 	for _, f := range reflect.VisibleFields(t) {

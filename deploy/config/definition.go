@@ -5,10 +5,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Definition contains the fields of a configuration, with the names and the JSON encoding
-// of fly.json. [Fields] describes each field. Tags tell the decoder which values are
-// valid: "in" contains a list of words or a range, "bare" contains the unit of numbers
-// that are written without one, and "quoted" permits numbers in quotes, as in old files.
+// Definition contains the fields of a configuration, with the names and the JSON encoding of fly.json. [Fields]
+// describes each field. Tags tell the decoder which values are valid: "in" contains a list of words or a range, "bare"
+// contains the unit for numbers written without one, and "quoted" permits numbers in quotes, as in old files.
 type Definition struct {
 	AppName          string            `json:"app,omitempty"`
 	PrimaryRegion    string            `json:"primary_region,omitempty"`
@@ -89,8 +88,7 @@ type HTTPService struct {
 	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
-// Service describes a port of the machines, and the external ports at which proxies serve
-// it.
+// Service describes a port of the machines, and the external ports on which proxies serve it.
 type Service struct {
 	Protocol      string                `json:"protocol,omitempty" in:"tcp|udp"`
 	InternalPort  *int                  `json:"internal_port,omitempty" in:"0..65535" quoted:"too"`
@@ -105,14 +103,14 @@ type Service struct {
 	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
-// Times contains the time settings of a check.
+// Times contains a check's time settings.
 type Times struct {
 	Interval bourse.Duration `json:"interval,omitempty" bare:"1ms" in:"0s..1h"`
 	Timeout  bourse.Duration `json:"timeout,omitempty" bare:"1ms" in:"0s..1h"`
 	Grace    bourse.Duration `json:"grace_period,omitempty" bare:"1ms" in:"0s..1h"`
 }
 
-// Request describes the HTTP request of a check.
+// Request describes a check's HTTP request.
 type Request struct {
 	Method        string            `json:"method,omitempty"`
 	Path          string            `json:"path,omitempty"`
@@ -122,16 +120,16 @@ type Request struct {
 	Headers       map[string]Values `json:"headers,omitempty"`
 }
 
-// TCPCheck is a check of a service that opens a TCP connection.
+// TCPCheck is a service check that opens a TCP connection.
 type TCPCheck struct{ Times }
 
-// HTTPCheck is a check of a service that sends an HTTP request.
+// HTTPCheck is a service check that sends an HTTP request.
 type HTTPCheck struct {
 	Times
 	Request
 }
 
-// Check is a check of machines that is independent of their services.
+// Check is a health check that does not belong to a service.
 type Check struct {
 	Type      string             `json:"type,omitempty" in:"tcp|http"`
 	Kind      workload.CheckKind `json:"kind,omitempty" in:"informational|readiness"`
@@ -186,7 +184,7 @@ type Restart struct {
 	Processes []string `json:"processes,omitempty"`
 }
 
-// File describes a file that is written into machines before their program starts.
+// File describes a file to write into machines before their program starts.
 type File struct {
 	GuestPath  string   `json:"guest_path"`
 	LocalPath  string   `json:"local_path,omitempty"`

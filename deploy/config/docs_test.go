@@ -65,7 +65,7 @@ func writtenAs(f reflect.StructField) string {
 	case t == reflect.TypeFor[workload.Autostop]():
 		return "`off`, `stop`, `suspend`"
 	}
-	switch t.Kind() { //nolint:exhaustive // the others are tables
+	switch t.Kind() { //nolint:exhaustive // other kinds are tables
 	case reflect.String:
 		if in != "" {
 			return words
@@ -89,8 +89,7 @@ func writtenAs(f reflect.StructField) string {
 	return "table"
 }
 
-// TestEveryFieldHasALine checks that the decoder and the table of fields have the same
-// fields.
+// TestEveryFieldHasALine checks that the decoder and the table of fields contain the same fields.
 func TestEveryFieldHasALine(t *testing.T) {
 	t.Parallel()
 	have := map[string]shape{}
@@ -150,8 +149,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// sections contains the headings of the page, and the prefix of the paths of each section's
-// fields.
+// sections contains the page's headings, and the path prefix of each section's fields.
 var sections = []struct{ prefix, heading string }{
 	{"build.", "[build]"},
 	{"deploy.", "[deploy]"},
@@ -199,7 +197,7 @@ func fieldTables() string {
 	return out.String() + "\n"
 }
 
-// said describes in one sentence what a field does.
+// said describes a field's effect in one sentence.
 func said(f *config.Field) string {
 	switch f.Treatment {
 	case config.Unsupported:

@@ -9,18 +9,18 @@ type Treatment string
 const (
 	Supported   Treatment = "done"
 	LikeAPI     Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
-	Unsupported Treatment = "not done"   // the field has no effect, and causes a warning unless its value is idle (see Field.NoEffect)
-	Ignored     Treatment = "ignored"    // like Unsupported, but other clients no longer support the field either, and Definition does not contain it
+	Unsupported Treatment = "not done"   // the field has no effect, and causes a warning unless its value requests nothing (see Field.NoEffect)
+	Ignored     Treatment = "ignored"    // like Unsupported, but other clients no longer support the field either, and it is not in Definition
 )
 
 // Field describes a field of a configuration.
 type Field struct {
 	Path       string // for example services.ports.port; * stands for an arbitrary name
 	Treatment  Treatment
-	Text       string   // effect of the field, or the reason why it has none
+	Text       string   // the field's effect, or why it has none
 	Member     string   // member of machines' configs that the field becomes, if any
 	BourseOnly bool     // only bourse.toml may contain it
-	NoEffect   []string // values that cause no warning although the field has no effect; nil means only empty values
+	NoEffect   []string // values that do not cause a warning; nil means only empty values
 }
 
 // Fields returns descriptions of all fields, grouped by section. docs/config.md is

@@ -109,8 +109,8 @@ func (m *configMaker) addStored(c *bourse.Config, group string) {
 	}
 }
 
-// sectionFor returns the index of the section that applies to a group, or -1 if there is none. If
-// several sections do, it adds a problem.
+// sectionFor returns the index of the section that applies to a group, or -1 if there is none. If several sections
+// apply, it adds a problem.
 func sectionFor[T any](m *configMaker, name string, list []T, group string, processes func(*T) []string) int {
 	found := -1
 	for i := range list {
@@ -253,7 +253,7 @@ func (m *configMaker) files(c *bourse.Config, group string) {
 	}
 }
 
-// local reads a file in the configuration's directory or below.
+// local reads a file in or below the configuration's directory.
 func (m *configMaker) local(field, name string) []byte {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
 	if !fs.ValidPath(clean) || m.Options.Files == nil {
@@ -296,8 +296,7 @@ func (m *configMaker) machineConfig() (c bourse.Config) {
 	return c
 }
 
-// withRest adds members to the named object in a config. It is used for members that have
-// no field in bourse.Config.
+// withRest adds members to the named object in a config. It is used for members without a field in bourse.Config.
 func withRest(c bourse.Config, object string, members map[string]any) bourse.Config {
 	rest := map[string]any{}
 	if len(c.Rest) > 0 {

@@ -13,8 +13,7 @@ func (c *Config) GroupNames() []string {
 	return slices.Sorted(maps.Keys(c.Processes))
 }
 
-// DefaultGroup returns the process group that a section applies to if it does not name
-// one.
+// DefaultGroup returns the process group to which a section applies if it does not name one.
 func (c *Config) DefaultGroup() string {
 	if groups := c.GroupNames(); !slices.Contains(groups, DefaultGroup) {
 		return groups[0]
@@ -69,9 +68,9 @@ func (c *Config) isFor(processes []string, group string) bool {
 	return slices.Contains(processes, group)
 }
 
-// nearest returns the index of the section that applies to a group, or -1 if none does. A
-// section that names the group takes precedence over a section that names no groups. The
-// result another is the index of another section with the same precedence, or -1.
+// nearest returns the index of the section that applies to a group, or -1 if none does. A section that names the group
+// takes precedence over one that names no groups. The result another is the index of another section with the same
+// precedence, or -1.
 func nearest[T any](list []T, group string, processes func(*T) []string) (best, another int) {
 	best, another = -1, -1
 	for _, named := range []bool{true, false} {

@@ -14,8 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// TestHostileFiles checks that files that are too large, too deep or recursive are refused
-// without much work.
+// TestHostileFiles checks that files that are too large, too deep or recursive are refused cheaply.
 func TestHostileFiles(t *testing.T) {
 	t.Parallel()
 	const n = 1 << 16
@@ -101,14 +100,14 @@ func FuzzParse(f *testing.F) {
 		for name, text := range map[string][]byte{"bourse.json": written, "bourse.toml": inTOML} {
 			again, problem := config.Parse(name, text)
 			if problem != nil {
-				t.Fatalf("%s does not read again: %v\n%s", name, problem, text)
+				t.Fatalf("%s cannot be parsed again: %v\n%s", name, problem, text)
 			}
 			sameApp, _, sameErr := again.App(config.Options{BuildLater: true})
 			if (err == nil) != (sameErr == nil) {
 				t.Fatalf("%s: %v, was %v", name, sameErr, err)
 			}
 			if diff := cmp.Diff(app, sameApp); diff != "" {
-				t.Errorf("%s gives another app:\n%s", name, diff)
+				t.Errorf("%s results in a different app:\n%s", name, diff)
 			}
 		}
 		if _, problem := json.Marshal(app); problem != nil {

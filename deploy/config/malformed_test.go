@@ -11,8 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// TestMalformed checks that the error about each mistake contains its position and
-// describes the valid values.
+// TestMalformed checks that the error for each mistake contains the position and describes the valid values.
 func TestMalformed(t *testing.T) {
 	cases, err := os.ReadFile("testdata/malformed.txt")
 	if err != nil {
@@ -54,7 +53,7 @@ func problemOf(t *testing.T, file, text string) string {
 		_, _, err = c.App(o)
 	}
 	if err == nil {
-		t.Errorf("no error of %s", text)
+		t.Errorf("no error for %s", text)
 		return ""
 	}
 	if bourse.CodeOf(err) != bourse.CodeInvalid {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// kind is the type of a value. Its text is used in errors.
+// kind is the type of a value, as named in errors.
 type kind string
 
 const (
@@ -73,8 +73,7 @@ func word(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// hasEffect reports whether a value requests anything. Values that are empty, false or 0
-// request nothing.
+// hasEffect reports whether a value requests anything. Empty values, false and 0 do not.
 func hasEffect(n *yaml.Node) bool {
 	switch kindOf(n) {
 	case text:

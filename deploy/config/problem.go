@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Position is a position in a file. Line and Column count from 1; Column is in characters.
-// If both are 0, the Position stands for the whole file.
+// Position is a position in a file. Line and Column count from 1; Column is in characters. If both are 0, the Position
+// denotes the whole file.
 type Position struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
@@ -68,7 +68,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxProblems limits the number of problems that are reported.
+// maxProblems is the maximum number of reported problems.
 const maxProblems = 32
 
 // err returns the problems as one error with code invalid, or nil if there are none.
@@ -102,7 +102,7 @@ func (d *decoder) isPermitted(n *yaml.Node, w where) bool {
 	return true
 }
 
-// hasWarning reports whether there is already a warning about a field or an enclosing table.
+// hasWarning reports whether a field or an enclosing table already has a warning.
 func (d *decoder) hasWarning(field string) bool {
 	for {
 		if d.unacted[field] {
@@ -116,9 +116,8 @@ func (d *decoder) hasWarning(field string) bool {
 	}
 }
 
-// asked reports whether the field's value n requests something. If f.Idle is not empty,
-// this means that n is not listed there; otherwise, it means that hasEffect returns true for
-// n.
+// asked reports whether the field's value n requests something. If f.NoEffect is not empty, all values except those
+// listed there do; otherwise, hasEffect decides.
 func (f *Field) asked(n *yaml.Node) bool {
 	if len(f.NoEffect) > 0 {
 		return !slices.Contains(f.NoEffect, n.Value)

@@ -25,8 +25,7 @@ func (m *configMaker) warn(path, message string) {
 	}
 }
 
-// review validates a machine's config as the API would. Problems and warnings refer to the
-// fields of the file.
+// review validates a machine's config as the API would. Problems and warnings refer to the file's fields.
 func (m *configMaker) review(c *bourse.Config, from paths) {
 	whole := *c
 	warnings, err := workload.Review(&whole)
@@ -41,10 +40,10 @@ func (m *configMaker) review(c *bourse.Config, from paths) {
 	}
 }
 
-// configMember matches the name of a config's member at the beginning of the API's errors.
+// configMember matches the name of a config member at the beginning of an API error.
 var configMember = regexp.MustCompile(`^invalid (config[][A-Za-z0-9_.]*(?:"[^"]*")?)(:? )`)
 
-// withoutMember removes the member's name from the beginning of an API error message.
+// withoutMember removes the member's name from the beginning of an API error.
 func withoutMember(message string) string {
 	found := configMember.FindStringSubmatch(message)
 	switch {
@@ -73,8 +72,7 @@ func (m *configMaker) fieldOf(from paths, member string) string {
 	return "" // the member comes from the command line
 }
 
-// refused adds an API error as a problem. If several groups cause the same error, it is
-// added only once.
+// refused adds an API error as a problem. An error that several groups cause is added only once.
 func (m *configMaker) refused(err error, from paths) {
 	path, message := "", bourse.MessageOf(err)
 	if found := configMember.FindStringSubmatch(message); found != nil {
@@ -86,7 +84,7 @@ func (m *configMaker) refused(err error, from paths) {
 	}
 }
 
-// renamed replaces the API's names of a service's members with the names that files use.
+// renamed replaces the API's names of service members with the names in files.
 var renamed = strings.NewReplacer(".autostop", ".auto_stop_machines", ".autostart", ".auto_start_machines")
 
 // member returns the path of the field that defines a member of a service.

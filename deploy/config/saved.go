@@ -16,10 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// FromMachines derives the configuration of an app from its machines, in the format of
-// [Config.JSON]. It uses the most recently changed machine of each process group. It also
-// returns lines that describe the settings that the configuration does not include.
-// Errors: not_found if no machine's config is known.
+// FromMachines derives an app's configuration from its machines, in the format of [Config.JSON]. It uses the most
+// recently changed machine of each process group. It also returns lines that describe settings that the configuration
+// omits. Errors: not_found if no machine's config is known.
 func FromMachines(app bourse.AppName, machines []machinesapi.Machine) (json.RawMessage, []string, error) {
 	s := saver{groups: map[string]*bourse.Config{}, regions: map[string]map[string]int64{}}
 	machines = slices.Clone(machines)
@@ -52,8 +51,7 @@ func (s *saver) note(format string, args ...any) {
 	}
 }
 
-// add adds a machine, unless it is temporary, like a canary or a machine that runs a
-// release command.
+// add adds a machine, unless it is temporary, such as a canary or a machine that runs a release command.
 func (s *saver) add(m *machinesapi.Machine) {
 	c := m.Known()
 	if c == nil {
@@ -111,8 +109,7 @@ func (s *saver) common(d *Definition, names []string) {
 	}
 }
 
-// group adds the sections of a group. The argument named is set if the sections must name
-// the group.
+// group adds a group's sections. named must be set if the sections must name the group.
 func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) {
 	var processes []string
 	if named || len(c.Init.Cmd) > 0 {
@@ -173,7 +170,7 @@ func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) 
 	}
 }
 
-// quoted returns a command line that [Split] splits into words.
+// quoted returns a command line that [Split] splits into the given words.
 func quoted(words []string) string {
 	out := make([]string, len(words))
 	for i, w := range words {

@@ -25,7 +25,7 @@ type served struct {
 func (c *Config) services(group string, image bourse.ImageKind) (out []workload.ServiceConfig, from []served) {
 	port := defaultPort
 	if image == bourse.HostImage {
-		port = 0 // 0 means the port in $PORT, because all machines on a host share its ports
+		port = 0 // 0 means the port in $PORT, because machines on a host share its ports
 	}
 	if h := c.HTTPService; h != nil && c.isFor(h.Processes, group) {
 		s := workload.ServiceConfig{
@@ -127,7 +127,7 @@ func valueOr[T any](p *T, absent T) T {
 func raw(v any) json.RawMessage {
 	out, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // cannot happen: all types that are passed to raw can be marshaled
+		panic(err) // cannot happen: all types passed to raw can be marshaled
 	}
 	return out
 }

@@ -22,11 +22,10 @@ import (
 const (
 	MaxBytes = 1 << 20
 	maxDepth = 32     // depth of nested tables and lists
-	maxNodes = 10_000 // number of values, including those that YAML aliases repeat; parsing TOML takes time proportional to its square
+	maxNodes = 10_000 // number of values, including those repeated by YAML aliases; the time for parsing TOML grows with its square
 )
 
-// source parses a file. For each syntax, the result is a tree of YAML nodes, because
-// these record their positions.
+// source parses a file. The result is a tree of YAML nodes for every syntax, because YAML nodes record their positions.
 type source struct {
 	name  string
 	text  []byte
@@ -35,12 +34,11 @@ type source struct {
 	last  struct{ offset, lines, column int } // the last offset passed to position, and its result
 }
 
-// full reports whether there are so many nodes that the file will be refused.
+// full reports whether the file will be refused because it has too many nodes.
 func (s *source) full() bool { return s.made > 4*maxNodes }
 
-// position returns the line and column of an offset. It continues to count from the
-// previous offset, because counting from the beginning would be slow if the file is one
-// long line.
+// position returns the line and column of an offset. It counts from the previous offset, because counting from the
+// beginning would be slow if the file is one long line.
 func (s *source) position(offset int) (line, column int) {
 	offset = min(max(offset, 0), len(s.text))
 	if offset < s.last.offset {
@@ -212,15 +210,15 @@ func (s *source) jsonValue(d *json.Decoder, depth int) (*yaml.Node, error) {
 	return s.node("!!null", "", offset), nil
 }
 
-// toml parses TOML. The positions come from the library's syntax tree. The library's
-// decoder finds duplicate definitions.
+// toml parses TOML. It takes positions from the library's syntax tree, and uses the library's decoder to find duplicate
+// definitions.
 func (s *source) toml() (*yaml.Node, error) {
 	root := s.node("!!map", "", 0)
 	t := tomlReader{source: s}
 	t.Reset(s.text)
 	into := root
 	for !s.full() && t.NextExpression() {
-		switch e := t.Expression(); e.Kind { //nolint:exhaustive // the others are no expressions
+		switch e := t.Expression(); e.Kind { //nolint:exhaustive // other kinds are not expressions
 		case unstable.Table, unstable.ArrayTable:
 			into = t.header(root, e)
 		case unstable.KeyValue:
@@ -253,8 +251,7 @@ func (t *tomlReader) key(k *unstable.Node) *yaml.Node {
 	return t.node("!!str", string(k.Data), int(k.Raw.Offset))
 }
 
-// header returns the table that a header refers to. It does not detect duplicate names,
-// because files with duplicate names are refused later.
+// header returns the table that a header refers to. It does not detect duplicate names, which are refused later.
 func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
 	for keys := e.Key(); keys.Next(); {
 		offset := int(keys.Node().Raw.Offset)
@@ -300,8 +297,7 @@ var tomlTags = map[unstable.Kind]string{
 	unstable.String: "!!str", unstable.LocalDate: "!!str", unstable.LocalTime: "!!str", unstable.LocalDateTime: "!!str", unstable.DateTime: "!!str",
 }
 
-// value converts a value to a node. The argument near is the offset of its key, which is
-// used for values that have no offset.
+// value converts a value to a node. near is the offset of the value's key, which is used for values without an offset.
 func (t *tomlReader) value(v *unstable.Node, near int) *yaml.Node {
 	if v.Raw.Length > 0 {
 		near = int(v.Raw.Offset)

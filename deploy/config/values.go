@@ -13,13 +13,13 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// reader is implemented by values that can be written in several ways. If the node is
-// invalid, read returns a description of the valid values; otherwise it returns "".
+// reader is implemented by values that can be written in several ways. If the node is invalid, read returns a
+// description of the valid values; otherwise, it returns "".
 type reader interface {
 	read(n *yaml.Node) (allowed string)
 }
 
-// Texts maps names to strings. Numbers and booleans become strings as they are written.
+// Texts maps names to strings. Numbers and booleans become strings exactly as written.
 type Texts map[string]string
 
 func (t *Texts) read(n *yaml.Node) string {
@@ -50,8 +50,7 @@ func (t *Texts) read(n *yaml.Node) string {
 	return ""
 }
 
-// Words is a command, which is written as a list of words or as a string with a single
-// word.
+// Words is a command, written as a list of words or as a string with a single word.
 type Words []string
 
 func (w *Words) read(n *yaml.Node) string {
@@ -208,7 +207,7 @@ func mebibytes(written string, bare int64) (int64, bool) {
 	}
 	f, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	mib := f * float64(unit)
-	if err != nil || !(mib >= 0 && mib <= 1<<40) || mib != float64(int64(mib)) { // written so that it rejects NaN
+	if err != nil || !(mib >= 0 && mib <= 1<<40) || mib != float64(int64(mib)) { // written this way to reject NaN
 		return 0, false
 	}
 	return int64(mib), true

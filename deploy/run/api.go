@@ -8,10 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// API defines the requests that a run makes, all of which concern one app. Errors have
-// the codes of [machinesapi.Client]. The code unavailable means that the request had no
-// effect, and timeout means that its outcome is unknown. The methods must be safe for
-// concurrent use.
+// API contains the requests that a run makes, all of which concern one app. Errors have the codes of
+// [machinesapi.Client]: unavailable means that the request had no effect, and timeout that its outcome is unknown. The
+// methods must be safe for concurrent use.
 type API interface {
 	Machines
 	Verbs
@@ -23,7 +22,7 @@ type API interface {
 	SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error
 }
 
-// Machines contains requests that create, read and change the app's machines.
+// Machines contains the requests that create, read and change the app's machines.
 type Machines interface {
 	Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error)
 	Create(ctx context.Context, in machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Machine, error)
@@ -34,7 +33,7 @@ type Machines interface {
 	Logs(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, line func(machinesapi.LogLine) error) error
 }
 
-// Verbs contains requests that act on an existing machine.
+// Verbs contains the requests that act on an existing machine.
 type Verbs interface {
 	Start(ctx context.Context, id bourse.MachineID, nonce string) error
 	Stop(ctx context.Context, id bourse.MachineID, nonce string) error
@@ -43,13 +42,13 @@ type Verbs interface {
 	Wait(ctx context.Context, id bourse.MachineID, want machinesapi.WaitMachine) (machinesapi.WaitReply, error)
 }
 
-// Leases acquires, extends and releases the leases of machines.
+// Leases acquires, extends and releases machine leases.
 type Leases interface {
 	Acquire(ctx context.Context, id bourse.MachineID, in machinesapi.LeaseRequest, nonce string) (machinesapi.Lease, error)
 	Release(ctx context.Context, id bourse.MachineID, nonce string) error
 }
 
-// Volumes contains requests that create, read and destroy the app's volumes.
+// Volumes contains the requests that create, read and destroy the app's volumes.
 type Volumes interface {
 	MakeVolume(ctx context.Context, in machinesapi.CreateVolume, order bourse.OrderID) (machinesapi.Volume, error)
 	Volume(ctx context.Context, id bourse.VolumeID) (machinesapi.Volume, error)
@@ -67,9 +66,9 @@ type Reservations interface {
 type View interface {
 	// Health returns how current each server's copy of the view is.
 	Health(ctx context.Context) (machinesapi.ViewHealth, error)
-	// Rows follows the app's machines in the API server's copy of the view. It calls news
-	// once for each existing machine, then once with a zero Row, and then for each change
-	// of a machine. It returns an error when ctx is done or the connection ends.
+	// Rows follows the app's machines in the API server's copy of the view. It calls news once for each existing
+	// machine, then once with a zero Row, and then for each change to a machine. It returns an error when ctx is done
+	// or the connection ends.
 	Rows(ctx context.Context, news func(Row)) error
 }
 

@@ -104,8 +104,8 @@ func (o appAPI) Health(ctx context.Context) (machinesapi.ViewHealth, error) {
 	return o.client.ViewHealth(ctx)
 }
 
-// SetRelease preserves the other members of the release's metadata. It first reads the
-// metadata, because the request replaces all metadata.
+// SetRelease preserves the other members of the release's metadata. It reads the metadata first, because the request
+// replaces all of it.
 func (o appAPI) SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error {
 	releases := o.client.Releases(o.app)
 	list, err := releases.List(ctx, 0)
@@ -126,9 +126,8 @@ func (o appAPI) SetRelease(ctx context.Context, id release.ID, status release.St
 	return err
 }
 
-// rowsStatement is the query that Rows subscribes to. rowOf reads the first columns in
-// this order. The query includes the other columns only so that a change of a lease or a
-// check counts as a change of the row.
+// rowsStatement is the query that Rows subscribes to. rowOf reads the first columns in this order. The other columns
+// are included only so that a change to a lease or a check counts as a change to the row.
 const rowsStatement = `SELECT id, worker, state, instance_id, cordoned, starts, lease_owner,
   (SELECT json_group_array(name || ' ' || status) FROM checks WHERE machine = id) AS checks FROM machines WHERE app = ?`
 

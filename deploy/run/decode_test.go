@@ -98,10 +98,9 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// TestTimesAreMonotonic checks that this package calls no function that removes the
-// monotonic clock reading from a time, or that returns a time without one. Otherwise a run
-// would be disturbed if the client's clock is set. Only the function holder may do so,
-// because its time is only shown to the user.
+// TestTimesAreMonotonic checks that this package calls no function that removes the monotonic clock reading from a time
+// or returns a time without one. Otherwise, setting the client's clock would disturb a run. Only the function holder
+// may do so, because its time is only shown to the user.
 func TestTimesAreMonotonic(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

@@ -18,7 +18,7 @@ type Event struct {
 	At      time.Time        `json:"at"`
 	Step    int              `json:"step"` // ID of the step, or WholeRun
 	State   State            `json:"state"`
-	Machine bourse.MachineID `json:"machine,omitempty"` // machine of the step, once it is known
+	Machine bourse.MachineID `json:"machine,omitempty"` // machine of the step, once known
 	// Text describes what the step is waiting for, why it failed, or what it found.
 	Text string        `json:"text,omitempty"`
 	Took time.Duration `json:"took,omitempty"` // duration of a finished step, or of undoing it
@@ -26,15 +26,15 @@ type Event struct {
 	Line *machinesapi.LogLine `json:"line,omitempty"`
 	// Plan is the new plan if the run has replanned. Later events refer to its steps.
 	Plan *deploy.Plan `json:"plan,omitempty"`
-	// Evidence describes the machine of a failed step before anything was undone.
+	// Evidence describes the machine of a failed step as it was before anything was undone.
 	Evidence *Evidence `json:"evidence,omitempty"`
 }
 
 // State is the state of a step or of the run.
 type State string
 
-// The states of a step. They also apply to the run itself, which is waiting, running or
-// undoing until it ends, and then done, failed, undone or left.
+// The states of a step. They also apply to the run itself, which is waiting, running or undoing until it ends, and
+// done, failed, undone or left afterward.
 const (
 	Waiting State = "waiting" // the step is delayed by a lease, an unavailable server or a failing check; Text gives the reason
 	Running State = "running" // the step has begun, or continues after Waiting
@@ -48,16 +48,15 @@ const (
 
 // Result is the outcome of a run.
 type Result struct {
-	// Status is the resulting status of the release: complete, failed (everything was
-	// undone) or interrupted (some changes were not undone).
+	// Status is the release's resulting status: complete, failed (everything was undone) or interrupted (some changes
+	// were not undone).
 	Status release.Status `json:"status"`
 	Steps  []Outcome      `json:"steps"`            // outcome of each step, by ID
 	Failed []Evidence     `json:"failed,omitempty"` // evidence about machines whose steps failed
 	Left   []Leftover     `json:"left,omitempty"`
 	Silent []string       `json:"silent,omitempty"` // proxies that did not receive all changes in time
 	Took   time.Duration  `json:"took"`
-	// Plan is the plan that was executed. It is the latest plan if the run has replanned,
-	// and otherwise the given plan.
+	// Plan is the executed plan: the latest one if the run has replanned, and otherwise the given plan.
 	Plan deploy.Plan `json:"-"`
 }
 
@@ -71,7 +70,7 @@ type Outcome struct {
 	Text    string           `json:"text,omitempty"` // reason why the step failed or was not undone
 }
 
-// Leftover is a change that was begun or made, but not undone.
+// Leftover is a change that was begun or completed, but not undone.
 type Leftover struct {
 	Step    int              `json:"step"`
 	Machine bourse.MachineID `json:"machine,omitempty"`

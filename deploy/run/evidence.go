@@ -36,7 +36,7 @@ func (x *executor) evidence(i int) *Evidence {
 	}
 	ctx, cancel := context.WithTimeout(x.abandonCtx, evidenceTimeout)
 	defer cancel()
-	out := &Evidence{Machine: id, Lines: x.journal.output(i)} // the command's machine no longer exists
+	out := &Evidence{Machine: id, Lines: x.journal.output(i)} // recorded earlier, because a command's machine may no longer exist
 	if m, err := x.api.Machine(ctx, id); err == nil {         // information that cannot be read is omitted
 		out.State, out.Events, out.Checks = m.State, m.Events, m.Checks
 	}

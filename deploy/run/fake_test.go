@@ -21,7 +21,7 @@ type fault string
 const (
 	refused  fault = "refused"                // the call returns an error and does nothing
 	lostDone fault = "no answer, done"        // the answer is lost after the call was executed
-	lostNot  fault = "no answer, not done"    // the call is lost before it was executed
+	lostNot  fault = "no answer, not done"    // the call is lost before it is executed
 	silent   fault = "worker does not answer" // temporarily, starting with this call
 	gone     fault = "worker is gone"         // from this call on
 	stolen   fault = "lease taken"            // the lease ends early, and another client has taken it
@@ -54,8 +54,8 @@ func (f fault) lands() time.Duration {
 // suspended is the time for which a client is suspended.
 const suspended = 20 * time.Second
 
-// cluster is a fake API that works in memory. It has one app and a worker for each machine,
-// and its proxies learn about changes with a small delay.
+// cluster is an in-memory fake of the API. It has one app, and a worker for each machine. Its proxies learn about
+// changes with a small delay.
 type cluster struct {
 	tb testing.TB
 
@@ -73,7 +73,7 @@ type cluster struct {
 	silent   map[bourse.MachineID]time.Time // time until which the machine's worker does not answer
 	skew     time.Duration
 	paused   time.Time                              // time until which the client is suspended
-	others   map[bourse.MachineID]bourse.InstanceID // versions of machines that another client has changed in the meantime
+	others   map[bourse.MachineID]bourse.InstanceID // versions of machines that another client changed in the meantime
 
 	calls  int // number of calls that change something
 	inject func(n int, call string, id bourse.MachineID) fault
@@ -120,7 +120,7 @@ func (c *cluster) add(config *bourse.Config, hidden bool) *fakeMachine {
 	return m
 }
 
-// changed records and publishes a change of a machine. The caller must hold mu.
+// changed records and publishes a change to a machine. The caller must hold mu.
 func (c *cluster) changed(m *fakeMachine) {
 	m.seq++
 	m.heard = append(m.heard, time.Now())
@@ -248,7 +248,7 @@ func (c *cluster) overtake() {
 	}
 }
 
-// crash simulates that a machine's program fails. If again is set, the worker restarts it.
+// crash simulates a failure of a machine's program. If again is set, the worker restarts it.
 func (c *cluster) crash(id bourse.MachineID, exit machinesapi.ExitEvent, again bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -310,7 +310,7 @@ func (c *cluster) Create(ctx context.Context, in machinesapi.CreateMachine, orde
 	err = c.change(ctx, "create", "", func() error {
 		if id, there := c.orders[order]; there {
 			if in.FirstTry {
-				c.wrong = append(c.wrong, "an order that is repeated as if it were the first")
+				c.wrong = append(c.wrong, "a repeated order that is marked as the first")
 			}
 			out = c.machines[bourse.MachineID(id)].Machine
 			return nil
@@ -369,7 +369,7 @@ func (c *cluster) Destroy(ctx context.Context, id bourse.MachineID, nonce string
 // to it. what describes what happens to the machine. The caller must hold mu.
 func (c *cluster) serving(m *fakeMachine, what string) {
 	if m.State == bourse.StateStarted && m.Config.Env["SERVES"] != "" && (!m.Cordoned || time.Since(m.cordons) < hearsIn) {
-		c.wrong = append(c.wrong, fmt.Sprintf("machine %s is %s before every proxy knows that it serves no more", m.ID, what))
+		c.wrong = append(c.wrong, fmt.Sprintf("machine %s is %s before every proxy knows that it no longer serves", m.ID, what))
 	}
 }
 
@@ -597,7 +597,7 @@ func (c *cluster) SetRelease(_ context.Context, _ release.ID, status release.Sta
 	return nil
 }
 
-// shape describes the app's machines, without the ids of their versions.
+// shape describes the app's machines, without their version IDs.
 func (c *cluster) shape() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

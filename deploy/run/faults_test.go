@@ -57,11 +57,11 @@ func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 					t.Errorf("after %s: %v, %+v", time.Since(began), err, result)
 				}
 				if c.shape() != former {
-					t.Errorf("it is %s, was %s", c.shape(), former)
+					t.Errorf("the app is %s, was %s", c.shape(), former)
 				}
 				failed := slices.IndexFunc(news, func(e Event) bool { return e.Step == 1 && e.Evidence != nil && len(e.Evidence.Lines) > 0 })
 				if undoing := slices.IndexFunc(news, func(e Event) bool { return e.State == Undoing }); failed < 0 || undoing < failed {
-					t.Errorf("its last lines are event %d, and the first undoing %d", failed, undoing)
+					t.Errorf("the last lines are event %d, the first undoing is event %d", failed, undoing)
 				}
 				c.check(t, "")
 			})
@@ -69,9 +69,9 @@ func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 	}
 }
 
-// TestTheLastMachineIsWatched checks that a run fails if a machine crashes some time after
-// it was ready, even if it is the last machine that was changed. A replaced machine must
-// not be destroyed before that time. An interrupt within that time must undo everything.
+// TestTheLastMachineIsWatched checks that a run fails if a machine crashes some time after it was ready, even if it was
+// the last machine to be changed. A replaced machine must not be destroyed before that time. An interrupt within that
+// time must undo everything.
 func TestTheLastMachineIsWatched(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -131,7 +131,7 @@ func TestHowLongMachinesAreWatched(t *testing.T) {
 					}
 				}})
 				if watched := time.Since(last); err != nil || watched < 10*time.Second || watched > 11*time.Second {
-					t.Errorf("Run: %v, %s after the last was ready", err, watched)
+					t.Errorf("Run: %v, %s after the last machine was ready", err, watched)
 				}
 				c.check(t, "")
 			})
@@ -139,8 +139,8 @@ func TestHowLongMachinesAreWatched(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoCrash checks that it does not count as a crash if a program exits with status
-// 0, is stopped because it is idle, or crashes after the end of the run.
+// TestWhatIsNoCrash checks that a program that exits with status 0, is stopped because it is idle, or crashes after the
+// end of the run does not count as crashed.
 func TestWhatIsNoCrash(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -148,7 +148,7 @@ func TestWhatIsNoCrash(t *testing.T) {
 		again bool
 		after time.Duration
 	}{
-		"it has done its work":               {machinesapi.ExitEvent{}, false, 30 * time.Second},
+		"it exits with status 0":             {machinesapi.ExitEvent{}, false, 30 * time.Second},
 		"it is asleep":                       {machinesapi.ExitEvent{ExitCode: 143, RequestedStop: true}, false, 30 * time.Second},
 		"it was asleep":                      {machinesapi.ExitEvent{ExitCode: 143, RequestedStop: true}, true, 30 * time.Second},
 		"it crashes when the deploy is over": {machinesapi.ExitEvent{ExitCode: 3}, false, 90 * time.Second},
@@ -173,9 +173,8 @@ func TestWhatIsNoCrash(t *testing.T) {
 	}
 }
 
-// TestACrashPastTheLastReturn checks that a crash does not end a run once it has begun to
-// destroy the machine that the crashed one replaces, because the run can then no longer be
-// undone.
+// TestACrashPastTheLastReturn checks that a crash does not end a run that has begun to destroy the machine that the
+// crashed one replaces, because the run can then no longer be undone.
 func TestACrashPastTheLastReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,9 +197,9 @@ func TestACrashPastTheLastReturn(t *testing.T) {
 	})
 }
 
-// TestASuspendedClientLeavesWhatAnotherHasMade suspends a client after each possible call,
-// for longer than its leases last, while another client deploys the app. When the first
-// client continues, it must notice this and leave the other client's changes unchanged.
+// TestASuspendedClientLeavesWhatAnotherHasMade suspends a client after each possible call, for longer than its leases
+// last, while another client deploys the app. When the first client resumes, it must notice this and leave the other
+// client's changes alone.
 func TestASuspendedClientLeavesWhatAnotherHasMade(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -241,10 +240,10 @@ func (c *cluster) untouched(t *testing.T, n int, result *Result, err error) stri
 		version, another := c.others[id]
 		switch {
 		case another && (m.InstanceID != version || m.State != bourse.StateStarted || m.Cordoned || len(m.Config.Metadata) > 0):
-			t.Errorf("%smachine %s of another is %s, cordoned: %v, %v\n%v", when, id, m.State, m.Cordoned, m.Config.Metadata, c.seen)
+			t.Errorf("%sanother client's machine %s is %s, cordoned: %v, %v\n%v", when, id, m.State, m.Cordoned, m.Config.Metadata, c.seen)
 		case !another && len(c.others) > 0 && m.State != bourse.StateDestroyed &&
 			!slices.ContainsFunc(result.Left, func(l Leftover) bool { return l.Machine == id }):
-			t.Errorf("%smachine %s was made, and is not named: %+v", when, id, result.Left)
+			t.Errorf("%smachine %s was created but is not reported: %+v", when, id, result.Left)
 		}
 	}
 	switch {
@@ -264,8 +263,7 @@ func (c *cluster) untouched(t *testing.T, n int, result *Result, err error) stri
 	return "?"
 }
 
-// TestMadeMachinesVanish checks that a machine that the run created, and that no longer
-// exists, counts as undone.
+// TestMadeMachinesVanish checks that a machine that the run created counts as undone if it no longer exists.
 func TestMadeMachinesVanish(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -306,7 +304,7 @@ func TestMadeMachinesVanish(t *testing.T) {
 					}
 					result, err := Run(t.Context(), c, plan, opts)
 					if err == nil || result.Status != release.Failed || len(result.Left) > 0 || c.shape() != former {
-						t.Errorf("Run: %v, %s, left %+v; it is %s, was %s", err, result.Status, result.Left, c.shape(), former)
+						t.Errorf("Run: %v, %s, left %+v; the app is %s, was %s", err, result.Status, result.Left, c.shape(), former)
 					}
 				})
 			})
@@ -355,8 +353,8 @@ func TestACanaryVanishes(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreFinal checks that refused requests are not repeated: the run must fail at
-// once with the server's message and undo everything.
+// TestRefusalsAreFinal checks that refused requests are not repeated: the run must fail immediately with the server's
+// message and undo everything.
 func TestRefusalsAreFinal(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -396,7 +394,7 @@ func TestRefusalsAreFinal(t *testing.T) {
 					t.Errorf("after %s and %d calls: %v, %+v", time.Since(began), asked, err, result)
 				}
 				if c.shape() != former {
-					t.Errorf("it is %s, was %s", c.shape(), former)
+					t.Errorf("the app is %s, was %s", c.shape(), former)
 				}
 				c.check(t, "")
 			})

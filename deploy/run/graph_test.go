@@ -40,7 +40,7 @@ func TestWalk(t *testing.T) {
 			defer mu.Unlock()
 			for _, b := range g.preceding(step) {
 				if !slices.Contains(ended, b) || b == fails {
-					t.Errorf("%d begins after %v, and %d fails", step, ended, fails)
+					t.Errorf("step %d begins after %v although step %d fails", step, ended, fails)
 				}
 			}
 			ended = append(ended, step)

@@ -13,13 +13,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// journal records what a run has done, so that it can be undone and reported. It is safe
-// for concurrent use.
+// journal records a run's actions, so that they can be undone and reported. It is safe for concurrent use.
 type journal struct {
 	mu       sync.Mutex
 	plan     *deploy.Plan
 	steps    []progress
-	versions map[bourse.MachineID]version  // latest version of each machine that this run has created or updated
+	versions map[bourse.MachineID]version  // latest version of each machine that this run created or updated
 	lines    map[int][]machinesapi.LogLine // last lines of output, by step
 	first    error                         // error of the step that failed first
 	failures []Evidence
@@ -36,7 +35,7 @@ type progress struct {
 	order     bourse.OrderID    // id of the order for the machine or volume
 	sent      bool              // a request that changes something has been sent
 	unknown   bool              // the outcome of such a request is unknown
-	unchanged bool              // the machine was already in the state that the step leads to, so there is nothing to undo
+	unchanged bool              // the machine was already in the step's target state, so there is nothing to undo
 	instance  bourse.InstanceID // version of the machine before the step
 	ready     version           // version of the machine when it was found ready
 	undo      error             // reason why the step could not be undone
@@ -96,7 +95,7 @@ func (j *journal) machineOf(i int) bourse.MachineID {
 	return j.steps[i].machine
 }
 
-// made records the version of a machine that this run has created or updated.
+// made records the version of a machine that this run created or updated.
 func (j *journal) made(m *machinesapi.Machine) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -109,14 +108,14 @@ func (j *journal) version(id bourse.MachineID) version {
 	return j.versions[id]
 }
 
-// addOutput records a line of output of a step's machine.
+// addOutput records a line of output from a step's machine.
 func (j *journal) addOutput(i int, line machinesapi.LogLine) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines[i] = lastLines(append(j.lines[i], line))
 }
 
-// output returns the last recorded lines of output of a step's machine.
+// output returns the last recorded lines of output from a step's machine.
 func (j *journal) output(i int) []machinesapi.LogLine {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -161,9 +160,8 @@ func (j *journal) complete() bool {
 	return !slices.ContainsFunc(j.steps, func(p progress) bool { return p.state != Done })
 }
 
-// result returns the result of a run that ended with err. The argument overtaken is set
-// if another client has taken over the machines; resumed is set if an earlier run began
-// the release.
+// result returns the result of a run that ended with err. overtaken is set if another client has taken over the
+// machines; resumed is set if an earlier run began the release.
 func (j *journal) result(err error, overtaken, resumed bool) Result {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -196,8 +194,8 @@ func (j *journal) result(err error, overtaken, resumed bool) Result {
 	return out
 }
 
-// leftover describes the changes of a step that are neither complete nor undone, or returns
-// "". The caller must hold mu.
+// leftover describes a step's changes that are neither complete nor undone, or returns "" if there are none. The caller
+// must hold mu.
 func (j *journal) leftover(i int) string {
 	s, p := &j.plan.Steps[i], &j.steps[i]
 	switch s.Do.(type) {

@@ -11,27 +11,26 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// leases holds the leases of the machines that a plan changes. It takes each lease before
-// the first step begins, unless the machine's worker does not answer. In that case only the
-// steps of that machine wait for the lease.
+// leases holds the leases of the machines that a plan changes. It acquires the leases before the first step begins,
+// except those of machines whose workers do not respond. Only the steps of those machines wait for their leases.
 type leases struct {
 	api      leaseAPI
 	requests *requests
 	news     *viewUpdates
 	opts     *Options
 	emit     func(Event)
-	// check returns an error if a machine with a newly taken lease has an unexpected
-	// version. The argument again is set if this run held the lease before and lost it.
+	// check returns an error if a machine with a newly acquired lease has an unexpected version. again is set if this
+	// run held the lease before and lost it.
 	check func(id bourse.MachineID, v bourse.InstanceID, again bool) error
 	// missing returns an error if the plan requires a machine that does not exist.
 	missing func(id bourse.MachineID) error
 	fail    func(error)    // fails the run
-	tries   sync.WaitGroup // tracks the attempts to take leases, which continue in the background
+	tries   sync.WaitGroup // tracks the attempts to acquire leases, which continue in the background
 
 	mu        sync.Mutex
 	held      map[bourse.MachineID]*lease
-	hasWaited bool  // another client held a lease that this run waited for
-	takenErr  error // set if another client has taken a lease that this run held; nothing may be undone then
+	hasWaited bool  // this run waited for another client's lease
+	takenErr  error // set if another client has taken a lease that this run held, in which case nothing may be undone
 }
 
 type leaseAPI interface {
@@ -39,41 +38,38 @@ type leaseAPI interface {
 	Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error)
 }
 
-// lease is the lease of a machine. It exists from the first attempt to take it.
+// lease is a machine's lease, or an attempt to acquire one.
 type lease struct {
 	machine bourse.MachineID
-	first   chan struct{}   // closed after the first attempt to take the lease
+	first   chan struct{}   // closed after the first attempt to acquire the lease
 	settled chan struct{}   // closed once the lease is held or can no longer be acquired
-	retaken bool            // the lease was lost before and is taken again to undo a step
+	retaken bool            // the lease was lost before and is reacquired to undo a step
 	valid   context.Context //nolint:containedctx // ends when the lease is lost
 	cancel  context.CancelCauseFunc
 
 	// The following fields are guarded by leases.mu.
 	nonce string
-	until time.Time // expiry by this process's monotonic clock, not later than the expiry on the worker
+	until time.Time // expiry by this process's monotonic clock, no later than the expiry on the worker
 	err   error     // reason why the lease is not held
 	gone  bool      // the machine no longer exists
 }
 
-// ErrLeased is in the error chain of a run that could not acquire a lease. Such a run has
-// not changed anything.
+// ErrLeased is in the error chain of a run that could not acquire a lease and therefore has not changed anything.
 var ErrLeased = errors.New("is leased")
 
-// ErrOvertaken is in the error chain of a run that has lost a lease to another client,
-// because it was suspended or disconnected for too long. Such a run does not undo
-// anything, because the other client's plan is based on its changes.
+// ErrOvertaken is in the error chain of a run that lost a lease to another client because the run was suspended or
+// disconnected for too long. The run does not undo anything, because the other client's plan builds on its changes.
 var ErrOvertaken = errors.New("another client has overtaken this one")
 
-// take acquires the leases of the given machines. The argument step is a function that
-// returns the step for which a machine's lease is needed. take returns once each lease is
-// held or its worker does not answer. It returns an error if a lease cannot be acquired.
+// take acquires the leases of the given machines. step returns the step for which a machine's lease is needed. take
+// returns once each lease is held or its worker fails to respond. It returns an error if a lease cannot be acquired.
 // The result waited reports whether another client held one of the leases.
 func (l *leases) take(ctx context.Context, ids []bourse.MachineID, step func(bourse.MachineID) int) (waited bool, err error) {
 	if len(ids) == 0 {
 		return false, nil
 	}
-	// Two runs that need the same machines begin with the same machine. This prevents a
-	// deadlock in which each run holds a lease that the other needs.
+	// Runs that need the same machines begin with the same machine. This prevents a deadlock in which each run holds a
+	// lease that the other needs.
 	if err := l.begin(ctx, ids[0], step(ids[0]), false).awaitAttempt(ctx, l); err != nil {
 		return false, err
 	}
@@ -104,8 +100,8 @@ func (l *leases) covers(ids []bourse.MachineID) bool {
 	return true
 }
 
-// begin starts to take a lease, unless an earlier call has already done so. If again is
-// set, it takes a lost lease again.
+// begin starts to acquire a lease, unless an earlier call has already done so. If again is set, it reacquires a lost
+// lease.
 func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again bool) *lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,8 +135,7 @@ func (one *lease) endAttempt() {
 	}
 }
 
-// awaitAttempt waits until the first attempt has ended. It returns an error if it is certain that
-// the lease cannot be taken.
+// awaitAttempt waits until the first attempt has ended. It returns an error if the lease certainly cannot be acquired.
 func (one *lease) awaitAttempt(ctx context.Context, l *leases) error {
 	select {
 	case <-one.first:
@@ -156,9 +151,8 @@ func (l *leases) request(ctx context.Context, id bourse.MachineID, nonce string)
 	return l.api.Acquire(ctx, id, machinesapi.LeaseRequest{TTL: int64(l.opts.LeaseTTL / time.Second), Description: l.opts.Owner}, nonce)
 }
 
-// acquire requests a lease repeatedly until it is held. It waits while another client holds
-// the lease or the worker does not answer. If the worker does not answer, take does not
-// wait for this lease, so the steps of other machines can begin.
+// acquire requests a lease repeatedly until it is held. It waits while another client holds the lease or the worker
+// does not respond. In the latter case, take does not wait for this lease, so that other machines' steps can begin.
 func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 	began := time.Now()
 	told := false
@@ -235,8 +229,7 @@ func (l *leases) read(ctx context.Context, id bourse.MachineID) (m machinesapi.M
 	return m, err
 }
 
-// holder returns a phrase that names the client that holds a machine's lease, such as "by
-// another client".
+// holder returns a phrase that names the holder of a machine's lease, such as "by another client".
 func (l *leases) holder(ctx context.Context, id bourse.MachineID) string {
 	m, err := l.read(ctx, id)
 	if err != nil || m.Lease == nil {
@@ -282,9 +275,8 @@ func (l *leases) neverHeld(id bourse.MachineID) bool {
 	return one != nil && one.gone && one.nonce == ""
 }
 
-// acquireFor waits until the lease of a machine is held. It returns the lease's nonce and a
-// context that is canceled when the lease is lost. If again is set, it takes a lost lease
-// again. The caller must call leave when it is done.
+// acquireFor waits until a machine's lease is held. It returns the lease's nonce and a context that is canceled when
+// the lease is lost. If again is set, it reacquires a lost lease. The caller must call leave when it is done.
 func (l *leases) acquireFor(ctx context.Context, step int, id bourse.MachineID, again bool) (in context.Context, nonce string, leave func(), err error) {
 	one := l.begin(ctx, id, step, again)
 	select {
@@ -336,18 +328,18 @@ func (l *leases) list() []*lease {
 	return out
 }
 
-// extend extends a lease, or detects that it is lost. The new expiry is computed before
-// the request, from this process's monotonic clock. Therefore a lease never appears to
-// last longer than it does, even if the system clock is changed.
+// extend extends a lease, or detects that it is lost. The new expiry is computed before the request, from this
+// process's monotonic clock. Therefore, a lease never appears to last longer than it does, even if the system clock is
+// changed.
 func (l *leases) extend(ctx context.Context, one *lease) {
 	ttl := l.opts.LeaseTTL
 	asked := time.Now()
 	limited, cancel := context.WithTimeout(ctx, ttl/3)
 	defer cancel()
 	held, err := l.request(limited, one.machine, one.nonce)
-	if err == nil && held.Nonce != one.nonce { // this is a new lease: ours had expired, and so had the lease of another client after it
+	if err == nil && held.Nonce != one.nonce { // a new lease: this run's lease had expired, as had another client's lease after it
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		_ = l.api.Release(last, one.machine, held.Nonce) // if this fails, the lease expires
+		_ = l.api.Release(last, one.machine, held.Nonce) // if this fails, the lease expires on its own
 		done()
 		err = bourse.Errorf(bourse.CodeConflict, "another client held the lease in the meantime")
 	}
@@ -364,9 +356,9 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	case bourse.CodeConflict:
 		one.cancel(l.overtake(one.machine, err))
 	default:
-		// While the machine's worker does not answer, no other client can take the lease
-		// either. If another client takes it later, our nonce is refused. Therefore give
-		// up the lease only once it has been expired for l.opts.Silence.
+		// While the machine's worker does not respond, no other client can acquire the lease either. If another client
+		// acquires it later, this run's nonce is refused. Therefore, give up the lease only once it has been expired
+		// for l.opts.RetryFor.
 		if time.Since(one.until) > l.opts.RetryFor {
 			one.cancel(prefixError("the lease of machine "+string(one.machine)+" has expired, because it could not be extended", err))
 		}
@@ -394,9 +386,8 @@ func (l *leases) overtaken() error {
 	return l.takenErr
 }
 
-// refresh extends a machine's lease if it has expired, which happens if this process was
-// suspended. Until refresh succeeds, the run must not change the machine, because another
-// client may have changed it.
+// refresh extends a machine's lease if the lease has expired, for example while this process was suspended. Until
+// refresh succeeds, the run must not change the machine, because another client may have changed it.
 func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 	expired := func() (*lease, bool) {
 		l.mu.Lock()
@@ -422,13 +413,12 @@ func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 func (l *leases) refreshAll(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, one := range l.list() {
-		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // overtake records a lost lease; the steps detect a worker that does not answer
+		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // overtake records a lost lease; the steps detect an unresponsive worker
 	}
 	group.Wait()
 }
 
-// release releases all leases, after all attempts to take one have ended. A lease that
-// cannot be released expires.
+// release releases all leases after all attempts to acquire one have ended. A lease that cannot be released expires.
 func (l *leases) release(ctx context.Context) {
 	l.tries.Wait()
 	var group sync.WaitGroup

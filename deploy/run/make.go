@@ -27,8 +27,8 @@ func (o operation) machineOrder(region bourse.Region, do deploy.MakeMachine) mac
 	return machinesapi.CreateMachine{Region: string(region), Config: &config, SkipLaunch: do.Stopped, SkipServiceRegistration: do.Cordoned}
 }
 
-// create places the step's order. The order's id is chosen only once, so that a repeated
-// request finds the machine that an earlier one created.
+// create places the step's order. The order's ID is chosen only once, so that a repeated request finds the machine that
+// an earlier request created.
 func (o operation) create(ctx context.Context, in machinesapi.CreateMachine) (m machinesapi.Machine, err error) {
 	limit := pullTimeout
 	if kind := in.Config.ImageKind(); kind == bourse.HostImage || kind == bourse.PollerImage {
@@ -52,8 +52,7 @@ func (o operation) create(ctx context.Context, in machinesapi.CreateMachine) (m 
 	return m, nil
 }
 
-// orderID returns the id of the step's order. first is true if the order has not been sent
-// before.
+// orderID returns the ID of the step's order. first is true if the order has not been sent before.
 func (o operation) orderID() (id bourse.OrderID, first bool) {
 	o.journal.change(o.i, func(p *progress) {
 		first = !p.sent
@@ -65,9 +64,8 @@ func (o operation) orderID() (id bourse.OrderID, first bool) {
 	return id, first
 }
 
-// orderOutcome is like outcome, but for requests with an order id. After a refusal the
-// outcome is known, because an order is either filled or refused, however often it is
-// sent.
+// orderOutcome is like outcome, but for requests with an order ID. After a refusal, the outcome is known, because an
+// order is either filled or refused, however often it is sent.
 func (o operation) orderOutcome(err error) {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeUnavailable, bourse.CodeRateLimited:
@@ -100,7 +98,7 @@ func (o operation) makeVolume(ctx context.Context, region bourse.Region, do depl
 		case time.Since(began) > o.opts.Wait:
 			return bourse.Errorf(bourse.CodeTimeout, "volume %s is still %s after %s", id, v.State, time.Since(began).Round(time.Second))
 		}
-		if err := sleep(ctx, fastInterval); err != nil { // news covers only machines, not volumes
+		if err := sleep(ctx, fastInterval); err != nil { // poll, because the view updates cover only machines
 			return err
 		}
 	}
@@ -114,7 +112,7 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 	if do.SizeGB > 0 {
 		in.SizeGB = &do.SizeGB
 	}
-	if do.Machine != nil { // the worker must support the machine's image and have room for the machine, too
+	if do.Machine != nil { // the worker must also support the machine's image and have capacity for the machine
 		in.ComputeImage, in.Requirements = do.Machine.Image, do.Machine.Requirements
 		if do.Machine.Guest != nil {
 			in.Compute = &machinesapi.Compute{Guest: *do.Machine.Guest}
@@ -137,7 +135,7 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 		return err
 	}
 	o.emit(Event{Step: o.i, State: Waiting, Text: "every suitable worker already has a volume with this name: trying those workers, too"})
-	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // the former order was refused, so use a new one
+	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // the order was refused, so use a new one
 	in.UniqueZone = new(false)
 	return order()
 }
@@ -145,7 +143,7 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 // runCommand creates a machine for a command and waits until the command has exited.
 func (o operation) runCommand(ctx context.Context, do deploy.RunCommand) error {
 	in := o.machineOrder(o.plan.Steps[o.i].Region, deploy.MakeMachine{Config: do.Config})
-	in.Config.AutoDestroy = false // the machine must exist until its output has been read; then this run or a later plan destroys it
+	in.Config.AutoDestroy = false // keep the machine until its output has been read; then this run or a later plan destroys it
 	m, err := o.create(ctx, in)
 	if err != nil {
 		return err

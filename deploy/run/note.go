@@ -15,7 +15,7 @@ type Note struct {
 	More int        `json:"more,omitempty"` // number of items that did not fit into Left
 }
 
-// noteKey is the key under which a release's metadata contains a [Note].
+// noteKey is the key of the [Note] in a release's metadata.
 const noteKey = "bourse_run"
 
 // Limits for a release's metadata, in bytes.
@@ -25,9 +25,9 @@ const (
 	maxNoteText = 1 << 10 // limit for each of the note's texts
 )
 
-// withNote returns a release's metadata with a note added, which is shortened to the
-// available size. It preserves the metadata's other members. It returns
-// CodeFailedPrecondition if another client has stored metadata that is not a JSON object.
+// withNote returns a release's metadata with a note added. It shortens the note to the available size and preserves the
+// metadata's other members. It returns CodeFailedPrecondition if another client has stored metadata that is not a JSON
+// object.
 func withNote(metadata json.RawMessage, note Note) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if len(metadata) > 0 {
@@ -51,7 +51,7 @@ func withNote(metadata json.RawMessage, note Note) (json.RawMessage, error) {
 	return object(members)
 }
 
-// object encodes members without escaping HTML, which would take more space.
+// object encodes members without escaping HTML, because escaping would take more space.
 func object(members map[string]json.RawMessage) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -79,6 +79,5 @@ func (n Note) within(room int) json.RawMessage {
 	}
 }
 
-// cut shortens a text. If it cuts a character in half, JSON encoding replaces the rest of
-// that character.
+// cut shortens a text. If it splits a character, JSON encoding replaces the remainder of that character.
 func cut(s string) string { return s[:min(len(s), maxNoteText)] }

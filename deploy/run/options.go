@@ -11,16 +11,14 @@ import (
 
 // Options configures a run. The zero value is valid.
 type Options struct {
-	// Owner describes where the run takes place and what it does, such as "ana@laptop,
-	// release v12". Clients that wait for the run's leases see this text, preceded by the
-	// name of the run's token.
+	// Owner describes where the run executes and what it does, such as "ana@laptop, release v12". Clients that wait for
+	// the run's leases see this text, preceded by the name of the run's token.
 	Owner string
-	// Release is the release whose status the run records. The status is running once the
-	// leases are held, and then complete, failed (everything was undone) or interrupted
-	// (not everything was undone). If Release is "", no status is recorded.
+	// Release is the release whose status the run records: running once the leases are held, and then complete, failed
+	// (everything was undone) or interrupted (not everything was undone). If Release is "", no status is recorded.
 	Release release.ID
-	// Resumed reports that an earlier run began the release. If this run fails, the status
-	// is interrupted even if it has undone all of its own changes.
+	// Resumed must be set if an earlier run began the release. If this run fails, the status is then interrupted even
+	// if the run has undone all of its own changes.
 	Resumed bool
 	// Replan makes a new plan from the current state of the machines. The run calls
 	// Replan once it holds the leases of all machines in the first plan's Seen. It
@@ -28,20 +26,18 @@ type Options struct {
 	// changes machines whose leases are not held yet. If Replan is nil, the run fails
 	// with conflict if a machine was changed after the plan was made.
 	Replan func(context.Context) (deploy.Plan, error)
-	// Events receives the events of the run, one at a time and in order. The function
-	// must not wait for the run.
+	// Events receives the run's events, one at a time and in order. The function must not wait for the run.
 	Events func(Event)
-	// Abandon, when closed, ends the run at once. Requests in progress are canceled, and
-	// nothing more is undone.
+	// Closing Abandon ends the run immediately: requests in progress are canceled, and nothing more is undone.
 	Abandon <-chan struct{}
-	// KeepOnFailure disables the undoing of steps after a step fails or the context is done.
+	// KeepOnFailure disables undoing steps after a step fails or the context is done.
 	KeepOnFailure bool
 
 	Wait      time.Duration // time limit for a machine to become ready, to stop, or to run its command; default 5 min
 	Watch     time.Duration // minimum time for which a ready machine is watched before the run ends or destroys what the machine replaces; default 0
 	LeaseWait time.Duration // time limit for waiting for other clients' leases; default 1 min; negative means do not wait
 	LeaseTTL  time.Duration // duration of the run's leases, in whole seconds; each lease is extended after a third of this time; default 15 s
-	RetryFor  time.Duration // time for which requests without an answer are repeated; default 1 min
+	RetryFor  time.Duration // how long to repeat unanswered requests; default 1 min
 }
 
 func (o Options) withDefaults() Options {

@@ -11,8 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// changedBefore returns the machines that were created or changed by the steps before this
-// one.
+// changedBefore returns the machines that the preceding steps created or changed.
 func (o operation) changedBefore() []bourse.MachineID {
 	found := map[bourse.MachineID]bool{}
 	for _, i := range newGraph(o.plan).preceding(o.i) {
@@ -27,9 +26,8 @@ func (o operation) changedBefore() []bourse.MachineID {
 // proxiesTimeout limits how long a step waits for proxies.
 const proxiesTimeout = 10 * time.Second
 
-// awaitProxies waits until every proxy has received the machines' current state, which
-// means the transactions in which the machines' workers have published it. Proxies that
-// take longer than proxiesTimeout are recorded as silent.
+// awaitProxies waits until every proxy has received the machines' current state, that is, the transactions in which the
+// machines' workers published it. Proxies that take longer than proxiesTimeout are recorded as silent.
 func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, proxiesTimeout)
 	defer cancel()
@@ -47,8 +45,8 @@ func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID
 	return nil
 }
 
-// proxiesBehind waits until all proxies have received the current state of the machines.
-// If ctx is done first, it returns the proxies that have not.
+// proxiesBehind waits until all proxies have received the machines' current state. If ctx is done first, it returns the
+// proxies that have not received it.
 func (o operation) proxiesBehind(ctx context.Context, machines []bourse.MachineID) ([]string, error) {
 	health, err := o.health(ctx)
 	if err != nil || !slices.ContainsFunc(health.Members, isProxy) {
@@ -71,8 +69,8 @@ func (o operation) health(ctx context.Context) (health machinesapi.ViewHealth, e
 	return health, err
 }
 
-// published waits until the API server's copy of the view contains the current state of the
-// machines. It returns the machines' workers.
+// published waits until the API server's copy of the view contains the machines' current state. It returns the
+// machines' workers.
 func (o operation) published(ctx context.Context, machines []bourse.MachineID) (map[bourse.WorkerID]bool, error) {
 	workers := map[bourse.WorkerID]bool{}
 	for _, id := range machines {
@@ -99,9 +97,8 @@ func (o operation) published(ctx context.Context, machines []bourse.MachineID) (
 	return workers, nil
 }
 
-// awaitStreams waits until every proxy has received each worker's stream up to the furthest
-// position that any member had when awaitStreams was called. If ctx is done first, it returns the
-// proxies that have not.
+// awaitStreams waits until every proxy has received each worker's stream up to the furthest position that any member
+// had when awaitStreams was called. If ctx is done first, it returns the proxies that are still behind.
 func (o operation) awaitStreams(ctx context.Context, workers map[bourse.WorkerID]bool) (behind []string, err error) {
 	var want map[bourse.WorkerID]position
 	for wait := 25 * time.Millisecond; ; wait = min(2*wait, time.Second) {
@@ -115,7 +112,7 @@ func (o operation) awaitStreams(ctx context.Context, workers map[bourse.WorkerID
 		if behind = lagging(&health, want); len(behind) == 0 {
 			return nil, nil
 		}
-		if err := sleep(ctx, wait); err != nil { // poll, because the API has no call that waits for this
+		if err := sleep(ctx, wait); err != nil { // poll, because no API call waits for this
 			return behind, nil //nolint:nilerr // the caller checks its own context
 		}
 	}
@@ -142,9 +139,8 @@ func furthest(h *machinesapi.ViewHealth, workers map[bourse.WorkerID]bool) map[b
 	return out
 }
 
-// lagging returns the proxies that do not answer or have not received the streams up to
-// the given positions. It ignores proxies that are known to be down, because they serve
-// no requests.
+// lagging returns the proxies that do not respond or have not received the streams up to the given positions. It
+// ignores proxies known to be down, because they serve no requests.
 func lagging(h *machinesapi.ViewHealth, want map[bourse.WorkerID]position) []string {
 	var out []string
 	for i := range h.Members {

@@ -23,7 +23,7 @@ func (o operation) awaitReady(ctx context.Context, id bourse.MachineID, most tim
 		}
 		var ready bool
 		ready, why, err = want.ready(&m, time.Now())
-		if failing := failingChecks(&m); failing != told && err == nil && !ready { // ignore changes of a check's output
+		if failing := failingChecks(&m); failing != told && err == nil && !ready { // ignore changes to a check's output
 			if told = failing; told != "" {
 				o.emit(Event{Step: o.i, State: Waiting, Machine: id, Text: why})
 			}
@@ -45,17 +45,16 @@ const smokeDuration = 2 * time.Second
 
 // expected tracks a machine that should become ready.
 type expected struct {
-	version version // version that this run has created; zero if there is none
+	version version // version that this run created; zero if there is none
 	smoke   bool    // an early exit counts as a failure
 
 	seen  bool      // the machine has been seen in state started
 	since time.Time // start of its current uninterrupted run
 }
 
-// ready reports whether a machine is ready, which means that it has started and its
-// checks pass. If smoke is set and the machine has no checks, it must also have run for
-// smokeDuration. If the machine is not ready, why describes what is missing. An error means
-// that the machine can no longer become ready.
+// ready reports whether a machine is ready, that is, has started and passes its checks. If smoke is set and the machine
+// has no checks, it must also have run for smokeDuration. If the machine is not ready, why describes what is missing.
+// An error means that the machine can no longer become ready.
 func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why string, err error) {
 	if w.version.instance == "" {
 		w.version = versionOf(m)
@@ -75,7 +74,7 @@ func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why
 		return false, "", bourse.Errorf(bourse.CodeFailedPrecondition, "it could not be started%s", lastExit(m))
 	case bourse.StateStopped, bourse.StateDestroying, bourse.StateDestroyed, bourse.StateSuspended, bourse.StateSuspending, bourse.StateStopping:
 		if w.seen && m.Exit != nil && m.Exit.RequestedStop && m.Exit.ExitCode == 0 || m.State == bourse.StateSuspended {
-			return true, "", nil // the machine was ready, and its worker has stopped it because it is idle
+			return true, "", nil // the machine was ready, and its worker stopped it because it was idle
 		}
 		return false, "", bourse.Errorf(bourse.CodeFailedPrecondition, "it is %s%s", m.State, lastExit(m))
 	default:
@@ -97,7 +96,7 @@ func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why
 	return true, "", nil
 }
 
-// describeChecks describes the checks that do not pass, or returns "" if all do.
+// describeChecks describes the checks that do not pass, or returns "" if all pass.
 func describeChecks(m *machinesapi.Machine) string {
 	var out []string
 	for _, c := range m.Checks {

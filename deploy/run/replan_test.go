@@ -32,8 +32,8 @@ func (c *cluster) planner(version string) func(context.Context) (deploy.Plan, er
 	}
 }
 
-// TestThePlanIsMadeAgain checks that a run leads to the desired state even if machines
-// change after the first plan was made and before the run holds their leases.
+// TestThePlanIsMadeAgain checks that a run leads to the desired state even if machines change between the first plan
+// and the acquisition of their leases.
 func TestThePlanIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(c *cluster, id bourse.MachineID){
@@ -41,12 +41,12 @@ func TestThePlanIsMadeAgain(t *testing.T) {
 		"a machine was updated": func(c *cluster, id bourse.MachineID) {
 			c.machines[id].InstanceID, c.machines[id].Config = bourse.NewInstanceID(), serving("v0")
 		},
-		"a machine is as wanted": func(c *cluster, id bourse.MachineID) {
+		"a machine is already in the desired state": func(c *cluster, id bourse.MachineID) {
 			c.machines[id].InstanceID, c.machines[id].Config = bourse.NewInstanceID(), serving("v2")
 		},
 		"a machine is gone": func(c *cluster, id bourse.MachineID) { c.machines[id].State = bourse.StateDestroyed },
 		"a machine is new":  func(c *cluster, _ bourse.MachineID) { c.add(serving("v1"), false) },
-		"the last one is gone": func(c *cluster, _ bourse.MachineID) {
+		"the last machine is gone": func(c *cluster, _ bourse.MachineID) {
 			for _, m := range c.machines {
 				m.State = bourse.StateDestroyed
 			}
@@ -77,7 +77,7 @@ func TestThePlanIsMadeAgain(t *testing.T) {
 					t.Fatalf("Run: %v, %+v", err, result)
 				}
 				if again, _ := replan(t.Context()); len(again.Steps) > 0 {
-					t.Errorf("there is more to do: %+v", again.Steps)
+					t.Errorf("more steps remain: %+v", again.Steps)
 				}
 				c.check(t, "")
 			})
@@ -108,8 +108,8 @@ func TestAWorkerIsAwayWhenThePlanIsMadeAgain(t *testing.T) {
 	})
 }
 
-// TestTwoRunsOneAfterTheOther checks that the second of two runs waits for the first one
-// and then continues from its result.
+// TestTwoRunsOneAfterTheOther checks that the second of two runs waits for the first and then continues from its
+// result.
 func TestTwoRunsOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,8 +143,8 @@ func TestAResumedRelease(t *testing.T) {
 		leased bool
 		want   []release.Status
 	}{
-		"another holds the leases": {true, nil},
-		"it fails":                 {false, []release.Status{release.Running, release.Interrupted}},
+		"another client holds the leases": {true, nil},
+		"it fails":                        {false, []release.Status{release.Running, release.Interrupted}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

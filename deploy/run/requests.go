@@ -14,22 +14,21 @@ import (
 const (
 	maxRequests    = 16                     // maximum number of requests in progress
 	requestTimeout = 30 * time.Second       // time limit for a request that does not wait for a program
-	grace          = 10 * time.Second       // time that requests in progress still have when the run stops; after that, their outcome is unknown
+	grace          = 10 * time.Second       // how long requests in progress may continue after the run stops; after that, their outcome is unknown
 	minBackoff     = 100 * time.Millisecond // first pause between two attempts
 	maxBackoff     = 2 * time.Second
 )
 
-// requests makes the requests of a run and repeats them if necessary.
+// requests makes a run's requests, and repeats them if necessary.
 type requests struct {
 	slots    *slots
-	retryFor time.Duration // time for which requests without an answer are repeated
+	retryFor time.Duration // how long to repeat unanswered requests
 	abandon  <-chan struct{}
 	emit     func(Event)
 }
 
-// slots limits the number of requests in progress, both in total and for each worker. The
-// limit for a worker is a quarter of the total, so that a slow worker does not delay the
-// others.
+// slots limits the number of requests in progress, both in total and per worker. The limit per worker is a quarter of
+// the total, so that a slow worker does not delay the others.
 type slots struct {
 	all  chan struct{}
 	each int
@@ -75,9 +74,8 @@ func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) 
 	}, nil
 }
 
-// request makes a request. If the run stops, the request gets some more time to finish,
-// because its outcome would otherwise be unknown. If the run is abandoned or a lease is
-// lost, the request is canceled at once.
+// request makes a request. If the run stops, the request gets some more time to finish, because its outcome would
+// otherwise be unknown. If the run is abandoned or a lease is lost, the request is canceled immediately.
 func (r *requests) request(ctx context.Context, tag bourse.WorkerTag, limit time.Duration, f func(context.Context) error) error {
 	free, err := r.slots.take(ctx, tag)
 	if err != nil {
@@ -108,7 +106,7 @@ func (r *requests) request(ctx context.Context, tag bourse.WorkerTag, limit time
 // updated.
 var errBusy = errors.New("the machine is being updated")
 
-// errBusyMachine returns the error of a request that must wait until a machine's update has finished.
+// errBusyMachine returns the error for a request that must wait until a machine's update has finished.
 func errBusyMachine(id bourse.MachineID) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "machine " + string(id) + " is being updated", Err: errBusy}
 }
@@ -120,11 +118,10 @@ type repeatableRequest struct {
 	limit   time.Duration    // time limit for one attempt
 }
 
-// repeat sends a request, and repeats it if it gets no answer. It gives up once no answer
-// has arrived for r.silence. A request that fails with errBusy counts as answered, and is
-// repeated for at most t.limit. The argument unknown of f reports whether the outcome of an
-// earlier attempt is unknown. In that case f must find out the outcome first, or send a
-// request that takes effect only once.
+// repeat sends a request, and repeats it if it gets no answer. It gives up once no answer has arrived for r.retryFor. A
+// request that fails with errBusy counts as answered, and is repeated for at most t.limit. The parameter unknown of f
+// reports whether the outcome of an earlier attempt is unknown. In that case, f must determine the outcome first, or
+// send a request that takes effect only once.
 func (r *requests) repeat(ctx context.Context, t repeatableRequest, f func(ctx context.Context, unknown bool) error) error {
 	var since, refused time.Time
 	unknown, told := false, false

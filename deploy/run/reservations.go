@@ -18,8 +18,8 @@ const (
 	reserveExtend = 20 * time.Second
 )
 
-// reservations holds the capacity for all machines that a plan creates, starting before the
-// first step. There are several reservations if one would contain too many orders.
+// reservations holds the capacity for all machines that a plan creates, from before the first step on. It uses several
+// reservations if one would contain too many orders.
 type reservations struct {
 	api      Reservations
 	requests *requests
@@ -36,11 +36,9 @@ type reserved struct {
 	whole bourse.ReservationID // the whole reservation; any of its holds may be used
 }
 
-// of returns the id of the capacity reserved for a step's machine, or "" if there is none.
-// For the first request, this is the step's own hold. If all requests named the whole
-// reservation instead, machines that are created concurrently could end up on the same
-// worker. Later requests may use any hold, in case the worker of the step's own hold does
-// not answer.
+// of returns the ID of the capacity reserved for a step's machine, or "" if there is none. The first request gets the
+// step's own hold, because if all requests named the whole reservation, machines created concurrently could end up on
+// the same worker. Later requests may use any hold, in case the worker of the step's own hold does not respond.
 func (r *reservations) of(step int, first bool) bourse.ReservationID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,13 +81,12 @@ type batch struct {
 	orderOf []int // for each element of steps, the index of its order
 }
 
-// batches groups the machines that a plan creates into reservations. The argument most is
-// the maximum number of machines in a reservation. Equal orders are combined. batches
-// omits machines with a volume, which are bound to the volume's worker, and stopped
-// machines, which need no capacity.
+// batches groups the machines that a plan creates into reservations of at most most machines. Equal orders are
+// combined. batches omits machines with a volume, which are bound to the volume's worker, and stopped machines, which
+// need no capacity.
 func batches(p *deploy.Plan, most int) []batch {
 	var out []batch
-	equal := map[string]int{} // indexes of the last batch's orders, by their JSON
+	equal := map[string]int{} // indexes of the last batch's orders, by JSON
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		makes, _ := s.Do.(deploy.MakeMachine)
@@ -168,8 +165,7 @@ func (r *reservations) keep(ctx context.Context) {
 	}
 }
 
-// release releases the capacity that no machine has taken over. If that fails, the
-// reservation expires.
+// release releases the capacity that machines have not used. If that fails, the reservation expires.
 func (r *reservations) release(ctx context.Context) {
 	for _, id := range r.list() {
 		_ = r.requests.repeat(ctx, repeatableRequest{step: WholeRun, limit: requestTimeout}, func(ctx context.Context, _ bool) error {

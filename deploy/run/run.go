@@ -1,11 +1,9 @@
-// Package run executes plans. It works with steps and the dependencies between them, and
-// is independent of strategies and terminals.
+// Package run executes plans. It deals only with steps and their dependencies; it does not know about strategies or
+// terminals.
 //
-// [Run] holds the leases of all machines that its plan changes, and begins no change to a
-// machine whose lease it has lost. It waits until machines have started and their checks
-// pass, and until proxies have received the changes. Requests that get no answer are
-// repeated for a limited time, but take effect only once. Refused requests are not
-// repeated.
+// [Run] holds the leases of all machines that its plan changes, and does not begin a change to a machine whose lease it
+// has lost. It waits until machines have started and their checks pass, and until proxies have received the changes.
+// Unanswered requests are repeated for a limited time, but take effect only once. Refused requests are not repeated.
 //
 // When a step fails or the context is done, no further step begins, and the steps in
 // progress finish. Before anything is undone, the last output of a failed machine is
@@ -30,9 +28,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// Run executes a plan. It returns an error unless all steps were done. The error is that
-// of the first failed step, or canceled if ctx is done. If [Options].Replan is set, Run
-// makes the plan again once it holds the leases of all machines.
+// Run executes a plan. It returns an error unless all steps were completed: the error of the first failed step, or
+// canceled if ctx is done. If [Options].Replan is set, Run replaces the plan once it holds the leases of all machines.
 //
 // Errors: invalid (the plan is refused), conflict (another client holds a lease, or a
 // machine was changed after the plan was made), insufficient_capacity,
@@ -122,12 +119,12 @@ func (x *executor) run(ctx context.Context) (Result, error) {
 		undo{x}.all()
 	}
 	overtaken := x.leases.overtaken()
-	if err != nil && overtaken != nil && hard.Err() == nil { // the first failure may only be a consequence of the lost lease
+	if err != nil && overtaken != nil && hard.Err() == nil { // the first failure may just be a consequence of the lost lease
 		err = overtaken
 	}
 	result := x.journal.result(err, overtaken != nil, x.opts.Resumed)
 	x.record(&result, err)
-	end() // stop extending leases, which could otherwise be taken again after they are released
+	end() // stop extending leases, which could otherwise be reacquired after they are released
 	group.Wait()
 	x.release()
 	result.Took = time.Since(began)
@@ -135,10 +132,10 @@ func (x *executor) run(ctx context.Context) (Result, error) {
 	return result, err
 }
 
-// forward executes the steps. It returns an error if not all of them were done.
+// forward executes the steps. It returns an error unless all of them were completed.
 func (x *executor) forward(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { x.stop(errStopped) })()
-	defer x.stop(errStopped) // stop waiting for leases from workers that do not answer
+	defer x.stop(errStopped) // stop waiting for leases from unresponsive workers
 	err := x.prepare(x.workCtx)
 	var watched error
 	if err == nil {
@@ -158,8 +155,8 @@ func (x *executor) forward(ctx context.Context) error {
 	return nil
 }
 
-// prepare takes the leases, makes the plan again, and reserves capacity. It must succeed
-// before the first step begins.
+// prepare acquires the leases, replans if necessary, and reserves capacity. It must succeed before the first step
+// begins.
 func (x *executor) prepare(ctx context.Context) error {
 	if err := x.takeLeases(ctx); err != nil {
 		return err
@@ -265,11 +262,10 @@ func (x *executor) emit(e Event) {
 	x.opts.Events(e)
 }
 
-// endTimeout limits the time for the last requests of a run. It may be short, because
-// leases and reservations expire.
+// endTimeout limits the time for a run's last requests. It may be short, because leases and reservations expire.
 const endTimeout = 5 * time.Second
 
-// lastRequestsContext returns the context for the last requests of a run.
+// lastRequestsContext returns the context for a run's last requests.
 func (x *executor) lastRequestsContext() (context.Context, context.CancelFunc) {
 	within := endTimeout
 	if x.abandonCtx.Err() != nil {
@@ -278,7 +274,7 @@ func (x *executor) lastRequestsContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(x.abandonCtx), within)
 }
 
-// record stores the status of the release, with a note about the run's outcome.
+// record stores the release's status, with a note about the run's outcome.
 func (x *executor) record(result *Result, err error) {
 	if x.opts.Resumed && !x.began { // another run may be working on the release
 		return
@@ -291,7 +287,7 @@ func (x *executor) record(result *Result, err error) {
 	}
 }
 
-// setRelease stores the status of the release. It does nothing if the run has no release.
+// setRelease stores the release's status. It does nothing if the run has no release.
 func (x *executor) setRelease(ctx context.Context, status release.Status, note Note) error {
 	if x.opts.Release == "" {
 		return nil

@@ -47,7 +47,7 @@ func serving(version string) *bourse.Config {
 	return c
 }
 
-// update adds the steps with which a rolling update changes a machine.
+// update adds the steps by which a rolling update changes a machine.
 func (b *builder) update(c *cluster, id bourse.MachineID, to *bourse.Config, after ...int) int {
 	m := c.machines[id]
 	u := b.add(deploy.Step{Do: deploy.UpdateMachine{Config: to, Former: m.Config, Instance: m.InstanceID}, Machine: id}, after...)
@@ -95,8 +95,7 @@ func bluegreen(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// move returns a plan that moves the first machine, and creates a volume for it, on another
-// worker.
+// move returns a plan that moves the first machine to another worker, with a new volume.
 func move(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web"}}
 	id := c.ids()[0]
@@ -113,8 +112,8 @@ func move(c *cluster) deploy.Plan {
 	return b.Plan
 }
 
-// TestStartOfWhatStillStops checks that a machine that is still stopping, because a killed
-// client requested it, is started once it has stopped.
+// TestStartOfWhatStillStops checks that a machine that is still stopping, at the request of a killed client, is started
+// once it has stopped.
 func TestStartOfWhatStillStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +134,7 @@ func TestStartOfWhatStillStops(t *testing.T) {
 	})
 }
 
-// serve changes the machines so that they serve requests.
+// serve makes the machines serve requests.
 func (c *cluster) serve() *cluster {
 	for _, m := range c.machines {
 		m.Config = serving("v1")
@@ -177,8 +176,7 @@ func TestPlansAreCarriedOut(t *testing.T) {
 	}
 }
 
-// check reports the errors that the cluster has noticed, and leases and reservations that
-// are still held.
+// check reports errors noticed by the cluster, and leases and reservations that are still held.
 func (c *cluster) check(t *testing.T, when string) {
 	t.Helper()
 	c.mu.Lock()
@@ -196,8 +194,8 @@ func (c *cluster) check(t *testing.T, when string) {
 	}
 }
 
-// TestEveryFaultAtEveryCall injects each fault into each call of each plan. The app must
-// end up either as planned or unchanged, or the result must name what was not undone.
+// TestEveryFaultAtEveryCall injects each fault into each call of each plan. The app must end up either as planned or
+// unchanged, or the result must list the changes that were not undone.
 func TestEveryFaultAtEveryCall(t *testing.T) {
 	t.Parallel()
 	for name, plan := range plans {
@@ -243,20 +241,20 @@ func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, pla
 		t.Errorf("%s at call %d, %s: %s: error %v, status %s, left %+v\n  is %s\n  was %s\n  plan %s\n  %v", f, n, call, what, err, result.Status, result.Left,
 			c.shape(), former, planned, c.seen)
 	}
-	if f != refused || call != "release" && call != "end reservation" { // what could not be released expires later
+	if f != refused || call != "release" && call != "end reservation" { // unreleased leases and reservations expire later
 		c.check(t, fmt.Sprintf("%s at call %d, %s (%v): ", f, n, call, err))
 	}
 	switch {
 	case err == nil && len(result.Left) > 0: // the machine of a command could not be destroyed
 		return "planned, but for " + result.Left[0].What[:21]
 	case err == nil && bare(c.shape()) != planned:
-		fail("it is not as the plan says")
+		fail("the app does not match the plan")
 	case err == nil:
 		return "planned"
 	case len(result.Left) == 0 && result.Status != release.Failed, len(result.Left) > 0 && result.Status != release.Interrupted:
-		fail("the status is not what it should be")
+		fail("the status is wrong")
 	case len(result.Left) == 0 && c.shape() != former:
-		fail("it is not as it was")
+		fail("the app is not in its former state")
 	case len(result.Left) == 0:
 		return "former"
 	case f != gone && f != stolen && !strings.Contains(result.Left[0].What, "was done but not undone"):
@@ -270,8 +268,8 @@ func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, pla
 func TestAMachineThatIsNeverReady(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*bourse.Config){
-		"its check fails":   func(c *bourse.Config) { c.Env["CHECK"] = "critical" },
-		"it does not start": func(c *bourse.Config) { c.Env["FAILS"] = "yes" },
+		"its check fails":            func(c *bourse.Config) { c.Env["CHECK"] = "critical" },
+		"the machine does not start": func(c *bourse.Config) { c.Env["FAILS"] = "yes" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -290,12 +288,12 @@ func TestAMachineThatIsNeverReady(t *testing.T) {
 					t.Errorf("Run: %v, status %s", err, result.Status)
 				}
 				if c.shape() != former {
-					t.Errorf("it is %s, was %s", c.shape(), former)
+					t.Errorf("the app is %s, was %s", c.shape(), former)
 				}
 				failed := slices.IndexFunc(news, func(e Event) bool { return e.Evidence != nil && len(e.Evidence.Lines) > 0 })
 				undoing := slices.IndexFunc(news, func(e Event) bool { return e.State == Undoing })
 				if failed < 0 || undoing < failed {
-					t.Errorf("evidence is event %d, and the first undoing %d", failed, undoing)
+					t.Errorf("the evidence is event %d, the first undoing is event %d", failed, undoing)
 				}
 				c.check(t, "")
 			})
@@ -329,14 +327,14 @@ func TestTwoRunsAtOnce(t *testing.T) {
 			t.Errorf("the runs ended with %v and %v, want one conflict", a, b)
 		}
 		if text := <-waited; !strings.Contains(text, "is leased by acme (deployer ") {
-			t.Errorf("the second was kept waiting with %q", text)
+			t.Errorf("the second run waited with %q", text)
 		}
 		c.check(t, "")
 	})
 }
 
-// TestALeaseIsHeld checks that a run that does not wait for leases fails at once, and that
-// the error names the lease's holder.
+// TestALeaseIsHeld checks that a run that does not wait for leases fails immediately, and that the error names the
+// lease's holder.
 func TestALeaseIsHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -414,7 +412,7 @@ func TestInterrupts(t *testing.T) {
 					case bourse.CodeOf(err) != bourse.CodeCanceled:
 						t.Errorf("interrupted at event %d: %v", n, err)
 					case len(result.Left) == 0 && c.shape() != former:
-						t.Errorf("interrupted at event %d it is %s, was %s", n, c.shape(), former)
+						t.Errorf("interrupted at event %d the app is %s, was %s", n, c.shape(), former)
 					case len(result.Left) > 0 && !slices.Contains(c.seen, "destroy"):
 						t.Errorf("interrupted at event %d: left %+v", n, result.Left)
 					}
@@ -429,8 +427,8 @@ func TestInterrupts(t *testing.T) {
 	}
 }
 
-// TestAnUpdateLandsAfterAnInterrupt interrupts a run before an update whose answer was lost
-// takes effect. If the run reports that the update was undone, it must remain undone.
+// TestAnUpdateLandsAfterAnInterrupt interrupts a run before an update with a lost answer takes effect. If the run
+// reports that the update was undone, the update must not take effect afterward.
 func TestAnUpdateLandsAfterAnInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, f := range []fault{replaces, pulls, delayed} {
@@ -459,8 +457,8 @@ func TestAnUpdateLandsAfterAnInterrupt(t *testing.T) {
 	}
 }
 
-// TestAnInterruptBeforeAMachineIsDestroyed checks that a run that is interrupted just
-// before it destroys the first machine destroys none, and undoes everything.
+// TestAnInterruptBeforeAMachineIsDestroyed checks that a run that is interrupted just before it destroys the first
+// machine destroys no machine and undoes everything.
 func TestAnInterruptBeforeAMachineIsDestroyed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -509,8 +507,7 @@ func TestASecondInterruptEndsAtOnce(t *testing.T) {
 	})
 }
 
-// TestAllOrNothing checks that a plan is refused before anything is changed if its capacity
-// cannot be reserved.
+// TestAllOrNothing checks that a run whose capacity cannot be reserved fails before anything is changed.
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -619,7 +616,7 @@ func TestACommandThatFails(t *testing.T) {
 			t.Errorf("Run: %v, lines %q, %+v", err, lines, result.Failed)
 		}
 		if c.shape() != former {
-			t.Errorf("it is %s, was %s", c.shape(), former)
+			t.Errorf("the app is %s, was %s", c.shape(), former)
 		}
 		c.check(t, "")
 	})
@@ -629,7 +626,7 @@ func TestRefusedPlan(t *testing.T) {
 	t.Parallel()
 	for name, plan := range map[string]deploy.Plan{
 		"it is refused": {Refused: []string{"no room"}},
-		"a volume is mounted nowhere": {Steps: []deploy.Step{
+		"a volume is not mounted": {Steps: []deploy.Step{
 			{ID: 0, Do: deploy.MakeVolume{Name: "data", SizeGB: 1}},
 			{ID: 1, Do: deploy.MakeMachine{Config: config("v1"), Volume: new(0)}, After: []int{0}},
 		}},

@@ -17,7 +17,7 @@ type operation struct {
 	i int
 }
 
-// target is the machine that an operation changes. The run holds its lease.
+// target is the machine that an operation changes. The run holds the machine's lease.
 type target struct {
 	id    bourse.MachineID
 	nonce string // nonce of the lease
@@ -64,8 +64,8 @@ func (o operation) do(ctx context.Context) error {
 	})
 }
 
-// withLease calls the function do, with the step's machine, while the run holds the
-// machine's lease. If again is set, it takes a lost lease again.
+// withLease calls do with the step's machine while the run holds the machine's lease. If again is set, it reacquires a
+// lost lease.
 func (o operation) withLease(ctx context.Context, again bool, do func(ctx context.Context, m target) error) error {
 	id := o.journal.machine(o.i)
 	in, nonce, leave, err := o.leases.acquireFor(ctx, o.i, id, again)
@@ -89,8 +89,7 @@ func (o operation) withLease(ctx context.Context, again bool, do func(ctx contex
 	return err
 }
 
-// recordUnchanged records that the step's machine was in the desired state before the step, so that
-// there is nothing to undo.
+// recordUnchanged records that the step's machine was already in the desired state, so that there is nothing to undo.
 func (o operation) recordUnchanged() { o.journal.change(o.i, func(p *progress) { p.unchanged = true }) }
 
 // repeat repeats a request about a machine, see [requests.repeat].
@@ -118,9 +117,8 @@ func (o operation) repeatable(ctx context.Context, m target, limit time.Duration
 	})
 }
 
-// outcome records whether the outcome of the step's request is known. If it was unknown, it
-// remains unknown after a refusal, because an earlier request without an answer may still
-// be in progress.
+// outcome records whether the outcome of the step's request is known. An unknown outcome remains unknown after a
+// refusal, because an earlier, unanswered request may still be in progress.
 func (o operation) outcome(err error) {
 	o.journal.change(o.i, func(p *progress) {
 		switch bourse.CodeOf(err) {
@@ -159,11 +157,9 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 	return o.newVersion(ctx, m, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: do.Stopped})
 }
 
-// newVersion updates a machine. The argument before is the machine's current version. If
-// the answer is lost, newVersion repeats the request. At most one of these requests takes
-// effect, because each requires that version. The argument only is set if no other
-// request of this run can have created a newer version that newVersion finds after
-// repeating the request.
+// newVersion updates a machine. before is the machine's current version. If the answer is lost, newVersion repeats the
+// request. At most one of these requests takes effect, because each requires the version before. only is set if no
+// other request of this run can have created a newer version that newVersion may find after repeating the request.
 func (o operation) newVersion(ctx context.Context, m target, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = before
 	return o.repeat(ctx, m.id, o.opts.Wait+requestTimeout, func(ctx context.Context, unknown bool) error {
@@ -180,15 +176,14 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 		default:
 			return err
 		}
-		// The cause of this refusal may be an earlier request that got no answer and is
-		// still in progress.
+		// This refusal may be due to an earlier, unanswered request that is still in progress.
 		now, unread := o.api.Machine(ctx, m.id)
 		switch conflict := bourse.CodeOf(err) == bourse.CodeConflict; {
 		case unread != nil:
 			return unread
 		case now.State == bourse.StateReplacing, unknown && !now.State.Settled() && now.State != bourse.StateRestarting:
 			return errBusyMachine(m.id)
-		case now.InstanceID == before && conflict: // an update is waiting for its image, or the lease is lost; extending the lease detects the latter
+		case now.InstanceID == before && conflict: // an update is waiting for its image, or the lease is lost, which extending the lease detects
 			return errBusyMachine(m.id)
 		case now.InstanceID == before, !unknown && !conflict:
 			return err
@@ -204,8 +199,7 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 	})
 }
 
-// standbys returns the machines that a standby stands by for: ids and, if madeBy is set,
-// the machine that this step has created.
+// standbys returns a standby's primaries: ids and, if madeBy is set, the machine that this step created.
 func (o operation) standbys(ids []bourse.MachineID, madeBy *int) []bourse.MachineID {
 	if madeBy == nil {
 		return ids
@@ -281,7 +275,7 @@ func (o operation) startMachine(ctx context.Context, m target) error {
 		o.journal.made(&now)
 		return nil
 	}
-	if now.State == bourse.StateStopping || now.State == bourse.StateSuspending { // a client that was killed requested the stop
+	if now.State == bourse.StateStopping || now.State == bourse.StateSuspending { // a killed client had requested the stop
 		err := o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStopped, bourse.StateSuspended, bourse.StateFailed, bourse.StateDestroyed)
 		if err != nil {
 			return err

@@ -10,19 +10,19 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// undo reverts the changes of a run.
+// undo reverts a run's changes.
 type undo struct{ *executor }
 
-// all undoes the steps in reverse order. A step is undone once all steps that wait for it
-// have been undone, so that machines are changed back as gradually as they were changed.
+// all undoes the steps in reverse order. A step is undone once all steps that wait for it have been undone, so that
+// machines are restored as gradually as they were changed.
 func (u undo) all() {
 	u.leases.refreshAll(u.abandonCtx)
 	u.emit(Event{Step: WholeRun, State: Undoing})
 	begun := make([]bool, len(u.plan.Steps))
 	for i := range begun {
 		p := u.journal.get(i)
-		// A machine is gone only if the request to destroy it was sent. If the step was
-		// stopped before that, other steps can still be undone.
+		// A machine may be gone only if the request to destroy it was sent. If the step was stopped before that, other
+		// steps can still be undone.
 		begun[i] = p.state != "" && (p.sent || !u.plan.Steps[i].Destroys())
 	}
 	wanted := make([]bool, len(begun))
@@ -40,7 +40,7 @@ func (u undo) all() {
 			u.one(i, after)
 		case begun[i] && deploy.Is[deploy.AwaitProxies](u.plan.Steps[i].Do):
 			if changed := u.undone(after); len(changed) > 0 {
-				_ = operation{u.executor, i}.awaitProxies(u.abandonCtx, changed) // proxies that do not answer are recorded
+				_ = operation{u.executor, i}.awaitProxies(u.abandonCtx, changed) // unresponsive proxies are recorded
 			}
 		}
 		return true
@@ -59,8 +59,7 @@ func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	return out
 }
 
-// one undoes a step. The argument after contains the steps that were undone before it,
-// because they depend on it.
+// one undoes a step. after contains the steps that were undone before it, because they depend on it.
 func (u undo) one(i int, after []int) {
 	p := u.journal.get(i)
 	if !p.sent || p.unchanged { // the step has changed nothing
@@ -116,8 +115,8 @@ type undoStep struct {
 	before progress // progress of the step before it is undone
 }
 
-// do undoes the step. If the step concerns a machine that this run has created and that no
-// longer exists, there is nothing to undo.
+// do undoes the step. If the step concerns a machine that this run created and that no longer exists, there is nothing
+// to undo.
 func (u undoStep) do() error {
 	s := &u.plan.Steps[u.i]
 	err := u.revert(s)
@@ -177,8 +176,8 @@ func (u undoStep) update(ctx context.Context, m target, do deploy.UpdateMachine)
 	if now.InstanceID == u.before.instance && !u.before.unknown {
 		return nil // the update had no effect
 	}
-	// If the answer to the update was lost, create a new version even if the machine still
-	// has the former config. Afterwards the lost update can no longer take effect.
+	// If the answer to the update was lost, create a new version even if the machine still has the former config, so
+	// that the lost update can no longer take effect.
 	in := machinesapi.UpdateMachine{Config: do.Former, SkipLaunch: do.Stopped}
 	err = u.newVersion(ctx, m, now.InstanceID, !u.before.unknown, in)
 	for tries := 0; bourse.CodeOf(err) == bourse.CodeConflict && tries < 3; tries++ { // the lost update has taken effect in the meantime
@@ -189,7 +188,7 @@ func (u undoStep) update(ctx context.Context, m target, do deploy.UpdateMachine)
 	if err != nil || do.Stopped {
 		return err
 	}
-	if err := u.awaitReady(ctx, m.id, u.opts.Wait, false); err != nil { // it may not have been ready before the update either
+	if err := u.awaitReady(ctx, m.id, u.opts.Wait, false); err != nil { // the machine may not have been ready before the update either
 		text := "its former version is restored, but not ready: " + bourse.MessageOf(err)
 		u.journal.change(u.i, func(p *progress) { p.text = text })
 	}
@@ -225,8 +224,8 @@ func (u undoStep) makeMachine(order machinesapi.CreateMachine) error {
 	})
 }
 
-// retire stops a machine that the step with the ID madeBy has created. If the machine may
-// be serving, it is cordoned first, so that its requests can finish.
+// retire stops a machine that the step with the ID madeBy created. If the machine may be serving, retire first cordons
+// it, so that its requests can finish.
 func (u undoStep) retire(ctx context.Context, madeBy int, now *machinesapi.Machine, m target) error {
 	if !now.Cordoned {
 		if err := u.setCordoned(ctx, m, true); err != nil {

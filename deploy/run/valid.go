@@ -17,9 +17,8 @@ import (
 // The functions in this file check that a plan still applies, because other clients may
 // have changed the machines after the plan was made.
 
-// machines returns the sorted IDs of the machines whose leases a plan requires, which are
-// the machines that it changes. If the plan can be made again, it requires the leases of
-// all machines that it is based on, so that none of them changes.
+// machines returns the sorted IDs of the machines whose leases a plan requires: the machines that it changes or, if the
+// run can replan, all machines that the plan is based on, so that none of them changes.
 func (x *executor) machines(p *deploy.Plan) []bourse.MachineID {
 	out := map[bourse.MachineID]bool{}
 	for i := range p.Steps {
@@ -37,11 +36,11 @@ func (x *executor) machines(p *deploy.Plan) []bourse.MachineID {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// takeLeases takes the leases that the current plan requires.
+// takeLeases acquires the leases that the current plan requires.
 func (x *executor) takeLeases(ctx context.Context) error {
 	waited, err := x.leases.take(ctx, x.machines(x.plan), func(id bourse.MachineID) int {
 		if x.opts.Replan != nil {
-			return WholeRun // the plan's steps may still change
+			return WholeRun // not a step, because replanning may change the steps
 		}
 		return slices.IndexFunc(x.plan.Steps, func(s deploy.Step) bool { return s.Machine == id && s.Changes() })
 	})
@@ -51,8 +50,8 @@ func (x *executor) takeLeases(ctx context.Context) error {
 	return err
 }
 
-// checkSeen returns CodeConflict if a machine has changed since the plan was made. This can
-// happen if another client held its lease and has released it.
+// checkSeen returns CodeConflict if a machine has changed since the plan was made. This can happen if another client
+// held the machine's lease in the meantime.
 func (x *executor) checkSeen(ctx context.Context) error {
 	for id, seen := range x.plan.Seen {
 		if seen.Lost {
@@ -76,10 +75,9 @@ func (x *executor) checkSeen(ctx context.Context) error {
 	return nil
 }
 
-// checkVersion checks the version of a machine whose lease was just taken. The argument
-// again is set if the run held the lease before and lost it. In that case the version
-// must be one that this run has found or created; otherwise another client has overtaken
-// the run.
+// checkVersion checks the version of a machine whose lease was just acquired. again is set if the run held the lease
+// before and lost it. In that case, the version must be one that this run found or created; otherwise, another client
+// has overtaken the run.
 func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, again bool) error {
 	if now == "" || x.opts.Replan != nil && !again {
 		return nil
@@ -112,10 +110,9 @@ func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, agai
 	return x.leases.overtake(id, bourse.Errorf(bourse.CodeConflict, "this run did not create its version %s", now))
 }
 
-// checkMissing returns an error if the plan requires the machine with the given id, which
-// does not exist. A plan that only destroys the machine does not require it, because an
-// earlier plan may have destroyed it. A plan that is made again once the leases are held
-// does not require it either.
+// checkMissing is called if a machine does not exist, and returns an error if the plan requires it. A plan that only
+// destroys the machine does not require it, because an earlier plan may have destroyed it. Neither does a run that
+// replans once the leases are held.
 func (x *executor) checkMissing(id bourse.MachineID) error {
 	if x.opts.Replan == nil && !x.destroys(id) {
 		return errGone(id)
@@ -144,12 +141,10 @@ func errChanged(id bourse.MachineID, planned, now bourse.InstanceID) error {
 	return bourse.Errorf(bourse.CodeConflict, "machine %s was changed after the plan was made: its version is %s, not %s; try again", id, now, planned)
 }
 
-// replans limits how often a run makes its plan again because of new machines whose leases
-// it does not hold.
+// replans limits how often a run replans because of new machines whose leases it does not hold.
 const replans = 5
 
-// replan makes the plan again while the run holds the leases of all machines, so that no
-// other client can change them.
+// replan makes a new plan while the run holds the leases of all machines, so that no other client can change them.
 func (x *executor) replan(ctx context.Context) error {
 	if x.opts.Replan == nil {
 		return nil
@@ -168,7 +163,7 @@ func (x *executor) replan(ctx context.Context) error {
 		err := x.requests.repeat(ctx, repeatableRequest{step: WholeRun, limit: requestTimeout}, func(ctx context.Context, _ bool) (err error) {
 			p, err = x.opts.Replan(ctx)
 			for id, seen := range p.Seen {
-				if err == nil && seen.Lost && reached[id] { // do not accept a plan that leaves the machine unchanged
+				if err == nil && seen.Lost && reached[id] { // do not accept a plan that ignores the machine
 					err = bourse.Errorf(bourse.CodeUnavailable, "the worker of machine %s no longer answers", id)
 				}
 			}
@@ -191,8 +186,8 @@ func (x *executor) replan(ctx context.Context) error {
 	return bourse.Errorf(bourse.CodeConflict, "new machines of app %s appear faster than they can be leased", x.plan.App)
 }
 
-// settle waits until no update of a machine is in progress. Another client may have started
-// an update before this run held the machine's lease.
+// settle waits until no update of a machine is in progress. Another client may have started one before this run
+// acquired the machine's lease.
 func (x *executor) settle(ctx context.Context, id bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, x.opts.Wait)
 	defer cancel()
@@ -201,7 +196,7 @@ func (x *executor) settle(ctx context.Context, id bourse.MachineID) error {
 		var m machinesapi.Machine
 		m, err := x.leases.read(limited, id)
 		if err != nil || m.State != bourse.StateReplacing {
-			return true, nil //nolint:nilerr // the machine's steps find a silent worker
+			return true, nil //nolint:nilerr // the machine's steps detect an unresponsive worker
 		}
 		if !told {
 			told = true

@@ -8,16 +8,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Intervals at which a machine is read while the run waits for it. slowInterval applies
-// while the run receives changes of the view, because some changes may be lost.
+// Intervals at which a machine is read while the run waits for it. slowInterval applies while the run receives changes
+// to the view; it is needed because some changes may be lost.
 const (
 	slowInterval = time.Second
 	fastInterval = 200 * time.Millisecond
 )
 
-// viewUpdates follows the app's machines in the API server's copy of the view. It is only a hint
-// about when to read a machine and which changes have been published. The API's replies
-// are authoritative.
+// viewUpdates follows the app's machines in the API server's copy of the view. The view is only a hint about when to
+// read a machine and which changes have been published; the API's replies are authoritative.
 type viewUpdates struct {
 	mu        sync.Mutex
 	complete  bool // rows contains all of the app's machines
@@ -75,7 +74,7 @@ func (n *viewUpdates) take(row Row) {
 	}
 }
 
-// wakeAll wakes all goroutines that wait for news. The caller must hold mu.
+// wakeAll wakes all goroutines that wait for changes. The caller must hold mu.
 func (n *viewUpdates) wakeAll() {
 	for id, c := range n.wake {
 		close(c)
@@ -83,8 +82,8 @@ func (n *viewUpdates) wakeAll() {
 	}
 }
 
-// next returns a channel that is closed when the view reports a change of a machine, and how long to
-// wait for it before the machine is read without one.
+// next returns a channel that is closed when the view reports a change to a machine, and how long to wait for a change
+// before reading the machine anyway.
 func (n *viewUpdates) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -108,18 +107,18 @@ func (n *viewUpdates) row(id bourse.MachineID) (row Row, ok, complete bool) {
 	return row, ok, n.complete
 }
 
-// unavailable() reports whether the API has refused to provide news, so that none will arrive.
+// unavailable reports whether the API has refused to provide changes, so that none will arrive.
 func (n *viewUpdates) unavailable() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.forbidden
 }
 
-// poll calls look at once, and again at intervals and whenever there is news of the
-// machine. It stops when look returns true or an error, or when ctx is done.
+// poll calls look immediately, at intervals, and whenever the machine has changed. It stops when look returns true or
+// an error, or when ctx is done.
 func (n *viewUpdates) poll(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
 	for {
-		news, most := n.next(id) // must precede look, so that no news is missed
+		news, most := n.next(id) // must precede look, so that no change is missed
 		if done, err := look(); done || err != nil {
 			return err
 		}

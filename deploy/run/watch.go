@@ -14,15 +14,14 @@ import (
 
 // Interval and time limit for reading a watched machine.
 const (
-	watchEvery   = 5 * time.Second // time after which a machine is read even if there is no news of it
+	watchEvery   = 5 * time.Second // time after which a machine is read even without a reported change
 	watchTimeout = 5 * time.Second // time limit for reading a machine once
 )
 
-// watches monitors machines after a step has found them ready. If such a machine crashes,
-// that step fails. Each machine is monitored for at least Options.Watch before the run
-// completes or destroys the machine that it replaces. Monitoring ends before a later step
-// starts, stops, restarts, updates or destroys the machine. It also ends before a step
-// destroys the replaced machine, because nothing can be undone after that.
+// watches monitors machines after a step has found them ready. If such a machine crashes, that step fails. Each machine
+// is monitored for at least Options.Watch before the run completes or destroys the replaced machine. Monitoring ends
+// before a later step starts, stops, restarts, updates or destroys the machine, or destroys the machine that it
+// replaces, because nothing can be undone after that.
 type watches struct {
 	*executor
 	graph graph
@@ -30,12 +29,12 @@ type watches struct {
 
 	mu       sync.Mutex
 	ready    map[int]watch // watches by the step that found the machine ready
-	final    []bool        // for each step, whether a step that waits for it has begun to destroy something permanently
+	final    []bool        // for each step, whether a dependent step has begun to destroy something permanently
 	reported bool          // an event has reported that machines are being watched
 	ended    bool
 }
 
-// watch is the watch of a single machine.
+// watch monitors a single machine.
 type watch struct {
 	since  time.Time // time when the machine was found ready
 	cancel context.CancelFunc
@@ -45,8 +44,8 @@ func newWatches(x *executor, g graph) *watches {
 	return &watches{executor: x, graph: g, ready: map[int]watch{}, final: make([]bool, len(x.plan.Steps))}
 }
 
-// before must be called before a step begins. If the step destroys something, before waits
-// until the machines of all preceding steps have been watched for long enough.
+// before must be called before a step begins. If the step destroys something, before waits until all preceding steps'
+// machines have been watched for long enough.
 func (w *watches) before(ctx context.Context, i int) error {
 	if !w.plan.Steps[i].Destroys() {
 		return nil
@@ -63,9 +62,8 @@ func (w *watches) all(ctx context.Context) error {
 	return w.await(ctx, func(int) bool { return true })
 }
 
-// await waits until the machines that the chosen steps found ready have been watched for
-// long enough. It returns an error when ctx is done, which also happens if one of them
-// crashes.
+// await waits until the machines that the chosen steps found ready have been watched for long enough. It returns an
+// error when ctx is done, for example because a machine crashed.
 func (w *watches) await(ctx context.Context, chosen func(step int) bool) error {
 	var last time.Time
 	w.mu.Lock()
@@ -161,8 +159,8 @@ func (w *watches) failStep(ctx context.Context, i int, since time.Time, err erro
 	w.emit(e)
 }
 
-// crashed reads a machine whenever there is news of it, and returns an error once its
-// program has crashed. It returns nil when ctx is done.
+// crashed reads a machine whenever it changes, and returns an error once its program has crashed. It returns nil when
+// ctx is done.
 func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 	id, was := w.journal.machine(i), w.journal.get(i).ready
 	for {
@@ -174,7 +172,7 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 				m, err = w.api.Machine(ctx, id)
 				return err
 			})
-			if how := describeCrash(&m, &was); unread == nil && how != "" { // a worker that does not answer is not a crash
+			if how := describeCrash(&m, &was); unread == nil && how != "" { // an unresponsive worker is not a crash
 				return bourse.Errorf(bourse.CodeFailedPrecondition, "it crashed %s after it was ready%s", time.Since(since).Round(time.Second/10), how)
 			}
 		}
@@ -186,14 +184,13 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the machine was watched for as long as it was wanted
+			return nil //nolint:nilerr // the machine was watched for as long as requested
 		}
 	}
 }
 
-// describeCrash describes how a machine's program has failed since the machine was ready, or
-// returns "" if it has not. It updates the argument was if an idle machine was stopped
-// and started again.
+// describeCrash describes how a machine's program has failed since the machine was ready, or returns "" if it has not.
+// It updates was if an idle machine was stopped and started again.
 func describeCrash(m *machinesapi.Machine, was *version) string {
 	if m.InstanceID != was.instance {
 		return ""
