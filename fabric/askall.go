@@ -16,7 +16,7 @@ type Call func(ctx context.Context, to bourse.Member, req *http.Request) (*http.
 func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	body, err := EncodeOrder(order)
 	if err != nil {
-		return // an order that cannot be encoded gets no quotes
+		return // no quotes for an order that cannot be encoded
 	}
 	m := QuoteMessage(body)
 	var wg sync.WaitGroup
@@ -24,7 +24,7 @@ func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Or
 	one := func(to bourse.Member) {
 		a, err := send(ctx, to, &m)
 		if err != nil || a.Status > 299 || ctx.Err() != nil {
-			return // a worker whose call fails counts as not answering
+			return // a worker whose call fails has not answered
 		}
 		q, err := DecodeQuote(to, a.Body)
 		if err != nil {

@@ -17,9 +17,8 @@ import (
 // MaxBody is the maximum size of a request body, in bytes.
 const MaxBody = 4 << 20
 
-// maxReply is the maximum size of a reply that is not a stream, in bytes. Even a list of
-// all of a large worker's machines is much smaller. A longer reply results in an error;
-// replies are never truncated.
+// maxReply is the maximum size of a reply that is not a stream, in bytes. Even a list of a large worker's machines is
+// much smaller. A longer reply results in an error; replies are never truncated.
 const maxReply = 64 << 20
 
 // ErrOverflow means that a worker's reply exceeds the maximum size.
@@ -86,8 +85,8 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 
 const contentType = "application/cbor"
 
-// readReply decodes a worker's reply into v. If the reply is invalid, the outcome of the request is
-// unknown, because a worker acts before it replies.
+// readReply decodes a worker's reply into v. If the reply is invalid, the request's outcome is unknown, because a
+// worker acts before it replies.
 func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v any, most int64) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -120,7 +119,7 @@ func encodeBody(v any) ([]byte, error) {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "encode the request: %w", err)
 	}
 	if len(body) > MaxBody {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the request has %d bytes; the maximum is %d", len(body), int64(MaxBody))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the request is %d bytes long; the maximum is %d", len(body), int64(MaxBody))
 	}
 	return body, nil
 }

@@ -44,7 +44,7 @@ func TestReadBody(t *testing.T) {
 		{"a list", object(`[7]`), false},
 		{"a list with a false length", strings.NewReader("\xa1\x67regions\x9b\x00\x00\x00\x00\x7f\xff\xff\xff"), false},
 		{"without end", strings.NewReader("\xbf\xff"), false},
-		{"deep nesting in what is ignored", strings.NewReader("\xa1\x61x" + strings.Repeat("\x81", 100_000) + "\x80"), false},
+		{"deep nesting in an ignored field", strings.NewReader("\xa1\x61x" + strings.Repeat("\x81", 100_000) + "\x80"), false},
 		{"an invalid value of a known field", object(`{"timeout":"soon"}`), false},
 		{"a connection that breaks", io.MultiReader(object(`{}`), iotest.ErrReader(errors.New("reset"))), false},
 	}

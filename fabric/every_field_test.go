@@ -17,8 +17,8 @@ import (
 // byValue is a cmp option for types with unexported fields.
 var byValue = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
 
-// TestEveryField checks that all fields of messages between servers are transmitted,
-// including fields that are added later.
+// TestEveryField checks that all fields of messages between servers are transmitted, including fields added in the
+// future.
 func TestEveryField(t *testing.T) {
 	local := []cmp.Option{
 		byValue,
@@ -42,7 +42,7 @@ func TestEveryField(t *testing.T) {
 			t.Errorf("%T: %v", v, err)
 		}
 		if diff := cmp.Diff(v, got, local...); diff != "" {
-			t.Errorf("%T does not arrive as it was sent (-sent +got):\n%s", v, diff)
+			t.Errorf("%T arrives changed (-sent +got):\n%s", v, diff)
 		}
 	}
 }

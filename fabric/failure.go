@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// maxFailure is the maximum size of a failure that a client reads; maxMessage is the maximum
-// length of its message.
+// maxFailure is the maximum size of a failure that a client reads; maxMessage is the maximum length of the failure's
+// message.
 const (
 	maxFailure = 64 << 10
 	maxMessage = 8 << 10
@@ -33,7 +33,7 @@ func WriteFailure(w http.ResponseWriter, err error) {
 	writeBody(w, f.Code.Status(), f)
 }
 
-// FailureOf returns the part of err that is sent to the caller of a verb.
+// FailureOf returns the part of err to send to the caller of a verb.
 func FailureOf(err error) *Failure {
 	f := &Failure{Code: bourse.CodeOf(err), Message: bourse.MessageOf(err)}
 	if !slices.Contains(bourse.Codes(), f.Code) { // the error has no code, or a code that Bourse does not define
@@ -57,19 +57,19 @@ func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) e
 	return failureIn(from, resp.StatusCode, body)
 }
 
-// failureIn returns the error in a worker's error reply. If the reply does not contain a Failure,
-// the error has CodeInternal, because it is unknown what the worker did. A Failure may be in JSON,
-// because the code that guards a listener replies in JSON, which every client can read.
+// failureIn returns the error in a worker's error reply. If the reply does not contain a Failure, the error has
+// CodeInternal, because it is unknown what the worker did. A Failure may be in JSON, because the access checks of a
+// listener reply in JSON, which every client can read.
 func failureIn(from bourse.Member, status int, body []byte) error {
 	var f Failure
 	if codec.Unmarshal(body, &f) != nil && json.Unmarshal(body, &f) != nil || f.Code == "" {
-		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d and without an error", from.ID, status)
+		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d but without an error", from.ID, status)
 	}
 	return f.err(from)
 }
 
-// err converts the failure to an error with the same code and message. If Bourse does not define
-// the code, the error has CodeInternal and names the worker.
+// err converts the failure to an error with the same code and message. If the code is not one of Bourse's, the error
+// has CodeInternal and names the worker.
 func (f *Failure) err(from bourse.Member) error {
 	if !slices.Contains(bourse.Codes(), f.Code) {
 		return bourse.Errorf(bourse.CodeInternal, "worker %s: %s (unknown code %s)", from.ID, f.Message, bourse.Quoted(string(f.Code)))
@@ -77,9 +77,8 @@ func (f *Failure) err(from bourse.Member) error {
 	return &bourse.Error{Code: f.Code, Message: f.Message}
 }
 
-// Unsent returns the error of a call whose request did not reach the worker. It has
-// CodeUnavailable, even if the caller canceled the call before it was sent, and wraps
-// [ErrUnsent].
+// Unsent returns the error for a call whose request did not reach the worker. The error has CodeUnavailable, even if
+// the caller canceled the call before it was sent, and wraps [ErrUnsent].
 func Unsent(to bourse.Member, cause error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "worker %s cannot be reached: %w", to.ID, unsent{cause})
 }
@@ -97,8 +96,8 @@ func (unsent) Is(target error) bool { return target == ErrUnsent }
 // Unwrap returns the cause.
 func (u unsent) Unwrap() error { return u.error }
 
-// ErrLost is wrapped by the error of a call whose answer did not arrive; see [Lost]. A caller
-// may repeat the request if that is harmless.
+// ErrLost is wrapped by the error of a call whose answer did not arrive; see [Lost]. The caller may repeat the request
+// if repeating it is harmless.
 var ErrLost = errors.New("the answer was lost")
 
 // lost wraps the reason why an answer was lost.
@@ -110,9 +109,8 @@ func (lost) Is(target error) bool { return target == ErrLost }
 // Unwrap returns the cause.
 func (l lost) Unwrap() error { return l.error }
 
-// Lost returns the error of a call that the worker may have received but whose answer is
-// missing or incomplete. Its code is CodeCanceled if the caller canceled the call and
-// CodeTimeout otherwise. It wraps [ErrLost].
+// Lost returns the error for a call that the worker may have received but whose answer is missing or incomplete. The
+// error's code is CodeCanceled if the caller canceled the call, and CodeTimeout otherwise. It wraps [ErrLost].
 func Lost(ctx context.Context, from bourse.Member, cause error) error {
 	code := bourse.CodeTimeout
 	if errors.Is(ctx.Err(), context.Canceled) {

@@ -24,7 +24,7 @@ func facts(t *testing.T, f fabric.Fabric) (bourse.Facts, error) {
 	return fabric.WorkerFacts.Call(t.Context(), f, w1, struct{}{})
 }
 
-// TestFailureBothWays checks for every code that the client gets the handler's error.
+// TestFailureBothWays checks, for every code, that the client gets the handler's error.
 func TestFailureBothWays(t *testing.T) {
 	statuses := map[bourse.Code]int{
 		bourse.CodeInvalid: 400, bourse.CodeUnauthorized: 401, bourse.CodeForbidden: 403, bourse.CodeNotFound: 404,

@@ -14,8 +14,7 @@ var (
 	ImagePrune   = act[struct{}, []bourse.Image]("image/prune")                    // removes images that no machine uses
 )
 
-// ResolveRequest names an image and the organization whose credentials are used for its
-// registry.
+// ResolveRequest names an image, and the organization whose credentials are used for its registry.
 type ResolveRequest struct {
 	Image string `json:"image"`
 	Org   string `json:"org,omitempty"`

@@ -15,9 +15,8 @@ import (
 // in base64.
 const maxLine = 2*bourse.MaxAnswer + 1<<20
 
-// readLines calls line for each JSON line of a worker's reply until the reply ends. If
-// line returns an error, readLines stops and returns that error. It also returns an error
-// if the stream breaks off.
+// readLines calls line for each JSON line of a worker's reply until the reply ends. If line returns an error, readLines
+// stops and returns that error. It also returns an error if the stream breaks.
 func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, line func(T) error) error {
 	lines := bufio.NewScanner(reply)
 	lines.Buffer(nil, maxLine)
@@ -26,7 +25,7 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 		var v T
 		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
 			if !bytes.HasSuffix(lines.Bytes(), newline) {
-				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // the last line is incomplete, so the stream has broken off
+				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // the last line is incomplete, so the stream broke
 			}
 			return bourse.Errorf(bourse.CodeInternal, "worker %s sent an invalid line: %w", from.ID, err)
 		}

@@ -58,15 +58,15 @@ type WaitQuery struct {
 	After    bourse.EventID    `json:"after,omitempty"`    // if set, only events after this one count
 }
 
-// WaitReply contains the machine's state at the time when the condition became true.
+// WaitReply contains the machine's state when the condition became true.
 type WaitReply struct {
 	State    bourse.State      `json:"state"`
 	Instance bourse.InstanceID `json:"instance"`
-	Event    bourse.EventID    `json:"event"`             // latest event, usable as After of the next wait
+	Event    bourse.EventID    `json:"event"`             // latest event; use it as After in the next wait
 	Machine  *bourse.Machine   `json:"machine,omitempty"` // the machine at the end of the wait
 }
 
-// Usage contains the resources that a machine uses, and its limits.
+// Usage contains a machine's resource usage and limits.
 type Usage struct {
 	At        time.Time          `json:"at"`
 	CPU       time.Duration      `json:"cpu"`       // CPU time since the machine's start; this and the other figures are -1 if unavailable
@@ -86,7 +86,7 @@ type LogsQuery struct {
 	Machine bourse.MachineID `json:"machine"`
 	After   string           `json:"after,omitempty"`  // only lines after this position
 	Since   time.Time        `json:"since,omitzero"`   // only lines since this time; zero means all
-	Tail    int              `json:"tail,omitempty"`   // number of latest lines; 0 means all, a negative number none (with Follow: only new lines)
+	Tail    int              `json:"tail,omitempty"`   // number of latest lines; 0 means all, a negative number means none (with Follow: only new lines)
 	Follow  bool             `json:"follow,omitempty"` // whether to continue until the machine is destroyed
 }
 
@@ -98,8 +98,7 @@ type LogLine struct {
 	Position string    `json:"position,omitempty"` // this line's position, for LogsQuery.After
 }
 
-// MachineAction contains the common parameters of verbs that change a machine. Each verb ignores the
-// fields that do not apply to it.
+// MachineAction contains the common parameters of verbs that change a machine. Each verb ignores inapplicable fields.
 type MachineAction struct {
 	Machine bourse.MachineID `json:"machine"`
 	Nonce   string           `json:"nonce,omitempty"`    // nonce of the machine's lease
@@ -124,13 +123,13 @@ type UpdateRequest struct {
 	Config      bourse.Config     `json:"config"`
 	Current     bourse.InstanceID `json:"current,omitempty"`     // fail with conflict if the machine has another version
 	SkipLaunch  bool              `json:"skip_launch,omitempty"` // whether to leave the new version stopped
-	Cordoned    bool              `json:"cordoned,omitempty"`    // whether to cordon the machine from the new version on; false leaves it as it is
-	Name        string            `json:"name,omitempty"`        // if set, fail unless this is the machine's name; likewise Region
+	Cordoned    bool              `json:"cordoned,omitempty"`    // whether to cordon the machine from the new version on; false changes nothing
+	Name        string            `json:"name,omitempty"`        // if set, fail unless this is the machine's name; the same applies to Region
 	Region      string            `json:"region,omitempty"`
 	LeaseTTL    int64             `json:"lease_ttl,omitempty"` // in seconds; if set, acquire or extend the lease
 	LeaseOwner  string            `json:"lease_owner,omitempty"`
 	Secrets     uint64            `json:"secrets,omitempty"` // minimum version of the app's secrets for the new version
-	Renew       uint64            `json:"renew,omitempty"`   // minimum version of the app's secrets for the running program; if it has a lower version, it is restarted
+	Renew       uint64            `json:"renew,omitempty"`   // minimum version of the app's secrets for the running program; a program with a lower version is restarted
 	SkipSecrets bool              `json:"skip_secrets,omitempty"`
 	AppKeys     bourse.AppKeys    `json:"app_keys,omitempty"` // keys for the app's secrets; empty if the broker has none
 }
@@ -193,6 +192,6 @@ type UseReply struct {
 	Boot     int               `json:"boot"`              // number of the machine's current start; connections from previous starts are broken
 	Port     int               `json:"port,omitempty"`    // for TunnelRequest; may differ from the service's port
 	Address  string            `json:"address,omitempty"` // direct address for the caller; if empty, use the tunnel
-	TTL      bourse.Duration   `json:"ttl"`               // time during which the machine will not be stopped for being idle
+	TTL      bourse.Duration   `json:"ttl"`               // how long the machine will not be stopped for being idle
 	Others   int               `json:"others,omitempty"`  // number of requests in progress from other proxies
 }

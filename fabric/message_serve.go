@@ -64,10 +64,9 @@ func (h *BufferedReply) Status() int {
 // Bytes returns the body.
 func (h *BufferedReply) Bytes() []byte { return h.buf.Bytes() }
 
-// ServeMessage passes a message to a handler and returns the answer. The handler's request is a
-// copy of like with the message's contents, so like identifies the sender. If like is
-// new(http.Request), the sender is unknown. If the handler panics or writes too much, the answer
-// is empty and has status 0.
+// ServeMessage passes a message to a handler and returns the answer. The handler's request is a copy of like with the
+// message's contents, so like identifies the sender. For an unknown sender, pass new(http.Request). If the handler
+// panics or writes too much, the answer is empty and has status 0.
 func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler http.Handler, log *slog.Logger) (a Answer) {
 	var h BufferedReply
 	u, err := url.ParseRequestURI(m.URI)

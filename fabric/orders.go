@@ -11,10 +11,10 @@ var (
 	OrderQuote  = act[bourse.Order, bourse.Quote]("order/quote")
 	OrderClaim  = act[bourse.Claim, ClaimReply]("order/claim")
 	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // claims a task and sends the parts of its answer as they arrive
-	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")        // ensures that this worker does not fill the order, now or later; idempotent
+	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")        // ensures that this worker neither has filled nor will fill the order; idempotent
 	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show")             // fails with not_found if this worker has not filled the order
 
-	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // returns the image for which the order's machine is waiting; fails with not_found if no pull is in progress
+	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // returns the image that the order's machine is waiting for; fails with not_found if no pull is in progress
 
 	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // returns all current holds
 	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // fails with not_found if there are no holds
@@ -36,15 +36,13 @@ type ClaimPart struct {
 	Failure *Failure    `json:"failure,omitempty"`
 }
 
-// ExtendHolds asks a worker to extend a reservation's holds, so that they expire no earlier than
-// TTL from now.
+// ExtendHolds asks a worker to extend a reservation's holds, so that they expire no earlier than TTL from now.
 type ExtendHolds struct {
 	Reservation bourse.ReservationKey `json:"reservation"`
 	TTL         bourse.Duration       `json:"ttl"`
 }
 
-// FailoverOrder is the outcome of an order for a copy of a machine, which a broker places
-// on behalf of a proxy.
+// FailoverOrder is the outcome of an order for a copy of a machine that a broker placed on behalf of a proxy.
 type FailoverOrder struct {
 	Order    bourse.OrderID    `json:"order"` // set once the order has an id, even if an error occurs later
 	Machine  bourse.MachineID  `json:"machine"`
@@ -53,11 +51,11 @@ type FailoverOrder struct {
 	Region   bourse.Region     `json:"region"`
 }
 
-// FailoverPath is the path at which brokers place orders for proxies. The query parameter
-// "machine" is the id of the machine to copy.
+// FailoverPath is the path at which brokers place orders for proxies. The query parameter "machine" is the ID of the
+// machine to copy.
 const FailoverPath = "/proxy/orders"
 
-// FailoverReply is a broker's reply at FailoverPath. If Code is set, nothing was ordered.
+// FailoverReply is a broker's reply to a request for FailoverPath. If Code is set, no machine was ordered.
 type FailoverReply struct {
 	FailoverOrder
 	Code    bourse.Code `json:"code,omitempty"`

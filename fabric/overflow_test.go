@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// TestWriteBodyOverflows checks that a reply that is too long results in an error and is not
-// sent at all. An earlier version sent such a reply, and its reader truncated it.
+// TestWriteBodyOverflows checks that a reply that is too long results in an error and is not sent at all.
 func TestWriteBodyOverflows(t *testing.T) {
 	w := httptest.NewRecorder()
 	fabric.WriteBody(w, []string{strings.Repeat("x", 64<<20)})

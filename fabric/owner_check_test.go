@@ -11,8 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// TestAWorkerSpeaksForItsOwn checks that a reply is rejected as a whole if it contains another
-// worker's machine or volume.
+// TestAWorkerSpeaksForItsOwn checks that the whole reply is rejected if it contains another worker's machine or volume.
 func TestAWorkerSpeaksForItsOwn(t *testing.T) {
 	other := bourse.WorkerTag(7)
 	mine, theirs := bourse.Machine{ID: machine}, bourse.Machine{ID: bourse.NewMachineID(other)}
@@ -45,7 +44,7 @@ func TestAWorkerSpeaksForItsOwn(t *testing.T) {
 	snapshot, err7 := fabric.VolumeSnapshot.Call(t.Context(), f, w1, vol.ID)
 	mux = http.ServeMux{}
 	fabric.MachineList.Handle(&mux, func(context.Context, fabric.MachinesQuery) ([]bourse.Machine, error) {
-		return []bourse.Machine{mine, {}}, nil // the second machine belongs to no known worker
+		return []bourse.Machine{mine, {}}, nil // the second machine does not belong to a known worker
 	})
 	_, err8 := fabric.MachineList.Call(t.Context(), f, w1, fabric.MachinesQuery{})
 	for i, err := range []error{err1, err2, err3, err4, err5, err6, err7, err8} {

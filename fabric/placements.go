@@ -15,15 +15,15 @@ type Placements interface {
 	Verify(signed []byte) (bourse.Placement, error)
 }
 
-// VerifyingFabric is a Fabric for brokers of a cluster with certificates. It clears the app of each
-// machine or volume in a worker's reply unless a broker has placed it in that app.
+// VerifyingFabric is a Fabric for brokers in a cluster with certificates. It clears the app of each machine or volume
+// in a worker's reply unless a broker has placed the object in that app.
 type VerifyingFabric struct {
 	Fabric
 	Placements Placements
 }
 
-// clearUnverified clears the app of each machine and volume in a reply that no broker has placed
-// in that app.
+// clearUnverified clears the app of each machine and volume in a reply unless a broker has placed the object in that
+// app.
 func (p VerifyingFabric) clearUnverified(from *bourse.Member, reply any) {
 	_ = eachObject(reply,
 		func(m *bourse.Machine) error {
@@ -37,7 +37,7 @@ func (p VerifyingFabric) clearUnverified(from *bourse.Member, reply any) {
 				v.App, v.AppID = "", ""
 			}
 			return nil
-		}) // the error is always nil, because the functions return nil
+		}) // always nil, because the functions return nil
 }
 
 func verifyMachine(by Placements, from *bourse.Member, m *bourse.Machine) bool {
@@ -50,9 +50,9 @@ func verifyVolume(by Placements, from *bourse.Member, v *bourse.Volume) bool {
 	return err == nil && p.Worker == from.ID && p.PlacesVolume(v)
 }
 
-// PlacingTrader implements market.Trader for a broker with a certificate. It signs a placement for
-// each claim, and rejects fills without one. Therefore, a worker cannot pretend to have filled
-// an order with a machine that no broker has placed.
+// PlacingTrader implements market.Trader for a broker with a certificate. It signs a placement for each claim and
+// rejects fills without a placement, so that a worker cannot pretend to have filled an order with a machine that no
+// broker has placed.
 type PlacingTrader struct {
 	GrantingTrader
 	Placements Placements
@@ -96,8 +96,8 @@ func (t PlacingTrader) Claim(ctx context.Context, to bourse.Member, claim *bours
 // app.
 func placesObject(o *bourse.Order) bool { return o.Kind() != bourse.KindHold && !o.Warm() }
 
-// verified reports whether the fill can be trusted: if it contains a machine or volume, a broker
-// must have placed that machine or volume in the order's app.
+// verified reports whether the fill can be trusted: a broker must have placed any machine or volume that it contains in
+// the order's app.
 func (t PlacingTrader) verified(from *bourse.Member, order *bourse.Order, fill *bourse.Fill) bool {
 	if fill == nil {
 		return true

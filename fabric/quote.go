@@ -5,11 +5,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// maxQuote is the maximum size of a quote, in bytes. A quote may contain the machine
-// with which the worker has already filled the order.
+// maxQuote is the maximum size of a quote, in bytes. If the worker has already filled the order, the quote contains the
+// machine.
 const maxQuote = MaxBody
 
-// EncodeOrder encodes an order that is to be sent to many workers.
+// EncodeOrder encodes an order for sending it to many workers.
 func EncodeOrder(order *bourse.Order) ([]byte, error) {
 	body, err := codec.Marshal(order)
 	if err != nil {
@@ -18,8 +18,7 @@ func EncodeOrder(order *bourse.Order) ([]byte, error) {
 	return body, nil
 }
 
-// QuoteMessage returns the request that asks a worker for a quote. The order must have
-// been encoded by EncodeOrder.
+// QuoteMessage returns a request for a quote. The order must have been encoded by EncodeOrder.
 func QuoteMessage(order []byte) Message {
 	return Message{Method: OrderQuote.Method, URI: OrderQuote.Path(), Body: order}
 }

@@ -15,12 +15,11 @@ import (
 )
 
 const (
-	// pingEvery is the interval of pings to the caller. The pings also detect that the caller
-	// has disconnected, so a command that does not read its input continues for at most this
-	// long afterward.
+	// pingEvery is the interval of pings to the caller. The pings also detect a disconnected caller, so a command that
+	// does not read its input continues for at most this long afterward.
 	pingEvery = 15 * time.Second
-	// endTimeout is how long the server waits for the caller to end its body after sending the
-	// command's result, so that the connection can be reused.
+	// endTimeout is how long the server waits, after sending the command's result, for the caller to end its body, so
+	// that the connection can be reused.
 	endTimeout = time.Second
 )
 
@@ -33,9 +32,9 @@ type ExecIO struct {
 	Resize <-chan Size // receives the latest size of the terminal; nil if there is no terminal
 }
 
-// PrepareUnboundedReply prepares the reply to a request whose body has no known length. Without it, an error
-// reply would wait for the end of the body, which may never come. The HTTP/1 connection is not
-// reused, because it is unknown where the next request on it would begin.
+// PrepareUnboundedReply prepares the reply to a request whose body has no known length. Without it, an error reply
+// would wait for the end of the body, which may never come. An HTTP/1 connection is not reused, because the server
+// cannot know where the next request would begin.
 func PrepareUnboundedReply(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 {
 		PrepareDuplexReply(w, r)
@@ -54,10 +53,9 @@ func PrepareDuplexReply(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).EnableFullDuplex() // some ResponseWriters do not support this
 }
 
-// ServeExec serves MachineAttach. It reads the command, accepts it, and calls run, whose
-// context ends when the caller disconnects. The function run must return once the command
-// has ended and all its output has been written; it may leave Stdin unread. The handler
-// must check the machine first and report errors with [WriteFailure].
+// ServeExec serves MachineAttach. It reads the command, accepts it, and calls run with a context that ends when the
+// caller disconnects. The function run must return once the command has ended and all its output has been written; it
+// may leave Stdin unread. The handler must check the machine first and report errors with [WriteFailure].
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)
 	PrepareDuplexReply(w, r)
@@ -80,7 +78,7 @@ func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context,
 	s.end(exit, err)
 }
 
-// accept sends the header of a reply whose body is sent while the request's body is read.
+// accept sends the reply's header. The reply's body is then sent while the request's body is read.
 func accept(w http.ResponseWriter, control *http.ResponseController) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.WriteHeader(http.StatusOK)
@@ -101,7 +99,7 @@ func readStart(control *http.ResponseController, frames *duplex.Reader) (ExecSta
 		return start, bourse.Errorf(bourse.CodeInvalid, "the stream does not begin with a command: %w", err)
 	}
 	if kind != duplex.Start {
-		return start, bourse.Errorf(bourse.CodeInvalid, "the stream begins with a frame of kind %d, not with a command", kind)
+		return start, bourse.Errorf(bourse.CodeInvalid, "the stream begins with a frame of kind %d instead of a command", kind)
 	}
 	if err := json.Unmarshal(data, &start); err != nil {
 		return start, bourse.Errorf(bourse.CodeInvalid, "decode the stream's command: %w", err)
@@ -112,7 +110,7 @@ func readStart(control *http.ResponseController, frames *duplex.Reader) (ExecSta
 	return start, nil
 }
 
-// execSession is the worker's side of a command's streams.
+// execSession is the worker's end of a command's streams.
 type execSession struct {
 	in     *duplex.Reader
 	out    *duplex.Writer

@@ -29,15 +29,15 @@ func execed(body io.Reader, run func(context.Context, fabric.ExecIO) (bourse.Exi
 
 func TestServeExecRefuses(t *testing.T) {
 	tests := map[string]string{
-		"nothing":                    "",
-		"no frame":                   "<html>",
-		"input":                      frame(2, "ls"),
-		"a command that is not JSON": frame(1, "ls"),
-		"no command":                 frame(1, "{}"),
-		"an empty command":           frame(1, `{"command":[""]}`),
-		"half a command":             frame(1, `{"command":["ls"]}`)[:9],
-		"a command of another shape": frame(1, `{"command":"ls"}`),
-		"a size out of range":        frame(1, `{"command":["ls"],"terminal":{"rows":65536}}`),
+		"nothing":                     "",
+		"no frame":                    "<html>",
+		"input":                       frame(2, "ls"),
+		"a command that is not JSON":  frame(1, "ls"),
+		"no command":                  frame(1, "{}"),
+		"an empty command":            frame(1, `{"command":[""]}`),
+		"half a command":              frame(1, `{"command":["ls"]}`)[:9],
+		"a command of the wrong type": frame(1, `{"command":"ls"}`),
+		"a size out of range":         frame(1, `{"command":["ls"],"terminal":{"rows":65536}}`),
 	}
 	for name, sent := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestServeExecBreaks(t *testing.T) {
 	}
 }
 
-// TestServeExecResizes checks that a command that reads no sizes blocks nothing, and that it can
-// read the latest of many sizes.
+// TestServeExecResizes checks that a command that does not read sizes blocks nothing, and that a command can read the
+// latest of many sizes.
 func TestServeExecResizes(t *testing.T) {
 	sent := frame(1, `{"command":["top"],"stdin":true,"terminal":{}}`)
 	for i := range 1000 {
@@ -98,8 +98,7 @@ func TestServeExecResizes(t *testing.T) {
 	})
 }
 
-// TestServeExecPings checks that a disappeared caller is noticed even if the command neither
-// writes nor reads.
+// TestServeExecPings checks that a lost caller is noticed even if the command neither writes nor reads.
 func TestServeExecPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, caller := io.Pipe()
@@ -116,7 +115,7 @@ func TestServeExecPings(t *testing.T) {
 			t.Errorf("it took %s", took)
 		}
 		if got := w.Body.Len(); got != 2*5 {
-			t.Errorf("%d bytes were sent before, want two pings", got)
+			t.Errorf("%d bytes were sent before that, want two pings", got)
 		}
 	})
 }
@@ -139,7 +138,7 @@ func FuzzServeExec(f *testing.F) {
 	const start = `{"command":["sh"],"stdin":true,"terminal":{}}`
 	f.Add(frame(1, start) + frame(2, "in") + frame(4, "\x00\x18\x00\x50") + frame(3, ""))
 	f.Add(frame(1, start) + frame(3, "") + frame(2, "late") + frame(9, ""))
-	f.Add(frame(1, `{"command":["ls"]}`) + frame(2, "nobody reads it"))
+	f.Add(frame(1, `{"command":["ls"]}`) + frame(2, "unread"))
 	f.Add("<html>")
 	f.Fuzz(func(t *testing.T, sent string) {
 		w := execed(strings.NewReader(sent), func(_ context.Context, e fabric.ExecIO) (bourse.Exit, error) {

@@ -11,9 +11,9 @@ import (
 // Trader implements market.Trader with a fabric.
 type Trader struct{ Fabric }
 
-// Claim asks one worker to fill the order, and returns the fill or the worker's refusal. An
-// error with CodeUnavailable means that the worker has not received the claim. After any other
-// error that the worker itself did not report, the outcome is unknown.
+// Claim asks one worker to fill the order, and returns the fill or the worker's refusal. An error with CodeUnavailable
+// means that the worker has not received the claim. After any other error, unless the worker reported it, the outcome
+// is unknown.
 func (t Trader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	var reply ClaimReply
 	var err error
@@ -31,7 +31,7 @@ func (t Trader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim
 	return reply.Fill, reply.Refusal, nil
 }
 
-// stream claims an order for a task and passes on the parts of its answer as they arrive.
+// stream claims an order for a task and forwards the parts of the task's answer as they arrive.
 func (t Trader) stream(ctx context.Context, to bourse.Member, claim *bourse.Claim) (reply ClaimReply, err error) {
 	var end *ClaimPart
 	err = OrderStream.Call(ctx, t.Fabric, to, *claim, func(p ClaimPart) error {
@@ -74,7 +74,7 @@ func (t Trader) Pullable(ctx context.Context, to bourse.Member, org, image strin
 	return r
 }
 
-// Cancel ensures that this worker does not fill the order, now or later.
+// Cancel ensures that this worker neither has filled nor will fill the order.
 func (t Trader) Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error) {
 	return OrderCancel.Call(ctx, t.Fabric, to, order)
 }

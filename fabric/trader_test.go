@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// TestPullable checks that errors that a worker reports about an image become refusals, with the
-// text of a failed pull, and that an unreachable worker does not refuse.
+// TestPullable checks that errors that a worker reports about an image become refusals with the text of a failed pull,
+// and that an unreachable worker does not count as refusing.
 func TestPullable(t *testing.T) {
 	for code, want := range map[bourse.Code]bourse.RefusalReason{
 		"": "", bourse.CodeNotFound: bourse.RefusedNoImage, bourse.CodeInvalid: bourse.RefusedImage, bourse.CodeUnavailable: bourse.RefusedRegistry,

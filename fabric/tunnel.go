@@ -12,15 +12,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tunnelProtocol is the upgrade protocol of a tunnel, which transports only the bytes of
-// the machine's port.
+// tunnelProtocol is the upgrade protocol for tunnels. After the upgrade, the connection carries only the machine port's
+// bytes.
 const tunnelProtocol = "bourse-tunnel"
 
-// Tunnel is a connection to a port of a machine through its worker. Either end may close
-// its sending side separately. Closing a Tunnel whose own sending side is still open
-// aborts it: the machine's connection is closed, too, and data in transit is lost.
+// Tunnel is a connection to a machine's port through the machine's worker. Either end may close its sending side
+// separately. Closing a Tunnel whose own sending side is still open aborts it: the machine's connection is closed, too,
+// and data in transit is lost.
 type Tunnel struct {
-	io.ReadWriteCloser          // the connection, preceded by data that has been read ahead
+	io.ReadWriteCloser          // the connection, preceded by data that was read ahead
 	conn               net.Conn // the connection itself
 	ended              atomic.Bool
 }
@@ -97,8 +97,8 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// abort closes a connection abruptly, so that the other end can tell that it was aborted. It
-// skips the regular shutdown, including TLS's.
+// abort closes a connection abruptly, so that the other end can tell that it was aborted. It skips the regular
+// shutdown, including the one of TLS.
 func abort(c net.Conn) {
 	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secure.NetConn()
@@ -109,5 +109,5 @@ func abort(c net.Conn) {
 	case interface{ Abort() }:
 		c.Abort()
 	}
-	_ = c.Close() // the connection is not used anymore
+	_ = c.Close() // the connection is no longer used
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// ServeTunnel serves MachineTunnel. It copies bytes between the caller and conn until the machine
-// closes its sending side or the caller disconnects. It then closes conn. When the caller closes
-// its sending side, ServeTunnel closes conn's sending side. If the handler cannot connect to the
-// machine, it must call [WriteFailure] instead. If the caller has requested an upgrade, the
-// request's connection becomes the tunnel. In that case, the machine can also close its sending
-// side separately.
+// ServeTunnel serves MachineTunnel. It copies bytes between the caller and conn until the machine closes its sending
+// side or the caller disconnects. It then closes conn. When the caller closes its sending side, ServeTunnel closes
+// conn's sending side. If the handler cannot connect to the machine, it must call [WriteFailure] instead. If the caller
+// requested an upgrade, the request's connection becomes the tunnel. In that case, the machine can also close its
+// sending side separately.
 func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	if asksForTunnel(r) {
 		serveTunnel(w, r, conn)
@@ -63,15 +62,15 @@ func (f flushWriter) Write(p []byte) (int, error) {
 }
 
 const (
-	// halfOpenTimeout is how long one side may continue to send after the other side has finished. The
-	// limit is necessary because some networks do not report that a server is gone.
+	// halfOpenTimeout is how long one side may continue to send after the other side has finished. The limit is
+	// necessary because some networks do not report a lost server.
 	halfOpenTimeout = time.Hour
 	// acceptTimeout is how long a caller may take to read the response that accepts its tunnel.
 	acceptTimeout = 5 * time.Second
 )
 
-// serveTunnel connects the request's connection to the machine's until both sides have
-// finished sending, one of them breaks, or the server closes.
+// serveTunnel connects the request's connection to the machine's until both sides have finished sending, either
+// connection breaks, or the server closes.
 func serveTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	defer machine.Close()
 	caller, ahead, err := http.NewResponseController(w).Hijack()

@@ -32,8 +32,8 @@ func (s *Spec) Path() string { return "/worker/" + s.Name }
 // pattern returns the mux pattern of the verb's requests.
 func (s *Spec) pattern() string { return s.Method + " " + s.Path() }
 
-// request returns the HTTP request for the verb's encoded request, which is in the URL if the HTTP
-// request has no body or if its body is a stream. The Fabric sets the address.
+// request returns the HTTP request that contains the verb's encoded request: in the URL if the HTTP request has no body
+// or its body is a stream, and otherwise in the body. The Fabric sets the address.
 func (s *Spec) request(encoded []byte) *http.Request {
 	req := newRequest(s.Method, &url.URL{Path: s.Path()})
 	if s.inURL() {
@@ -53,9 +53,8 @@ func newRequest(method string, u *url.URL) *http.Request {
 
 func (s *Spec) inURL() bool { return s.pipe || s.Method == http.MethodGet }
 
-// open sends a request to one worker and returns the reply with its body unread, or the error
-// that the worker has reported. If stream is not nil, it is sent as the request's body while the
-// reply is received.
+// open sends a request to one worker and returns the reply with its body unread, or the error that the worker reported.
+// If stream is not nil, it is sent as the request's body while the reply is received.
 func (s *Spec) open(ctx context.Context, f Fabric, to bourse.Member, encoded []byte, stream io.ReadCloser) (*http.Response, error) {
 	req := s.request(encoded)
 	if stream != nil {
@@ -84,7 +83,7 @@ func (s *Spec) read(w http.ResponseWriter, r *http.Request, into any) error {
 	return decode(text, into)
 }
 
-// Verb is an operation of a worker with a request and a reply.
+// Verb is a worker's operation with a request and a reply.
 type Verb[Req, Rep any] struct{ Spec }
 
 // Call sends a request to one worker. Errors are those of [Fabric] and those reported by
@@ -93,7 +92,7 @@ type Verb[Req, Rep any] struct{ Spec }
 func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req) (Rep, error) {
 	var reply Rep
 	if err := v.call(ctx, f, to, req, &reply); err != nil {
-		var none Rep // an empty reply, so that callers never see a rejected one
+		var none Rep // returned with errors, so that callers never see a rejected reply
 		return none, err
 	}
 	if placed, ok := f.(VerifyingFabric); ok {
@@ -131,7 +130,7 @@ func (v *Verb[Req, Rep]) Handle(mux *http.ServeMux, do func(context.Context, Req
 	v.HandleFrom(mux, func(r *http.Request, req Req) (Rep, error) { return do(r.Context(), req) })
 }
 
-// HandleFrom is like Handle for operations that need to know the sender of a request.
+// HandleFrom is like Handle, for operations that need to know the sender of a request.
 func (v *Verb[Req, Rep]) HandleFrom(mux *http.ServeMux, do func(*http.Request, Req) (Rep, error)) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req
@@ -151,9 +150,9 @@ func (v *Verb[Req, Rep]) HandleFrom(mux *http.ServeMux, do func(*http.Request, R
 // Lines is an operation whose reply is a stream of JSON lines.
 type Lines[Req, Line any] struct{ Spec }
 
-// Call sends a request to one worker and calls the given function for each line of the
-// reply. It stops when the reply or ctx ends, or when the function returns an error, which
-// Call then returns. It returns an error if the stream breaks off.
+// Call sends a request to one worker and calls the given function for each line of the reply. It stops when the reply
+// or ctx ends, or when the function returns an error, which Call then returns. It also returns an error if the stream
+// breaks.
 func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req, line func(Line) error) error {
 	body, err := encodeBody(&req)
 	if err != nil {
@@ -201,7 +200,7 @@ func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Re
 	request, err := encodeBody(&req)
 	var resp *http.Response
 	if err == nil {
-		resp, err = v.open(ctx, f, to, request, body) //nolint:bodyclose // the caller does
+		resp, err = v.open(ctx, f, to, request, body) //nolint:bodyclose // the caller closes the body
 	}
 	if err != nil {
 		if body != nil {
@@ -229,12 +228,12 @@ func (v *Pipe[Req]) Handle(mux *http.ServeMux, serve func(http.ResponseWriter, *
 	})
 }
 
-// received is a Pipe's reply. Its Read returns errors that describe a lost answer.
+// received is a Pipe's reply. Its Read method returns errors that describe a lost answer.
 type received struct {
 	io.ReadCloser
 	lost func(error) error
 	body io.Closer   // the request's body; nil once it is closed
-	stop func() bool // stops the closing of body when ctx ends
+	stop func() bool // prevents ctx from closing body
 }
 
 // Close ends the call. It also closes the request's body, which a fabric may still be reading.

@@ -21,7 +21,7 @@ var w1 = bourse.Member{ID: "w1", Role: bourse.RoleWorker, Tag: machine.Tag()}
 
 const machine = bourse.MachineID("148e21ea1d5389")
 
-// TestVerbs checks that the table contains each verb once, and who may use it.
+// TestVerbs checks that the table contains each verb once, with the right permissions.
 func TestVerbs(t *testing.T) {
 	seen := map[string]bool{}
 	for _, v := range fabric.Verbs() {
@@ -87,8 +87,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestRequestsThatCannotBeRead checks the replies to requests that are invalid or do not come
-// from this package.
+// TestRequestsThatCannotBeRead checks the replies to invalid requests and to requests that do not come from this
+// package.
 func TestRequestsThatCannotBeRead(t *testing.T) {
 	var mux http.ServeMux
 	fabric.MachineShow.Handle(&mux, func(context.Context, bourse.MachineID) (bourse.Machine, error) {
@@ -176,7 +176,7 @@ func TestLinesEnd(t *testing.T) {
 		code   bourse.Code
 	}{
 		{"at the end", lines, 0, 3, ""},
-		{"without a last newline", strings.TrimSuffix(lines, "\n"), 0, 3, ""},
+		{"without a final newline", strings.TrimSuffix(lines, "\n"), 0, 3, ""},
 		{"when the reader has enough", lines, 2, 2, bourse.CodeCanceled},
 		{"at an invalid line", lines + "<html>\n", 0, 3, bourse.CodeInternal},
 		{"in the middle of a line", lines + `{"text`, 0, 3, bourse.CodeTimeout},

@@ -7,13 +7,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs are all operations that a server can request from a worker. Each is declared in the
-// file for its kind of object, together with the types that only it uses. A new verb needs a
-// handler in package worker. If users may use it, it also needs a path in the public API, a
-// description in docs/api.md, and a command. Tests fail until all of these exist.
+// The verbs are all operations that a server can request from a worker. Each is declared in the file for its kind of
+// object, together with the types that only it uses. A new verb needs a handler in package worker. A verb for users
+// also needs a path in the public API, a description in docs/api.md, and a command. Tests fail until all of these
+// exist.
 
-// table lists the verbs in order of their files and declarations. It is complete once the
-// package has been initialized.
+// table lists the verbs in the order of their declarations. It is complete once the package has been initialized.
 var table []Spec
 
 // Verbs returns all verbs.

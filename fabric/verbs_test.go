@@ -14,8 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// verbNames returns the names of the variables that contain verbs, which are all exported
-// variables except errors.
+// verbNames returns the names of the variables that contain verbs, that is, all exported variables except errors.
 func verbNames(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -42,7 +41,7 @@ func verbNames(t *testing.T) []string {
 		}
 	}
 	if len(names) != len(fabric.Verbs()) {
-		t.Errorf("%d variables are verbs, and the table has %d", len(names), len(fabric.Verbs()))
+		t.Errorf("%d variables are verbs, but the table contains %d", len(names), len(fabric.Verbs()))
 	}
 	return names
 }
@@ -81,10 +80,10 @@ func TestEveryVerbIsServedAndAsked(t *testing.T) {
 	}
 	for _, name := range verbNames(t) {
 		if !served[name] {
-			t.Errorf("no worker serves %s: handle it in worker/api.go", name)
+			t.Errorf("no worker serves %s: add a handler in worker/api.go", name)
 		}
 		if !asked[name] {
-			t.Errorf("no server asks for %s: give it a path in package broker", name)
+			t.Errorf("no server uses %s: add a path in package broker", name)
 		}
 	}
 }

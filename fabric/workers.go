@@ -12,7 +12,7 @@ var (
 	AppList = read[bourse.AppName, []bourse.App]("app/list") // returns the apps with this name, or all apps if the name is empty; includes deleted apps
 
 	WorkerFacts   = read[struct{}, bourse.Facts]("worker/facts", bourse.RoleWorker) // workers are allowed so that "bourse doctor" can ask this host's own one
-	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")               // takes effect before the reply; idempotent
+	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")               // takes effect before the worker replies; idempotent
 	WorkerMetrics = pipe[struct{}]("metrics", http.MethodGet, bourse.RoleScraper)   // returns metrics in Prometheus' text format; any client may request them with an empty request
 	RunList       = read[RunsQuery, []Run]("run/list")
 	RunRetry      = act[string, Run]("run/retry")  // repeats the step of a stuck run
@@ -31,7 +31,7 @@ type RunsQuery struct {
 	Ended bool `json:"ended,omitempty"` // whether to include runs that have ended
 }
 
-// Run is one of a worker's durable runs, for display.
+// Run describes one of a worker's durable runs for display.
 type Run struct {
 	ID         string    `json:"id"`
 	Definition string    `json:"definition"`

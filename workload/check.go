@@ -16,10 +16,10 @@ import (
 type Check struct {
 	Name           string        // unique in the machine; for a service's check, it begins with "servicecheck-"
 	Type           CheckType     // tcp or http
-	Kind           CheckKind     // which of the machine's services a failure affects
+	Kind           CheckKind     // which of the machine's services are affected by a failure
 	Port           int           // the machine's port, 1 to 65535; 0 means $PORT
-	ConfiguredPort int           // the port in the config, if it was replaced by the machine's $PORT in Port
-	Service        int           // index of the check's service in the config, starting at 1; 0 if the check is not a service's
+	ConfiguredPort int           // the port in the config, if Port is the machine's $PORT instead
+	Service        int           // index of the check's service in the config, starting at 1; 0 if the check does not belong to a service
 	Interval       time.Duration // time from the end of a probe to the next one, 1 s to 1 h
 	Timeout        time.Duration // time limit of a probe, 1 s to 60 s
 	Grace          time.Duration // time after a start during which failures do not count, up to 1 h
@@ -33,8 +33,8 @@ type Check struct {
 	Headers       []Header
 }
 
-// AffectsRouting reports whether a failure of the check keeps requests from reaching the machine's given
-// service. The parameter service is the service's index in the config, starting at 1.
+// AffectsRouting reports whether a failure of the check blocks requests for the given service. service is the service's
+// index in the config, starting at 1.
 func (c *Check) AffectsRouting(service int) bool {
 	return c.Kind == Readiness || c.Kind == ServiceCheck && c.Service == service
 }
@@ -54,8 +54,8 @@ type CheckKind string
 // The check kinds.
 const (
 	Informational CheckKind = "informational" // has no effect on requests; clients read its status
-	Readiness     CheckKind = "readiness"     // a failure keeps the requests for all of the machine's services from reaching it
-	ServiceCheck  CheckKind = "service"       // a failure keeps the requests for the check's service from reaching the machine; the kind of all services' checks
+	Readiness     CheckKind = "readiness"     // a failure blocks requests for all of the machine's services
+	ServiceCheck  CheckKind = "service"       // a failure blocks requests for the check's service; the kind of all service checks
 )
 
 // Limits and defaults of checks.
@@ -156,7 +156,7 @@ func (c CheckConfig) check(port int) (Check, error) {
 	return out, c.request(&out)
 }
 
-// request fills in the fields of out that describe the request of an HTTP check.
+// request fills in the fields of out that describe an HTTP check's request.
 func (c CheckConfig) request(out *Check) error {
 	out.Method, out.Path, out.Headers = strings.ToUpper(c.Method), c.Path, c.Headers
 	out.TLSSkipVerify, out.TLSServerName = valueOf(c.TLSSkipVerify), c.TLSServerName

@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestCheckFields checks that the package reads exactly the fields of checks that the table of
-// fields lists as supported.
+// TestCheckFields checks that the package reads exactly the check fields that the table of fields lists as supported.
 func TestCheckFields(t *testing.T) {
 	t.Parallel()
 	var read []string
@@ -26,15 +25,15 @@ func TestCheckFields(t *testing.T) {
 	for _, path := range []string{"config.checks.*", "config.services[].checks[]"} {
 		f := bourse.FieldOf(path)
 		if f == nil {
-			t.Fatalf("no line about %s", path)
+			t.Fatalf("the table has no line for %s", path)
 		}
 		named := strings.Fields(f.Members)
 		if path != "config.checks.*" {
-			named = append(named, "kind") // the table does not list kind for services' checks
+			named = append(named, "kind") // the table does not list kind for service checks
 		}
 		slices.Sort(named)
 		if !slices.Equal(named, read) {
-			t.Errorf("%s: the table has %v, read are %v", path, named, read)
+			t.Errorf("%s: the table has %v, but the package reads %v", path, named, read)
 		}
 	}
 }

@@ -65,8 +65,8 @@ func with(c workload.Check, change func(*workload.Check)) workload.Check {
 	return c
 }
 
-// TestDecides checks that a readiness check decides for all services, a service's check for its
-// own service, and other checks for none.
+// TestDecides checks that a readiness check affects all services, a service's check its own service, and other checks
+// none.
 func TestDecides(t *testing.T) {
 	t.Parallel()
 	list := workload.Checks(config(`{"a":{"port":1},"b":{"port":1,"kind":"readiness"}}`, `[{"internal_port":80},{"internal_port":81,"checks":[{}]}]`))

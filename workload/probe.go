@@ -24,9 +24,9 @@ const (
 	maxBody    = 256
 )
 
-// Probe executes a check once. It returns whether the check passed, and a description of at most [MaxCheckOutput]
-// bytes of printable text. It takes no longer than the check's timeout and does not follow redirects. If the check
-// names no port, the caller must have set Port to the machine's $PORT.
+// Probe executes a check once. It reports whether the check passed, and describes the result in at most
+// [MaxCheckOutput] bytes of printable text. It takes no longer than the check's timeout and does not follow redirects.
+// If the check does not name a port, the caller must set Port to the machine's $PORT first.
 func (c *Check) Probe(ctx context.Context, dial Dial) (passed bool, output string) {
 	if c.Port == 0 {
 		return false, "the machine has no $PORT: the check needs a port"
@@ -56,8 +56,8 @@ func (c *Check) connect(ctx context.Context, dial Dial) (string, error) {
 	return "connected to " + c.describePort(), conn.Close()
 }
 
-// describePort describes the port that was probed. If the config names another port, describePort also explains
-// why that port was not probed.
+// describePort describes the probed port. If the config names a different port, describePort also explains why that
+// port was not probed.
 func (c *Check) describePort() string {
 	if !c.usesOtherPort() {
 		return "port " + strconv.Itoa(c.Port)
@@ -65,7 +65,7 @@ func (c *Check) describePort() string {
 	return fmt.Sprintf("port %d, the machine's $PORT, because port %d was not available on its host", c.Port, c.ConfiguredPort)
 }
 
-// usesOtherPort reports whether a probe uses a port other than the one that the config names.
+// usesOtherPort reports whether a probe uses a different port than the config names.
 func (c *Check) usesOtherPort() bool { return c.ConfiguredPort != 0 && c.ConfiguredPort != c.Port }
 
 // errReply is the error of a reply whose status does not indicate success.
@@ -83,7 +83,7 @@ func (c *Check) ask(ctx context.Context, dial Dial) (string, error) {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dial(ctx, uint16(c.Port)) //nolint:gosec // in range by Checks
 		},
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: c.TLSSkipVerify, ServerName: c.TLSServerName, MinVersion: tls.VersionTLS12}, //nolint:gosec // as the config asks
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: c.TLSSkipVerify, ServerName: c.TLSServerName, MinVersion: tls.VersionTLS12}, //nolint:gosec // as configured
 	}
 	defer transport.CloseIdleConnections()
 	reply, err := transport.RoundTrip(req) // RoundTrip, unlike a Client, does not follow redirects or store cookies
@@ -121,8 +121,8 @@ func (c *Check) newRequest(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// failure describes why a probe failed, without the host's addresses. The text begins with the
-// port if the connection failed, or if the port differs from the port in the config.
+// failure describes why a probe failed, without the host's addresses. The text begins with the port if the connection
+// failed or the port differs from the one in the config.
 func (c *Check) failure(err error) string {
 	text, port := err.Error(), c.usesOtherPort()
 	if op, ok := errors.AsType[*net.OpError](err); ok {

@@ -90,11 +90,11 @@ func TestProbeTCP(t *testing.T) {
 	}
 	l.Close()
 	if passed, output := k.Probe(t.Context(), to(l)); passed || output != "port 80: dial: connect: connection refused" {
-		t.Errorf("%t %q: it should say why, without the host's address", passed, output)
+		t.Errorf("%t %q: want the reason, without the host's address", passed, output)
 	}
 	k.ConfiguredPort = 4000
 	if passed, output := k.Probe(t.Context(), to(l)); passed || output != "port 80, the machine's $PORT, because port 4000 was not available on its host: dial: connect: connection refused" {
-		t.Errorf("%t %q: it should say which port it asked, and why", passed, output)
+		t.Errorf("%t %q: want the probed port and the reason", passed, output)
 	}
 	k.ConfiguredPort = 0
 	none := one(t, "{}")

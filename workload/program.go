@@ -12,7 +12,7 @@ import (
 type Program struct {
 	bourse.Init
 	Env  map[string]string // environment variables, except those that the worker adds to describe the machine
-	From map[string]string // maps variables to facts about the machine, each of which is one of fieldRefs
+	From map[string]string // maps variables to facts about the machine; each is one of fieldRefs
 
 	Secrets          []Secret // secrets for additional variables
 	IgnoreAppSecrets bool     // do not pass the app's other secrets to the program
@@ -50,8 +50,8 @@ func fieldRefs() []string {
 	return []string{"id", "version", "app_name", "private_ip", "region", "image"}
 }
 
-// ProgramOf returns a config's program. If config.processes is invalid, it returns the program
-// that config.init describes. [Review] reports the error.
+// ProgramOf returns a config's program. If config.processes is invalid, it returns the program that config.init
+// describes; [Review] reports the error.
 func ProgramOf(c *bourse.Config) Program {
 	p, err := readProgram(c)
 	if err != nil {

@@ -15,24 +15,24 @@ func TestProgramOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		config, want string // want is the command, user and environment, or a part of the error
 	}{
-		"init":                    {`"init":{"entrypoint":["a"],"cmd":["b"]},"env":{"A":"1"}`, `|a|b||A=1|`},
-		"none":                    {`"init":{"exec":["a"]},"processes":[]`, `a|||||`},
-		"exec":                    {`"init":{"exec":["a"]},"processes":[{"exec":["x","y"]}]`, `x y|||||`},
-		"an entrypoint":           {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"entrypoint":["x"]}]`, `|x||||`},
-		"both":                    {`"init":{"exec":["a"]},"processes":[{"entrypoint":["x"],"cmd":["y"]}]`, `|x|y|||`},
-		"a cmd":                   {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"cmd":["y"]}]`, `|a|y|||`},
-		"only an environment":     {`"init":{"exec":["a"],"user":"u"},"env":{"A":"1","B":"1"},"processes":[{"env":{"B":"2"}}]`, `a|||u|A=1,B=2|`},
-		"a user":                  {`"init":{"exec":["a"],"user":"u"},"processes":[{"user":"v"}]`, `a|||v||`},
-		"facts":                   {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"id"}]}]`, `a|||||ME=id`},
-		"a fact that is none":     {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"secret"}]}]`, `field_ref "secret"`},
-		"a name that is none":     {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"A=B","field_ref":"id"}]}]`, `env name "A=B"`},
-		"a NUL byte":              {`"init":{"exec":["a"]},"processes":[{"cmd":["a\u0000"]}]`, `NUL byte`},
-		"secrets":                 {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A","name":"B"}],"ignore_app_secrets":true}]`, `a|||||`},
-		"a secret without a name": {`"init":{"exec":["a"]},"processes":[{"secrets":[{"name":"B"}]}]`, `env name ""`},
-		"a secret as A=B":         {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A=B"}]}]`, `env name "A=B"`},
-		"two":                     {`"init":{"exec":["a"]},"processes":[{},{}]`, `2 items`},
-		"no command of the host":  {`"image":"host","processes":[{}]`, `image host needs a command`},
-		"a command of the host":   {`"image":"host","processes":[{"cmd":["a"]}]`, `||a|||`},
+		"init":                     {`"init":{"entrypoint":["a"],"cmd":["b"]},"env":{"A":"1"}`, `|a|b||A=1|`},
+		"none":                     {`"init":{"exec":["a"]},"processes":[]`, `a|||||`},
+		"exec":                     {`"init":{"exec":["a"]},"processes":[{"exec":["x","y"]}]`, `x y|||||`},
+		"an entrypoint":            {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"entrypoint":["x"]}]`, `|x||||`},
+		"both":                     {`"init":{"exec":["a"]},"processes":[{"entrypoint":["x"],"cmd":["y"]}]`, `|x|y|||`},
+		"a cmd":                    {`"init":{"entrypoint":["a"],"cmd":["b"]},"processes":[{"cmd":["y"]}]`, `|a|y|||`},
+		"only an environment":      {`"init":{"exec":["a"],"user":"u"},"env":{"A":"1","B":"1"},"processes":[{"env":{"B":"2"}}]`, `a|||u|A=1,B=2|`},
+		"a user":                   {`"init":{"exec":["a"],"user":"u"},"processes":[{"user":"v"}]`, `a|||v||`},
+		"facts":                    {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"id"}]}]`, `a|||||ME=id`},
+		"an unknown fact":          {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"ME","field_ref":"secret"}]}]`, `field_ref "secret"`},
+		"an invalid variable name": {`"init":{"exec":["a"]},"processes":[{"env_from":[{"env_var":"A=B","field_ref":"id"}]}]`, `env name "A=B"`},
+		"a NUL byte":               {`"init":{"exec":["a"]},"processes":[{"cmd":["a\u0000"]}]`, `NUL byte`},
+		"secrets":                  {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A","name":"B"}],"ignore_app_secrets":true}]`, `a|||||`},
+		"a secret without a name":  {`"init":{"exec":["a"]},"processes":[{"secrets":[{"name":"B"}]}]`, `env name ""`},
+		"a secret as A=B":          {`"init":{"exec":["a"]},"processes":[{"secrets":[{"env_var":"A=B"}]}]`, `env name "A=B"`},
+		"two":                      {`"init":{"exec":["a"]},"processes":[{},{}]`, `2 items`},
+		"no host command":          {`"image":"host","processes":[{}]`, `image host needs a command`},
+		"a host command":           {`"image":"host","processes":[{"cmd":["a"]}]`, `||a|||`},
 	} {
 		var in bourse.Config
 		if err := json.Unmarshal([]byte(`{"image":"nginx",`+c.config+`}`), &in); err != nil {
@@ -63,20 +63,20 @@ func TestProgramOf(t *testing.T) {
 	}
 }
 
-// A program gets its app's secrets, unless it ignores them, and also those that it requests under
-// other names.
+// TestGiven checks that a program gets its app's secrets, unless it ignores them, and the secrets that it requests
+// under other names.
 func TestGiven(t *testing.T) {
 	app := map[string]string{"A": "1", "B": "2"}
 	for name, c := range map[string]struct {
 		p    workload.Program
 		want map[string]string // nil if the program is refused
 	}{
-		"all":                            {workload.Program{}, app},
-		"none":                           {workload.Program{IgnoreAppSecrets: true}, map[string]string{}},
-		"one more":                       {workload.Program{Secrets: []workload.Secret{{EnvVar: "X", Name: "A"}}}, map[string]string{"A": "1", "B": "2", "X": "1"}},
-		"one alone":                      {workload.Program{IgnoreAppSecrets: true, Secrets: []workload.Secret{{EnvVar: "B"}}}, map[string]string{"B": "2"}},
-		"one, renamed":                   {workload.Program{IgnoreAppSecrets: true, Secrets: []workload.Secret{{EnvVar: "A", Name: "B"}}}, map[string]string{"A": "2"}},
-		"one that the app does not have": {workload.Program{Secrets: []workload.Secret{{EnvVar: "A", Name: "C"}}}, nil},
+		"all":                                 {workload.Program{}, app},
+		"none":                                {workload.Program{IgnoreAppSecrets: true}, map[string]string{}},
+		"one more":                            {workload.Program{Secrets: []workload.Secret{{EnvVar: "X", Name: "A"}}}, map[string]string{"A": "1", "B": "2", "X": "1"}},
+		"one alone":                           {workload.Program{IgnoreAppSecrets: true, Secrets: []workload.Secret{{EnvVar: "B"}}}, map[string]string{"B": "2"}},
+		"one, renamed":                        {workload.Program{IgnoreAppSecrets: true, Secrets: []workload.Secret{{EnvVar: "A", Name: "B"}}}, map[string]string{"A": "2"}},
+		"a secret that the app does not have": {workload.Program{Secrets: []workload.Secret{{EnvVar: "A", Name: "C"}}}, nil},
 	} {
 		got, err := c.p.SecretVars(app)
 		if diff := cmp.Diff(c.want, got); diff != "" || (err != nil) != (c.want == nil) || err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
@@ -93,7 +93,7 @@ func FuzzProgramOf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c := bourse.Config{Image: bourse.ImageHost, StoredConfig: bourse.StoredConfig{Processes: raw}}
 		if _, err := workload.Review(&c); err == nil && len(raw) > 0 && len(workload.ProgramOf(&c).Command()) == 0 {
-			t.Error("a host's machine without a command")
+			t.Error("a machine with image host but no command was accepted")
 		}
 	})
 }

@@ -13,15 +13,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxWarnings is the maximum number of warnings about one config. It is limited because a client
-// may send any number of unknown members.
+// maxWarnings is the maximum number of warnings about one config. A limit is needed because a client may send any
+// number of unknown members.
 const maxWarnings = 32
 
-// Review checks the config of an order or update. It returns CodeInvalid, with the path of the
-// first invalid member. A member is invalid if clients could not decode it, if [bourse.Fields]
-// refuses it, or if it describes a service, program or check that is not supported. Review
-// returns warnings for members that are stored but have no effect, and for combinations of
-// services that would leave their machine stopped.
+// Review checks the config of an order or update. It returns CodeInvalid, with the path of the first invalid member. A
+// member is invalid if clients could not decode it, if [bourse.Fields] refuses it, or if it describes a service,
+// program or check that is not supported. Review returns warnings for members that are stored but have no effect, and
+// for combinations of service settings that would leave the machine stopped.
 func Review(c *bourse.Config) ([]bourse.Warning, error) {
 	if err := Validate(&c.StoredConfig); err != nil {
 		return nil, err
@@ -147,8 +146,8 @@ func (r *review) walk(path string, value any) error {
 	return nil
 }
 
-// Unknown returns a warning for each non-empty member of a JSON body, raw, for which v has no
-// field. The body must have been decoded into v.
+// Unknown returns a warning for each non-empty member of the JSON body raw for which v has no field. The body must have
+// been decoded into v.
 func Unknown(raw []byte, v any) []bourse.Warning {
 	var r review
 	r.unknown("", bourse.UnknownMembers(raw, v))
@@ -190,8 +189,8 @@ func (r *review) warn(field, message string) {
 	}
 }
 
-// hasEffect reports whether a member's value requests anything. It returns false if the
-// value is empty, false, 0, or one of idle.
+// hasEffect reports whether a member's value requests anything. It returns false for empty values, false, 0, and the
+// values in idle.
 func hasEffect(value any, idle []string) bool {
 	switch v := value.(type) {
 	case nil:

@@ -14,10 +14,10 @@ import (
 type Service struct {
 	Protocol     Protocol
 	InternalPort int    // the machine's port, 1 to 65535; 0 means $PORT
-	Ports        []Port // public ports; without any, proxies do not serve the service
+	Ports        []Port // public ports; if there are none, proxies do not serve the service
 	Autostart    bool   // whether a request starts the machine; default true, because flyctl omits it
 	Autostop     Autostop
-	MinRunning   int // number of machines that autostop leaves running in the app's primary region
+	MinRunning   int // number of machines in the app's primary region that autostop leaves running
 	Concurrency  Concurrency
 }
 
@@ -30,11 +30,10 @@ const (
 	ProtocolUDP Protocol = "udp" // stored, but no proxy serves it
 )
 
-// Autostop determines what happens to a machine that nobody uses.
+// Autostop determines what happens to an idle machine.
 type Autostop string
 
-// The values of Autostop. If a machine's services have different values, the one that is listed
-// first here applies.
+// The values of Autostop. If a machine's services have different values, the one listed first here applies.
 const (
 	AutostopOff     Autostop = "off"
 	AutostopStop    Autostop = "stop"
@@ -56,8 +55,7 @@ func (a *Autostop) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Handler is a step in a proxy's processing of a connection. A port's handlers are applied in the
-// order in which they are listed.
+// Handler is a step in a proxy's processing of a connection. A port's handlers are applied in the listed order.
 type Handler string
 
 // The handlers.
@@ -89,10 +87,10 @@ func (p *Port) Has(h Handler) bool {
 	return false
 }
 
-// HTTPOptions contains the options of handler http that a proxy applies; see [HTTPConfig].
+// HTTPOptions contains the http handler's options that a proxy applies; see [HTTPConfig].
 type HTTPOptions struct {
 	Compress    bool
-	H2Backend   bool          // whether the machine speaks HTTP/2 without TLS
+	H2Backend   bool          // whether the machine expects HTTP/2 without TLS
 	Pristine    bool          // whether the proxy must not add its own headers to replies
 	Headers     []HeaderEdit  // sorted by name
 	IdleTimeout time.Duration // time after which an idle connection is closed; 0 means the proxy's default
@@ -134,9 +132,8 @@ func readServices(c *bourse.Config) ([]Service, error) {
 	return out, nil
 }
 
-// AutostopOf returns the setting for a machine with these services. If the services have
-// different settings, the one that is listed first among the values of Autostop applies. Without
-// services, AutostopOf returns AutostopOff.
+// AutostopOf returns the setting for a machine with these services. If they have different settings, the one listed
+// first among the values of Autostop applies. Without services, AutostopOf returns AutostopOff.
 func AutostopOf(list []Service) Autostop {
 	rank := map[Autostop]int{AutostopOff: 0, AutostopStop: 1, AutostopSuspend: 2}
 	least := AutostopOff
@@ -259,7 +256,7 @@ func (p *Port) tlsSupported(path string) error {
 	return nil
 }
 
-// options reads the options of handler http. Error messages begin with path.
+// options reads the http handler's options. Error messages begin with path.
 func (w *HTTPConfig) options(path string) (HTTPOptions, error) {
 	o := HTTPOptions{
 		Compress: valueOf(w.Compress), H2Backend: valueOf(w.H2Backend), ReplayCache: w.ReplayCache,

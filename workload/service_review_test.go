@@ -15,14 +15,14 @@ func TestReviewServices(t *testing.T) {
 		task     bool
 		want     []string
 	}{
-		"none":              {services: `[]`},
-		"nothing is asked":  {services: `[{"internal_port":80}]`},
-		"to zero and back":  {services: `[{"autostop":"stop","autostart":true,` + ports + `}]`},
-		"by default":        {services: `[{"autostop":"suspend",` + ports + `}]`},
-		"started by hand":   {services: `[{"autostop":"suspend","autostart":false,` + ports + `}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
-		"one of two starts": {services: `[{"autostop":"stop","autostart":false,` + ports + `},{"autostop":"stop","autostart":true,` + ports + `}]`},
-		"that has no ports": {services: `[{"autostop":"stop","autostart":false,` + ports + `},{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
-		"no ports":          {services: `[{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].ports: no service has ports"}},
+		"none":                         {services: `[]`},
+		"nothing is asked":             {services: `[{"internal_port":80}]`},
+		"to zero and back":             {services: `[{"autostop":"stop","autostart":true,` + ports + `}]`},
+		"by default":                   {services: `[{"autostop":"suspend",` + ports + `}]`},
+		"started by hand":              {services: `[{"autostop":"suspend","autostart":false,` + ports + `}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
+		"one of two starts":            {services: `[{"autostop":"stop","autostart":false,` + ports + `},{"autostop":"stop","autostart":true,` + ports + `}]`},
+		"one that starts has no ports": {services: `[{"autostop":"stop","autostart":false,` + ports + `},{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].autostart: the machine is stopped"}},
+		"no ports":                     {services: `[{"autostop":"stop","autostart":true}]`, want: []string{"config.services[0].ports: no service has ports"}},
 		"udp": {
 			services: `[{"protocol":"udp","autostop":"stop","autostart":true,` + ports + `}]`,
 			want:     []string{"config.services[0].protocol: proxies do not serve udp", "config.services[0].ports: no service has ports"},

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Port options that a proxy could not serve are refused, and the error contains the option's
-// path.
+// TestOptionsOfPorts checks that port options that a proxy could not serve are refused with an error that contains the
+// option's path.
 func TestOptionsOfPorts(t *testing.T) {
 	for port, want := range map[string]string{
 		`"handlers":["tls"],"tls_options":{"versions":["TLSv1.2","TLSv1.3"]}`:            "",

@@ -76,8 +76,8 @@ type HTTPResponse struct {
 	Pristine *bool           `json:"pristine,omitempty"` // whether the proxy must not add its own headers to replies
 }
 
-// ReplayCache configures a proxy to remember the target of a replayed request. The proxy sends
-// later requests with the same path prefix, and the same header or cookie, to this target.
+// ReplayCache configures a proxy to remember the target of a replayed request. The proxy sends later requests with the
+// same path prefix and the same header or cookie to this target.
 type ReplayCache struct {
 	PathPrefix  string `json:"path_prefix,omitempty"`
 	TTLSeconds  int    `json:"ttl_seconds,omitempty" in:"10..31536000"`
@@ -100,7 +100,7 @@ func (e Edit) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]string(e))
 }
 
-// UnmarshalJSON accepts the formats that MarshalJSON writes.
+// UnmarshalJSON accepts the formats that MarshalJSON produces.
 func (e *Edit) UnmarshalJSON(b []byte) error {
 	*e = Edit{}
 	var one string
@@ -151,14 +151,14 @@ type processConfig struct {
 	} `json:"env_from"`
 }
 
-// Metrics is config.metrics: the address at which a program serves its own metrics.
+// Metrics is config.metrics, the address at which a program serves its own metrics.
 type Metrics struct {
 	Port  int    `json:"port,omitempty" in:"1..65535"`
 	Path  string `json:"path"`
 	HTTPS bool   `json:"https,omitempty"`
 }
 
-// Static is an item of config.statics: a directory of the image whose files a proxy serves.
+// Static is an item of config.statics, a directory in the image whose files a proxy serves.
 type Static struct {
 	GuestPath     string `json:"guest_path"`
 	URLPrefix     string `json:"url_prefix"`
@@ -166,7 +166,7 @@ type Static struct {
 	IndexDocument string `json:"index_document,omitempty"`
 }
 
-// rest contains the members of [bourse.StoredConfig.Rest] that clients of the Machines API decode.
+// rest contains the members of [bourse.StoredConfig.Rest] that Machines API clients decode.
 type rest struct {
 	Guest *struct {
 		MaxMemoryMB      int      `json:"max_memory_mb"`
@@ -207,14 +207,13 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// wrongType returns the error of a value of the wrong type. The decoder adds the path.
+// wrongType returns the error for a value of the wrong type. The decoder adds the path.
 func wrongType(b []byte) error {
 	return &json.UnmarshalTypeError{Value: "value " + bourse.Quoted(strings.Trim(string(b), `"`))}
 }
 
-// Validate returns CodeInvalid, with a member's path, if clients of the Machines API could not
-// decode the member. Because of a single value of the wrong type, every client would fail to list
-// the app's machines.
+// Validate returns CodeInvalid, with a member's path, if Machines API clients could not decode the member. A single
+// value of the wrong type would make every client fail to list the app's machines.
 func Validate(k *bourse.StoredConfig) error {
 	_, services := servicesIn(k)
 	_, checks := checksIn(k)
@@ -262,8 +261,7 @@ func checkShape[T any](path string, raw json.RawMessage) error {
 	return err
 }
 
-// unsupportedItems returns an error if the list at path is not empty. The list's items are not
-// supported.
+// unsupportedItems returns an error if the list at path, whose items are not supported, is not empty.
 func unsupportedItems(path string, raw json.RawMessage) error {
 	list, err := decode[[]json.RawMessage](path, raw)
 	if len(list) > 0 {
@@ -272,8 +270,8 @@ func unsupportedItems(path string, raw json.RawMessage) error {
 	return err
 }
 
-// decode decodes a member of a config. For a missing member, it returns the zero value. Errors
-// have CodeInvalid and contain the path of the wrong value.
+// decode decodes a config member. For a missing member, it returns the zero value. Errors have CodeInvalid and contain
+// the path of the wrong value.
 func decode[T any](path string, raw json.RawMessage) (v T, err error) {
 	if len(raw) == 0 {
 		return v, nil

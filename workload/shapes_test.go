@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// A field of a wrong type is refused, and the error names its path.
+// TestConfigFieldsOfAWrongTypeAreRefused checks that a field of the wrong type is refused with an error that contains
+// the field's path.
 func TestConfigFieldsOfAWrongTypeAreRefused(t *testing.T) {
 	for field, path := range map[string]string{
 		`"services":{}`:                                  "config.services:",
@@ -34,12 +35,13 @@ func TestConfigFieldsOfAWrongTypeAreRefused(t *testing.T) {
 		}
 		err := workload.Validate(&c.StoredConfig)
 		if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(bourse.MessageOf(err), path) {
-			t.Errorf("%s: %v, want it to name %s", field, err, path)
+			t.Errorf("%s: %v, want an error that contains %s", field, err, path)
 		}
 	}
 }
 
-// Configs as clients of the Machines API send them are accepted.
+// TestConfigFieldsOfClientsAreAccepted checks that configs are accepted in the form in which Machines API clients send
+// them.
 func TestConfigFieldsOfClientsAreAccepted(t *testing.T) {
 	const body = `{"image":"host","init":{"exec":["true"]},"schedule":"daily","standbys":["148e21aabbccdd"],"dns":{},"statics":[{"guest_path":"/p","url_prefix":"/s"}],
 		"services":[{"protocol":"tcp","internal_port":8080,"autostop":true,"force_instance_key":null,"ports":[{"port":443,"handlers":["tls","http"],

@@ -19,17 +19,17 @@ func TestReady(t *testing.T) {
 		found            *bourse.CheckResults
 		want             bool
 	}{
-		"no checks":                    {"", "", nil, true},
-		"none that decides":            {`{"note": {"type": "tcp", "port": 81}}`, "", results(2, passing, critical), true},
-		"a service's":                  {"", `[{"internal_port": 80, "checks": [{"type": "tcp"}]}]`, nil, true},
-		"passing":                      {asked, "", results(2, passing, critical), true},
-		"critical":                     {asked, "", results(2, critical, passing), false},
-		"no result yet":                {asked, "", nil, false},
-		"results of an earlier start":  {asked, "", results(1, passing, passing), false},
-		"checks that cannot be read":   {`{"up": {"type": "ping", "kind": "readiness"}}`, "", nil, true},
-		"checks that are no checks":    {`[7]`, "", nil, true},
-		"a result of another's name":   {`{"up2": {"type": "tcp", "port": 80, "kind": "readiness"}}`, "", results(2, passing, passing), false},
-		"one of two readiness is down": {`{"up": {"port": 1, "type": "tcp", "kind": "readiness"}, "note": {"port": 2, "type": "tcp", "kind": "readiness"}}`, "", results(2, passing, critical), false},
+		"no checks":                         {"", "", nil, true},
+		"none that decides":                 {`{"note": {"type": "tcp", "port": 81}}`, "", results(2, passing, critical), true},
+		"a service's":                       {"", `[{"internal_port": 80, "checks": [{"type": "tcp"}]}]`, nil, true},
+		"passing":                           {asked, "", results(2, passing, critical), true},
+		"critical":                          {asked, "", results(2, critical, passing), false},
+		"no result yet":                     {asked, "", nil, false},
+		"results of an earlier start":       {asked, "", results(1, passing, passing), false},
+		"checks that cannot be read":        {`{"up": {"type": "ping", "kind": "readiness"}}`, "", nil, true},
+		"items that are not checks":         {`[7]`, "", nil, true},
+		"a result of another's name":        {`{"up2": {"type": "tcp", "port": 80, "kind": "readiness"}}`, "", results(2, passing, passing), false},
+		"one of two readiness checks fails": {`{"up": {"port": 1, "type": "tcp", "kind": "readiness"}, "note": {"port": 2, "type": "tcp", "kind": "readiness"}}`, "", results(2, passing, critical), false},
 	} {
 		m := bourse.Machine{State: bourse.StateStarted, Config: *config(c.checks, c.services), Checks: c.found}
 		m.Config.Image, m.Boot.Number = "nginx", 2

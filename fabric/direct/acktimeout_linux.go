@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setAckTimeout makes the kernel close a connection if the other host has not acknowledged data for too
-// long.
+// setAckTimeout makes the kernel close a connection if the other host does not acknowledge data in time.
 func setAckTimeout(_, _ string, c syscall.RawConn) error {
 	var set error
 	err := c.Control(func(fd uintptr) {

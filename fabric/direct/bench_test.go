@@ -16,8 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric/fabrictest"
 )
 
-// BenchmarkCall measures a round trip on loopback that is as large as a quote, with net/http
-// alone and with the fabric.
+// BenchmarkCall measures a round trip the size of a quote on loopback, with net/http alone and with the fabric.
 func BenchmarkCall(b *testing.B) {
 	reply := bytes.Repeat([]byte{'r'}, 400)
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -122,7 +121,7 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// BenchmarkAsk measures asking two and six workers for quotes, as messages and as requests.
+// BenchmarkAsk measures requests for quotes to two and six workers, as messages and as requests.
 func BenchmarkAsk(b *testing.B) {
 	n := newNetwork(b, nil)
 	members := quoters(n, "w1", "w2", "w3", "w4", "w5", "w6")

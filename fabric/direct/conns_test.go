@@ -173,13 +173,13 @@ func TestWorkerThatDoesNotRead(t *testing.T) {
 		took, err = within(t, f, time.Hour, "third")
 		wantCode(t, err, bourse.CodeUnavailable)
 		if took > 10*time.Second {
-			t.Errorf("the failure was noticed after %s", took)
+			t.Errorf("the failure was reported after %s", took)
 		}
 	})
 }
 
-// TestLongCalls checks that a call may take long, and that an idle connection is closed and
-// reopened for the next call.
+// TestLongCalls checks that a call may take a long time, and that an idle connection is closed and reopened for the
+// next call.
 func TestLongCalls(t *testing.T) {
 	bubble(t, serving(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -217,14 +217,14 @@ func TestSilentCaller(t *testing.T) {
 		}
 		defer c.Close()
 		_, _ = io.WriteString(c, "GET /worker/calls HTTP/1.1\r\nHost: w1\r\nConnection: Upgrade\r\nUpgrade: bourse-calls\r\n\r\n")
-		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols { //nolint:bodyclose // it has none
+		if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols { //nolint:bodyclose // the response has no body
 			t.Fatalf("got %+v, %v", resp, err)
 		}
 		_, _ = io.WriteString(c, "CALL 1 /x 0 2 POST\n{}")
 		began := time.Now()
 		<-s.Left
 		if took := time.Since(began); took > 2*time.Minute {
-			t.Errorf("the failure was noticed after %s", took)
+			t.Errorf("the failure was reported after %s", took)
 		}
 		_ = p.Close()
 		wg.Wait()
@@ -338,10 +338,10 @@ func TestStrangeUpgrade(t *testing.T) {
 	}
 }
 
-// TestRenew checks that later calls and requests use new connections, and that those in progress end
+// TestRenew checks that, after a renewal, later calls and requests use new connections, and those in progress end
 // normally on the old ones.
 func TestRenew(t *testing.T) {
-	var conns sync.Map // the connections by which requests have arrived
+	var conns sync.Map // the connections on which requests have arrived
 	hold, held := make(chan struct{}), make(chan struct{}, 2)
 	n := newNetwork(t, newCA(t))
 	to := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -372,7 +372,7 @@ func TestRenew(t *testing.T) {
 	for _, do := range []func(string) error{call, request} {
 		slow.Go(func() {
 			if err := do("/hold"); err != nil {
-				t.Errorf("in progress while the certificate was renewed: %v", err)
+				t.Errorf("a call in progress while the certificate was renewed: %v", err)
 			}
 		})
 	}
@@ -392,6 +392,6 @@ func TestRenew(t *testing.T) {
 	count := 0
 	conns.Range(func(any, any) bool { count++; return true })
 	if count != 4 {
-		t.Errorf("requests came by %d connections, want 2 before the renewal and 2 after it", count)
+		t.Errorf("requests used %d connections, want 2 before the renewal and 2 after it", count)
 	}
 }

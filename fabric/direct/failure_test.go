@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric/direct"
 )
 
-// TestAddressReused checks that nothing is sent to another worker that has taken over a
-// worker's address while a connection to it was kept open.
+// TestAddressReused checks that nothing is sent to another worker that has taken over a worker's address while a
+// connection to the address was kept open.
 func TestAddressReused(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestAddressReused(t *testing.T) {
 	}
 }
 
-// TestKeptConnectionClosed checks that a connection that its server has closed is replaced,
-// and that the request is sent once.
+// TestKeptConnectionClosed checks that a connection closed by its server is replaced, and that the request is sent
+// once.
 func TestKeptConnectionClosed(t *testing.T) {
 	ln := listen(t)
 	closed := make(chan struct{})
@@ -106,8 +106,8 @@ func TestNotHTTP(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			_, _, err := fabric.Trader{Fabric: f}.Claim(ctx, member("w1", ln), &bourse.Claim{})
-			// A server that does not accept calls receives none. If a server refuses the upgrade
-			// with an error, that error is the answer to the call.
+			// A server that does not accept calls receives none. If a server refuses the upgrade with an error, the
+			// error is the answer to the call.
 			if unsent := name != "sends a redirect"; err == nil || (bourse.CodeOf(err) == bourse.CodeUnavailable) != unsent {
 				t.Errorf("got %v, want an error; unknown outcome: %v", err, !unsent)
 			}

@@ -10,10 +10,9 @@ import (
 // headerTo names the worker to which a request is addressed.
 const headerTo = "Bourse-To"
 
-// Handler returns a handler that passes requests for the worker with this id to h. Requests
-// that are addressed to another worker are answered with 421. Requests that do not name a
-// worker, such as those from people, are passed to h. So are calls on the connections that
-// [Serve] upgrades.
+// Handler returns a handler that passes requests for the worker with this ID to h. Requests addressed to another worker
+// get a 421. Requests that do not name a worker, such as those from people, and calls on connections upgraded by
+// [Serve] are passed to h as well.
 func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if to := r.Header[headerTo]; len(to) > 0 && to[0] != string(id) {

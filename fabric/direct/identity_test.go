@@ -21,9 +21,9 @@ func TestServerProvesItself(t *testing.T) {
 		server *tls.Config
 	}{
 		{"another worker", credentials(t, ca, "w2", bourse.RoleWorker).Server(bourse.RoleBroker)},
-		{"a broker of that name", credentials(t, ca, "w1", bourse.RoleBroker).Server(bourse.RoleBroker)},
-		{"a worker of that name in another cluster", credentials(t, other, "w1", bourse.RoleWorker).Public()},
-		{"a server in the clear", nil},
+		{"a broker with that name", credentials(t, ca, "w1", bourse.RoleBroker).Server(bourse.RoleBroker)},
+		{"a worker with that name in another cluster", credentials(t, other, "w1", bourse.RoleWorker).Public()},
+		{"a server without TLS", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestServerProvesItself(t *testing.T) {
 }
 
 func refuse(t *testing.T) http.Handler {
-	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the server was sent %s", r.URL) })
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the server received %s", r.URL) })
 }
 
 // TestClientProvesItself checks that a worker accepts only brokers of its cluster.

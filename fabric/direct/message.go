@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// limits are the size limits of calls. Larger messages are sent as separate requests, because
-// they would delay other calls.
+// limits contains the size limits of calls. Larger messages are sent as separate requests, because they would delay
+// other calls.
 var limits = mux.Limits{Word: 2 << 10, Payload: 256 << 10, Answer: fabric.MaxAnswer}
 
 // Send implements [fabric.Fabric]. It sends the request as a call.

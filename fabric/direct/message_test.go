@@ -45,8 +45,8 @@ func wantCode(t *testing.T, err error, want bourse.Code) {
 	}
 }
 
-// TestMessage checks what a handler sees of a message and its sender, and what the sender sees
-// of the answer.
+// TestMessage checks that the handler receives the message and the sender's identity, and that the sender receives the
+// answer.
 func TestMessage(t *testing.T) {
 	both(t, func(t *testing.T, n *network) {
 		w := n.Serve("w1", admission.Require(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -193,8 +193,7 @@ func TestTooManyCalls(t *testing.T) {
 	wg.Wait()
 }
 
-// TestHandlerPanics checks that a panicking handler leaves the outcome unknown and does not
-// end its worker.
+// TestHandlerPanics checks that a panicking handler leaves the outcome unknown and does not crash its worker.
 func TestHandlerPanics(t *testing.T) {
 	n := newNetwork(t, nil)
 	w := n.Serve("w1", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -14,18 +14,17 @@ import (
 
 const (
 	headerTimeout = 10 * time.Second // time limit for receiving a request's header
-	serverIdle    = 3 * clientIdle   // time limit between requests; greater than our own clients' limit
+	serverIdle    = 3 * clientIdle   // time limit between requests; greater than this package's client limit
 	maxHeader     = 64 << 10         // maximum size of a request's header, in bytes
 	grace         = 3 * time.Second  // how long requests in progress may take when the server stops
 	maxStreams    = 1000             // maximum number of concurrent requests on one HTTP/2 connection
 )
 
-// Serve answers requests on ln, over TLS if config is not nil, until ctx ends. It then accepts
-// no more requests and gives those in progress a few seconds. After that, it ends the contexts
-// of the remaining requests and closes their connections. Serve returns once the listener and
-// all connections are closed and the handlers of calls have ended. It returns nil if it stopped
-// because ctx ended. Request bodies are subject to the limits of package throttle. Handlers that
-// stream forever should end when the component that they belong to stops.
+// Serve answers requests on ln, over TLS if config is not nil, until ctx ends. It then accepts no more requests and
+// gives those in progress a few seconds to finish. After that, it ends the contexts of the remaining requests and
+// closes their connections. Serve returns once the listener and all connections are closed and the handlers of calls
+// have returned. It returns nil if it stopped because ctx ended. Request bodies are subject to the limits of package
+// throttle. Handlers of endless streams should return when their component stops.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errClosing)

@@ -55,8 +55,7 @@ func TestServeFinishes(t *testing.T) {
 	}
 }
 
-// TestServeCutsOff checks that a request that does not end cannot prevent a server from
-// stopping.
+// TestServeCutsOff checks that an endless request cannot prevent a server from stopping.
 func TestServeCutsOff(t *testing.T) {
 	ln := listen(t)
 	arrived, left := make(chan struct{}), make(chan struct{})
@@ -158,8 +157,8 @@ func TestServeFinishesCalls(t *testing.T) {
 	}
 }
 
-// TestServeCutsOffCalls checks that a call that does not end cannot prevent a server from
-// stopping, and that its handler has ended by then.
+// TestServeCutsOffCalls checks that an endless call cannot prevent a server from stopping, and that the call's handler
+// has returned by then.
 func TestServeCutsOffCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, s := newPipes(), fabrictest.NewStuck()

@@ -58,8 +58,8 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 
 var errUnexpectedData = errors.New("the server sent data before it received a request")
 
-// refused is the error that is returned if a server does not accept calls from this server. It
-// contains the server's response, which becomes the answer to every call.
+// refused is the error for a server that does not accept calls from this server. It contains the server's response,
+// which becomes the answer to every call.
 type refused struct{ answer fabric.Answer }
 
 func (r *refused) Error() string {
@@ -125,8 +125,8 @@ func asksForCalls(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == callsPath && r.Header.Get("Upgrade") == callsProtocol
 }
 
-// serveCalls upgrades a request's connection and serves the calls on it with handler. In
-// the handler's requests, the sender is the same as in the upgrade request.
+// serveCalls upgrades a request's connection and serves the calls on it with handler. The handler's requests have the
+// same sender as the upgrade request.
 func serveCalls(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	c, ok := r.Context().Value(callsKey{}).(*calls)
 	if !ok || r.ProtoMajor != 1 {

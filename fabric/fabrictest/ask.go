@@ -70,10 +70,10 @@ func askRound(t *testing.T, n Network, members []bourse.Member) {
 	var inside, returned atomic.Bool
 	n.Fabric().Ask(ctx, members, &bourse.Order{Name: "four"}, func(q bourse.Quote) {
 		if inside.Swap(true) || returned.Load() {
-			t.Error("an answer came beside another, or after the end")
+			t.Error("an answer arrived concurrently with another, or after the end")
 		}
 		if q.AppMachines != 4 {
-			t.Errorf("worker %s saw another order: %+v", q.Worker, q)
+			t.Errorf("worker %s received a different order: %+v", q.Worker, q)
 		}
 		if got = append(got, q.Worker); len(got) == 2 {
 			time.AfterFunc(lateAnswers, cancel)
@@ -101,10 +101,10 @@ func testAskEnds(t *testing.T, n Network) {
 		}
 	}
 	if ctx.Err() != nil {
-		t.Error("asking took until its deadline though all had answered")
+		t.Error("Ask took until its deadline although all workers had answered")
 	}
 }
 
 func testAskNobody(t *testing.T, n Network) {
-	n.Fabric().Ask(soon(t), nil, &bourse.Order{}, func(q bourse.Quote) { t.Errorf("got %+v of no one", q) })
+	n.Fabric().Ask(soon(t), nil, &bourse.Order{}, func(q bourse.Quote) { t.Errorf("got %+v although nobody was asked", q) })
 }

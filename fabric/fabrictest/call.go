@@ -20,7 +20,7 @@ import (
 
 const path = "/worker/x"
 
-// post returns a POST request with a body, like the requests that clients send.
+// post returns a POST request with a body, as clients send it.
 func post(body string) *http.Request {
 	read := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {"application/cbor"}}}
@@ -47,7 +47,7 @@ func testEcho(t *testing.T, n Network) {
 	}
 	defer resp.Body.Close()
 	if d := cmp.Diff(seen{"POST", path, "a=1&a=2", "application/cbor", "the request"}, <-got); d != "" {
-		t.Errorf("the worker saw another request (-want +got):\n%s", d)
+		t.Errorf("the worker received a different request (-want +got):\n%s", d)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || string(body) != "the reply" || resp.StatusCode != http.StatusAccepted || resp.Header.Get("X-Reply") != "yes" {
@@ -105,7 +105,7 @@ func testStream(t *testing.T, n Network) {
 	var got []string
 	err := fabric.MachineLogs.Call(soon(t), n.Fabric(), w.Member, fabric.LogsQuery{Machine: machine, Follow: true}, func(l fabric.LogLine) error {
 		if len(got) == 0 {
-			close(goOn) // the worker writes the second line only after this
+			close(goOn) // lets the worker write the second line
 		}
 		got = append(got, l.Text)
 		return nil

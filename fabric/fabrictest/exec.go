@@ -59,7 +59,7 @@ func testExec(t *testing.T, n Network) {
 		t.Errorf("sent %d bytes, got %d and %d", sent.Len(), stdout.Len(), stderr.Len())
 	}
 	if _, err := s.Write([]byte("late")); err == nil {
-		t.Error("input is taken after the end")
+		t.Error("input is accepted after the end")
 	}
 }
 
@@ -88,18 +88,18 @@ func testExecEnds(t *testing.T, n Network) {
 	start := fabric.ExecStart{Command: []string{"sh"}, Stdin: true}
 	t.Run("with an error", func(t *testing.T) {
 		w := n.Serve("w1", running(func(context.Context, fabric.ExecIO) (bourse.Exit, error) {
-			return bourse.Exit{}, bourse.Errorf(bourse.CodeInvalid, "there is no sh")
+			return bourse.Exit{}, bourse.Errorf(bourse.CodeInvalid, "sh not found")
 		}))
 		s, err := Attach(soon(t), n.Fabric(), w.Member, machine, start)
 		if err != nil {
 			t.Fatalf("exec: %v", err)
 		}
 		_, err = s.Copy(io.Discard, io.Discard)
-		if bourse.CodeOf(err) != bourse.CodeInvalid || err.Error() != "there is no sh" {
+		if bourse.CodeOf(err) != bourse.CodeInvalid || err.Error() != "sh not found" {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("with input that no one reads", func(t *testing.T) {
+	t.Run("with input that is not read", func(t *testing.T) {
 		w := n.Serve("w1", running(func(context.Context, fabric.ExecIO) (bourse.Exit, error) { return bourse.Exit{}, nil }))
 		s, err := Attach(soon(t), n.Fabric(), w.Member, machine, start)
 		if err != nil {
@@ -112,7 +112,7 @@ func testExecEnds(t *testing.T, n Network) {
 		}
 		wg.Wait()
 	})
-	t.Run("when the caller closes it", func(t *testing.T) {
+	t.Run("when the caller closes the stream", func(t *testing.T) {
 		ended := make(chan error, 1)
 		w := n.Serve("w1", running(func(ctx context.Context, _ fabric.ExecIO) (bourse.Exit, error) {
 			<-ctx.Done()
@@ -125,7 +125,7 @@ func testExecEnds(t *testing.T, n Network) {
 		}
 		s.Close()
 		if err := <-ended; bourse.CodeOf(err) != bourse.CodeCanceled {
-			t.Errorf("the command ended for %v", err)
+			t.Errorf("the command ended because of %v", err)
 		}
 	})
 	t.Run("when the worker dies", func(t *testing.T) {
@@ -175,7 +175,7 @@ func testTunnel(t *testing.T, n Network) {
 			t.Errorf("got %q, %v", got, err)
 		}
 	})
-	t.Run("the machine's end ends it", func(t *testing.T) {
+	t.Run("the tunnel ends when the machine closes its connection", func(t *testing.T) {
 		w := machineEnd(func(c net.Conn) {
 			_, _ = io.WriteString(c, "busy")
 			c.Close()
@@ -185,7 +185,7 @@ func testTunnel(t *testing.T, n Network) {
 			t.Errorf("got %q, %v", got, err)
 		}
 	})
-	t.Run("a break of the machine's is no end", func(t *testing.T) {
+	t.Run("a broken machine connection is not EOF", func(t *testing.T) {
 		w := machineEnd(func(c net.Conn) {
 			_ = c.(*net.TCPConn).SetLinger(0)
 			c.Close()
@@ -193,7 +193,7 @@ func testTunnel(t *testing.T, n Network) {
 		_, err := io.ReadAll(dig(t, n, w))
 		wantUnknown(t, err)
 	})
-	t.Run("the caller's leaving ends the connection", func(t *testing.T) {
+	t.Run("the connection ends when the caller disconnects", func(t *testing.T) {
 		left := make(chan struct{})
 		w := machineEnd(func(c net.Conn) {
 			_, _ = io.Copy(io.Discard, c)
@@ -201,7 +201,7 @@ func testTunnel(t *testing.T, n Network) {
 			close(left)
 		})
 		dig(t, n, w).Close()
-		await(t, "the machine to see that the caller left", left)
+		await(t, "the machine to notice that the caller disconnected", left)
 	})
 }
 

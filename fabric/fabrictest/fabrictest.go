@@ -1,5 +1,5 @@
-// Package fabrictest is a test suite for fabrics. It tests the properties on which the
-// market and the broker rely when they request quotes, claim orders and forward requests.
+// Package fabrictest is a test suite for fabrics. It tests the properties that the market and the broker rely on when
+// they request quotes, claim orders and forward requests.
 package fabrictest
 
 import (
@@ -19,15 +19,15 @@ import (
 type Network interface {
 	// Fabric returns the broker's end of the network.
 	Fabric() fabric.Fabric
-	// Serve adds a worker with this id, whose requests h handles.
+	// Serve adds a worker with this ID whose requests are handled by h.
 	Serve(id bourse.WorkerID, h http.Handler) Worker
 }
 
 // Worker is a worker on a Network.
 type Worker struct {
 	Member bourse.Member
-	// Kill ends the worker as SIGKILL would: its connections break and nothing listens anymore.
-	// It does not wait for handlers.
+	// Kill ends the worker as SIGKILL would: its connections break, and nothing listens at its address anymore. It does
+	// not wait for handlers.
 	Kill func()
 }
 
@@ -40,7 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Network) {
 	RunAsk(t, open)
 }
 
-// RunAsk runs only the tests of Ask, for a variant of a tested fabric that differs only in Ask.
+// RunAsk runs only the tests of Ask. It is meant for a variant of a tested fabric that differs only in Ask.
 func RunAsk(t *testing.T, open func(t *testing.T) Network) { runCases(t, open, askCases) }
 
 type testCase struct {
@@ -99,7 +99,7 @@ func runCases(t *testing.T, open func(t *testing.T) Network, cases []testCase) {
 	}
 }
 
-// soon returns a context with a deadline, for operations that should be fast.
+// soon returns a context with a deadline for operations that should be fast.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -128,6 +128,6 @@ func wantCode(t *testing.T, err error, want bourse.Code) {
 func wantUnknown(t *testing.T, err error) {
 	t.Helper()
 	if err == nil || bourse.CodeOf(err) == bourse.CodeUnavailable {
-		t.Fatalf("got %v (code %q), want an error that leaves the outcome open", err, bourse.CodeOf(err))
+		t.Fatalf("got %v (code %q), want an error that leaves the outcome unknown", err, bourse.CodeOf(err))
 	}
 }

@@ -42,7 +42,7 @@ func testCallerLeaves(t *testing.T, n Network) {
 			leave()
 		}()
 		wantCode(t, call(ctx, n.Fabric(), w.Member), bourse.CodeCanceled)
-		await(t, "the handler to see that the caller of "+what+" left", left)
+		await(t, "the handler to notice that the caller of "+what+" disconnected", left)
 	}
 }
 
@@ -59,7 +59,7 @@ func testReaderLeaves(t *testing.T, n Network) {
 		t.Fatalf("call: %v", err)
 	}
 	resp.Body.Close()
-	await(t, "the handler to see that the reader left", left)
+	await(t, "the handler to notice that the reader disconnected", left)
 }
 
 func testNeverBegan(t *testing.T, n Network) {
@@ -72,7 +72,7 @@ func testNeverBegan(t *testing.T, n Network) {
 
 // never returns a handler that fails the test if it receives a request.
 func never(t *testing.T) http.Handler {
-	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the worker was sent %s", r.URL) })
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("the worker received %s", r.URL) })
 }
 
 func testNotThere(t *testing.T, n Network) {
@@ -121,10 +121,10 @@ func testDropped(t *testing.T, n Network) {
 		cancel()
 		wantUnknown(t, err)
 		if got := times.Load(); got != 1 {
-			t.Errorf("%s connection: the worker saw the claim %d times, want 1", connection, got)
+			t.Errorf("%s connection: the worker received the claim %d times, want 1", connection, got)
 		}
 		if err := echo(soon(t), n.Fabric(), w.Member, "call"); err != nil {
-			t.Errorf("%s connection: the call after it: %v", connection, err)
+			t.Errorf("%s connection: the next call: %v", connection, err)
 		}
 	}
 }
@@ -162,5 +162,5 @@ func testHangs(t *testing.T, n Network) {
 	defer cancel()
 	_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 	wantCode(t, err, bourse.CodeTimeout)
-	await(t, "the handler to see that the caller left", left)
+	await(t, "the handler to notice that the caller disconnected", left)
 }

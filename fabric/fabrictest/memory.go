@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Memory is a fabric within this process. It is a function that returns the handler of a worker,
-// or nil if the worker cannot be reached.
+// Memory is a fabric within this process. The function returns the handler of a worker, or nil if the worker cannot be
+// reached.
 type Memory func(bourse.WorkerID) http.Handler
 
 var _ fabric.Fabric = Memory(nil)
@@ -25,7 +25,7 @@ var _ fabric.Fabric = Memory(nil)
 func Serving(h http.Handler) Memory { return func(bourse.WorkerID) http.Handler { return h } }
 
 var (
-	errNotThere = errors.New("there is no such worker")
+	errNotThere = errors.New("no such worker")
 	errBroken   = errors.New("the connection broke")
 )
 

@@ -36,8 +36,8 @@ func (s *Stuck) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	close(s.Left)
 }
 
-// Seen is a handler that records the bodies of its requests. It echoes most requests, some
-// after a delay in which they may be canceled, and aborts the others.
+// Seen is a handler that records the bodies of its requests. It echoes most requests, some of them after a delay during
+// which they may be canceled, and aborts the others.
 type Seen struct {
 	mu    sync.Mutex
 	times map[string]int
@@ -70,10 +70,9 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// SendMany sends messages from 32 concurrent callers to a worker that s serves. Every third
-// message, on average, may be canceled within two milliseconds. The results must be consistent with
-// what s has seen. If stays is true, the worker is not killed in the meantime, so an answer can
-// only be lost if s has aborted it.
+// SendMany sends messages from 32 concurrent callers to a worker served by s. On average, every third message may be
+// canceled within two milliseconds. The results must be consistent with the requests that s has seen. If stays is true,
+// the worker is not killed in the meantime, so an answer can be lost only if s has aborted it.
 func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int, stays bool) {
 	t.Helper()
 	var callers sync.WaitGroup
@@ -94,7 +93,7 @@ func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int
 	callers.Wait()
 }
 
-// agrees checks that the result of a message is consistent with what s has seen.
+// agrees checks that the result of a message is consistent with the requests that s has seen.
 func (s *Seen) agrees(t *testing.T, name string, a fabric.Answer, err error, stays bool) {
 	s.mu.Lock()
 	times, done := s.times[name], s.done[name]
@@ -104,7 +103,7 @@ func (s *Seen) agrees(t *testing.T, name string, a fabric.Answer, err error, sta
 	case times > 1:
 		t.Errorf("%s was seen %d times", name, times)
 	case unsent && times > 0:
-		t.Errorf("%s was unavailable (%v), and seen", name, err)
+		t.Errorf("%s was unavailable (%v), but was seen", name, err)
 	case err == nil && !unsent && (!done || string(a.Body) != name):
 		t.Errorf("%s was answered with %q, done: %v", name, a.Body, done)
 	case stays && bourse.CodeOf(err) == bourse.CodeTimeout && (done || times == 0):

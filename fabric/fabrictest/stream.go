@@ -31,7 +31,7 @@ func bothWays(t *testing.T, h func(w io.Writer, r *http.Request)) http.Handler {
 		if err := errors.Join(control.EnableFullDuplex(), control.Flush()); err != nil {
 			t.Errorf("full duplex: %v", err)
 		}
-		defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }() // otherwise a server may wait for the rest of the body
+		defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }() // otherwise, a server may wait for the rest of the body
 		h(flusher{w, control}, r)
 	})
 }
@@ -57,7 +57,7 @@ func sumOf(r io.Reader) (sum [32]byte, n int64, err error) {
 	return [32]byte(h.Sum(nil)), n, err
 }
 
-const large = 16 << 20 // more than all buffers and windows on the way can hold
+const large = 16 << 20 // more than all buffers and windows along the path can hold
 
 func testBothWays(t *testing.T, n Network) {
 	there, _, _ := sumOf(noise(1))
@@ -66,7 +66,7 @@ func testBothWays(t *testing.T, n Network) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if got, n, err := sumOf(r.Body); err != nil || got != there {
-				t.Errorf("the worker was sent other bytes: %d (%v)", n, err)
+				t.Errorf("the worker received different bytes: %d (%v)", n, err)
 			}
 		})
 		if _, err := io.Copy(w, noise(2)); err != nil {
@@ -89,7 +89,7 @@ func testBothWays(t *testing.T, n Network) {
 	}
 	defer resp.Body.Close()
 	if got, n, err := sumOf(resp.Body); err != nil || got != back {
-		t.Errorf("the worker answered with other bytes: %d (%v)", n, err)
+		t.Errorf("the worker's answer contains different bytes: %d (%v)", n, err)
 	}
 }
 
@@ -133,14 +133,14 @@ func testRefusedStream(t *testing.T, n Network) {
 
 func testStreamCallerLeaves(t *testing.T, n Network) {
 	for name, leave := range map[string]func(*http.Response, *io.PipeWriter, context.CancelFunc){
-		"its context ends":       func(_ *http.Response, _ *io.PipeWriter, end context.CancelFunc) { end() },
-		"it closes the reply":    func(r *http.Response, _ *io.PipeWriter, _ context.CancelFunc) { r.Body.Close() },
-		"it breaks off the body": func(_ *http.Response, b *io.PipeWriter, _ context.CancelFunc) { b.CloseWithError(io.ErrNoProgress) },
+		"its context ends":    func(_ *http.Response, _ *io.PipeWriter, end context.CancelFunc) { end() },
+		"it closes the reply": func(r *http.Response, _ *io.PipeWriter, _ context.CancelFunc) { r.Body.Close() },
+		"it aborts the body":  func(_ *http.Response, b *io.PipeWriter, _ context.CancelFunc) { b.CloseWithError(io.ErrNoProgress) },
 	} {
 		left := make(chan struct{})
 		w := n.Serve("w1", bothWays(t, func(_ io.Writer, r *http.Request) {
 			if _, err := io.Copy(io.Discard, r.Body); err == nil {
-				t.Errorf("%s: the worker saw a proper end of the body", name)
+				t.Errorf("%s: the worker read the body up to EOF", name)
 			}
 			close(left)
 		}))
@@ -151,7 +151,7 @@ func testStreamCallerLeaves(t *testing.T, n Network) {
 			t.Fatalf("%s: call: %v", name, err)
 		}
 		leave(resp, body, end)
-		await(t, "the handler to see: "+name, left)
+		await(t, "the handler to notice: "+name, left)
 		resp.Body.Close()
 		body.Close()
 		end()
@@ -161,7 +161,7 @@ func testStreamCallerLeaves(t *testing.T, n Network) {
 func testStreamWorkerDies(t *testing.T, n Network) {
 	began := make(chan struct{}, 2)
 	var w Worker
-	for name, die := range map[string]func(){"the handler breaks off": nil, "the worker is killed": func() { w.Kill() }} {
+	for name, die := range map[string]func(){"the handler aborts": nil, "the worker is killed": func() { w.Kill() }} {
 		w = n.Serve("w1", bothWays(t, func(w io.Writer, r *http.Request) {
 			_, _ = io.WriteString(w, "the beginning")
 			began <- struct{}{}
@@ -180,7 +180,7 @@ func testStreamWorkerDies(t *testing.T, n Network) {
 			die()
 		}
 		if got, err := io.ReadAll(resp.Body); err == nil {
-			t.Errorf("%s: %q reads as a proper reply", name, got)
+			t.Errorf("%s: %q looks like a complete reply", name, got)
 		}
 		resp.Body.Close()
 		gone := make(chan struct{})
@@ -190,11 +190,11 @@ func testStreamWorkerDies(t *testing.T, n Network) {
 				_, err = body.Write(make([]byte, 1<<10))
 			}
 		}()
-		await(t, "the body to be of no use any more: "+name, gone)
+		await(t, "the body to be closed: "+name, gone)
 	}
 }
 
-// testSlowReaders checks that unread streams block their senders and nothing else.
+// testSlowReaders checks that unread streams block only their senders.
 func testSlowReaders(t *testing.T, n Network) {
 	release := make(chan struct{})
 	idle := bothWays(t, func(w io.Writer, r *http.Request) {
@@ -240,7 +240,7 @@ func testSlowReaders(t *testing.T, n Network) {
 		select {
 		case <-stuck: // the worker does not read the body yet
 		case <-time.After(patience):
-			t.Fatal("a body is taken that no one reads")
+			t.Fatal("a body is accepted although nobody reads it")
 		}
 	}
 	text := make([]byte, 2<<20)
@@ -248,7 +248,7 @@ func testSlowReaders(t *testing.T, n Network) {
 		text[i] = 'x'
 	}
 	if err := echo(soon(t), n.Fabric(), w.Member, string(text)); err != nil {
-		t.Errorf("another call beside them: %v", err)
+		t.Errorf("another call at the same time: %v", err)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 // port is the port on which the test machine listens.
 const port = 8080
 
-// ported runs a worker with a machine that handles each connection with behave. Each connection
-// is closed when behave returns.
+// ported runs a worker with a machine that handles each connection with behave, and closes the connection when behave
+// returns.
 func ported(t *testing.T, n Network, behave func(net.Conn)) Worker {
 	var mux http.ServeMux
 	fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
@@ -58,10 +58,10 @@ func testTunnelConn(t *testing.T, n Network) {
 	t.Run("either side can be closed separately", func(t *testing.T) { tunnelEnds(t, n) })
 	t.Run("large bodies pass concurrently", func(t *testing.T) { tunnelLarge(t, n) })
 	t.Run("a hundred do not mix", func(t *testing.T) { tunnelMany(t, n) })
-	t.Run("what is not read is not sent", func(t *testing.T) { tunnelFull(t, n) })
+	t.Run("a reader that stops blocks the sender", func(t *testing.T) { tunnelFull(t, n) })
 	t.Run("it has deadlines", func(t *testing.T) { tunnelDeadlines(t, n) })
 	t.Run("an abort is not EOF", func(t *testing.T) { tunnelBreaks(t, n) })
-	t.Run("it can be refused", func(t *testing.T) {
+	t.Run("a tunnel can be refused", func(t *testing.T) {
 		w := ported(t, n, func(net.Conn) {})
 		_, err := fabric.DialTunnel(soon(t), n.Fabric(), w.Member, fabric.TunnelRequest{Machine: machine, Port: 22})
 		wantCode(t, err, bourse.CodeForbidden)
@@ -75,7 +75,7 @@ func testTunnelConn(t *testing.T, n Network) {
 func tunnelEnds(t *testing.T, n Network) {
 	heard := make(chan string, 1)
 	c := into(t, n, ported(t, n, func(c net.Conn) {
-		_, _ = io.WriteString(c, "I have nothing more to say")
+		_, _ = io.WriteString(c, "nothing more follows")
 		_ = c.(*net.TCPConn).CloseWrite()
 		got, err := io.ReadAll(c)
 		if err != nil {
@@ -83,7 +83,7 @@ func tunnelEnds(t *testing.T, n Network) {
 		}
 		heard <- string(got)
 	}))
-	if got, err := io.ReadAll(c); err != nil || string(got) != "I have nothing more to say" {
+	if got, err := io.ReadAll(c); err != nil || string(got) != "nothing more follows" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if _, err := io.WriteString(c, "but I have"); err != nil {
@@ -115,7 +115,7 @@ func tunnelLarge(t *testing.T, n Network) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			if got, n, err := sumOf(c); err != nil || got != there {
-				t.Errorf("the machine got other bytes: %d, %v", n, err)
+				t.Errorf("the machine received different bytes: %d, %v", n, err)
 			}
 		})
 		_, err := io.Copy(c, noise(2))
@@ -132,7 +132,7 @@ func tunnelLarge(t *testing.T, n Network) {
 		}
 	})
 	if got, n, err := sumOf(c); err != nil || got != back {
-		t.Errorf("the machine sent other bytes: %d, %v", n, err)
+		t.Errorf("the machine's bytes arrived changed: %d, %v", n, err)
 	}
 	sending.Wait()
 }
@@ -176,7 +176,7 @@ func tunnelDeadlines(t *testing.T, n Network) {
 		t.Fatal(err)
 	}
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("past its deadline: %v", err)
+		t.Errorf("after the deadline: %v", err)
 	}
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
@@ -221,5 +221,5 @@ func tunnelBreaks(t *testing.T, n Network) {
 	c := into(t, n, ported(t, n, func(c net.Conn) { waits(c); close(left) }))
 	<-began
 	c.Close()
-	await(t, "the machine to see that the caller left", left)
+	await(t, "the machine to notice that the caller disconnected", left)
 }

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// Address is a server's address on NATS. It is a random address of fd6e:6174:7300::/40, a
-// private IPv6 range that spells "nats". No IP packets are ever sent to it.
+// Address is a server's address on NATS. It is a random address in fd6e:6174:7300::/40, a private IPv6 range that
+// spells "nats". No IP packets are ever sent to it.
 type Address = netip.Addr
 
 var network = netip.MustParsePrefix("fd6e:6174:7300::/40")
@@ -33,13 +33,13 @@ func newAddress() Address {
 	return netip.AddrFrom16(b)
 }
 
-// token returns an address in the form of a subject token.
+// token returns an address as a subject token.
 func token(a Address) string {
 	b := a.As16()
 	return hex.EncodeToString(b[:])
 }
 
-// parseHostPort parses a host:port of this network.
+// parseHostPort parses a host:port on this network.
 func parseHostPort(hostport string) (a Address, port uint16, ok bool) {
 	p, err := netip.ParseAddrPort(hostport)
 	return p.Addr(), p.Port(), err == nil && network.Contains(p.Addr())

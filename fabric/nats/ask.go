@@ -17,7 +17,7 @@ import (
 // region's name follows the prefix.
 const regionPrefix = "all."
 
-// askNumber is the number of the latest Ask of this process.
+// askNumber is the number of this process's latest Ask.
 var askNumber atomic.Uint64
 
 // pendingAsk is the state of one Ask. It belongs to one goroutine.
@@ -67,8 +67,8 @@ func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Reg
 	return true
 }
 
-// sendOrder sends the order to the workers. It stops waiting for workers that cannot be reached now,
-// because they will not answer.
+// sendOrder sends the order to the workers. It stops waiting for workers that cannot be reached, because they will not
+// answer.
 func (l *Link) sendOrder(a *pendingAsk, whole map[bourse.Region]bool, inbox string, order []byte) {
 	sent := map[bourse.Region]bool{}
 	for i := range a.members {
@@ -94,9 +94,8 @@ func (l *Link) orders(region bourse.Region) string {
 	return l.base + "region." + string(region) + ".orders"
 }
 
-// takeQuote passes an answer to the Ask that it belongs to. The argument rest
-// is the end of the subject, which contains the Ask's number and identifies the
-// sender.
+// takeQuote passes an answer to the Ask that it belongs to. rest is the end of the subject, which contains the Ask's
+// number and identifies the sender.
 func (l *Link) takeQuote(rest string, m *client.Msg) {
 	number, of, _ := strings.Cut(rest, ".")
 	l.mu.Lock()
@@ -132,8 +131,8 @@ func (a *pendingAsk) take(m answer, quoted func(bourse.Quote)) {
 	}
 }
 
-// sender returns the index in a.members of the worker that has sent the answer. If the order was
-// sent to a whole region, a header of the answer names the worker.
+// sender returns the index in a.members of the worker that sent the answer. If the order was sent to a whole region, a
+// header of the answer names the worker.
 func (a *pendingAsk) sender(m answer) (int, bool) {
 	if !strings.HasPrefix(m.of, regionPrefix) {
 		i, err := strconv.Atoi(m.of)
@@ -144,8 +143,8 @@ func (a *pendingAsk) sender(m answer) (int, bool) {
 	return i, i >= 0
 }
 
-// skip stops waiting for workers that will not answer. The argument is the last token of the
-// reply subject, which identifies one worker or a whole region.
+// skip stops waiting for workers that will not answer. of is the last token of the reply subject, which identifies one
+// worker or a whole region.
 func (a *pendingAsk) skip(of string) {
 	region, all := strings.CutPrefix(of, regionPrefix)
 	if !all {

@@ -17,8 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// works checks that a link with this configuration connects, and that another link finds
-// and dials it.
+// works checks that a link with this configuration connects, and that another link can find and dial it.
 func works(t *testing.T, c nats.Config) {
 	t.Helper()
 	var links [2]*nats.Link
@@ -36,7 +35,7 @@ func works(t *testing.T, c nats.Config) {
 	if found := links[0].Find(t.Context()); len(found) != 0 {
 		t.Errorf("the first link found %v", found)
 	}
-	for end := time.Now().Add(patience); len(links[1].Find(t.Context())) == 0; { // the first link answers from now on
+	for end := time.Now().Add(patience); len(links[1].Find(t.Context())) == 0; { // from now on, the first link answers
 		if time.Now().After(end) {
 			t.Fatal("the second link does not find the first")
 		}
@@ -116,7 +115,7 @@ func TestNKeyAndTLS(t *testing.T) {
 	}
 }
 
-// TestCreds connects with the JWT and seed of a user of an operator's account.
+// TestCreds connects with the JWT and seed of a user in an operator's account.
 func TestCreds(t *testing.T) {
 	keys := make(map[string]nkeys.KeyPair)
 	for name, create := range map[string]func() (nkeys.KeyPair, error){"operator": nkeys.CreateOperator, "account": nkeys.CreateAccount, "user": nkeys.CreateUser} {

@@ -13,8 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// BenchmarkCall measures a round trip over an embedded NATS server that is as large as a claim,
-// as a call and as a request.
+// BenchmarkCall measures a round trip the size of a claim over an embedded NATS server, as a call and as a request.
 func BenchmarkCall(b *testing.B) {
 	n := newNetwork(b, embedded(b), false, nil)
 	w := n.Serve("w1", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))

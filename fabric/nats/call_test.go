@@ -41,7 +41,7 @@ func await(t *testing.T, ch <-chan struct{}) {
 	}
 }
 
-// lost checks that a call's answer is reported as lost soon.
+// lost checks that a call's answer is soon reported as lost.
 func lost(t *testing.T, outcome <-chan error, since time.Time) {
 	t.Helper()
 	if err := <-outcome; bourse.CodeOf(err) != bourse.CodeTimeout {
@@ -89,7 +89,7 @@ func TestCallerDies(t *testing.T) {
 	await(t, s.Left)
 }
 
-// TestCalledDies checks that the answers of a worker that has disappeared are lost.
+// TestCalledDies checks that a disappeared worker's answers count as lost.
 func TestCalledDies(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
 	s := fabrictest.NewStuck()

@@ -20,11 +20,10 @@ type Config struct {
 	URLs    []string // required: nats://, tls://, ws:// or wss:// addresses of one NATS cluster; may contain user:password@ or token@
 	Cluster string   // name of the cluster, part of all subjects; default "bourse"; may consist of several tokens of letters, digits, "-" and "_"
 	Name    string   // name of the connection in the NATS server's list of connections; optional
-	// CA returns the CAs that sign the NATS servers' certificates. It is called for each
-	// connection. If it is nil, the system's CAs are used.
+	// CA returns the CAs that sign the NATS servers' certificates. It is called for each connection. If CA is nil, the
+	// system's CAs are used.
 	CA func() *x509.CertPool
-	// Certificate returns the client certificate for the NATS servers. If it is nil, no
-	// certificate is used.
+	// Certificate returns the client certificate for the NATS servers. If Certificate is nil, no certificate is used.
 	Certificate func() tls.Certificate
 	Creds       string       // file with a user's JWT and seed; optional
 	NKey        string       // file with a user's seed; optional
@@ -33,8 +32,8 @@ type Config struct {
 	// PeerTimeout is how long the other end of a connection may be silent before the connection is
 	// reset; default 6 s. The other end is pinged every third of this time.
 	PeerTimeout time.Duration
-	// Window is the maximum number of unread bytes that a connection buffers; default 1 MiB. It
-	// limits both the memory that a slow reader takes up and the amount of data in transit.
+	// Window is the maximum number of unread bytes that a connection buffers; default 1 MiB. It limits both the memory
+	// for a slow reader's data and the amount of data in transit.
 	Window int
 }
 
@@ -92,9 +91,8 @@ const (
 	pingEvery      = 5 * time.Second // interval of pings to the NATS server
 	maxPingsLost   = 2               // number of unanswered pings after which the NATS server is considered dead
 	reconnectEvery = 100 * time.Millisecond
-	// pendingBytes is the size of the receive queue beyond which messages are dropped. The
-	// connections' windows limit the queue, so it becomes that large only if the process has
-	// been suspended.
+	// pendingBytes is the maximum size of the receive queue; beyond it, messages are dropped. The connections' windows
+	// limit the queue, so it becomes that large only if the process has been suspended.
 	pendingBytes = 256 << 20
 )
 
@@ -105,8 +103,8 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 		client.PingInterval(pingEvery), client.MaxPingsOutstanding(maxPingsLost),
 		client.MaxReconnects(-1), client.ReconnectWait(reconnectEvery), client.ReconnectJitter(reconnectEvery, reconnectEvery),
 		client.RetryOnFailedConnect(true),
-		// Fail at once if a message cannot be sent now. If it was sent later, a call that the caller
-		// has already given up could still take effect.
+		// Fail immediately if a message cannot be sent now. If it were sent later, a call that the caller has already
+		// given up on could still take effect.
 		client.ReconnectBufSize(-1),
 		client.DisconnectErrHandler(l.disconnected), client.ReconnectHandler(l.reconnected), client.ErrorHandler(l.asyncError),
 	}

@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// maxChunk is the maximum number of bytes in one frame. It is lower if the NATS server
-// accepts only smaller messages.
+// maxChunk is the maximum number of bytes in one frame, unless the NATS server accepts only smaller messages.
 const maxChunk = 64 << 10
 
 func (l *Link) chunk() int {
@@ -243,7 +242,7 @@ func (c *Conn) Close() error {
 	live := c.err == nil && c.opened
 	c.mu.Unlock()
 	if live {
-		_ = c.send(frame{kind: kindEnd}, c.to) // if this fails, there is nothing else to do
+		_ = c.send(frame{kind: kindEnd}, c.to) // nothing can be done if this fails
 	}
 	c.end(net.ErrClosed)
 	return nil
@@ -260,7 +259,7 @@ func (c *Conn) reset(why error) {
 		return
 	}
 	c.link.Resets.Add(1)
-	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if this fails, the other end finds out when it next sends data
+	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if this fails, the other end notices when it next sends data
 }
 
 // end ends the connection without notifying the other end. It reports whether the connection was

@@ -94,11 +94,11 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestStrangers checks that messages from other clients cannot end the process, and cannot end a
-// connection unless they imitate its frames.
+// TestStrangers checks that messages from other clients cannot crash the process, and cannot end a connection unless
+// they imitate its frames.
 func TestStrangers(t *testing.T) {
 	s := serverWith(t, maxPayload(16<<20))
-	config := nats.Config{URLs: []string{s.ClientURL()}, PeerTimeout: patience} // signs of life may arrive after all large messages
+	config := nats.Config{URLs: []string{s.ClientURL()}, PeerTimeout: patience} // signs of life may be queued behind all large messages
 	link := openWith(t, config)
 	if _, err := link.Subscribe("w1", "gru", quoting()); err != nil {
 		t.Fatal(err)
@@ -113,8 +113,8 @@ func TestStrangers(t *testing.T) {
 	home := "bourse.test.at." + link.Token() + "."
 	inbox := stranger.NewInbox()
 	large := make([]byte, 9<<20)
-	// All large messages together stay below the 64 MB that the NATS server buffers for a
-	// client. Otherwise it would disconnect a link that reads more slowly than this test writes.
+	// All large messages together stay below the 64 MB that the NATS server buffers for a client. Otherwise, the server
+	// would disconnect a link that reads more slowly than this test writes.
 	flooded := []string{"c", "packet", "ask", "quote", "dial"}
 	for _, what := range []string{"c", "c.d1", "c.a.b.c", "packet", "ask", "ask.x", "quote", "quote.1.2.3", "dial", "dial.1", "dial.x", "dial.99999", "ping", "ping.x", "nothing", "…"} {
 		for _, data := range [][]byte{nil, {}, {0}, []byte("not JSON"), []byte(`{"id":`), {2, 0, 0, 0, 0, 0, 0, 0, 1}, large} {

@@ -16,8 +16,8 @@ import (
 // dialTimeout is how long the other end may take to accept a connection.
 const dialTimeout = 3 * time.Second
 
-// Dial connects to a port of an address on this network. If there is no server at the address,
-// Dial fails after one round trip to NATS.
+// Dial connects to a port at an address on this network. If there is no server at the address, Dial fails after one
+// round trip to NATS.
 func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	to, port, ok := parseHostPort(hostport)
 	if !ok {
@@ -149,7 +149,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 		l.refuse(m.Reply, err.Error())
 		return
 	}
-	c.mu.Lock() // does not wait: nobody else uses the connection yet, because its frames arrive after this message
+	c.mu.Lock() // does not block, because nobody else uses the connection yet: its frames arrive after this message
 	c.opened, c.credit, c.expected = true, int(min(f.window, 1<<30)), 1
 	c.mu.Unlock()
 	if c.send(frame{kind: kindAccept, window: uint32(c.window)}, c.to) != nil {

@@ -1,10 +1,10 @@
-// Package nats is a network for clusters whose servers can dial out but cannot be dialed. Each
-// server has one connection to a NATS server, cluster or supercluster, through which the others
-// reach it. Only core NATS is used, which stores nothing.
+// Package nats is a network for clusters whose servers can dial out but cannot be dialed. Each server has one
+// connection to a NATS server, cluster or supercluster, through which the other servers reach it. The package uses only
+// core NATS, which stores nothing.
 //
-// A [Link] connects a server to that network. It has an address that looks like an IP address
-// and port, but stands for a subject (see [Address]). Code that uses addresses, such as the
-// membership and the fabric, therefore does not depend on NATS. A link transports
+// A [Link] connects a server to this network. It has an address that looks like an IP address and port but represents a
+// subject (see [Address]). Code that uses addresses, such as the membership and the fabric, therefore does not depend
+// on NATS. A link transports
 //
 //   - connections, [Link.Dial] and [Link.Listen]: a net.Conn of ordered frames
 //     with flow control. HTTP, TLS and the membership's streams use it like TCP,
@@ -23,18 +23,17 @@
 //	at.<address>.packet        a packet of the membership
 //	at.<address>.ask           an order, to this worker alone
 //	at.<address>.quote.<n>.*   quotes for the n-th order that this server has sent
-//	at.<address>.ping          request for a sign of life
+//	at.<address>.ping          a request for a sign of life
 //	region.<region>.orders     orders, to every worker of a region
-//	join                       request for the address of any member
+//	join                       a request for the address of any member
 //
-// A server gets a new address at each start. Addresses are never reused. An outdated address
-// has no subscriber, which NATS reports immediately, and the sender gets an error.
+// A server gets a new address at each start. Addresses are never reused. An outdated address has no subscriber; NATS
+// reports this immediately, and the sender gets an error.
 //
 // # Lost messages
 //
-// NATS delivers at most once. Frames are numbered. If one is missing, the connection is reset.
-// It is also reset if either end loses its NATS server, if the other end is gone (there are no
-// responders, or no sign of life for Config.PeerTimeout), or if this process was too slow to
-// receive messages. For callers, the outcome of calls on the connection is then unknown, which
-// the market handles. This package never resends a message.
+// NATS delivers at most once. Frames are numbered. If one is missing, the connection is reset. It is also reset if
+// either end loses its NATS server, if the other end is gone (no responders, or no sign of life for
+// Config.PeerTimeout), or if this process is too slow to receive messages. Callers then get an unknown outcome for
+// calls on the connection, which the market handles. This package never resends a message.
 package nats

@@ -9,7 +9,7 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// Cut ends the link without notifying anybody, as if its process had died.
+// Cut ends the link without notifying anyone, as if the process had died.
 func (l *Link) Cut() {
 	l.nats.Close()
 	l.Close()
@@ -44,7 +44,7 @@ func (l *Link) Probe(ctx context.Context, subject string) error {
 	}
 }
 
-// Forgotten waits until this link's NATS server knows no subscriber of the subject anymore.
+// Forgotten waits until this link's NATS server no longer knows any subscriber of the subject.
 func (l *Link) Forgotten(ctx context.Context, subject string) error {
 	for {
 		within, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -59,5 +59,5 @@ func (l *Link) Forgotten(ctx context.Context, subject string) error {
 	}
 }
 
-// Nothing returns one of the link's subjects that has no meaning.
+// Nothing returns one of the link's subjects to which no messages are sent.
 func (l *Link) Nothing() string { return l.ownPrefix + "nothing" }

@@ -9,15 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Fabric is a fabric for clusters in which some or all servers are on NATS. Calls and requests
-// use the link's connections for servers on NATS, and direct connections for all others. Caller
-// distinguishes the two kinds of servers by their addresses. If all workers of a region are
-// asked for quotes, Ask sends only one message to the region.
+// Fabric is a fabric for clusters in which some or all servers are on NATS. Calls and requests use the link's
+// connections for servers on NATS, and direct connections for all others; Caller tells them apart by their addresses.
+// If all workers in a region are asked for quotes, Ask sends only one message to the region.
 type Fabric struct {
 	Caller fabric.Fabric // required; must use Link.Dial for addresses on NATS
 	Link   *Link         // required
-	// WorkerCount returns the number of workers that this server knows in a region. If it is nil,
-	// the number is unknown, and each worker gets its own message.
+	// WorkerCount returns the number of workers that this server knows in a region. If WorkerCount is nil, the number
+	// is unknown, and each worker gets its own message.
 	WorkerCount func(bourse.Region) int
 	// ConnectionsOnly makes Ask use only Caller's connections, which authenticate the server at the
 	// other end.
@@ -35,7 +34,7 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	}
 	body, err := fabric.EncodeOrder(order)
 	if err != nil {
-		return // an order that cannot be encoded gets no quotes
+		return // no quotes for an order that cannot be encoded
 	}
 	var mu sync.Mutex
 	one := func(q bourse.Quote) {
@@ -53,8 +52,8 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	wg.Wait()
 }
 
-// split separates members on NATS from the others. If ConnectionsOnly is set, all
-// members count as others.
+// split separates members on NATS (here) from the others (elsewhere). If ConnectionsOnly is set, all members count as
+// others.
 func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	if f.ConnectionsOnly {
 		return nil, to

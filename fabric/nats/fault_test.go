@@ -53,7 +53,7 @@ func TestRestart(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), within)
 				began, got := time.Now(), 0
 				n.Fabric().Ask(ctx, []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { got++ })
-				_, _, _ = fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{}) // any result is fine, if it is in time
+				_, _, _ = fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{}) // any result is fine if it arrives in time
 				cancel()
 				if time.Since(began) > within+time.Second {
 					late.Add(1)
@@ -158,8 +158,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestSilent checks that a connection to a suspended process is eventually reset, although NATS
-// still knows the process.
+// TestSilent checks that a connection to a suspended process is eventually reset, although the process is still
+// connected to NATS.
 func TestSilent(t *testing.T) {
 	url := embedded(t)
 	other, err := client.Connect(url)
@@ -240,7 +240,7 @@ func TestLeaf(t *testing.T) {
 			ask.ServeHTTP(w, r)
 			return
 		}
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server would not notice that the caller disconnects
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise, the server would not notice that the caller disconnects
 		arrived <- struct{}{}
 		<-r.Context().Done()
 		close(left)
@@ -285,7 +285,7 @@ func TestLeaf(t *testing.T) {
 	serverWith(t, back)
 	for end := time.Now().Add(patience); quotes(time.Second) == 0; {
 		if time.Now().After(end) {
-			t.Fatal("the leaf is back, and its worker does not answer")
+			t.Fatal("the leaf is back, but its worker does not answer")
 		}
 	}
 }

@@ -19,12 +19,11 @@ const (
 	kindReset  kind = 6 // the connection has ended; contains the reason as text
 )
 
-// frame is one message of a connection. Its number counts the frames that its sender has
-// sent on the connection, from 0.
+// frame is one message of a connection. Each sender numbers its frames on the connection, starting at 0.
 type frame struct {
 	kind   kind
 	number uint32
-	data   []byte // data, or the reason of a reset
+	data   []byte // data, or the reason for a reset
 	from   Address
 	window uint32 // in open and accept, the maximum number of unread bytes; in credit, the number of additional bytes
 }
@@ -81,8 +80,7 @@ func parseFrame(b []byte) (frame, error) {
 	return f, nil
 }
 
-// size returns the number of bytes after the header in frames of this kind, if that number
-// is fixed.
+// size returns the number of bytes after the header in frames of this kind, if it is fixed.
 func (k kind) size() (n int, fixed bool) {
 	switch k {
 	case kindOpen:

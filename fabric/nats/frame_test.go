@@ -25,7 +25,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// FuzzFrame checks that a frame that was parsed is encoded to the same bytes.
+// FuzzFrame checks that a parsed frame is encoded to the same bytes.
 func FuzzFrame(f *testing.F) {
 	for _, seed := range []frame{
 		{kind: kindOpen, from: newAddress(), window: 1 << 20},

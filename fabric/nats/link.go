@@ -16,9 +16,9 @@ import (
 
 // Link is a server's connection to NATS and its address there. It is safe for concurrent use.
 //
-// One goroutine of the client library delivers all messages in the order in which they arrive. The
-// functions that it calls must not block. Locks: mu guards the maps. Each Conn has its own lock,
-// and another one for sending. No other lock is acquired while mu is held.
+// One goroutine of the client library delivers all messages in order of arrival. The functions that it calls must not
+// block. Locks: mu guards the maps. Each Conn has its own lock, and another one for sending. No other lock is acquired
+// while mu is held.
 type Link struct {
 	Counters
 
@@ -28,7 +28,7 @@ type Link struct {
 	base      string // prefix of all subjects, with the cluster's name and a trailing dot
 	ownPrefix string // prefix of the subjects that this server receives
 	ended     chan struct{}
-	work      sync.WaitGroup // the watch, and the goroutines that answer orders
+	work      sync.WaitGroup // watch, and the goroutines that answer orders
 
 	answerFinds sync.Once
 
@@ -68,13 +68,11 @@ func (c *Counters) Counts() Counts {
 	}
 }
 
-// startTimeout is the time that Open waits for NATS. After that, the link continues to try in
-// the background.
+// startTimeout is how long Open waits for NATS. After that, the link keeps trying in the background.
 const startTimeout = 3 * time.Second
 
-// Open connects to NATS. If no server answers in time, it nevertheless returns the link, which
-// continues to try. Errors: invalid for an invalid configuration; unauthorized if NATS rejects
-// the credentials.
+// Open connects to NATS. If no server answers in time, Open still returns the link, which keeps trying. Errors: invalid
+// for an invalid configuration; unauthorized if NATS rejects the credentials.
 func Open(ctx context.Context, c Config) (*Link, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
@@ -132,7 +130,7 @@ func (c *Config) safeServers() string {
 // prefixOf returns the prefix of an address's subjects.
 func (l *Link) prefixOf(a Address) string { return l.base + "at." + token(a) + "." }
 
-// HostPort returns the host:port at which others reach a port of this link.
+// HostPort returns the host:port at which other servers reach a port of this link.
 func (l *Link) HostPort(port uint16) string { return hostPort(l.own, port) }
 
 // Certificates returns the NATS server's certificate and the certificates of its issuers. It
@@ -241,8 +239,7 @@ func (l *Link) send(to, reply string, data []byte) error {
 	return l.publishError(l.nats.PublishRequest(to, reply, data))
 }
 
-// publishError translates an error that the client library returned for a message, and counts messages that
-// were too large.
+// publishError translates the client library's error for a message, and counts messages that were too large.
 func (l *Link) publishError(err error) error {
 	switch {
 	case errors.Is(err, client.ErrMaxPayload):
@@ -258,7 +255,7 @@ var (
 	errNotConnected = errors.New("not connected to NATS")
 	errSlowConsumer = errors.New("messages were lost: this process was too slow")
 	errLost         = errors.New("messages were lost in transit")
-	errPeerSilent   = errors.New("the other end sends no sign of life")
+	errPeerSilent   = errors.New("the other end has sent no sign of life")
 )
 
 func (l *Link) disconnected(_ *client.Conn, err error) {

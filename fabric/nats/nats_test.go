@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestSuite runs the suite of all fabrics over an embedded NATS server, in plain text and over
-// TLS. It sends requests for quotes to each worker's own subject. The tests of Ask also run with
-// the region's subject, which makes no difference to the other tests.
+// TestSuite runs the suite for fabrics over an embedded NATS server, in plain text and over TLS. It sends requests for
+// quotes to each worker's own subject. The tests of Ask also run with the region's subject, which does not affect the
+// other tests.
 func TestSuite(t *testing.T) {
 	t.Run("each", func(t *testing.T) {
 		fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return newNetwork(t, embedded(t), false, nil) })
@@ -65,7 +65,7 @@ func serverWith(t testing.TB, o *server.Options) *server.Server {
 		s.WaitForShutdown()
 	})
 	if !s.ReadyForConnections(patience) {
-		t.Fatal("the NATS server does not start")
+		t.Fatal("the NATS server did not start")
 	}
 	return s
 }
@@ -173,8 +173,8 @@ func (n *network) reaches(worker *nats.Link) {
 	}
 }
 
-// forgets waits until the broker's NATS server knows that a worker's connection has ended.
-// Messages sent before that are lost.
+// forgets waits until the broker's NATS server knows that a worker's connection has ended. Messages sent earlier are
+// lost.
 func (n *network) forgets(worker *nats.Link) {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(n.t.Context()), patience)
@@ -197,8 +197,8 @@ func credentials(t testing.TB, ca *admission.CA, id bourse.WorkerID, role bourse
 	return c
 }
 
-// freePort returns a port that nothing else on this host uses during the test, even while the
-// test's own server is down.
+// freePort returns a port that nothing else on this host will use during the test, even while the test's own server is
+// down.
 func freePort(t testing.TB) int {
 	t.Helper()
 	first, _ := servertest.Ports(t)

@@ -31,9 +31,8 @@ type subscription struct {
 	log     *slog.Logger
 }
 
-// Subscribe subscribes to the orders that are sent to the worker's region or to the worker alone,
-// and answers them with the worker's handler until withdraw is called. It must be called at
-// most once.
+// Subscribe subscribes to orders sent to the worker's region or to the worker alone, and answers them with the worker's
+// handler until withdraw is called. It must be called at most once.
 func (l *Link) Subscribe(id bourse.WorkerID, region bourse.Region, handler http.Handler) (withdraw func(), err error) {
 	l.mu.Lock()
 	l.serves = &subscription{id: id, handler: handler, slots: make(chan struct{}, maxQuotes), log: l.config.Log}

@@ -65,7 +65,7 @@ func TestReplacedCredsAreUsed(t *testing.T) {
 	}
 	await := func(want string) {
 		t.Helper()
-		for end := time.Now().Add(patience); connected() != want; time.Sleep(time.Millisecond) { // polls: the server has no event
+		for end := time.Now().Add(patience); connected() != want; time.Sleep(time.Millisecond) { // poll, because the server sends no event
 			if time.Now().After(end) {
 				t.Fatalf("connected as %q, want %q", connected(), want)
 			}

@@ -46,7 +46,7 @@ func TestCluster(t *testing.T) {
 // network namespace. The broker is connected to one of them, and the workers to the other.
 func TestSupercluster(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
+		t.Skip("network namespaces require root")
 	}
 	here, there := newNamespace(t, 1), newNamespace(t, 2)
 	run(t, "ip", "link", "add", "bg0", "netns", here.name, "type", "veth", "peer", "name", "bg1", "netns", there.name)
@@ -64,7 +64,7 @@ func TestSupercluster(t *testing.T) {
 	fabrictest.Run(t, func(t *testing.T) fabrictest.Network { return spread(t, []*natsHost{here, there}) })
 }
 
-// natsHost is a NATS server of Debian's package.
+// natsHost is a NATS server from Debian's package.
 type natsHost struct {
 	name    string // name of the server and of its namespace, if it has one
 	addr    string
@@ -83,7 +83,7 @@ func (s *natsHost) start(t *testing.T, routes string) {
 	program, err := exec.LookPath("nats-server")
 	if err != nil {
 		if program, err = exec.LookPath("/usr/sbin/nats-server"); err != nil {
-			t.Skip("there is no nats-server on this host")
+			t.Skip("this host has no nats-server")
 		}
 	}
 	config := fmt.Sprintf("listen: \"%s:%d\"\nserver_name: \"s-%s\"\n", s.addr, s.port, s.name)

@@ -15,7 +15,7 @@ import (
 // packets are dropped, as with UDP.
 const packetQueue = 4096
 
-// Transport transports the gossip of a membership over a link.
+// Transport transports a membership's gossip over a link.
 type Transport struct {
 	link    *Link
 	packets chan *memberlist.Packet
@@ -118,7 +118,7 @@ func (l *Link) Find(ctx context.Context) []string {
 	return []string{hostPort(a, PortGossip)}
 }
 
-// takeJoin sends our address to a server that is looking for the cluster.
+// takeJoin sends this server's address to a server that is looking for the cluster.
 func (l *Link) takeJoin(m *client.Msg) {
 	if m.Reply != "" {
 		_ = l.nats.Publish(m.Reply, l.ownAddress()) // if this fails, the other server repeats its request

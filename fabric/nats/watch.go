@@ -23,7 +23,7 @@ func (l *Link) watch() {
 		case now := <-tick.C:
 			ask, quiet := l.silentPeers(now, every)
 			for _, a := range ask {
-				_ = l.nats.PublishRequest(l.prefixOf(a)+"ping", l.ownPrefix+"ping."+token(a), l.ownAddress()) // an error means that NATS is down, which resets all connections anyway
+				_ = l.nats.PublishRequest(l.prefixOf(a)+"ping", l.ownPrefix+"ping."+token(a), l.ownAddress()) // fails if NATS is down, which resets all connections anyway
 			}
 			for _, a := range quiet {
 				l.resetPeer(a, errPeerSilent)
@@ -32,8 +32,7 @@ func (l *Link) watch() {
 	}
 }
 
-// silentPeers returns the addresses that have to be pinged, and those that have been
-// silent for too long.
+// silentPeers returns the addresses to ping, and the addresses that have been silent for too long.
 func (l *Link) silentPeers(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,8 +74,8 @@ func (l *Link) ownAddress() []byte {
 	return a[:]
 }
 
-// takePing answers a ping, and handles both the answer to our own ping and NATS's
-// notification that nobody received the ping.
+// takePing answers another server's ping, and handles both the answer to this server's own ping and NATS's notification
+// that nobody received it.
 func (l *Link) takePing(of string, m *client.Msg) {
 	if isNoResponders(m) {
 		for _, a := range l.peersOf(of) {
