@@ -18,15 +18,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Prefixes of labels from which containerd's garbage collector learns which objects a blob refers
-// to.
+// Prefixes of the labels that tell containerd's garbage collector which objects a blob refers to.
 const (
 	labelGCContent  = "containerd.io/gc.ref.content."
 	labelGCSnapshot = "containerd.io/gc.ref.snapshot."
 )
 
-// attempt makes one attempt to pull an image: it takes a lease, downloads the image and writes
-// its record. Each step reuses the results of earlier attempts.
+// attempt makes one attempt to pull an image: it takes a lease, downloads the image, and writes the image's record.
+// Each step reuses the results of earlier attempts.
 func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	ctx, c, err := s.containerd(ctx)
 	if err != nil {
@@ -57,7 +56,7 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	return s.recordImage(ctx, c, who, p, o.root())
 }
 
-// addParts adds or updates parts in the record of a pull's disk space.
+// addParts adds parts to, or updates them in, the record of a pull's disk space.
 func (s *Store) addParts(p *pull, more parts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +73,7 @@ func reader(c *containerd.Client) blobReader {
 		case err != nil:
 			return nil, fmt.Errorf("containerd: %w", err)
 		case info.Size > maxManifest:
-			return nil, bourse.Errorf(bourse.CodeInvalid, "%s has more than %d bytes", desc.Digest, maxManifest)
+			return nil, bourse.Errorf(bourse.CodeInvalid, "%s is longer than %d bytes", desc.Digest, maxManifest)
 		}
 		desc.Size, desc.Data = info.Size, nil
 		return content.ReadBlob(ctx, c.ContentStore(), desc)
@@ -89,7 +88,7 @@ func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobRe
 		return imageConfig{}, err
 	}
 	if int64(len(b.raw)) != b.desc.Size {
-		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's configuration has %d bytes, but its manifest says %d", len(b.raw), b.desc.Size)
+		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's configuration has %d bytes, but the manifest specifies %d", len(b.raw), b.desc.Size)
 	}
 	config, err := parseConfig(b.raw, len(o.document.Layers), s.platform)
 	if err != nil {
@@ -139,8 +138,8 @@ func put(ctx context.Context, c *containerd.Client, b stored, labels map[string]
 	return nil
 }
 
-// recordImage records a pulled image in containerd and in memory. From then on, the record protects
-// the image's data from garbage collection, and the pull's lease is no longer needed.
+// recordImage records a pulled image in containerd and in memory. The record then protects the image's data from
+// garbage collection, so that the pull's lease is no longer needed.
 func (s *Store) recordImage(ctx context.Context, c *containerd.Client, who tenant, p *pull, root ocispec.Descriptor) (bourse.Image, error) {
 	r := &record{name: recordName(p.ref), ref: p.ref, usedAt: time.Now()}
 	r.ref.Tag = ""
@@ -175,9 +174,8 @@ func (s *Store) recordImage(ctx context.Context, c *containerd.Client, who tenan
 	return image, nil
 }
 
-// renew updates an image's existing record in containerd, and preserves the record's tags. A
-// record may exist before a pull, for example because the store has not read it yet, or because
-// the image's layers were lost.
+// renew updates an image's existing record in containerd, preserving the record's tags. A record may exist before a
+// pull, for example because the store has not read it yet or because the image's layers were lost.
 func renew(ctx context.Context, c *containerd.Client, r *record, record images.Image) (images.Image, error) {
 	old, err := c.ImageService().Get(ctx, record.Name)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// BenchmarkPullShared pulls a missing image of 12 MB, for one order and for twenty concurrent
-// orders. The latter should take hardly longer.
+// BenchmarkPullShared pulls a missing image of 12 MB, for one order and for twenty concurrent orders. The latter should
+// not take much longer.
 func BenchmarkPullShared(b *testing.B) {
 	h := newHost(b, containerdtest.Start(b))
 	r := registrytest.Start(b, registrytest.Options{})
@@ -43,7 +43,7 @@ func BenchmarkPullShared(b *testing.B) {
 	}
 }
 
-// BenchmarkMissing measures Missing, which every quote for an image calls.
+// BenchmarkMissing measures Missing, which is called for every quote for an image.
 func BenchmarkMissing(b *testing.B) {
 	h := newHost(b, containerdtest.Start(b))
 	r := registrytest.Start(b, registrytest.Options{})

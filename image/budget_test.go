@@ -46,7 +46,7 @@ func TestTooLarge(t *testing.T) {
 	_, err := s.Pull(t.Context(), "", refOf(large), nil)
 	wantCode(t, err, bourse.CodeInsufficient)
 	if got := r.Stats(); got.Blobs != 0 {
-		t.Errorf("%d bytes were fetched before it was refused", got.BlobBytes)
+		t.Errorf("%d bytes were fetched before the image was refused", got.BlobBytes)
 	}
 	h.unchanged(t, before)
 }
@@ -60,7 +60,7 @@ func TestEvict(t *testing.T) {
 	for i := range p {
 		p[i] = r.Push(t, string(rune('a'+i))+":v1", registrytest.Image{Layers: random(400_000)})
 	}
-	s := h.open(t, func(c *image.Config) { c.Budget = 2_000_000 }) // room for two images of 400 kB and as much unpacked
+	s := h.open(t, func(c *image.Config) { c.Budget = 2_000_000 }) // enough for two images of 400 kB that are as large unpacked
 	var mu sync.Mutex
 	inUse := map[string]bool{}
 	s.SetInUse(func(digest string) bool {
@@ -80,7 +80,7 @@ func TestEvict(t *testing.T) {
 			names = append(names, p.Digest)
 		}
 		if got := digests(t, s); !slices.Equal(got, sorted(names...)) {
-			t.Errorf("%s: %v are there, want %v", what, got, names)
+			t.Errorf("%s: images %v are present, want %v", what, got, names)
 		}
 	}
 	pull(t, s, p[0].Name)
@@ -103,7 +103,7 @@ func TestEvict(t *testing.T) {
 	use(p[3], false)
 	gone, err := s.Prune(t.Context())
 	if err != nil || len(gone) != 1 || gone[0].Ref.Digest != p[3].Digest {
-		t.Errorf("pruned %v, %v, want the one that is not in use", gone, err)
+		t.Errorf("pruned %v, %v, want the image that is not in use", gone, err)
 	}
 	check("pruned", p[0])
 	if got := kinds(h.contents(t)); got["image"] != 1 || got["blob"] != 3 || got["snapshot"] != 1 || got["lease"] != 0 {
@@ -111,8 +111,8 @@ func TestEvict(t *testing.T) {
 	}
 }
 
-// TestBomb pulls a layer of 4 MB that unpacks to 4 GiB. The pull must fail once it exceeds the
-// budget, and leave nothing.
+// TestBomb pulls a layer of 4 MB that unpacks to 4 GiB. The pull must fail once it exceeds the budget, and leave
+// nothing behind.
 func TestBomb(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})

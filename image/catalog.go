@@ -14,14 +14,14 @@ const (
 	maxKnown   = 1024 // number of manifests, of about ten layers each
 )
 
-// catalog contains what a store knows about images, in memory. Store.mu guards it.
+// catalog is a store's in-memory data about images. It is guarded by Store.mu.
 type catalog struct {
 	records map[string]*record // records by their names in containerd
 	tags    map[string]string  // name of each image's record, by the image's name with a tag
-	present map[string]int     // number of records that contain a blob, by the blob's digest; a pull does not fetch these blobs
+	present map[string]int     // number of records that contain each blob, by the blob's digest; pulls do not fetch these blobs
 
 	digests map[string]string      // digest that the registry last returned, by name with tag; bounded
-	parts   map[string]parts       // configuration and layers of an image, by the name that the image's record would have; bounded
+	parts   map[string]parts       // configuration and layers of each image, by the name that the image's record would have; bounded
 	shownAt map[shownKey]time.Time // when an image was last shown to a tenant; bounded
 }
 
@@ -54,7 +54,7 @@ func (c *catalog) add(r *record) {
 	}
 	for _, tag := range slices.Clone(r.tags) {
 		if holder, ok := c.records[c.tags[tagOf(r, tag)]]; ok && holder != r {
-			// after a crash between two writes, both records have the tag
+			// After a crash between two writes, both records have the tag.
 			loser := holder
 			if holder.usedAt.After(r.usedAt) {
 				loser = r
@@ -88,8 +88,7 @@ func (c *catalog) setTag(r *record, tag string) {
 	}
 }
 
-// drop removes a record. The catalog keeps the list of blobs that a pull of the image would
-// fetch.
+// drop removes a record, but keeps the list of blobs that a pull of the image would fetch.
 func (c *catalog) drop(name string) {
 	r, ok := c.records[name]
 	if !ok {
@@ -142,9 +141,8 @@ func (c *catalog) find(ref bourse.ImageRef) *record {
 	return c.records[c.tags[tagName(ref)]]
 }
 
-// missing returns the number of bytes that a pull of the image would fetch for a tenant. It
-// returns false if the image was not shown to the tenant, or if the catalog does not know its
-// parts.
+// missing returns the number of bytes that a pull of the image would fetch for a tenant. It returns false if the image
+// was not shown to the tenant or its parts are unknown.
 func (c *catalog) missing(ref bourse.ImageRef, who tenant, now time.Time) (int64, bool) {
 	r := c.find(ref)
 	if r != nil {

@@ -33,7 +33,7 @@ func TestCatalogMissing(t *testing.T) {
 	check("never heard of", "registry.test/web:v1", 0, false)
 	web := recordFor(1, at(1), parts{"base": 50, "web": 5}, "v1")
 	c.add(web)
-	check("there, and shown to nobody", "registry.test/web:v1", 0, false)
+	check("present, but shown to nobody", "registry.test/web:v1", 0, false)
 	for i, name := range []string{"web", "api", "web"} {
 		c.show("registry.test/"+name+"@"+digestOf(i+1), "", at(50))
 	}
@@ -45,10 +45,10 @@ func TestCatalogMissing(t *testing.T) {
 	c.setParts("registry.test/api@"+digestOf(2), parts{"base": 50, "api": 7})
 	check("shares a layer", "registry.test/api:v1", 7, true)
 	c.drop(web.name)
-	check("shares nothing any more", "registry.test/api:v1", 57, true)
+	check("no longer shares any parts", "registry.test/api:v1", 57, true)
 	check("was there", "registry.test/web:v1", 55, true)
 	c.setDigest("registry.test/web:v1", digestOf(3))
-	check("means another one now", "registry.test/web:v1", 0, false)
+	check("the tag now refers to another image", "registry.test/web:v1", 0, false)
 }
 
 func TestCatalogTags(t *testing.T) {
@@ -61,9 +61,9 @@ func TestCatalogTags(t *testing.T) {
 		t.Errorf("the old image's tags (-want +got):\n%s; to be written: %t, %t", diff, old.dirty, now.dirty)
 	}
 	if got := c.find(bourse.ParseImageRef("registry.test/web:latest")); got != now {
-		t.Errorf("the moved tag means %v", got)
+		t.Errorf("the moved tag refers to %v", got)
 	}
-	// After a crash between two writes, two records have the tag. The one used last keeps it.
+	// After a crash between two writes, two records have the tag. The record used last keeps it.
 	c = newCatalog()
 	first, second := recordFor(1, at(5), parts{}, "latest"), recordFor(2, at(9), parts{}, "latest")
 	c.add(second)
@@ -82,7 +82,7 @@ func TestCatalogIsBounded(t *testing.T) {
 		c.show(digestOf(i), "", at(i))
 	}
 	if len(c.digests) != maxDigests || len(c.parts) != maxKnown || len(c.shownAt) != maxShown {
-		t.Errorf("%d tags, %d manifests and %d askers are remembered, want %d, %d and %d",
+		t.Errorf("%d tags, %d manifests and %d tenants are remembered, want %d, %d and %d",
 			len(c.digests), len(c.parts), len(c.shownAt), maxDigests, maxKnown, maxShown)
 	}
 }
@@ -99,7 +99,7 @@ func TestRecordLabels(t *testing.T) {
 	future := &record{ref: r.ref}
 	future.read(map[string]string{labelUsed: at(200).Format(time.RFC3339)}, now)
 	if !future.usedAt.Equal(now) {
-		t.Errorf("an image of the future was used at %s", future.usedAt)
+		t.Errorf("an image with a future time was used at %s", future.usedAt)
 	}
 	for i := range 100 {
 		r.addTag(fmt.Sprint("t", i))

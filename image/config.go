@@ -12,11 +12,10 @@ import (
 
 // Config configures a Store.
 type Config struct {
-	// Client returns the connection to containerd. The store calls it once, when it first needs
-	// the connection, and does not close the connection. If Client is nil, the store connects to
-	// Address.
+	// Client returns the connection to containerd. The store calls Client once, when it first needs the connection, and
+	// does not close the connection. If Client is nil, the store connects to Address.
 	Client  func() (*containerd.Client, error)
-	Address string // path of containerd's socket; used if Client is nil
+	Address string // path of containerd's socket, which is used if Client is nil
 
 	Namespace   string // namespace in containerd; default "bourse"
 	Snapshotter string // containerd snapshotter; default "overlayfs"
@@ -29,7 +28,7 @@ type Config struct {
 	OrgConfigs        map[string]string   // paths of Docker config.json files by organization; each is used only for that organization's pulls
 
 	ResolveTimeout time.Duration // time limit for resolving a tag; default 3 s
-	Stall          time.Duration // time without received data after which a request is aborted; default 30 s
+	Stall          time.Duration // how long a request may receive no data before it is aborted; default 30 s
 	Linger         time.Duration // how long a pull continues without waiters; default 10 min
 	Keep           time.Duration // how long the data of a failed pull is kept for a retry; default 1 h
 	Recheck        time.Duration // how long a registry's answer for a digest is valid; default 5 min
@@ -42,7 +41,7 @@ type Config struct {
 // instead.
 type Registry struct {
 	PlainHTTP bool
-	CA        string // optional PEM file with certificate authorities, which replace the system's
+	CA        string // optional PEM file with certificate authorities that replace the system's
 	Username  string // optional; if empty and Password is set, Password is a token
 	Password  string
 }

@@ -57,8 +57,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// foreignCA returns the path of the certificate of a CA that has signed no certificate in this
-// test.
+// foreignCA returns the path of the certificate of a CA that has not signed any certificate in this test.
 func foreignCA(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

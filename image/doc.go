@@ -1,33 +1,30 @@
-// Package image manages a worker's OCI images. An image is pulled once from its registry, shared
-// by all machines, and counted against a disk budget. Images are evicted when space is needed.
+// Package image manages a worker's OCI images. An image is pulled from its registry once, shared by all machines, and
+// counted against a disk budget. Images are evicted when space is needed.
 //
 // A [Store] uses containerd, whose contents are authoritative: an image is present if its record
-// "registry/repository@sha256:…" is in the namespace and its layers are unpacked. Labels of that
-// record contain the tags by which it was requested and the time of its last use, so no other
-// data has to survive a restart. The store notices when other programs remove images from
-// containerd. [Store.Has] and [Store.Missing], which quotes need, use a copy in memory.
+// "registry/repository@sha256:…" is in the namespace and its layers are unpacked. The record's labels contain the tags
+// by which the image was requested and the time of its last use, so no other data has to survive a restart. The store
+// notices when other programs remove images from containerd. [Store.Has] and [Store.Missing], which are needed for
+// quotes, use an in-memory copy.
 //
 // # Pulls
 //
-// One pull serves all callers that want the same image. It first takes a lease in containerd,
-// named after the image. The lease durably records the intent, protects all fetched data from
-// garbage collection, and lets a restarted daemon find and resume the pull. Layers resume at the
-// byte where they stopped. When a pull has succeeded, or has failed because the image is invalid,
-// its lease is removed, together with all data that nothing else needs. When a pull has failed
-// because a registry was unreachable, or was interrupted because the daemon stopped, its lease is
-// kept for a retry. [Store.Run] removes such a lease after Config.Keep, and containerd removes it
-// after a day.
+// One pull serves all callers that want the same image. It first takes a lease in containerd, which is named after the
+// image. The lease durably records the intent, protects all fetched data from garbage collection, and lets a restarted
+// daemon find and resume the pull. Layer downloads resume at the byte where they stopped. When a pull succeeds, or
+// fails because the image is invalid, its lease is removed together with all data that nothing else needs. When a pull
+// fails because a registry is unreachable, or is interrupted because the daemon stops, its lease is kept for a retry.
+// [Store.Run] removes such a lease after Config.Keep; otherwise, containerd removes it after a day.
 //
-// A caller that stops waiting does not stop the pull. Without callers, the pull continues for
-// Config.Linger, so that it is further along, or complete, when a caller retries.
+// A caller that stops waiting does not stop the pull. Without callers, a pull continues for Config.Linger, so that it
+// has progressed further or completed by the time a caller retries.
 //
 // # Budget
 //
-// Images and pulls in progress may take up to Config.Budget bytes. Each compressed blob and each
-// unpacked layer counts once, however many images share it. An image that cannot fit is refused
-// before its layers are downloaded. If an image exceeds the budget while it is unpacked, its pull
-// is aborted and its data removed. The size is checked a few times per second, so a layer that
-// unpacks to far more than its compressed size may briefly exceed the budget.
+// Images and pulls in progress may take up to Config.Budget bytes. Each compressed blob and each unpacked layer counts
+// once, no matter how many images share it. An image that cannot fit is refused before its layers are downloaded. If an
+// image exceeds the budget while it is unpacked, the pull is aborted and its data removed. The size is checked a few
+// times per second, so a layer that unpacks to far more than its compressed size may briefly exceed the budget.
 //
 // # Trust
 //
@@ -37,14 +34,13 @@
 //
 // # Access to images
 //
-// Credentials are either an organization's own or shared by all organizations. [Store.Resolve]
-// verifies that a registry gives an organization access to an image, and records this.
-// Organizations without such a record cannot use the image, even if it is on this worker. A pull
-// reads the manifest from the registry with the organization's credentials, even if containerd
-// has the manifest, because knowing a digest does not prove access. Layers are shared by digest.
+// Credentials are either an organization's own or shared by all organizations. [Store.Resolve] verifies that a registry
+// gives an organization access to an image, and records this. Organizations without such a record cannot use the image,
+// even if it is on this worker. Because knowing a digest does not prove access, a pull reads the manifest from the
+// registry with the organization's credentials even if containerd already has it. Layers are shared by digest.
 //
 // # Concurrency
 //
-// Store.mu guards the in-memory state and is never held during I/O or a callback. Each pull has a goroutine, for
-// which Close waits. One goroutine at a time frees space (Store.evicting).
+// Store.mu guards the in-memory state and is never held during I/O or callbacks. Each pull has a goroutine, for which
+// Close waits. One goroutine at a time frees space (Store.evicting).
 package image

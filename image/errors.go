@@ -19,27 +19,26 @@ import (
 // Errors of failed pulls.
 var (
 	errStalled   = errors.New("the registry stopped sending")
-	errShort     = errors.New("the registry sent fewer bytes than the manifest says")
+	errShort     = errors.New("the registry sent fewer bytes than the manifest specifies")
 	errClosed    = errors.New("the worker's daemon is stopping")
 	errNoWaiters = errors.New("no caller is waiting for the pull")
 )
 
-// layerError wraps the error of a layer that containerd could not unpack.
+// layerError wraps the error for a layer that containerd could not unpack.
 type layerError struct{ err error }
 
 func (e *layerError) Error() string { return e.err.Error() }
 func (e *layerError) Unwrap() error { return e.err }
 
-// registryError wraps an error from a registry. It distinguishes a registry's "not found" from
-// containerd's.
+// registryError wraps an error from a registry, to distinguish a registry's "not found" from containerd's.
 type registryError struct{ err error }
 
 func (e *registryError) Error() string { return e.err.Error() }
 func (e *registryError) Unwrap() error { return e.err }
 
-// withCode adds a code and a message for the caller to an error of a pull or a registry. The code
-// is not_found, invalid or insufficient_capacity if a retry would fail, too, and unavailable
-// otherwise. The original error is wrapped, for the log.
+// withCode adds a code and a message for the caller to an error from a pull or a registry. The code is not_found,
+// invalid or insufficient_capacity if a retry would also fail, and unavailable otherwise. The original error is
+// wrapped, for the log.
 func withCode(err error, image string) error {
 	if err == nil {
 		return nil
@@ -96,8 +95,8 @@ func classify(err error, registry string) (bourse.Code, string) {
 	return bourse.CodeUnavailable, "pull failed; see the worker's log for the cause"
 }
 
-// Messages for images that a registry does not show to the organization. Registries do not reveal
-// whether such an image exists.
+// Messages for images to which the registry gives the organization no access. Registries do not reveal whether such an
+// image exists.
 const (
 	noImageText         = "there is no such image"
 	noImageOrDeniedText = noImageText + ", or this organization has no credentials for it on the worker (--registry-auth)"
@@ -127,14 +126,14 @@ func unreachable(err error) bool {
 	return errdefs.IsUnavailable(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errdefs.IsCanceled(err)
 }
 
-// diskFull reports whether err means that the disk is full. It compares the error's text, because
-// containerd does not report the cause in any other form.
+// diskFull reports whether err means that the disk is full. It checks the error's text, because containerd does not
+// report the cause in any other form.
 func diskFull(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// isPermanent reports whether a retry of the pull would fail, too. If so, the pull's data is not kept.
+// isPermanent reports whether a retry of the pull would also fail. If so, the pull's data is not kept.
 func isPermanent(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// diskUser is an image, a pull in progress, or the data of a failed pull. It takes disk space.
+// diskUser is anything that takes disk space: an image, a pull in progress, or the data of a failed pull.
 type diskUser struct {
 	name   string
 	digest string // digest of an image, to check whether a machine uses it; otherwise empty
 	parts  parts
 	usedAt time.Time
-	inUse  bool // set if the holding must not be evicted, because it is in use or being pulled
+	inUse  bool // in use or being pulled, and therefore not evictable
 }
 
-// diskUsage returns the total size of holdings. Shared parts count once.
+// diskUsage returns the total size of the holdings, counting shared parts once.
 func diskUsage(holdings []diskUser) int64 {
 	all := parts{}
 	for _, h := range holdings {
@@ -26,10 +26,9 @@ func diskUsage(holdings []diskUser) int64 {
 	return all.sum()
 }
 
-// selectEvictions selects holdings to evict, so that the remaining ones take at most budget bytes. It
-// selects the least recently used ones first, and skips those whose eviction would free nothing.
-// It also returns the size of the remaining holdings. If that size exceeds the budget, evicting
-// the selected ones is useless.
+// selectEvictions selects holdings to evict, so that the remaining ones take at most budget bytes. It selects the least
+// recently used ones first, and skips those whose eviction would not free any space. It also returns the size of the
+// remaining holdings; if that exceeds the budget, evicting the selected holdings is pointless.
 func selectEvictions(holdings []diskUser, budget int64) ([]string, int64) {
 	holders := map[string]int{} // number of holdings that contain each part
 	sizes := parts{}

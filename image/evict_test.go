@@ -19,13 +19,13 @@ func TestVictims(t *testing.T) {
 		want     []string
 		left     int64
 	}{
-		"all fit":                    {[]diskUser{{name: "a", parts: parts{"x": 10}}}, 10, nil, 10},
-		"the oldest goes":            {[]diskUser{{name: "new", parts: parts{"x": 10}, usedAt: at(2)}, {name: "old", parts: parts{"y": 10}, usedAt: at(1)}}, 10, []string{"old"}, 10},
-		"one in use stays":           {[]diskUser{{name: "new", parts: parts{"x": 10}, usedAt: at(2)}, {name: "old", parts: parts{"y": 10}, usedAt: at(1), inUse: true}}, 10, []string{"new"}, 10},
-		"shared layers count once":   {[]diskUser{{name: "a", parts: base}, {name: "b", parts: own}}, 80, nil, 80},
-		"shared layers do not go":    {[]diskUser{{name: "a", parts: base}, {name: "b", parts: own, inUse: true}}, 70, []string{"a"}, 70},
-		"both of the shared ones go": {[]diskUser{{name: "a", parts: base}, {name: "b", parts: own}}, 60, []string{"a", "b"}, 0},
-		"too large":                  {[]diskUser{{name: "a", parts: parts{"x": 10}, inUse: true}}, 5, nil, 10},
+		"all fit":                            {[]diskUser{{name: "a", parts: parts{"x": 10}}}, 10, nil, 10},
+		"the oldest goes":                    {[]diskUser{{name: "new", parts: parts{"x": 10}, usedAt: at(2)}, {name: "old", parts: parts{"y": 10}, usedAt: at(1)}}, 10, []string{"old"}, 10},
+		"an image in use stays":              {[]diskUser{{name: "new", parts: parts{"x": 10}, usedAt: at(2)}, {name: "old", parts: parts{"y": 10}, usedAt: at(1), inUse: true}}, 10, []string{"new"}, 10},
+		"shared layers count once":           {[]diskUser{{name: "a", parts: base}, {name: "b", parts: own}}, 80, nil, 80},
+		"shared layers are not evicted":      {[]diskUser{{name: "a", parts: base}, {name: "b", parts: own, inUse: true}}, 70, []string{"a"}, 70},
+		"shared layers are evicted together": {[]diskUser{{name: "a", parts: base}, {name: "b", parts: own}}, 60, []string{"a", "b"}, 0},
+		"too large":                          {[]diskUser{{name: "a", parts: parts{"x": 10}, inUse: true}}, 5, nil, 10},
 	} {
 		got, left := selectEvictions(tc.holdings, tc.budget)
 		if diff := cmp.Diff(tc.want, got); diff != "" || left != tc.left {
@@ -53,20 +53,20 @@ func TestVictimsProperties(t *testing.T) {
 		gone, left := selectEvictions(holdings, budget)
 		stays := slices.DeleteFunc(slices.Clone(holdings), func(h diskUser) bool { return slices.Contains(gone, h.name) })
 		if got := diskUsage(stays); got != left {
-			t.Fatalf("%v stay and take %d, said were %d", stays, got, left)
+			t.Fatalf("%v stay and take %d, but %d were reported", stays, got, left)
 		}
 		for _, h := range holdings {
 			if h.inUse && slices.Contains(gone, h.name) {
-				t.Fatalf("%s is fixed and goes", h.name)
+				t.Fatalf("%s is in use but evicted", h.name)
 			}
 		}
 		if left > budget && slices.ContainsFunc(stays, func(h diskUser) bool { return !h.inUse }) {
-			t.Fatalf("%d are left of a budget of %d, and %v may go", left, budget, stays)
+			t.Fatalf("%d remain with a budget of %d, but %v may be evicted", left, budget, stays)
 		}
 		if len(gone) > 0 {
 			last := slices.IndexFunc(holdings, func(h diskUser) bool { return h.name == gone[len(gone)-1] })
 			if diskUsage(append(stays, holdings[last])) <= budget {
-				t.Fatalf("%v go, the last of them need not", gone)
+				t.Fatalf("%v are evicted, but the last one need not be", gone)
 			}
 		}
 	})

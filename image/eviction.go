@@ -9,11 +9,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// activePart is the name of the layer that is being unpacked, among a pull's parts.
+// activePart is the name, among a pull's parts, of the layer that is being unpacked.
 const activePart = "active"
 
-// Intervals at which a growing layer is measured. Because containerd visits all of the layer's
-// files, the intervals are extended so that measuring takes at most a tenth of the time.
+// Intervals at which a growing layer is measured. Because containerd visits all of the layer's files, the interval is
+// extended so that measuring takes at most a tenth of the time.
 const (
 	measureEvery = 200 * time.Millisecond
 	measureShare = 10
@@ -100,8 +100,7 @@ func (s *Store) sizeOf(p *pull) int64 {
 	return p.parts.sum()
 }
 
-// holdings returns all objects that take disk space, and the function that was passed to
-// SetInUse.
+// holdings returns everything that takes disk space, and the function that was passed to SetInUse.
 func (s *Store) holdings() ([]diskUser, func(string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -61,7 +61,7 @@ func TestPermanentPullErrors(t *testing.T) {
 			},
 			want: bourse.CodeNotFound,
 		},
-		"manifest larger than said": {
+		"manifest larger than declared": {
 			fault: func(registrytest.Pushed) func(*http.Request) registrytest.Fault {
 				return func(req *http.Request) registrytest.Fault {
 					if registrytest.IsManifest(req) && req.Method == http.MethodGet {
@@ -100,7 +100,7 @@ func TestPermanentPullErrors(t *testing.T) {
 			image: registrytest.Image{Edit: func(m *ocispec.Manifest) { m.Config.Size++ }},
 			want:  bourse.CodeInvalid,
 		},
-		"layers that the configuration does not have": {
+		"layers that are missing from the configuration": {
 			image: registrytest.Image{EditConfig: func(c *ocispec.Image) { c.RootFS.DiffIDs = c.RootFS.DiffIDs[:1] }},
 			want:  bourse.CodeInvalid,
 		},
@@ -108,11 +108,11 @@ func TestPermanentPullErrors(t *testing.T) {
 			image: registrytest.Image{EditConfig: func(c *ocispec.Image) { c.RootFS.DiffIDs[1] = digest.FromString("else") }},
 			want:  bourse.CodeInvalid,
 		},
-		"layer that is no archive": {
+		"layer that is not an archive": {
 			image: registrytest.Image{Edit: func(m *ocispec.Manifest) { m.Layers[1] = m.Config; m.Layers[1].MediaType = ocispec.MediaTypeImageLayer }},
 			want:  bourse.CodeInvalid,
 		},
-		"layer of an unknown kind": {
+		"layer of an unknown type": {
 			image: registrytest.Image{Edit: func(m *ocispec.Manifest) { m.Layers[0].MediaType = "application/wasm" }},
 			want:  bourse.CodeInvalid,
 		},
@@ -187,12 +187,12 @@ func TestPlatforms(t *testing.T) {
 	_, err := s.Pull(t.Context(), "", refOf(other), nil)
 	wantCode(t, err, bourse.CodeInvalid)
 	if err == nil || !strings.Contains(err.Error(), "linux/s390x, windows/") {
-		t.Errorf("the error %v does not say which platforms there are", err)
+		t.Errorf("the error %v does not list the available platforms", err)
 	}
 }
 
-// TestInterruptedDownload breaks each connection after a part of the layer. The same pull must
-// resume the transfer where it stopped.
+// TestInterruptedDownload breaks each connection after part of the layer was sent. The same pull must resume the
+// transfer where it stopped.
 func TestInterruptedDownload(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -226,7 +226,7 @@ func TestResume(t *testing.T) {
 	_, err := s.Pull(t.Context(), "", refOf(p), nil)
 	wantCode(t, err, bourse.CodeUnavailable)
 	if got := kinds(h.contents(t)); got["lease"] != 1 || got["ingest"] != 1 {
-		t.Errorf("containerd has %v, want the lease and the begun layer to be kept", got)
+		t.Errorf("containerd has %v, want the lease and the partial layer to be kept", got)
 	}
 	r.Fault(nil)
 	if _, err := s.Pull(t.Context(), "", refOf(p), nil); err != nil {
@@ -264,14 +264,13 @@ func TestHang(t *testing.T) {
 			wantCode(t, err, bourse.CodeUnavailable)
 			r.Fault(nil)
 			if _, err := s.Pull(t.Context(), "", refOf(p), nil); err != nil {
-				t.Errorf("when it answers again: %v", err)
+				t.Errorf("once the registry answers again: %v", err)
 			}
 		})
 	}
 }
 
-// TestSlowIsNoHang checks that a transfer may take longer than Config.Stall as long as data
-// arrives.
+// TestSlowIsNoHang checks that a transfer may take longer than Config.Stall as long as data keeps arriving.
 func TestSlowIsNoHang(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})
@@ -297,7 +296,7 @@ func TestResolveWithin(t *testing.T) {
 	}
 	r.Fault(func(*http.Request) registrytest.Fault { return registrytest.Fault{Hang: true} })
 	if got, err := s.Resolve(t.Context(), "", p.Name); err != nil || got.Digest != p.Digest {
-		t.Errorf("resolved to %s, %v, want %s, the newest that is here", got.Digest, err, p.Digest)
+		t.Errorf("resolved to %s, %v, want %s, the newest local one", got.Digest, err, p.Digest)
 	}
 	_, err := s.Resolve(t.Context(), "", r.Name("other:v1"))
 	wantCode(t, err, bourse.CodeUnavailable)

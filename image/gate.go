@@ -2,9 +2,8 @@ package image
 
 import "context"
 
-// limiter is a semaphore: its capacity is the maximum number of goroutines that hold it at once.
-// Unlike a mutex, it may be held during I/O, because goroutines that wait for it stop when their
-// contexts end.
+// limiter is a semaphore: its capacity is the maximum number of goroutines that hold it at the same time. Unlike a
+// mutex, it may be held during I/O, because goroutines that wait for it stop when their contexts end.
 type limiter chan struct{}
 
 // acquire waits for a free slot and returns a function that frees it.

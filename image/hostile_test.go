@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestHostileLayers pulls layers that try to write outside of the image. They may be refused or
-// unpacked, but must not change anything outside.
+// TestHostileLayers pulls layers that try to write outside of the image. They may be refused or unpacked, but must not
+// change anything outside the image.
 func TestHostileLayers(t *testing.T) {
 	outside := t.TempDir()
 	victim := filepath.Join(outside, "victim")
@@ -49,7 +49,7 @@ func TestHostileLayers(t *testing.T) {
 			}
 			names, err := os.ReadDir(outside)
 			if text, _ := os.ReadFile(victim); err != nil || string(text) != "untouched" || len(names) != 1 {
-				t.Fatalf("outside there are %v, and the file has %q (%v)", names, text, err)
+				t.Fatalf("outside the image are %v, and the file contains %q (%v)", names, text, err)
 			}
 		})
 	}

@@ -14,11 +14,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// labelPull is the label of a lease that contains the name of the image being pulled, including
-// its tag.
+// labelPull is the lease label that contains the name of the image being pulled, including its tag.
 const labelPull = "bourse.dev/pull"
 
-// labelOrg is the label of a lease that contains the organization for which the image is pulled.
+// labelOrg is the lease label that contains the organization for which the image is pulled.
 const labelOrg = "bourse.dev/org"
 
 // A lease expires after leaseTime. A lease that expires in less than minLeaseTime is not reused for
@@ -36,8 +35,7 @@ func leaseOf(ref bourse.ImageRef) leases.Lease {
 	return leases.Lease{ID: "bourse-pull-" + hex.EncodeToString(sum[:16])}
 }
 
-// takeLease records the intent to pull an image, and returns a context that adds all fetched data
-// to the lease.
+// takeLease records the intent to pull an image, and returns a context that adds all fetched data to the pull's lease.
 func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (context.Context, error) {
 	leave, err := s.leaseLock.acquire(ctx)
 	if err != nil {
@@ -71,14 +69,14 @@ func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (c
 	return leases.WithLease(ctx, lease.ID), nil
 }
 
-// validForRetry reports whether a lease remains valid long enough for another attempt.
+// validForRetry reports whether a lease will remain valid long enough for another attempt.
 func validForRetry(lease leases.Lease, now time.Time) bool {
 	end, err := time.Parse(time.RFC3339, lease.Labels[labelExpire])
 	return err == nil && end.Sub(now) >= minLeaseTime
 }
 
-// dropLease removes a pull's lease. Data that the pull has fetched, and that no image contains,
-// is then removed: at once if collect is set, otherwise at containerd's next garbage collection.
+// dropLease removes a pull's lease. Fetched data that does not belong to any image is then removed, immediately if
+// collect is set, and otherwise at containerd's next garbage collection.
 func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, collect bool) error {
 	var opts []leases.DeleteOpt
 	if collect {
@@ -108,7 +106,7 @@ func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.I
 	return dropLease(ctx, c, ref, true)
 }
 
-// settlingTime is the time limit for removing the leftover data of a pull.
+// settlingTime is the time limit for removing a pull's leftover data.
 const settlingTime = time.Minute
 
 // settle removes the lease and leftover data of a finished pull, unless they are kept for a
@@ -121,7 +119,7 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	defer cancel()
 	ctx, c, err := s.containerd(ctx)
 	if err == nil {
-		// An earlier attempt that was killed may have left data that is not part of the image.
+		// A killed earlier attempt may have left data that is not part of the image.
 		err = dropLease(ctx, c, p.ref, p.err != nil || p.resumed)
 	}
 	if err == nil && p.err != nil && diskFull(p.err) {

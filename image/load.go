@@ -33,7 +33,7 @@ func (s *Store) load(ctx context.Context, c *containerd.Client) error {
 	}
 }
 
-// inspectNew reads the images in list that are not in memory.
+// inspectNew reads the images in list that are not in memory yet.
 func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []images.Image) ([]*record, error) {
 	var out []*record
 	for _, image := range list {
@@ -46,8 +46,7 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 		r, err := s.inspect(ctx, c, image)
 		switch {
 		case errdefs.IsNotFound(err), bourse.CodeOf(err) == bourse.CodeInvalid:
-			// A part of the image is missing, so treat the image as not pulled. A pull repairs
-			// it.
+			// Part of the image is missing, so treat the image as not pulled. A pull will repair it.
 			s.config.Log.Warn("image incomplete", "image", image.Name, "err", err)
 		case err != nil:
 			return nil, fmt.Errorf("image %s: %w", image.Name, err)
@@ -130,8 +129,7 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 	return r, nil
 }
 
-// requirePresent returns a blobReader that returns an error if a blob is missing, so that the
-// blob is not fetched from a registry.
+// requirePresent returns a blobReader that fails if a blob is missing, so that the blob is not fetched from a registry.
 func requirePresent(blobs blobReader) blobReader {
 	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
 		raw, err := blobs(ctx, desc)

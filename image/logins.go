@@ -26,8 +26,8 @@ func (l *dockerConfig) at(host string) (credentials.Login, error) {
 	return l.byHost[host], l.err
 }
 
-// names reports whether the file has an entry for a registry. It also returns true if the file
-// cannot be read. It reads the file only if it has never been read.
+// names reports whether the file has an entry for a registry. It also returns true if the file cannot be read. It reads
+// the file only if the file has never been read.
 func (l *dockerConfig) names(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,13 +53,13 @@ func (l *dockerConfig) read() {
 	l.byHost, l.err = got.Logins, nil
 }
 
-// tenant identifies the credentials used for a registry. It is the name of an organization that
-// has its own credentials, or "" for the credentials, if any, that all organizations share. Two
-// tenants share no connections, tokens or answers.
+// tenant identifies the credentials used for a registry: the name of an organization that has its own credentials, or
+// "" for the credentials, if any, that all organizations share. Different tenants never share connections, tokens or
+// answers.
 type tenant string
 
-// tenantOf returns the tenant for an organization at a registry. This is the organization if it has
-// its own credentials for the registry, and "" otherwise. It normally uses only memory.
+// tenantOf returns an organization's tenant at a registry: the organization itself if it has its own credentials for
+// the registry, and "" otherwise. It normally performs no I/O.
 func (r *registries) tenantOf(org, host string) tenant {
 	if l := r.orgs[org]; l != nil && l.names(host) {
 		return tenant(org)
@@ -79,7 +79,7 @@ func (r *registries) freshTenantOf(org, host string) tenant {
 func (r *registries) login(who tenant, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {
-			return l.at(host) // if these were removed, do not fall back to the shared credentials
+			return l.at(host) // even if these were removed, do not fall back to the shared credentials
 		}
 		return credentials.Login{}, nil
 	}

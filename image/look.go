@@ -14,7 +14,7 @@ import (
 // blob.
 type blobReader func(context.Context, ocispec.Descriptor) ([]byte, error)
 
-// outline describes an image, from its index to the descriptors of its layers.
+// outline describes an image, from the index down to the layers' descriptors.
 type outline struct {
 	index    *stored // nil if the name refers to the manifest itself
 	manifest stored
@@ -44,10 +44,9 @@ func (o outline) needs() parts {
 	return out
 }
 
-// readOutline reads the index and the manifest of an image for this host's platform, and records the
-// parts that a pull would fetch. If blobs is nil, it requests both from the registry with the
-// tenant's credentials. A tenant that knows only the digest of another organization's image is
-// therefore refused.
+// readOutline reads the index and the manifest of an image for this host's platform, and records the parts that a pull
+// would fetch. If blobs is nil, it requests both from the registry with the tenant's credentials, so that a tenant that
+// merely knows the digest of another organization's image is refused.
 func (s *Store) readOutline(ctx context.Context, blobs blobReader, who tenant, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
 	var o outline
 	for depth := 0; ; depth++ {
@@ -81,9 +80,8 @@ func (s *Store) readOutline(ctx context.Context, blobs blobReader, who tenant, r
 	return o, needs, nil
 }
 
-// read reads a manifest or a configuration. It first tries blobs, unless blobs is nil. If the
-// blob is not found there, read uses the registry's cached answers to this tenant, or asks the
-// registry.
+// read reads a manifest or a configuration. Unless blobs is nil, it first tries blobs. If the blob is not found there,
+// read uses the registry's cached answers to this tenant, or asks the registry.
 func (s *Store) read(ctx context.Context, blobs blobReader, who tenant, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	if blobs != nil {
 		raw, err := blobs(ctx, desc)
@@ -132,7 +130,7 @@ func (s *Store) fetch(ctx context.Context, from remotes.Resolver, ref bourse.Ima
 		return nil, &registryError{err}
 	}
 	if len(raw) > maxManifest {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: %s has more than %d bytes", ref.String(), desc.Digest, maxManifest)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "image %s: %s is longer than %d bytes", ref.String(), desc.Digest, maxManifest)
 	}
 	return raw, nil
 }

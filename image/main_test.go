@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(containerdtest.Main(m)) }
 
-// patience bounds every wait in these tests. It is far longer than any of them takes.
-const patience = time.Minute
+// waitLimit limits every wait in these tests. It is far longer than any of them takes.
+const waitLimit = time.Minute
 
 // counter makes namespaces and the seeds of random layers unique to a test, because containerd
 // shares blobs between namespaces.
@@ -113,14 +113,13 @@ func pull(tb testing.TB, s *image.Store, name string) bourse.Image {
 // refOf returns the reference of a pushed image.
 func refOf(p registrytest.Pushed) bourse.ImageRef { return bourse.ParseImageRef(p.Ref()) }
 
-// eventually polls ok until it returns true. It is for conditions that cannot be waited for
-// otherwise.
+// eventually polls ok until it returns true. It is meant for conditions that cannot be awaited in any other way.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for !ok() {
 		if time.Now().After(deadline) {
-			tb.Fatalf("%s: not within %s", what, patience)
+			tb.Fatalf("%s: not within %s", what, waitLimit)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -202,7 +201,7 @@ func recordOf(ref bourse.ImageRef) string {
 	return ref.String()
 }
 
-// has reports whether a file system below dir has a path with this text.
+// has reports whether the file at path below dir has this text.
 func has(tb testing.TB, dir, path, text string) bool {
 	tb.Helper()
 	got, err := os.ReadFile(filepath.Join(dir, path))

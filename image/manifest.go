@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on the amount of a registry's data that the worker reads into memory and processes.
+// Limits on how much of a registry's data the worker reads into memory and processes.
 const (
 	maxManifest  = 4 << 20 // bytes of a manifest, index or configuration; the OCI distribution specification recommends 4 MiB
 	maxLayers    = 256     // overlayfs supports fewer than 500, Docker created at most 127
@@ -50,13 +50,13 @@ func (d *document) check() error {
 	case d.FSLayers != nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the image's manifest has Docker's schema 1, which is not supported: push the image again")
 	case d.Config != nil && d.Manifests != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index") // programs could read such a document as two different images
+		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index") // different programs could read such a document as different images
 	case d.Config == nil && len(d.Layers) > 0, d.Config == nil && d.Manifests == nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the manifest is neither an image manifest nor an index")
 	case len(d.Manifests) > maxManifests:
-		return bourse.Errorf(bourse.CodeInvalid, "the index has %d images, at most %d are supported", len(d.Manifests), maxManifests)
+		return bourse.Errorf(bourse.CodeInvalid, "the index has %d images, but at most %d are supported", len(d.Manifests), maxManifests)
 	case len(d.Layers) > maxLayers:
-		return bourse.Errorf(bourse.CodeInvalid, "the image has %d layers, at most %d are supported", len(d.Layers), maxLayers)
+		return bourse.Errorf(bourse.CodeInvalid, "the image has %d layers, but at most %d are supported", len(d.Layers), maxLayers)
 	}
 	for i := range d.Manifests {
 		if err := checkDescriptor(&d.Manifests[i], maxManifest); err != nil {
@@ -83,9 +83,8 @@ func (d *document) check() error {
 	return nil
 }
 
-// checkDescriptor checks a blob's descriptor in a manifest. It removes fields that a hostile
-// registry could misuse: URLs, embedded data, and annotations, which would become labels of
-// snapshots.
+// checkDescriptor checks a blob's descriptor in a manifest. It removes fields that a hostile registry could misuse:
+// URLs, embedded data, and annotations, which would become snapshot labels.
 func checkDescriptor(d *ocispec.Descriptor, most int64) error {
 	if err := d.Digest.Validate(); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "the manifest has a blob with invalid digest %q: %w", d.Digest, err)
@@ -135,8 +134,8 @@ type imageConfig struct {
 	} `json:"config"`
 }
 
-// parseConfig parses an image's configuration. It checks that the configuration has the given
-// number of layers, and that the image is for this host.
+// parseConfig parses an image's configuration. It checks that the configuration has the given number of layers and that
+// the image is for this host's platform.
 func parseConfig(raw []byte, layers int, host platforms.Matcher) (imageConfig, error) {
 	var c imageConfig
 	if err := json.Unmarshal(raw, &c); err != nil {
@@ -187,7 +186,7 @@ func verify(raw []byte, desc ocispec.Descriptor) error {
 		return bourse.Errorf(bourse.CodeInvalid, "digest %q: %w", desc.Digest, err)
 	}
 	if got := desc.Digest.Algorithm().FromBytes(raw); got != desc.Digest {
-		return bourse.Errorf(bourse.CodeInvalid, "the registry sent a blob with another digest than %s", desc.Digest)
+		return bourse.Errorf(bourse.CodeInvalid, "the registry sent a blob whose digest is not %s", desc.Digest)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func TestParseDocument(t *testing.T) {
 		}
 		for _, l := range d.Layers {
 			if err == nil && (l.URLs != nil || l.Data != nil || l.Annotations != nil) {
-				t.Errorf("%s: layer %+v still leads elsewhere", name, l)
+				t.Errorf("%s: layer %+v still refers to another host", name, l)
 			}
 		}
 	}

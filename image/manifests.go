@@ -8,7 +8,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Limits of manifestCache. They limit its memory to half a MiB.
+// Limits of manifestCache, which limit its memory to half a MiB.
 const (
 	maxCached     = 32
 	maxCachedSize = 16 << 10
@@ -21,7 +21,7 @@ type manifestCache struct {
 	raw map[manifestKey][]byte
 }
 
-// manifestKey identifies a manifest by repository, digest, and the tenant to whom the registry sent it.
+// manifestKey identifies a manifest by repository, digest, and the tenant to which the registry sent it.
 type manifestKey struct {
 	who                  tenant
 	registry, repository string
@@ -46,8 +46,8 @@ func (c *manifestCache) put(k manifestKey, raw []byte) {
 	remember(c.raw, maxCached, k, raw)
 }
 
-// manifestType returns a manifest's media type in a form that containerd accepts. indexType does
-// the same for an index. said is the type that the registry has sent. It may be empty or invalid.
+// manifestType returns a manifest's media type in a form that containerd accepts. indexType does the same for an index.
+// said is the type sent by the registry, which may be empty or invalid.
 func manifestType(said string) string {
 	if images.IsManifestType(said) {
 		return said

@@ -14,7 +14,7 @@ func (h *host) mount(tb testing.TB, chain string) string {
 	ctx := context.WithoutCancel(tb.Context())
 	sn := h.client.SnapshotService("overlayfs")
 	key := "view-" + h.namespace
-	// Without this label the snapshot would be garbage-collected, because nothing refers to it.
+	// Without this label, the snapshot would be garbage-collected, because nothing refers to it.
 	root := snapshots.WithLabels(map[string]string{"containerd.io/gc.root": "of a test"})
 	mounts, err := sn.View(ctx, key, chain, root)
 	if err != nil {

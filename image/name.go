@@ -29,8 +29,8 @@ func checkRef(ref bourse.ImageRef) error {
 	return nil
 }
 
-// recordName returns the name by which an image's record and its pull are identified. It is the
-// image's name without the tag.
+// recordName returns the name that identifies an image's record and its pull, which is the image's name without the
+// tag.
 func recordName(ref bourse.ImageRef) string {
 	return bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Digest: ref.Digest}.String()
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// networkPolicy restricts the registries and addresses to which a worker connects. Tenants choose images,
-// and a registry's responses may refer to other hosts. Without restrictions, tenants and
-// registries could therefore make a worker connect to any address in its network.
+// networkPolicy restricts the registries and addresses to which a worker connects. Tenants choose images, and a
+// registry's responses may refer to other hosts; without restrictions, tenants and registries could make a worker
+// connect to any address in its network.
 type networkPolicy struct {
 	private    bool     // whether private, loopback and link-local addresses are allowed
 	registries []string // the only registries that are allowed; nil: all
@@ -30,9 +30,9 @@ func (r *networkPolicy) allowed(host string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker (--registry)", bourse.Quoted(host))
 }
 
-// dialer returns a dialer for a registry's own host and all hosts in its responses. The dialer
-// checks each address after name resolution. If known is true, the operator has configured the
-// registry, and the dialer allows all addresses.
+// dialer returns a dialer for a registry's own host and all hosts in its responses. The dialer checks each address
+// after name resolution. known must be set if the operator has configured the registry; the dialer then allows all
+// addresses.
 func (r *networkPolicy) dialer(known bool, timeout time.Duration) *net.Dialer {
 	d := &net.Dialer{Timeout: timeout}
 	if r.private || known {

@@ -23,16 +23,15 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// TestRegistriesDoNotLeadIntoTheWorkersNetwork checks that no connection is made to a registry
-// whose name refers to an address in the worker's own network, or to such an address that a
-// registry redirects to. Connections are made if private addresses are allowed or the operator
-// has configured the registry.
+// TestRegistriesDoNotLeadIntoTheWorkersNetwork checks that no connection is made to an address in the worker's own
+// network, whether a registry's name resolves to it or a registry redirects to it. Connections are made if private
+// addresses are allowed or the operator has configured the registry.
 func TestRegistriesDoNotLeadIntoTheWorkersNetwork(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) { asked++ }))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	named := "localhost" + host[strings.LastIndexByte(host, ':'):] // checked after it was resolved
+	named := "localhost" + host[strings.LastIndexByte(host, ':'):] // checked after name resolution
 	for name, c := range map[string]struct {
 		registries *registries
 		want       bool

@@ -33,14 +33,14 @@ type pull struct {
 	received, total atomic.Int64
 	resumed         bool // an earlier attempt left a lease; used only by the pull's goroutine
 
-	// Written before done is closed, and read only afterwards.
+	// Written before done is closed; read only after that.
 	image bourse.Image
 	err   error
 
 	// Guarded by Store.mu.
 	waiters int
 	linger  *time.Timer // set while nobody waits for the pull
-	parts   parts       // the pull's disk space, as far as it is known
+	parts   parts       // the pull's disk space, as far as known
 }
 
 // leftover is the data of a failed pull that is kept for a retry.
@@ -50,8 +50,8 @@ type leftover struct {
 	failed time.Time
 }
 
-// keepsData reports whether the lease and data of a finished pull are kept for a retry. If the pull
-// was interrupted because the daemon stopped, its lease is kept even if there is no data.
+// keepsData reports whether a finished pull's lease and data are kept for a retry. If the daemon stopped during the
+// pull, the lease is kept even if there is no data.
 func (p *pull) keepsData() bool {
 	if p.err == nil || isPermanent(p.err) {
 		return false
@@ -72,14 +72,12 @@ func (p *pull) state() bourse.Image {
 	return bourse.Image{Ref: p.ref, Bytes: progress.Total, Pull: &progress}
 }
 
-// Pull makes an image available: it fetches the image for this host's platform, verifies it and
-// unpacks it. ref must contain a digest from Resolve, which has checked the organization's
-// access. Pull does not check the access again. Concurrent callers of Pull for the same image
-// share one pull. If progress is not nil, Pull calls it in the caller's goroutine: at the
-// beginning, then at most five times per second, and once when the pull has succeeded.
+// Pull makes an image available: it fetches the image for this host's platform, verifies it, and unpacks it. ref must
+// contain a digest from Resolve, which checked the organization's access; Pull does not check access again. Concurrent
+// callers of Pull for the same image share one pull. If progress is not nil, Pull calls it in the caller's goroutine:
+// at the beginning, then at most five times per second, and once when the pull has succeeded.
 //
-// When ctx ends, the caller stops waiting. The pull continues as long as others wait, and for
-// Config.Linger after that.
+// When ctx ends, the caller stops waiting. The pull continues while others wait, and for Config.Linger after that.
 //
 // Errors: CodeNotFound, CodeInvalid and CodeInsufficient are final, and the pull's data is
 // removed. CodeUnavailable means that the registry or containerd is unreachable; a retry resumes
@@ -153,8 +151,7 @@ func (s *Store) leave(p *pull) {
 	}
 }
 
-// endAfterLinger schedules the end of a pull without waiters after Config.Linger. Store.mu must be
-// held.
+// endAfterLinger schedules a pull without waiters to end after Config.Linger. Store.mu must be held.
 func (s *Store) endAfterLinger(p *pull) {
 	p.linger = time.AfterFunc(s.config.Linger, func() {
 		s.mu.Lock()

@@ -30,7 +30,7 @@ func TestPull(t *testing.T) {
 	s := h.open(t, nil)
 	stop := run(t, s)
 	if _, known := s.Missing("", p.Name); known {
-		t.Error("bytes of an image that was never heard of are known")
+		t.Error("the size of an unknown image is known")
 	}
 	ref, err := s.Resolve(t.Context(), "", p.Name)
 	if err != nil {
@@ -48,11 +48,11 @@ func TestPull(t *testing.T) {
 	}
 	want := bourse.Image{Ref: ref, Bytes: p.Bytes, Disk: got.Disk, UsedAt: got.UsedAt}
 	want.Ref.Labels = map[string]string{"version": "1"}
-	if diff := cmp.Diff(want, got); diff != "" || got.Disk < 2*p.Bytes || time.Since(got.UsedAt) > patience {
+	if diff := cmp.Diff(want, got); diff != "" || got.Disk < 2*p.Bytes || time.Since(got.UsedAt) > waitLimit {
 		t.Errorf("pulled (-want +got):\n%s; disk %d, used %s", diff, got.Disk, got.UsedAt)
 	}
 	if got, known := s.Missing("", p.Name); !known || got != 0 || !s.Has(ref) {
-		t.Errorf("missing %d bytes, %t, of an image that is there", got, known)
+		t.Errorf("missing %d bytes, %t, of a present image", got, known)
 	}
 	if !has(t, h.rootfs(t, ref), "etc/hello", "hello") {
 		t.Error("the image has no etc/hello")
@@ -70,7 +70,7 @@ func TestPull(t *testing.T) {
 	run(t, again)
 	eventually(t, "image in a later run", func() bool { return again.Has(ref) })
 	if got, err := again.Resolve(t.Context(), "", p.Name); err != nil || got.Digest != p.Digest {
-		t.Errorf("without its registry the tag resolves to %q, %v", got.Digest, err)
+		t.Errorf("without the registry, the tag resolves to %q, %v", got.Digest, err)
 	}
 	list, _ = again.List(t.Context())
 	list[0].UsedAt = want.UsedAt
@@ -92,7 +92,7 @@ func TestPresentNeedsNoNetwork(t *testing.T) {
 		t.Errorf("pulled %s", got.Ref)
 	}
 	if got := r.Stats(); got.Requests != 0 {
-		t.Errorf("the registry was asked %d times", got.Requests)
+		t.Errorf("the registry received %d requests", got.Requests)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestWaitersLeave(t *testing.T) {
 		linger time.Duration
 		ends   bool
 	}{
-		"goes on": {linger: patience, ends: true},
+		"goes on": {linger: waitLimit, ends: true},
 		"stops":   {linger: time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestWaitersLeave(t *testing.T) {
 				return len(list) == 0 || list[0].Pull == nil
 			})
 			if got := s.Has(ref); got != tc.ends {
-				t.Errorf("the image is there: %t, want %t", got, tc.ends)
+				t.Errorf("the image is present: %t, want %t", got, tc.ends)
 			}
 			if _, err := s.Pull(t.Context(), "", ref, nil); err != nil {
 				t.Errorf("again: %v", err)
@@ -247,13 +247,13 @@ func TestUseBeforeRecordsAreRead(t *testing.T) {
 	r.Stop()
 	for _, name := range []string{p.Name, same.Name} {
 		if got := pull(t, h.open(t, nil), name); got.Ref.Digest != p.Digest {
-			t.Errorf("without its registry %s is %s", name, got.Ref)
+			t.Errorf("without the registry, %s is %s", name, got.Ref)
 		}
 	}
 }
 
-// TestNothingStaysRunning checks that a closed store leaves no goroutines, even after a pull
-// whose waiter has left.
+// TestNothingStaysRunning checks that a closed store leaves no goroutines behind, even after a pull whose waiter has
+// left.
 func TestNothingStaysRunning(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{})

@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Labels of an image's record in containerd. In addition to containerd's own data, they are the
-// store's only durable data.
+// Labels of an image's record in containerd. Apart from containerd's own data, they are the store's only durable data.
 const (
 	labelStore = "bourse.dev/image" // "1" if the record belongs to this store
 	labelTags  = "bourse.dev/tags"  // tags by which the image was last requested, separated by spaces
@@ -18,13 +17,12 @@ const (
 	labelShown = "bourse.dev/shown" // tenants to whom the registry has shown the image, and when: {"tenant": seconds}
 )
 
-// maxTags is the maximum number of tags that are stored for an image, because containerd limits a
-// label to 4096 bytes.
+// maxTags is the maximum number of tags stored for an image. It is limited because a containerd label has at most 4096
+// bytes.
 const maxTags = 24
 
-// parts contains the disk space of an image's parts in bytes. Blobs are identified by digest,
-// unpacked layers by the name of their snapshot. If two images share a part, it has the same name
-// in both.
+// parts contains the disk space of an image's parts in bytes. Blobs are identified by digest, and unpacked layers by
+// the name of their snapshot. A part that two images share has the same name in both.
 type parts map[string]int64
 
 // snapshotPart returns the name of an unpacked layer among an image's parts. The prefix is needed
@@ -48,7 +46,7 @@ type record struct {
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	shown  map[tenant]time.Time // tenants as stored in containerd or about to be stored; the catalog contains the current values
+	shown  map[tenant]time.Time // tenants, as stored in containerd or about to be stored; the catalog contains the current values
 	dirty  bool                 // whether tags, usedAt or shown must still be stored in containerd
 }
 
@@ -72,8 +70,8 @@ func (r *record) labels() map[string]string {
 	}
 }
 
-// read parses the labels of a record in containerd. It ignores invalid values, which another
-// program must have written. This is safe, because the tags and the time are only a cache.
+// read parses the labels of a record in containerd. It ignores invalid values, which only another program can have
+// written. This is safe, because the tags and the time are only a cache.
 func (r *record) read(labels map[string]string, now time.Time) {
 	for tag := range strings.FieldsSeq(labels[labelTags]) {
 		named := r.ref
@@ -83,7 +81,7 @@ func (r *record) read(labels map[string]string, now time.Time) {
 		}
 	}
 	used, err := time.Parse(time.RFC3339Nano, labels[labelUsed])
-	if err != nil || used.After(now) { // a time in the future, after the clock was set back, would prevent the image's eviction
+	if err != nil || used.After(now) { // a future time, which occurs if the clock was set back, would prevent the image's eviction
 		used = now
 	}
 	r.usedAt = used

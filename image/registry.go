@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// maxRegistries is the maximum number of registries whose connections and tokens are retained.
-// There must be a limit, because orders can name any number of registries.
+// maxRegistries is the maximum number of registries whose connections and tokens are retained. A limit is needed
+// because orders can name any number of registries.
 const maxRegistries = 64
 
 // registries contains the settings and connections of all registries.
@@ -41,7 +41,7 @@ type hostKey struct {
 // knownHost contains a tenant's connection to a registry.
 type knownHost struct {
 	docker.RegistryHost
-	login credentials.Login // credentials that were used to request the connection's tokens
+	login credentials.Login // credentials used to request the connection's tokens
 }
 
 // newRegistries returns the registries for configuration c.
@@ -56,7 +56,7 @@ func newRegistries(c *Config) *registries {
 	return r
 }
 
-// resolver returns a tenant's client for registries. All resolvers of one tenant share tokens and connections.
+// resolver returns a tenant's client for registries. All of a tenant's resolvers share tokens and connections.
 func (r *registries) resolver(who tenant) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
 		h, err := r.host(who, host)
@@ -138,8 +138,8 @@ func (r *registries) connect(name string, login credentials.Login, unread error)
 	return h, nil
 }
 
-// authorities reads the CA certificates for a registry. It returns nil, which stands for the
-// system's certificates, if path is empty.
+// authorities reads the CA certificates for a registry. If path is empty, it returns nil, which means the system's
+// certificates.
 func authorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil

@@ -24,6 +24,6 @@ func TestSchemes(t *testing.T) {
 		}
 	}
 	if _, err := r.host("", "127.0.0.1:2"); err == nil {
-		t.Error("an authority without a certificate is taken")
+		t.Error("a CA file without a certificate is accepted")
 	}
 }

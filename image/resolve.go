@@ -8,14 +8,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Resolve returns the image to which a name currently refers, if the registry gives the
-// organization access to the image. It uses the organization's own credentials for the registry
-// if there are any, and the shared credentials otherwise. The result is the name with the digest
-// that the registry returns, which may be the digest of an index. For a tag, concurrent callers
-// share one request to the registry, which takes at most Config.ResolveTimeout. For a digest,
-// Resolve asks the registry only if its last answer is older than Config.Recheck. If the registry
-// cannot be reached, Resolve returns the last known image, provided that it is on this worker and
-// was shown to the organization in the last week.
+// Resolve returns the image to which a name currently refers, if the registry gives the organization access to the
+// image. It uses the organization's own credentials for the registry if there are any, and the shared credentials
+// otherwise. The result is the name with the digest that the registry returns, which may be the digest of an index. For
+// a tag, concurrent callers share one request to the registry, which takes at most Config.ResolveTimeout. For a digest,
+// Resolve asks the registry only if the registry's last answer is older than Config.Recheck. If the registry cannot be
+// reached, Resolve returns the last known image, provided that it is on this worker and was shown to the organization
+// within the last week.
 //
 // Errors: CodeInvalid if the name is invalid, CodeNotFound if the registry does not have the image or does not show
 // it to this organization, CodeUnavailable if the registry cannot be reached.
@@ -59,8 +58,7 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	return bourse.ImageRef{}, err
 }
 
-// wasShown reports whether a registry has shown an image to a tenant within the given duration
-// until now.
+// wasShown reports whether a registry has recently, within the given duration, shown an image to a tenant.
 func (s *Store) wasShown(ref bourse.ImageRef, who tenant, within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +93,7 @@ func (s *Store) lastShown(ctx context.Context, who tenant, ref bourse.ImageRef) 
 	defer s.mu.Unlock()
 	r := s.memory.catalog.find(ref)
 	if r == nil && ref.Digest == "" {
-		r = s.memory.catalog.records[s.memory.catalog.tags[tagName(ref)]] // the image with the tag's latest digest is not on this worker, so use the tag's local image
+		r = s.memory.catalog.records[s.memory.catalog.tags[tagName(ref)]] // the image with the tag's latest digest is not on this worker, so use the local image that has the tag
 	}
 	if r == nil || !s.memory.catalog.wasShown(r.name, who, shownFor, time.Now()) {
 		return ""
@@ -128,8 +126,8 @@ func (s *Store) ask(ctx context.Context, who tenant, ref bourse.ImageRef) (strin
 	_, known := s.memory.catalog.parts[recordName(ref)]
 	s.mu.Unlock()
 	if !here && !known && name == tagName(ref) {
-		// Read the manifest now, because the next pull needs it anyway, and it makes quotes more
-		// accurate. An error here is harmless.
+		// Read the manifest now: the next pull needs it anyway, and it makes quotes more accurate. An error here is
+		// harmless.
 		if _, _, err := s.readOutline(ctx, nil, who, ref, desc); err != nil {
 			s.config.Log.Debug("read manifest failed", "image", ref.String(), "err", err)
 		}

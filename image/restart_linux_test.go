@@ -45,8 +45,7 @@ func reached(t *testing.T, s *image.Store, bytes int64) {
 	})
 }
 
-// TestDaemonRestarts closes the store during a pull. The next run must resume the pull by itself
-// where it stopped.
+// TestDaemonRestarts closes the store during a pull. The next run must automatically resume the pull where it stopped.
 func TestDaemonRestarts(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))
@@ -68,9 +67,9 @@ func TestDaemonRestarts(t *testing.T) {
 	next := h.open(t, nil)
 	run(t, next)
 	eventually(t, "resumption", func() bool { return next.Has(refOf(p)) })
-	// containerd receives data in pieces of a MiB, and the last piece may be lost.
+	// containerd receives data in chunks of one MiB, and the last chunk may be lost.
 	if got := r.Stats().BlobBytes; got > p.Bytes+1<<20 {
-		t.Errorf("%d bytes were fetched altogether, the image has %d", got, p.Bytes)
+		t.Errorf("%d bytes were fetched in total, but the image has %d", got, p.Bytes)
 	}
 	eventually(t, "the lease's end", func() bool { return kinds(h.contents(t))["lease"] == 0 })
 	if list, _ := next.List(t.Context()); list[0].Ref.Tag != "v1" {
@@ -87,7 +86,7 @@ func TestCrashBetweenRecordAndLease(t *testing.T) {
 	p := r.Push(t, "web:v1", registrytest.Image{Layers: random(200_000)})
 	arrived, release := halfWay(r, p)
 	s := h.open(t, nil)
-	go func() { _, _ = s.Pull(t.Context(), "", refOf(p), nil) }() // it fails when the store is closed
+	go func() { _, _ = s.Pull(t.Context(), "", refOf(p), nil) }() // fails when the store is closed
 	<-arrived
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -108,8 +107,8 @@ func TestCrashBetweenRecordAndLease(t *testing.T) {
 	eventually(t, "the lease's end", func() bool { return kinds(h.contents(t))["lease"] == 0 })
 }
 
-// TestKeepEnds checks that the data of a failed pull is removed if the budget has no room for
-// both it and another image.
+// TestKeepEnds checks that the data of a failed pull is removed if it does not fit into the budget together with
+// another image.
 func TestKeepEnds(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, containerdtest.Start(t))
@@ -122,9 +121,9 @@ func TestKeepEnds(t *testing.T) {
 	_, err := s.Pull(t.Context(), "", refOf(p), nil)
 	wantCode(t, err, bourse.CodeUnavailable)
 	if got := kinds(h.contents(t)); got["lease"] != 1 || got["ingest"] != 1 {
-		t.Fatalf("containerd has %v, want the lease and the begun layer to be kept", got)
+		t.Fatalf("containerd has %v, want the lease and the partial layer to be kept", got)
 	}
-	// The budget has no room for the data and the image, so the data is removed.
+	// The data and the image exceed the budget, so the data is removed.
 	pull(t, s, small.Name)
 	if err := s.Remove(t.Context(), small.Digest); err != nil {
 		t.Error(err)
@@ -153,7 +152,7 @@ func TestContainerdDies(t *testing.T) {
 	server.Kill(t)
 	wantCode(t, <-failed, bourse.CodeUnavailable)
 	if !s.Has(refOf(here)) {
-		t.Error("an image is forgotten because containerd is away")
+		t.Error("an image is forgotten because containerd is unavailable")
 	}
 	_, err := s.Pull(t.Context(), "", refOf(p), nil)
 	wantCode(t, err, bourse.CodeUnavailable)
@@ -217,7 +216,7 @@ func TestDiskFull(t *testing.T) {
 	fits := r.Push(t, "fits:v1", registrytest.Image{Layers: random(1 << 20)})
 	pull(t, s, fits.Name)
 	if names, err := filepath.Glob(filepath.Join(server.Dir, "root", "io.containerd.content.v1.content", "ingest", "*")); len(names) > 0 || err != nil {
-		t.Errorf("ingests are left: %v, %v", names, err)
+		t.Errorf("ingests remain: %v, %v", names, err)
 	}
 }
 

@@ -49,8 +49,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.Close()
 }
 
-// session does Run's work until containerd becomes unavailable. It calls ready once it has read
-// the images from containerd.
+// session performs Run's work until containerd becomes unavailable. It calls ready once it has read the images from
+// containerd.
 func (s *Store) session(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -124,8 +124,7 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 		if !here {
 			continue
 		}
-		// An earlier daemon stopped after it had created the record, but before it had removed the
-		// lease.
+		// An earlier daemon stopped after creating the record but before removing the lease.
 		if err := dropLease(ctx, c, ref, true); err != nil {
 			return err
 		}
@@ -140,7 +139,7 @@ func (s *Store) trim(ctx context.Context, c *containerd.Client) {
 	}
 }
 
-// sweep removes the data of failed pulls that is older than Config.Keep.
+// sweep removes failed pulls' data that is older than Config.Keep.
 func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	var old []bourse.ImageRef

@@ -19,7 +19,7 @@ import (
 // applier unpacks layers. If the layer caused an error, applier wraps the error in a layerError.
 type applier struct {
 	diff.Applier
-	want map[digest.Digest]digest.Digest // digest of each uncompressed layer in the image's configuration, by the layer's compressed digest
+	want map[digest.Digest]digest.Digest // digest of each uncompressed layer according to the image's configuration, by the layer's compressed digest
 }
 
 // Apply unpacks a layer. It returns a layerError if the layer is invalid or does not match
@@ -36,9 +36,8 @@ func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mo
 	return out, err
 }
 
-// ingester is a content store that distinguishes two errors for which containerd's client returns
-// "unavailable": another process is writing the blob, in which case the caller must wait, or
-// containerd is not reachable.
+// ingester is a content store that distinguishes two causes of "unavailable" errors from containerd's client: either
+// another process is writing the blob, so that the caller must wait, or containerd is unreachable.
 type ingester struct {
 	content.Store
 	client *containerd.Client
@@ -81,7 +80,7 @@ func (w *measuringSnapshotter) Prepare(ctx context.Context, key, parent string, 
 	return mounts, err
 }
 
-// Commit completes a layer. It returns an error if the layer does not fit into the budget.
+// Commit completes a layer. It returns an error if the layer exceeds the budget.
 func (w *measuringSnapshotter) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
 	err := w.Snapshotter.Commit(ctx, name, key, opts...)
 	w.setActive("")
@@ -99,7 +98,7 @@ func (w *measuringSnapshotter) Commit(ctx context.Context, name, key string, opt
 	return w.store.makeRoom(ctx, w.client, w.pull)
 }
 
-// Remove removes a layer that was not completed.
+// Remove removes an incomplete layer.
 func (w *measuringSnapshotter) Remove(ctx context.Context, key string) error {
 	w.setActive("")
 	return w.Snapshotter.Remove(ctx, key)

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// An image on a worker is available only to tenants to which its registry has shown it. The
-// catalog stores these tenants and the times. They are also stored in a label of the image's
-// record (labelShown), for the next daemon.
+// An image on a worker is available only to tenants to which its registry has shown it. The catalog contains these
+// tenants, with the times. They are also stored in a label of the image's record (labelShown), to survive a restart of
+// the daemon.
 
 const (
 	maxShown      = 8192               // maximum number of combinations of image and tenant in memory
@@ -33,8 +33,8 @@ func (c *catalog) show(name string, who tenant, now time.Time) {
 	}
 }
 
-// forgetShown removes the information that a repository's images were shown to a tenant. It is
-// called when the registry refuses to show one of them.
+// forgetShown removes the entries about a repository's images for one tenant. It is called when the registry refuses to
+// show the tenant one of them.
 func (c *catalog) forgetShown(ref bourse.ImageRef, who tenant) {
 	for key := range c.shownAt {
 		other := bourse.ParseImageRef(key.name)
@@ -48,13 +48,13 @@ func (c *catalog) forgetShown(ref bourse.ImageRef, who tenant) {
 	}
 }
 
-// wasShown reports whether an image was shown to a tenant within the given time.
+// wasShown reports whether an image was shown to a tenant within the given duration before now.
 func (c *catalog) wasShown(name string, who tenant, within time.Duration, now time.Time) bool {
 	at, ok := c.shownAt[shownKey{name, who}]
 	return ok && !at.After(now) && now.Sub(at) < within
 }
 
-// tenants returns the tenants to which an image was shown, with the times.
+// tenants returns the tenants to which an image was shown, and when.
 func (c *catalog) tenants(name string) map[tenant]time.Time {
 	out := map[tenant]time.Time{}
 	for key, at := range c.shownAt {
@@ -65,8 +65,8 @@ func (c *catalog) tenants(name string) map[tenant]time.Time {
 	return out
 }
 
-// writeShown encodes the label. If the label becomes too large, it omits the oldest entries; the
-// registry must then show the image to those tenants again.
+// writeShown encodes the label. If the label is too large, it omits the oldest entries; the registry must then show the
+// image to those tenants again.
 func writeShown(shown map[tenant]time.Time) string {
 	latest := slices.SortedFunc(maps.Keys(shown), func(a, b tenant) int { return shown[b].Compare(shown[a]) })
 	out, size := map[tenant]int64{}, 2
@@ -92,7 +92,7 @@ func readShown(text string, now time.Time) map[tenant]time.Time {
 	}
 	out := map[tenant]time.Time{}
 	for who, seconds := range in {
-		if at := time.Unix(seconds, 0); !at.After(now) { // a time in the future, after the clock was set back, would keep the entry forever
+		if at := time.Unix(seconds, 0); !at.After(now) { // a future time, which occurs if the clock was set back, would keep the entry forever
 			out[who] = at
 		}
 	}

@@ -36,15 +36,16 @@ func TestShownToOneIsNotShownToAnother(t *testing.T) {
 		}
 	}
 	if _, known := c.missing(r.ref, "other", at(21)); known {
-		t.Error("another asker is told what is missing of the image")
+		t.Error("another tenant learns how much of the image is missing")
 	}
 	c.forgetShown(bourse.ParseImageRef("registry.test/web:v9"), "acme")
 	if c.wasShown(r.name, "acme", time.Hour, at(21)) || !c.wasShown(r.name, "", time.Hour, at(21)) || !r.dirty {
-		t.Error("the repository is hidden from acme: want it forgotten for acme alone, and recorded")
+		t.Error("the repository is hidden from acme: want only acme's entries removed, and the change recorded")
 	}
 }
 
-// The label of an image's record preserves, across restarts, to which tenants the image was shown.
+// TestShownIsALabel checks that the label of an image's record preserves, across restarts, the tenants to which the
+// image was shown.
 func TestShownIsALabel(t *testing.T) {
 	c := newCatalog()
 	r := recordFor(1, at(1), parts{}, "v1")
@@ -56,7 +57,7 @@ func TestShownIsALabel(t *testing.T) {
 	later := newCatalog()
 	later.add(again)
 	if !later.wasShown(r.name, "acme", time.Hour, at(20)) || later.wasShown(r.name, "", time.Hour, at(20)) {
-		t.Errorf("after a restart shown to %v", later.tenants(r.name))
+		t.Errorf("after a restart, shown to %v", later.tenants(r.name))
 	}
 	many := map[tenant]time.Time{}
 	for i := range 1000 {
@@ -64,7 +65,7 @@ func TestShownIsALabel(t *testing.T) {
 	}
 	text := writeShown(many)
 	if got := readShown(text, at(2000)); len(labelShown)+len(text) > 4096 || !got["org-999"].Equal(at(999)) || len(got) < 50 {
-		t.Errorf("a label of %d bytes for %d askers, with the latest at %s", len(text), len(got), got["org-999"])
+		t.Errorf("a label of %d bytes for %d tenants, the latest at %s", len(text), len(got), got["org-999"])
 	}
 }
 

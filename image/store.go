@@ -31,8 +31,8 @@ type Store struct {
 	changed   chan struct{}      // has capacity 1; see Changed
 	slots     limiter            // limits the number of concurrent pulls
 	evicting  limiter            // held by the goroutine that frees space
-	leaseLock limiter            // held while a pull takes its lease, or while a lease without a pull is removed
-	pulling   sync.WaitGroup     // the goroutines of pulls
+	leaseLock limiter            // held while a pull takes its lease or a lease without a pull is removed
+	pulling   sync.WaitGroup     // goroutines of pulls
 	resolving singleflight.Group // shares concurrent requests for the same tag
 	manifests manifestCache
 
@@ -46,7 +46,7 @@ type state struct {
 	pulls     map[string]*pull    // pulls in progress, by the name that the image's record will have
 	leftovers map[string]leftover // data of failed pulls, by the name that the image's record would have
 	inUse     func(digest string) bool
-	change    uint64 // number of changes, which are additions and removals of images
+	change    uint64 // number of additions and removals of images
 	closed    bool
 	loaded    bool         // whether containerd's images have been read at least once
 	close     func() error // closes the connection to containerd, if the store has opened it
@@ -78,9 +78,9 @@ func Open(config Config) (*Store, error) {
 	return s, nil
 }
 
-// SetInUse sets the function that reports whether a machine uses the image with the given digest.
-// It is called without any lock before an image is evicted, pruned or removed. If f is nil, which
-// is the default, no image is in use.
+// SetInUse sets the function that reports whether a machine uses the image with the given digest. The function is
+// called, without any lock held, before an image is evicted, pruned or removed. If f is nil, which is the default, no
+// image is in use.
 func (s *Store) SetInUse(f func(digest string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,10 +106,9 @@ func (s *Store) Has(ref bourse.ImageRef) bool {
 	return s.memory.catalog.find(ref) != nil
 }
 
-// Missing returns the number of bytes that pulling an image for an organization would
-// download now: 0 if the image is on this worker, and otherwise the total size of the parts
-// that no local image contains. It returns false if the image's parts are unknown, or if
-// its registry has not shown it to that organization. It performs no I/O.
+// Missing returns the number of bytes that pulling an image for an organization would download: 0 if the image is on
+// this worker, and otherwise the total size of the parts that no local image contains. It returns false if the image's
+// parts are unknown or its registry has not shown it to the organization. Missing performs no I/O.
 func (s *Store) Missing(org, name string) (int64, bool) {
 	ref := bourse.ParseImageRef(name)
 	who := s.hosts.tenantOf(org, ref.Registry)
@@ -118,8 +117,7 @@ func (s *Store) Missing(org, name string) (int64, bool) {
 	return s.memory.catalog.missing(ref, who, time.Now())
 }
 
-// MarkUsed records that a machine was started from an image. The time is stored in containerd
-// later, in the background.
+// MarkUsed records that a machine was started from an image. The time is later stored in containerd in the background.
 func (s *Store) MarkUsed(digest string) {
 	now := time.Now()
 	s.mu.Lock()
@@ -172,8 +170,8 @@ func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Cl
 	return s.within(ctx), c, nil
 }
 
-// within returns ctx with the store's namespace. It also disables the client's own log, which
-// would contain a line for every failed request.
+// within returns ctx with the store's namespace. It also disables the client's own log, which would otherwise contain a
+// line for every failed request.
 func (s *Store) within(ctx context.Context) context.Context {
 	quiet := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(namespaces.WithNamespace(ctx, s.config.Namespace), logrus.NewEntry(quiet))

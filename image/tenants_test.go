@@ -45,7 +45,7 @@ func TestCredentialsOfAnOrganizationAreItsOwn(t *testing.T) {
 				"acme":  loginFile(t, filepath.Join(dir, "acme.json"), private.Host, "ann:secret"),
 				"wrong": loginFile(t, filepath.Join(dir, "wrong.json"), private.Host, "bob:guess"),
 			}
-			c.ResolveTimeout = patience
+			c.ResolveTimeout = waitLimit
 		})
 		run(t, s)
 		return s
@@ -63,10 +63,10 @@ func TestCredentialsOfAnOrganizationAreItsOwn(t *testing.T) {
 			for _, name := range []string{p.Name, p.Ref(), p.Name + "@" + p.Digest} {
 				err := have(s, org, name)
 				if bourse.CodeOf(err) != want || want == bourse.CodeNotFound && !strings.Contains(bourse.MessageOf(err), "no credentials") {
-					t.Errorf("%s: organization %q has %s: %v, want %s that says why", when, org, name, err, want)
+					t.Errorf("%s: organization %q has %s: %v, want %s with the reason", when, org, name, err, want)
 				}
 				if n, known := s.Missing(org, name); known {
-					t.Errorf("%s: organization %q is told that %d bytes of %s are missing", when, org, n, name)
+					t.Errorf("%s: organization %q learns that %d bytes of %s are missing", when, org, n, name)
 				}
 			}
 		}
@@ -76,14 +76,14 @@ func TestCredentialsOfAnOrganizationAreItsOwn(t *testing.T) {
 	wantCode(t, have(s, "acme", p.Name), "")
 	wantCode(t, have(s, "acme", p.Ref()), "")
 	if n, known := s.Missing("acme", p.Name); n != 0 || !known {
-		t.Errorf("acme is told that %d bytes of its image are missing, %t", n, known)
+		t.Errorf("acme learns that %d bytes of its image are missing, %t", n, known)
 	}
-	others(s, "while it is here", bourse.CodeNotFound)
+	others(s, "while the image is present", bourse.CodeNotFound)
 	for _, org := range []string{"acme", "rival", "wrong", ""} {
 		wantCode(t, have(s, org, q.Name), "")
 	}
 	private.Stop()
-	others(s, "while its registry is away", bourse.CodeUnavailable)
+	others(s, "while the registry is unreachable", bourse.CodeUnavailable)
 	wantCode(t, have(s, "acme", p.Name), "")
 	wantCode(t, have(s, "acme", p.Ref()), "")
 }
@@ -109,9 +109,8 @@ func TestARestartForgetsNoOrganization(t *testing.T) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// TestCredentialsOfAnOrganizationAreReadAgain checks that changed or removed credentials of an
-// organization no longer give access once an answer is older than Config.Recheck, and that new
-// credentials do so at once.
+// TestCredentialsOfAnOrganizationAreReadAgain checks that an organization's changed or removed credentials no longer
+// give access once an answer is older than Config.Recheck, and that new credentials give access immediately.
 func TestCredentialsOfAnOrganizationAreReadAgain(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
@@ -148,8 +147,8 @@ func TestCredentialsOfAnOrganizationAreReadAgain(t *testing.T) {
 	wantCode(t, err, bourse.CodeUnavailable)
 }
 
-// TestDigestAloneIsNoProof checks that a tenant whose own registry claims to have another
-// tenant's image, by its digest, does not get that image.
+// TestDigestAloneIsNoProof checks that a tenant does not get another tenant's image just because its own registry
+// claims to have an image with the same digest.
 func TestDigestAloneIsNoProof(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	private := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})
@@ -171,13 +170,12 @@ func TestDigestAloneIsNoProof(t *testing.T) {
 			t.Errorf("%s was pulled from a registry that does not have it", name)
 		}
 		if n, known := s.Missing("rival", name); known {
-			t.Errorf("the rival is told that %d bytes of %s are missing", n, name)
+			t.Errorf("the rival learns that %d bytes of %s are missing", n, name)
 		}
 	}
 }
 
-// claimsAll starts a registry that claims to have every manifest, with the same digest, and sends
-// none of them.
+// claimsAll starts a registry that claims to have every manifest, with the same digest, but sends none of them.
 func claimsAll(tb testing.TB, digest string) (host string) {
 	tb.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// stallTransport is a transport that aborts stalled requests. A request is stalled if no headers, or no
-// further bytes of the body, arrive for the given time. A slow transfer may take any time as long
-// as data arrives.
+// stallTransport is a transport that aborts stalled requests. A request is stalled if neither headers nor further bytes
+// of the body arrive for the given time. A slow transfer may take any amount of time as long as data arrives.
 type stallTransport struct {
 	next  http.RoundTripper
 	limit time.Duration
@@ -52,8 +51,8 @@ func (g *guard) stall() {
 	g.cancel(errStalled)
 }
 
-// explain returns errStalled if the request was canceled because it stalled, and err otherwise.
-// The error must not look like a network timeout, which the client would retry at once.
+// explain returns errStalled if the request was canceled because it stalled, and err otherwise. The error must not look
+// like a network timeout, which the client would retry immediately.
 func (g *guard) explain(err error) error {
 	if g.stalled.Load() {
 		return errStalled

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// script is a registry that sends the headers of a response after the time headers. It then sends
-// a body with one byte for each of pauses, each byte after that pause.
+// script is a registry that sends a response's headers after the delay headers, and then a body with one byte for each
+// element of pauses, which is the delay before the byte.
 type script struct {
 	headers time.Duration
 	pauses  []time.Duration
@@ -26,7 +26,7 @@ func (s script) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 type scriptBody struct {
-	ctx    context.Context //nolint:containedctx // of the request that the body is of
+	ctx    context.Context //nolint:containedctx // context of the body's request
 	pauses []time.Duration
 }
 
@@ -57,11 +57,11 @@ func TestStalling(t *testing.T) {
 		want   string
 		err    error
 	}{
-		"slow but steady":     {script{9 * second, []time.Duration{9 * second, 9 * second, 9 * second}}, 0, "xxx", nil},
-		"no headers":          {script{11 * second, nil}, 0, "", errStalled},
-		"stands still":        {script{0, []time.Duration{second, 11 * second}}, 0, "x", errStalled},
-		"the reader is slow":  {script{0, []time.Duration{second, second}}, time.Hour, "xx", nil},
-		"stops at the border": {script{0, []time.Duration{second, time.Hour}}, 0, "x", errStalled},
+		"slow but steady":             {script{9 * second, []time.Duration{9 * second, 9 * second, 9 * second}}, 0, "xxx", nil},
+		"no headers":                  {script{11 * second, nil}, 0, "", errStalled},
+		"stands still":                {script{0, []time.Duration{second, 11 * second}}, 0, "x", errStalled},
+		"the reader is slow":          {script{0, []time.Duration{second, second}}, time.Hour, "xx", nil},
+		"stalls after the first byte": {script{0, []time.Duration{second, time.Hour}}, 0, "x", errStalled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -92,8 +92,7 @@ func TestStalling(t *testing.T) {
 	}
 }
 
-// TestCancelIsNoStall checks that a caller that cancels does not receive an error about a stalled
-// registry.
+// TestCancelIsNoStall checks that a caller that cancels a request does not get an error about a stalled registry.
 func TestCancelIsNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

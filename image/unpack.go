@@ -21,8 +21,8 @@ import (
 // layerConcurrency is the maximum number of an image's layers that are fetched concurrently.
 const layerConcurrency = 3
 
-// unpack fetches an image's layers concurrently. It unpacks each layer as soon as the layer and
-// all layers below it have arrived.
+// unpack fetches an image's layers concurrently, and unpacks each layer as soon as it and all layers below it have
+// arrived.
 func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o outline, config imageConfig) error {
 	manifest, d := o.manifest.desc, o.document
 	fetcher, err := s.hosts.resolver(s.hosts.tenantOf(p.org, p.ref.Registry)).Fetcher(ctx, recordName(p.ref))
@@ -45,7 +45,7 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 			SnapshotterKey: s.config.Snapshotter, Snapshotter: watched, Applier: applier{c.DiffService(), unpacksTo(d.Layers, config)},
 		}),
 		unpack.WithLimiter(semaphore.NewWeighted(layerConcurrency)),
-		// without this, transfers could continue after unpacking has failed
+		// Without this option, transfers could continue after unpacking has failed.
 		unpack.WithFetchAllContent(),
 	)
 	if err != nil {
@@ -119,8 +119,7 @@ func (f *layerFetch) arrived() {
 	}
 }
 
-// layerCount adds the bytes of a layer to the pull's progress. Each byte counts once, even if it
-// is fetched again.
+// layerCount adds a layer's bytes to the pull's progress. Each byte counts once, even if it is fetched again.
 type layerCount struct {
 	pull *pull
 	mu   sync.Mutex
@@ -147,7 +146,7 @@ func (c *layerCount) reach(size int64) bool {
 	return first
 }
 
-// countingReader is the body of a layer and counts its bytes. A resumed transfer seeks before it reads.
+// countingReader counts the bytes of a layer's body. A resumed transfer seeks before it reads.
 type countingReader struct {
 	io.ReadCloser
 	count  *layerCount

@@ -19,13 +19,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Messages about failed connections to a registry, for the caller who ordered an image. The
-// libraries' errors are only logged, because they contain addresses in the worker's network, and
-// URLs whose queries may contain signatures.
+// Messages about failed connections to a registry, for the caller who ordered an image. The libraries' errors are only
+// logged, because they may contain addresses in the worker's network, and URLs with signatures.
 
-// unreachableText explains why a registry, or a host that it refers to, could not be reached. If
-// a flag of the worker may help, the text names it. unreachableText returns "" if err has another
-// cause.
+// unreachableText explains why a registry, or a host that it refers to, could not be reached. If a worker flag may
+// help, the text mentions the flag. unreachableText returns "" if err has another cause.
 func unreachableText(err error, registry string) string {
 	host := hostOf(err, registry)
 	if why := untrusted(err, host); why != "" {
@@ -95,7 +93,7 @@ func hostOf(err error, registry string) string {
 	return sanitize(u.Host, 100)
 }
 
-// statusText returns the status of a response, and the reason that the registry has sent.
+// statusText returns a response's status and the reason sent by the registry.
 func statusText(e *remoteerrors.ErrUnexpectedStatus) string {
 	text := strings.TrimSpace(strconv.Itoa(e.StatusCode) + " " + http.StatusText(e.StatusCode))
 	var body struct {

@@ -24,8 +24,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestReasons checks that a caller learns why an image's registry failed, and which flag of the
-// worker may help. The message must not contain details that belong only in the worker's log.
+// TestReasons checks that a caller learns why an image's registry failed, and which worker flag may help. The message
+// must not contain details that belong only in the worker's log.
 func TestReasons(t *testing.T) {
 	answer := func(status int, body string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -111,7 +111,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// A registry's own message is reduced to a short line.
+// TestRegistryMessages checks that a registry's own message is reduced to a short line.
 func TestRegistryMessages(t *testing.T) {
 	body, err := json.Marshal(map[string]any{"errors": []any{map[string]string{"code": "TOOMANYREQUESTS", "message": "pull\x1b[31m\nlimit " + strings.Repeat("é", 999)}}})
 	if err != nil {
@@ -135,7 +135,7 @@ func FuzzStatusText(f *testing.F) {
 	})
 }
 
-// otherCA returns the certificate of a CA that has signed no certificate in this test.
+// otherCA returns the certificate of a CA that has not signed any certificate in this test.
 func otherCA(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,8 +1,7 @@
 // Package credentials reads credentials for image registries that were stored by "docker login".
 //
-// [Parse] reads a config.json file, which is sufficient for a worker. On a user's host, the file
-// may instead name credential helpers, which are programs that store passwords. [File.Of] runs
-// these, too.
+// [Parse] reads a config.json file, which is sufficient for a worker. On a user's host, the file may instead name
+// credential helpers, which are programs that store passwords. [File.Of] runs them as well.
 package credentials
 
 import (
@@ -22,7 +21,7 @@ type Login struct{ Name, Secret string }
 // their hosts in image names, such as "registry.example.com:5000".
 type File struct {
 	Logins  map[string]Login  // credentials stored in the file itself, by registry
-	Helpers map[string]string // credential helpers by registry; "pass" stands for the program docker-credential-pass
+	Helpers map[string]string // credential helpers by registry; "pass" means the program docker-credential-pass
 	Store   string            // credential helper for all other registries; "" means none
 }
 
@@ -68,8 +67,8 @@ func Parse(raw []byte) (File, error) {
 	return out, nil
 }
 
-// hostOf returns the registry's host for a key in docker's file. The key may be a URL:
-// "https://index.docker.io/v1/" stands for the Docker Hub.
+// hostOf returns the registry's host for a key in docker's file. The key may be a URL; "https://index.docker.io/v1/"
+// means the Docker Hub.
 func hostOf(key string) string {
 	_, host, ok := strings.Cut(key, "://")
 	if !ok {

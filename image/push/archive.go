@@ -23,7 +23,7 @@ import (
 // limits bounds an archive's contents.
 type limits struct {
 	bytes   int64 // total size of the files in bytes
-	entries int   // number of files, directories and links, and also the number of descriptors to visit
+	entries int   // maximum number of files, directories and links, and of descriptors to visit
 }
 
 // defaultLimits are far higher than any real image needs.
@@ -41,8 +41,8 @@ type unpacked struct {
 // unpack copies the archive at path into a new directory below dir. The files' paths do not
 // depend on the names in the archive.
 func unpack(ctx context.Context, path, dir string, bound limits) (unpacked, error) {
-	// Opening a store checks whether the file system supports fs-verity. If it does not,
-	// containerd logs that with its global logger.
+	// Opening a store checks whether the file system supports fs-verity. If not, containerd logs this with its global
+	// logger.
 	if err := log.SetLevel(log.PanicLevel); err != nil {
 		return unpacked{}, err
 	}
@@ -116,8 +116,8 @@ func (c contextReader) Read(p []byte) (int, error) {
 // compressions contains the first bytes of files in each compression format.
 var compressions = map[string]string{"gzip": "\x1f\x8b", "zstd": "\x28\xb5\x2f\xfd", "bzip2": "BZh", "xz": "\xfd7zXZ"}
 
-// checkTar checks all headers of a tar file. It is called before any contents are stored, because
-// the headers of a small file can declare contents of any size.
+// checkTar checks all headers of a tar file before any contents are stored, because the headers of a small file can
+// declare contents of any size.
 func checkTar(f *os.File, bound limits) error {
 	head := make([]byte, 8)
 	n, _ := f.ReadAt(head, 0) // a file that is too short is detected below
@@ -156,7 +156,7 @@ type sums struct {
 	bytes   int64
 }
 
-// add adds an entry. It returns an error if the sums then exceed a bound.
+// add adds an entry. It returns an error if the sums exceed a bound.
 func (s *sums) add(name string, size int64) error {
 	s.entries++
 	s.bytes += size
@@ -197,8 +197,7 @@ func fromLayout(ctx context.Context, path string, store content.Store, bound lim
 	return index, err
 }
 
-// checkLayout checks the names, types and sizes of all files in a directory. It is called before
-// any of them is read.
+// checkLayout checks the names, types and sizes of all files in a directory before any of them is read.
 func checkLayout(dir fs.FS, bound limits) error {
 	s := &sums{bound: bound}
 	err := fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -222,7 +221,7 @@ func checkLayout(dir fs.FS, bound limits) error {
 	return err
 }
 
-// invalid returns an error which reports that the archive is invalid.
+// invalid returns an error that describes an invalid archive.
 func invalid(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid image archive: %w", fmt.Errorf(format, args...))
 }

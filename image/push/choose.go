@@ -19,7 +19,7 @@ import (
 // empty, it returns the archive's only image.
 func (u unpacked) choose(ctx context.Context, name string) (ocispec.Descriptor, error) {
 	if u.index.Size > maxManifest {
-		return ocispec.Descriptor{}, invalid("its index has %d bytes, the limit is %d", u.index.Size, maxManifest)
+		return ocispec.Descriptor{}, invalid("the index has %d bytes, but the limit is %d", u.index.Size, maxManifest)
 	}
 	raw, err := content.ReadBlob(ctx, u, u.index)
 	if err != nil {
@@ -120,7 +120,7 @@ func (u unpacked) check(ctx context.Context, d ocispec.Descriptor) error {
 	case info.Size != d.Size || d.MediaType == "":
 		return invalid("%s has %d bytes, but its descriptor states %d bytes and media type %s", d.Digest, info.Size, d.Size, bourse.Quoted(d.MediaType))
 	case isManifest(d) && d.Size > maxManifest:
-		return invalid("manifest %s has %d bytes, the limit is %d", d.Digest, d.Size, maxManifest)
+		return invalid("manifest %s has %d bytes, but the limit is %d", d.Digest, d.Size, maxManifest)
 	}
 	return nil
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// coded converts an error that occurred during a push to one with a code and a message for the
-// user.
+// coded adds a code and a message for the user to an error that occurred during a push.
 func coded(ctx context.Context, err error, ref bourse.ImageRef) error {
 	name := bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Tag: ref.Tag}.String()
 	if ctx.Err() != nil {

@@ -81,11 +81,11 @@ func TestHostileArchives(t *testing.T) {
 		}
 	}
 	if got := r.Stats().Requests; got != 0 {
-		t.Errorf("the registry was asked %d times", got)
+		t.Errorf("the registry received %d requests", got)
 	}
 }
 
-// A directory that contains links or special files is refused.
+// TestHostileDirectories checks that a directory that contains links or special files is refused.
 func TestHostileDirectories(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(path string) error{
@@ -117,7 +117,7 @@ func TestNames(t *testing.T) {
 		"": false, "host": false, "Web": false, "registry.test/web@sha256:" + strings.Repeat("0", 64): false, "registry.test/a b": false,
 	} {
 		if err := CheckName(name); (err == nil) != want {
-			t.Errorf("%q: %v, want it to be good: %t", name, err, want)
+			t.Errorf("%q: %v, want it to be valid: %t", name, err, want)
 		}
 	}
 }
@@ -160,8 +160,8 @@ func many(n int) []entry {
 	return out
 }
 
-// nested returns an index that lists the same index ten times, which in turn lists another one
-// ten times, and so on. With a few more levels, visiting all of them would never end.
+// nested returns an index that lists another index ten times, which lists yet another one ten times, and so on. With a
+// few more levels, visiting all of them would never end.
 func nested(tb testing.TB) (ocispec.Descriptor, []entry) {
 	tb.Helper()
 	var blobs []entry

@@ -29,7 +29,7 @@ func newMeter(from content.Provider, sizes map[digest.Digest]int64, report func(
 	return m
 }
 
-// count returns a handler that calls next, and counts each part as sent once next has handled it.
+// count returns a handler that calls next, and counts each part as sent once next has handled the part.
 func (m *meter) count(next images.Handler) images.Handler {
 	return images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 		children, err := next.Handle(ctx, d)

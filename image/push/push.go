@@ -37,7 +37,7 @@ type Request struct {
 	CA       string            // optional PEM file with the CAs of the registry's certificate
 
 	Temp     string         // directory for the copy of the archive; "" means the system's default
-	Progress func(Progress) // optional; calls do not overlap, and none is made after Push has returned
+	Progress func(Progress) // optional; calls do not overlap, and do not occur after Push has returned
 }
 
 // Progress is the progress of a push in bytes. Parts that the registry already has count
@@ -47,10 +47,9 @@ type Progress struct{ Sent, Total int64 }
 // tempPrefix is the prefix of the names of temporary directories.
 const tempPrefix = "bourse-push-"
 
-// Push uploads an image and returns its name with its digest:
-// "registry/repository:tag@sha256:…". It uploads every part before the manifest that lists
-// it, and sets the tag last. A push that fails or is canceled therefore does not change the
-// tag. When repeated, it sends only the missing parts.
+// Push uploads an image and returns its name with its digest: "registry/repository:tag@sha256:…". It uploads every part
+// before the manifest that lists it, and sets the tag last. Therefore, a failed or canceled push does not change the
+// tag, and a repeated push sends only the missing parts.
 //
 // Before anything is sent, the archive is checked and its digests are computed. The archive may
 // have at most 10,000 entries and 64 GiB, and manifests of at most 4 MiB.
@@ -80,7 +79,7 @@ func (r Request) push(ctx context.Context, bound limits) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = dir.Remove() }() // if the removal fails, the next push removes the directory
+	defer func() { _ = dir.Remove() }() // if this fails, the next push removes the directory
 	from, err := unpack(ctx, r.Archive, dir.Path, bound)
 	if err != nil {
 		return "", about(r.Archive, err)
@@ -123,7 +122,7 @@ func parse(name string) (bourse.ImageRef, error) {
 	case ref.Registry == "":
 		return ref, bourse.Errorf(bourse.CodeInvalid, "image name %s contains no registry", bourse.Quoted(name))
 	case ref.Digest != "":
-		return ref, bourse.Errorf(bourse.CodeInvalid, "image name %s contains a digest: omit it, because it follows from the archive", bourse.Quoted(name))
+		return ref, bourse.Errorf(bourse.CodeInvalid, "image name %s contains a digest: omit the digest, because the archive determines it", bourse.Quoted(name))
 	}
 	if _, err := reference.ParseNamed(ref.String()); err != nil {
 		return ref, bourse.Errorf(bourse.CodeInvalid, "image %s: %w", bourse.Quoted(name), err)
@@ -218,8 +217,8 @@ func (r Request) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// quiet returns a context that disables the log of containerd's client, which would write a line
-// for every failed request.
+// quiet returns a context that disables the log of containerd's client, which would otherwise contain a line for every
+// failed request.
 func quiet(ctx context.Context) context.Context {
 	none := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(ctx, logrus.NewEntry(none))

@@ -93,7 +93,7 @@ func write(tb testing.TB, data []byte) string {
 	return path
 }
 
-// small returns an image of two layers.
+// small returns an image with two layers.
 func small(tb testing.TB, seed uint64) registrytest.Built {
 	tb.Helper()
 	return registrytest.Build(tb, registrytest.Image{Layers: []registrytest.Layer{
@@ -160,7 +160,7 @@ func TestPushLayout(t *testing.T) {
 	for _, l := range append(image.Layers, image.Config) {
 		raw, _ := get(t, "http://"+r.Host+"/v2/team/web/blobs/"+l.Digest.String())
 		if !bytes.Equal(raw, image.Blobs[l.Digest]) {
-			t.Errorf("the registry has other bytes of %s", l.Digest)
+			t.Errorf("the registry has different bytes for %s", l.Digest)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestPushDockerSave(t *testing.T) {
 	}
 }
 
-// TestPushOneOfSeveral checks that the image must be named if the archive contains several.
+// TestPushOneOfSeveral checks that an image must be named if the archive contains several.
 func TestPushOneOfSeveral(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{})
@@ -227,7 +227,7 @@ func TestPushOneOfSeveral(t *testing.T) {
 		got, err := Push(t.Context(), Request{Archive: archive, Image: image, Name: r.Name("web:v1")})
 		switch {
 		case want == "" && (err == nil || !strings.Contains(err.Error(), `"v2"`)):
-			t.Errorf("%q: %v, want an error that names v2", image, err)
+			t.Errorf("%q: %v, want an error that mentions v2", image, err)
 		case want != "" && !strings.HasSuffix(got, want):
 			t.Errorf("%q: %s, %v, want %s", image, got, err, want)
 		}
@@ -278,8 +278,8 @@ func codeOf(err error) bourse.Code {
 	return bourse.CodeOf(err)
 }
 
-// TestPushPlainly checks that plain HTTP is used for registries on loopback, and for others only
-// if requested.
+// TestPushPlainly checks that plain HTTP is used for registries on loopback, and for other registries only if
+// requested.
 func TestPushPlainly(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -341,7 +341,7 @@ func TestPushFaults(t *testing.T) {
 	}
 	r.Stop()
 	if _, err := Push(t.Context(), Request{Archive: archive, Name: before.Name}); codeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("a registry that is away: %v", err)
+		t.Errorf("an unreachable registry: %v", err)
 	}
 }
 

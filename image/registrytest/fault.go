@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Fault describes the fault of one reply. The zero value means no fault.
+// Fault describes a fault in one reply. The zero value means no fault.
 type Fault struct {
-	Status  int    // replace the reply with an empty one that has this status
+	Status  int    // replace the reply with an empty one with this status
 	Body    []byte // reply with this body
 	Corrupt bool   // invert the body's first byte
 	Rate    int64  // limit the body to this many bytes per second
 
-	// Hang stops the reply after the body's first After bytes, but keeps the connection open.
-	// Cut breaks the connection there. If After is 0, not even the headers are sent.
+	// Hang stops the reply after the first After bytes of the body, but keeps the connection open. Cut breaks the
+	// connection there. If After is 0, not even the headers are sent.
 	Hang, Cut bool
 	After     int64
 }
@@ -34,8 +34,7 @@ func IsManifest(req *http.Request) bool { return strings.Contains(req.URL.Path, 
 // IsBlob reports whether a request is for a layer or a configuration.
 func IsBlob(req *http.Request) bool { return strings.Contains(req.URL.Path, "/blobs/sha256:") }
 
-// Fault sets the function that chooses the fault of each reply. nil disables faults. f must be
-// safe for concurrent use.
+// Fault sets the function that chooses the fault of each reply; nil disables faults. f must be safe for concurrent use.
 func (r *Registry) Fault(f func(*http.Request) Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,9 +20,8 @@ type Image struct {
 	Arch   string // default: this host's
 	OS     string // default "linux"
 
-	// Bomb adds a layer with one file of this many zeros, rounded up to whole MiB. Compressed, it
-	// takes about a thousandth of that. The unpacked layer's digest differs from the one in the
-	// configuration.
+	// Bomb adds a layer with one file of this many zero bytes, rounded up to whole MiB. Compressed, the layer is about
+	// a thousandth of that size. The unpacked layer's digest differs from the one in the configuration.
 	Bomb int64
 
 	// Edit changes the manifest before it is pushed, to make it invalid.
@@ -31,7 +30,7 @@ type Image struct {
 	EditConfig func(*ocispec.Image)
 }
 
-// Built is an image in the form in which a registry stores it.
+// Built is an image as a registry stores it.
 type Built struct {
 	Manifest ocispec.Descriptor
 	Config   ocispec.Descriptor
@@ -39,8 +38,8 @@ type Built struct {
 	Blobs    map[digest.Digest][]byte // manifest, configuration and layers
 }
 
-// Bytes returns the total size of the configuration and the distinct layers. This is the amount
-// that the first pull on a host transfers, apart from the manifest.
+// Bytes returns the total size of the configuration and the distinct layers, which is the amount that the first pull on
+// a host transfers, apart from the manifest.
 func (b Built) Bytes() int64 {
 	sizes := map[digest.Digest]int64{b.Config.Digest: b.Config.Size}
 	for _, l := range b.Layers {

@@ -38,14 +38,14 @@ func (r *Registry) PushBuilt(tb testing.TB, name string, built Built) Pushed {
 	return Pushed{Name: r.Name(name), Digest: built.Manifest.Digest.String(), Bytes: built.Bytes(), Built: built}
 }
 
-// PushIndex stores images for several platforms and an index of them under one name.
+// PushIndex stores images for several platforms, and an index of them, under one name.
 func (r *Registry) PushIndex(tb testing.TB, name string, images ...Image) Pushed {
 	tb.Helper()
 	repository, _, _ := strings.Cut(name, ":")
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	for _, image := range images {
 		built := Build(tb, image)
-		// stored by digest, because it has no tag
+		// Store the image by digest, because it has no tag.
 		r.PushBlobs(tb, repository+":"+built.Manifest.Digest.String(), built.Manifest, built.Blobs)
 		desc := built.Manifest
 		desc.Platform = image.platform()
@@ -97,7 +97,7 @@ func (r *Registry) request(tb testing.TB, method, path, contentType string, data
 	w := httptest.NewRecorder()
 	r.app.ServeHTTP(w, req)
 	if w.Code != want {
-		tb.Fatalf("%s %s: the registry answers %d %s, want %d", method, path, w.Code, w.Body, want)
+		tb.Fatalf("%s %s: the registry answered %d %s, want %d", method, path, w.Code, w.Body, want)
 	}
 	return w.Header()
 }

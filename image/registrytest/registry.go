@@ -64,7 +64,7 @@ func Start(tb testing.TB, o Options) *Registry {
 	}
 	tb.Cleanup(func() {
 		r.Stop()
-		_ = app.Shutdown() // the error does not matter, because the storage is temporary
+		_ = app.Shutdown() // ignore the error, because the storage is temporary
 		cancel()
 	})
 	r.Host = r.server.Listener.Addr().String()
@@ -108,8 +108,7 @@ func configure(tb testing.TB, o Options) *configuration.Configuration {
 	return c
 }
 
-// Name returns the full name of an image of the registry: "web:v1" becomes
-// "127.0.0.1:41234/web:v1".
+// Name returns the full name of an image in the registry: "web:v1" becomes "127.0.0.1:41234/web:v1".
 func (r *Registry) Name(image string) string { return r.Host + "/" + image }
 
 // Stop stops the server and breaks its connections. Its content remains for [Registry.Restart].
@@ -145,7 +144,7 @@ func (r *Registry) listen(address string) error {
 	server := httptest.NewUnstartedServer(r)
 	_ = server.Listener.Close() // close the listener that NewUnstartedServer has opened on another port
 	server.Listener = listener
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // do not log failed handshakes, which some tests cause
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // do not log failed handshakes, which some tests provoke
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server, r.ended = server, make(chan struct{})
