@@ -9,13 +9,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// An unreachable worker has not refused the order. If it is the only candidate, the order fails as
-// unavailable, not as refused. The worker may also have filled the order in an earlier attempt without
-// the caller's knowledge. In that case, no other worker may fill the order, and the caller has to
-// repeat it until the worker returns or is considered permanently lost.
+// An unreachable worker has not refused the order. If it is the only candidate, the order fails as unavailable, not as
+// refused. The worker may also have filled the order in an earlier attempt without the caller's knowledge. In that
+// case, no other worker may fill the order, and the caller has to repeat the order until the worker returns or is
+// considered permanently lost.
 
-// absentCandidates returns the absent workers that might fill the order if they were reachable.
-// They are in the order's regions, match its volume and reservation, and are not lost for good.
+// absentCandidates returns the absent workers that might fill the order if they were reachable. They are in the order's
+// regions, match the order's volume and reservation, and are not permanently lost.
 func (t *trade) absentCandidates(all []bourse.Absence) []bourse.Absence {
 	now := time.Now()
 	var out []bourse.Absence
@@ -115,9 +115,9 @@ func unresponsive(members []bourse.Member, quotes []bourse.Quote) []bourse.Worke
 	return out
 }
 
-// cancelAbsent cancels the order on workers that are lost for good but may have filled it. It must
-// be called before another worker fills the order. If such a worker returns after all, it finds
-// the cancellation and destroys the order's machine.
+// cancelAbsent cancels the order on permanently lost workers that may have filled it. It must be called before another
+// worker fills the order. If a lost worker returns after all, it finds the cancellation and destroys the order's
+// machine.
 func (t *trade) cancelAbsent(ctx context.Context, absent []bourse.Absence) error {
 	if t.quoteOnly || !mustFillOnce(t.order) || t.exchange.cfg.Cancellations == nil {
 		return nil
@@ -142,16 +142,15 @@ func mustFillOnce(o *bourse.Order) bool {
 	return o.MayRepeat() && o.Kind() != bourse.KindHold && o.Kind() != bourse.KindTask
 }
 
-// errSuperseded returns the error for a try of an order that a later try has superseded. Only the
-// later try can report the order's outcome.
+// errSuperseded returns the error for a try that was superseded by a later try of the same order. Only the later try
+// can report the order's outcome.
 func errSuperseded(order *bourse.Order) error {
 	return bourse.Errorf(bourse.CodeTimeout, "order %s was superseded by a later try: repeat it", order.ID)
 }
 
-// cancelLost cancels the order on m, whose answer to a claim was lost, and reports whether that
-// succeeded. If the cancellation failed, no other worker may fill the order, and the caller has to
-// repeat the order. The cancellation is not retried, because by then a repetition may have found
-// the machine on m and returned it to the caller.
+// cancelLost cancels the order on m, whose answer to a claim was lost, and reports whether the cancellation succeeded.
+// If it failed, no other worker may fill the order, and the caller has to repeat the order. The cancellation is not
+// retried, because a repetition may by then have found the machine on m and returned it to the caller.
 func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()

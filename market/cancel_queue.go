@@ -20,15 +20,15 @@ type pendingCancel struct {
 	known     bool // whether the cancellation is in Config.Cancellations, where the worker will find it
 }
 
-// competingFill is a known fill of an order that the pendingCancel's worker may also have filled. The
-// fill is kept unless that worker turns out to have an older fill.
+// competingFill is a known fill of an order that the pendingCancel's worker may also have filled. The known fill is
+// kept unless that worker has an older one.
 type competingFill struct {
 	order *bourse.Order
 	fill  *bourse.Fill
 	at    bourse.Member
 }
 
-// errNoAnswer is the reason for asking a worker once more whether it has filled the order.
+// errNoAnswer is the cause recorded when a worker must be asked again whether it has filled the order.
 var errNoAnswer = errors.New("no answer")
 
 // cancelQueue is a queue of cancellations that Run retries. Its length is limited.
@@ -42,8 +42,8 @@ type cancelQueue struct {
 	jitter      *rand.Rand
 }
 
-// workerBackoff is the backoff for an unreachable worker. All cancellations for the worker share it,
-// because they would all fail in the same way.
+// workerBackoff is the backoff for an unreachable worker. All cancellations for the worker share it, because they would
+// all fail the same way.
 type workerBackoff struct {
 	tries int
 	next  time.Time
@@ -200,8 +200,8 @@ func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 	}
 }
 
-// try tries to deliver v once. If that fails, try updates v to describe what remains to be done,
-// and returns the worker that could not be reached.
+// try tries to deliver v once. If this fails, try updates v to describe the remaining work, and returns the worker that
+// could not be reached.
 func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.WorkerID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
@@ -217,9 +217,8 @@ func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.Wo
 	return "", nil
 }
 
-// compare asks v's worker whether it has also filled the order. If it has not, done is true,
-// because nothing needs to be canceled. Otherwise, compare changes v so that it cancels the younger
-// fill, according to the rule in place_once.go.
+// compare asks v's worker whether it has also filled the order. If not, done is true, because nothing needs to be
+// canceled. Otherwise, compare changes v to cancel the younger fill, according to the rule in place_once.go.
 func (s *cancelQueue) compare(ctx context.Context, v *pendingCancel) (done bool, err error) {
 	r := v.competing
 	quotes := collectQuotes(ctx, s.cfg.Trader, s.cfg.QuoteTimeout, r.order, []bourse.Member{v.at})

@@ -37,7 +37,7 @@ func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 		if v.known || v.competing != nil {
 			continue
 		}
-		// If this write fails, the remaining writes would fail in the same way.
+		// If this write fails, the remaining writes would fail the same way.
 		if err := s.cfg.Cancellations.RecordCancellation(ctx, v.order, v.at.ID); err != nil {
 			s.cfg.Log.Warn("publish cancellation failed", attrs(v, err)...)
 			return
@@ -56,7 +56,7 @@ func (s *cancelQueue) logAbandoned(v *pendingCancel, why string, cause error) {
 	s.cfg.Log.Error("cancellation retries stopped", append(attrs(v, cause), slog.String("why", why))...)
 }
 
-// canceledOn returns the workers that must not keep the order, as far as this process knows.
+// canceledOn returns the workers on which the order is known to be canceled, so that they must not keep it.
 func (x *Exchange) canceledOn(ctx context.Context, order *bourse.Order) ([]bourse.WorkerID, error) {
 	if x.cfg.Cancellations == nil {
 		return nil, nil

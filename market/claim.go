@@ -38,7 +38,7 @@ func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ra
 // there are further willing workers, so the batch may use only half of the remaining time.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
-	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // even if a task hangs, no other worker may run it, so the claim gets all of the remaining time
+	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // no other worker may run a task, even if the task hangs, so the claim gets all of the remaining time
 		var cancel context.CancelFunc
 		work, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
@@ -81,8 +81,8 @@ func (t *trade) attempt(ctx context.Context, m *bourse.Member, claim *bourse.Cla
 	return a
 }
 
-// judgeClaim interprets the answer to a claim. If the answer was lost or does not match the order, the
-// worker may have filled the order, so the attempt's outcome is marked as unknown.
+// judgeClaim interprets the answer to a claim. If the answer was lost or does not match the order, the worker may have
+// filled the order, so judgeClaim marks the attempt's outcome as unknown.
 func judgeClaim(fill *bourse.Fill, refusal *bourse.Refusal, err error, m *bourse.Member, order *bourse.Order, choice bourse.Choice) attempt {
 	switch {
 	case err != nil && bourse.CodeOf(err) == bourse.CodeUnavailable:
@@ -153,10 +153,10 @@ func (t *trade) cancelTime() time.Duration {
 	return min(defaultCancelTimeout, time.Until(t.deadline)/2)
 }
 
-// cancelAll cancels the order on all members concurrently, even if ctx is done. A cancellation that
-// is not delivered in time is written to the CancellationStore, where the worker will find it, and
-// is retried by Run. Meanwhile, the order continues on other workers, because the caller needs a
-// machine. A duplicate is destroyed when its worker is back.
+// cancelAll cancels the order on all members concurrently, even if ctx is done. A cancellation that is not delivered in
+// time is written to the CancellationStore, where the worker will find it, and is retried by Run. In the meantime, the
+// order continues on other workers, because the caller needs a machine. A duplicate is destroyed once its worker is
+// back.
 func (t *trade) cancelAll(ctx context.Context, members []*bourse.Member) {
 	if len(members) == 0 {
 		return

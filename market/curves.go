@@ -21,10 +21,9 @@ const (
 // Its JSON form contains only the curves that differ from those in the default set; each of
 // these replaces a whole curve.
 type CurveSet struct {
-	// Resources contains the curves of resources. A curve is evaluated at the share of the
-	// resource, from 0 to 1, that would be in use after the fill. Only resources that the order
-	// takes count. If a resource has no curve, the curve of AnyGPU or AnyResource applies. If that
-	// is missing, too, the resource does not count.
+	// Resources contains the curves of resources. A curve is evaluated at the share of the resource, from 0 to 1, that
+	// would be in use after the fill. Only resources that the order takes count. If a resource has no curve, the curve
+	// of AnyGPU or AnyResource applies. If that curve is missing as well, the resource does not count.
 	Resources map[bourse.Resource]Curve `json:"resources"`
 	// Image is evaluated at the number of seconds that are needed to pull the missing part of the
 	// image at PullRate.

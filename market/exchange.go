@@ -27,8 +27,8 @@ type Config struct {
 	// source of each order, while a lock is held. Default: a source with a random seed.
 	Rand   rand.Source
 	Curves Curves // default: DefaultCurves for all regions
-	// SampleAbove is the largest number of candidates that are all asked at once. If a choice has
-	// more candidates, only a sample of them is asked at first. Default 32.
+	// SampleAbove is the maximum number of candidates of a choice that are all asked at once. If there are more, only a
+	// sample of them is asked at first. Default 32.
 	SampleAbove int
 	// Sample is the size of that sample. Default 8.
 	Sample int
@@ -210,9 +210,9 @@ func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	return x.refused.get(id)
 }
 
-// remember records the decision about a filled order. It does not record the decision about a
-// repetition, which only shows where the machine was found. The decision that led to the machine
-// has already been recorded, here or by the machine's worker.
+// remember records the decision about a filled order. It skips a decision about a repetition, which only shows where
+// the machine was found; the decision that led to the machine has already been recorded, here or by the machine's
+// worker.
 func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
 	switch old, known := x.filled.get(d.Order); {
 	case !fill.Repeated:
@@ -297,9 +297,8 @@ func (c *rngSource) rng() *rand.Rand {
 	return rand.New(rand.NewPCG(a, b))
 }
 
-// softDeadline returns the time at which the exchange stops working on an order. The time until
-// the actual deadline is reserved for canceling claims that may have succeeded, and for sending
-// the reply.
+// softDeadline returns the time at which the exchange stops working on an order. The time between the soft and the
+// actual deadline is reserved for canceling claims that may have succeeded, and for sending the reply.
 func softDeadline(began time.Time, within time.Duration) time.Time {
 	return began.Add(within - min(within/8, 500*time.Millisecond))
 }

@@ -16,8 +16,7 @@ type inflight struct {
 	now map[bourse.OrderID]*call
 }
 
-// call is an order in progress, together with the callers that wait for it. When the last caller
-// leaves, the order is canceled.
+// call is an order in progress, with the callers that wait for it. When the last caller leaves, the order is canceled.
 type call struct {
 	id     bourse.OrderID
 	end    context.CancelFunc // cancels the order's context
@@ -55,8 +54,8 @@ func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) 
 		if !abandoned {
 			return f, work, nil
 		}
-		// All callers of this call have left, and it is being canceled. A claim made now would be
-		// canceled with it, so wait until the call has ended.
+		// All callers of this call have left, and it is being canceled. A claim sent now would be canceled with it, so
+		// wait until the call has ended.
 		select {
 		case <-f.done:
 		case <-ctx.Done():
@@ -76,8 +75,8 @@ func (s *inflight) tryJoin(ctx context.Context, id bourse.OrderID, soft time.Tim
 		return f, nil, false
 	}
 	f = &call{id: id, done: make(chan struct{}), callers: 1}
-	// The order's context does not end with that of its first caller, because other
-	// callers may be waiting for it.
+	// The order's context does not end with its first caller's context, because other callers may be waiting for the
+	// order.
 	work, f.end = context.WithDeadline(context.WithoutCancel(ctx), soft)
 	f.detach = context.AfterFunc(ctx, func() { s.leave(f) })
 	if s.now == nil {

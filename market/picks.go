@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// recentPicks records the workers that this exchange has chosen recently for machine orders.
-// Concurrent orders of an app are quoted before any of them is filled. If only their quotes
-// counted, all of them would go to the same worker. Like a quote, a record is only a hint.
+// recentPicks records the workers that this exchange has recently chosen for machine orders. An app's concurrent orders
+// are quoted before any of them is filled, so they would all go to the same worker if only their quotes counted. Like a
+// quote, a record is only a hint.
 type recentPicks struct {
 	mu    sync.Mutex
 	count uint64 // number of choices so far
@@ -43,10 +43,10 @@ func (a *recentPicks) now() uint64 {
 // pick ranks the quotes of an order, records the best worker as chosen, and returns the ranking and
 // the record. If the ranking is empty, the record is nil.
 //
-// A worker's quote may not include the machines for which the worker was chosen recently.
-// Therefore, pick counts a machine for each such choice. The parameter since is the number of the
-// latest choice at the time when the quotes were requested. All later choices count. An earlier
-// choice counts if it was made within the duration slack and its order is still in progress.
+// A worker's quote may not include the machines for which the worker was recently chosen, so pick counts one machine
+// for each of these choices. The parameter since is the number of the latest choice when the quotes were requested. All
+// later choices count. An earlier choice counts if it was made within the duration slack and its order is still in
+// progress.
 func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration, quotes []bourse.Quote, rank func() []Ranked) ([]Ranked, *pick) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,16 +18,15 @@ import (
 // created first, according to its worker's clock. If the times are equal, it is the one whose worker
 // has the smaller ID.
 //
-// All brokers agree on the fill that remains, for these reasons. A broker starts its second round
-// once its own fill is durable. If there are two fills, the broker of the later one therefore sees
-// both, unless another broker has already seen both and canceled one of them. The age of a fill and
-// the worker's ID are recorded with the machine, so every broker that sees two fills cancels the
-// same one. A cancellation goes to one worker, so it cannot affect the other fill. The oldest fill
-// is never canceled, so one fill remains. It is nearly always also the fill that a caller received
-// first. A broker that finds no other fill in its second round has the older fill, provided that
-// clocks agree and recording a machine takes no time.
+// All brokers agree on which fill remains, for the following reasons. A broker starts its second round once its own
+// fill is durable. Therefore, if there are two fills, the broker of the later one sees both, unless another broker has
+// already seen both and canceled one of them. The age of a fill and the worker's ID are recorded with the machine, so
+// every broker that sees two fills cancels the same one. A cancellation goes to one worker, so it cannot affect the
+// other fill. The oldest fill is never canceled, so one fill remains. It is nearly always also the fill that a caller
+// received first. A broker that finds no other fill in its second round has the older fill, provided that clocks agree
+// and recording a machine takes no time.
 //
-// A worker that does not answer in the second round may have another fill. Run asks it until it
+// A worker that does not answer in the second round may have another fill. Run keeps asking the worker until it
 // answers, and then applies the same rule. Three cases remain in which the result may be wrong:
 //
 //   - A caller disconnects from one broker while it is asking another one. The first broker may

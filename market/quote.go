@@ -24,8 +24,8 @@ func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote
 	within := min(t.exchange.cfg.QuoteTimeout, time.Until(t.deadline)/2)
 	quotes := collectQuotes(ctx, t.exchange.cfg.Trader, within, t.order, members)
 	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {
-		// If nobody has answered, the cause is probably on this side, such as an overloaded host.
-		// Ask once more, with a longer limit.
+		// If no worker has answered, the cause is probably on this side, such as an overloaded host. Ask once more with
+		// a longer time limit.
 		within = min(retryFactor*within, time.Until(t.deadline)/2)
 		quotes = collectQuotes(ctx, t.exchange.cfg.Trader, within, t.order, members)
 	}
@@ -72,10 +72,9 @@ func silent(q *bourse.Quote) bool {
 	return q.Refusal != nil && q.Refusal.Reason == bourse.RefusedNoAnswer
 }
 
-// checkQuote checks the quote of worker m. It turns a quote that is not acceptable into a refusal, and
-// sets the sender of a refusal to m. The choice contains the regions for which the worker was
-// asked. The region in the quote must be one of them; the region in the directory does not count
-// (invariant 3).
+// checkQuote checks the quote of worker m. It turns an unacceptable quote into a refusal, and sets the sender of a
+// refusal to m. The choice contains the regions for which the worker was asked. The region in the quote must be one of
+// them; the region in the directory does not count (invariant 3).
 func checkQuote(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
 		q.Refusal = sanitize(q.Refusal, m)
@@ -83,8 +82,7 @@ func checkQuote(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice b
 		return
 	}
 	if f := q.Fill(); f != nil {
-		// The order is already filled, so a region from any of its choices is
-		// acceptable.
+		// The order is already filled, so a region from any of the order's choices is acceptable.
 		if !matchesOrder(f, order, m) || !containsRegion(order.Regions, f.Summary().Region) {
 			q.Refusal = invalidAnswer(m, "the fill has another order, worker or region")
 			clearFill(q)

@@ -11,11 +11,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// quoteCache caches the latest quotes of workers for a short time. An order that is similar to an
-// earlier one can then be claimed without asking the workers first. The cache is only a hint,
-// because a worker checks its ledger when it is claimed. If the worker refuses, or if anything is
-// in doubt, the workers are asked as usual. A cached refusal only excludes its worker from the
-// ranking; it never causes an order to be refused.
+// quoteCache caches the latest quotes of workers for a short time. An order that is similar to an earlier one can then
+// be claimed without asking the workers first. The cache is only a hint, because a worker checks its ledger when it
+// receives a claim. If the worker refuses, or if there is any doubt, the workers are asked as usual. A cached refusal
+// only excludes its worker from the ranking; it never causes an order to be refused.
 type quoteCache struct {
 	timeout    time.Duration // how long quotes are cached; negative: they are not cached
 	retryAfter time.Duration // a worker that has left a claim unanswered for this long must be asked before it is claimed again
@@ -196,7 +195,7 @@ func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, 
 			s.drop(members[i].ID)
 		case q.Refusal != nil && of.task != "" && q.Refusal.Reason == bourse.RefusedUnknown: // cache the refusal, because most workers do not serve the task
 			s.put(&members[i], of, q, asked, now)
-		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // it is unknown how long, and for which orders, the refusal is valid
+		case q.Refusal != nil && q.Refusal.Reason != bourse.RefusedResource: // it is unknown for how long and for which orders the refusal is valid
 			s.drop(members[i].ID)
 		default:
 			s.put(&members[i], of, q, asked, now)
@@ -211,7 +210,7 @@ func oversize(q *bourse.Quote) bool {
 }
 
 func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
-	if s.count >= s.max { // start over: most of the quotes have expired, and requesting the others again takes only one round
+	if s.count >= s.max { // start over: most quotes have expired, and requesting the others again takes only one round
 		clear(s.workers)
 		s.count = 0
 	}

@@ -107,13 +107,13 @@ const (
 	load
 )
 
-// newScorer returns a scorer whose terms depend only on the order, not on the quotes. Therefore,
-// all quotes are scored by the same terms, and a quote that lacks a number scores 0 for it.
+// newScorer returns a scorer whose terms depend only on the order, not on the quotes, so that all quotes are scored by
+// the same terms. A quote that lacks a number scores 0 for that term.
 func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	terms := make([]term, 0, 8)
 	for _, r := range scoredResources(order) {
 		curve := set.of(r)
-		if order.Warm() { // a call to a warm machine is not packed, because it ends sooner on a less busy worker
+		if order.Warm() { // do not pack calls to warm machines, because they end sooner on a less busy worker
 			curve.Points = emptiestFirst
 		}
 		terms = append(terms, term{kind: utilization, name: string(r), resource: r, curve: curve})

@@ -52,9 +52,8 @@ func (t *refusalCounts) count(r bourse.Refusal) {
 	}
 }
 
-// claimed adds the refusal of a claim. A worker that was claimed has checked more than a worker
-// that was only asked for a quote. If it reports that the image or the program does not exist,
-// other workers will not find it either.
+// claimed adds the refusal of a claim. A worker checks more for a claim than for a quote. If it reports that the image
+// or the program does not exist, other workers will not find it either.
 func (t *refusalCounts) claimed(r bourse.Refusal, order *bourse.Order) {
 	t.add(r)
 	if t.end == nil && (r.Reason == bourse.RefusedNoImage || r.Reason == bourse.RefusedProgram && order.Config.ImageKind() == bourse.RegistryImage) {
@@ -196,7 +195,7 @@ const (
 // was asked, it returns "".
 func (t *refusalCounts) summary(rounds []bourse.Round) string { return summary(rounds, t.sorted()) }
 
-// summaryExcept is like summary, but omits one kind (told), which the message already contains.
+// summaryExcept is like summary, but omits the kind told, which the message already contains.
 func (t *refusalCounts) summaryExcept(told refusalKind, rounds []bourse.Round) string {
 	return summary(rounds, slices.DeleteFunc(t.sorted(), func(k refusalKind) bool { return k.reason == told.reason && k.subject == told.subject }))
 }

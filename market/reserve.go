@@ -48,8 +48,7 @@ func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse
 		return f.holds, f.decision, f.err
 	}
 	defer x.inflight.finish(f)
-	// cancelAll and reserve use only the deadline and the ID, which is the ID to
-	// cancel.
+	// cancelAll and reserve use only the deadline and the ID, which is that of the order to cancel.
 	t := &trade{exchange: x, order: &bourse.Order{ID: all}, deadline: began.Add(within)}
 	f.holds, f.decision, f.err = t.reserve(work, orders)
 	return f.holds, f.decision, f.err
@@ -75,8 +74,8 @@ func (t *trade) reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Ho
 	return holds, bourse.Decision{}, nil
 }
 
-// largestFirst returns the indexes of orders in the order in which they must be placed. Large
-// orders come first, because a small order must not take the only place in which a large one fits.
+// largestFirst returns the indexes of orders in the sequence in which they must be placed. Large orders come first,
+// because a small order must not take the only place where a large one fits.
 func largestFirst(orders []bourse.Order) []int {
 	index := make([]int, len(orders))
 	for i := range index {

@@ -9,12 +9,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Unlike a machine, a task cannot be undone. If a machine was started twice, one of the two can be
-// destroyed, but work that was done twice stays done. Therefore, the order ends if the outcome of a
-// task's claim is unknown. No other worker is claimed, and a repetition with the same ID returns
-// the outcome. The task is not canceled either: a running worker notices the broken connection and
-// stops the task itself, and a worker whose daemon was restarted lets a program that is still
-// running continue.
+// Unlike a machine, a task cannot be undone. If a machine was started twice, one of the two can be destroyed, but a
+// task that ran twice cannot be undone. Therefore, the order ends if the outcome of a task's claim is unknown. No other
+// worker is claimed, and a repetition with the same ID returns the outcome. The task is not canceled either: a running
+// worker notices the broken connection and stops the task itself, and a worker whose daemon was restarted lets a
+// program that is still running continue.
 
 // errUnknownTask returns the error for a task that a worker may have started. If the caller chose
 // the order's ID, it is harmless if a repetition overtakes the claim, because both go to the same

@@ -58,7 +58,7 @@ func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	return nil, t.errNoWorker()
 }
 
-// errQuoted ends a trade that is for a quote only.
+// errQuoted ends a trade that only produces a quote.
 var errQuoted = errors.New("quoted")
 
 // eachChoice tries the choices of regions in the caller's order of preference (invariant 3).
@@ -71,8 +71,8 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// choice tries to fill the order on the candidates of one choice. If there are many, it first asks
-// only a sample of them. If none of these fills the order, it asks the rest.
+// choice tries to fill the order on one choice's candidates. If there are many, it first asks only a sample of them. If
+// none of these fills the order, it asks the rest.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
 	members, _ := candidates(t.order, t.exchange.cfg.Directory.Candidates, choice)
 	if len(t.canceled) > 0 { // a worker on which the order was canceled must not fill it, even if the hint lists the worker again
@@ -194,9 +194,8 @@ func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.
 	return ranked
 }
 
-// discountReplaced reduces the number of machines in the quote of the worker whose machine the
-// order replaces. That machine will be gone, so it must not affect how the app's machines are
-// spread.
+// discountReplaced reduces the number of machines in the quote of the worker whose machine the order replaces. The
+// replaced machine will be destroyed, so it must not affect how the app's machines are spread.
 func (t *trade) discountReplaced(members []bourse.Member, quotes []bourse.Quote) {
 	former := bourse.MachineID(t.order.Config.Metadata[bourse.MetadataReplaces])
 	if former.Validate() != nil {
