@@ -16,7 +16,7 @@ func CodeOfStatus(status int) bourse.Code {
 	case http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusMethodNotAllowed:
 		return bourse.CodeInvalid
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
-		// A proxy that timed out does not know whether the server has executed the request.
+		// An HTTP proxy that timed out cannot tell whether the server has executed the request.
 		return bourse.CodeTimeout
 	}
 	for _, code := range bourse.Codes() {

@@ -15,8 +15,8 @@ type Tokens interface {
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 
-// Identity describes the caller of a request and its permissions. The zero value permits everything; each field
-// restricts it.
+// Identity describes the caller of a request and its permissions. By default, a caller has all permissions; the fields
+// from Org on restrict them.
 type Identity struct {
 	Name     string             // recorded as the owner of leases that the caller acquires
 	Token    string             // ID of the token; "" if the token was not created through the API
@@ -53,7 +53,7 @@ func (i Identity) MayMachine(id bourse.MachineID) bool {
 // Scope is the permission that an endpoint requires of its callers.
 type Scope int
 
-// Scopes, from the least to the most restrictive.
+// Scopes of endpoints.
 const (
 	Anyone  Scope = iota // no token required
 	Token                // any valid token; the endpoint makes further checks

@@ -49,8 +49,8 @@ func (r *Request) MayUse(of lookup.Owner) bool {
 // Server serves the routes of the public API.
 type Server struct {
 	Gate        *Gate
-	Ready       func() error               // returns an error while the broker serves only the endpoints in servedBeforeReady
-	Unsupported func(*http.Request) string // returns the reason why a call of the Machines API is not supported; "" for other requests
+	Ready       func() error               // returns an error while only routes with servedBeforeReady may be served
+	Unsupported func(*http.Request) string // returns why a Machines API call is not supported; otherwise ""
 	Counts      *Counts
 	Region      bourse.Region // shown in request ids
 	Now         func() time.Time
