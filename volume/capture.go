@@ -12,7 +12,10 @@ import (
 // file system can share blocks, writers to the volume are blocked for some milliseconds.
 // Otherwise the image is first copied while writers continue. They are then blocked while the
 // image's data is read again to find the changes. If the volume is not mounted, nothing is
-// blocked. The caller must sync dst, and must hold the lock of the object that dst belongs to.
+// blocked. If a virtual machine has the volume, the host cannot block its writers: the copy then is
+// what would remain after a power failure, or, if blocks cannot be shared, capture returns
+// CodeFailedPrecondition. The caller must sync dst, and must hold the lock of the object that dst
+// belongs to.
 func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, error) {
 	c := &capture{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {
@@ -75,6 +78,9 @@ func (s *Store) clone(dst, src *os.File) (bool, error) {
 // copy copies the image while it may change. It then copies the changes while the image cannot
 // change.
 func (c *capture) copy(ctx context.Context) (err error) {
+	if err := c.refuseAttached(); err != nil {
+		return err
+	}
 	if c.sums, err = copyImage(ctx, c.src, c.dst, c.content.Bytes); err != nil {
 		return failed(err, "copy %s", c.id)
 	}
@@ -82,6 +88,9 @@ func (c *capture) copy(ctx context.Context) (err error) {
 	return failed(c.whileFrozen(ctx, func(frozen bool) error {
 		if !frozen && c.changes == c.s.mountCount(c.id) {
 			return nil // the volume was not mounted during the copy
+		}
+		if err := c.refuseAttached(); err != nil {
+			return err
 		}
 		return c.recopy(ctx)
 	}), "copy %s", c.id)
@@ -99,6 +108,9 @@ func (c *capture) whileFrozen(ctx context.Context, do func(frozen bool) error) e
 		return err
 	}
 	if err := c.resize(); err != nil {
+		return err
+	}
+	if c.content.VM, err = c.s.isVM(c.id, stageComplete); err != nil { // a virtual machine may have got the volume in the meantime
 		return err
 	}
 	target := c.s.path(c.id, stageComplete, mountDir)

@@ -78,6 +78,7 @@ func operations() []operation {
 			}
 		}
 	}
+	attached := func(ctx context.Context, s *Store) error { _, err := s.Attach(ctx, vol1); return err }
 	filled := func(t *testing.T, s *Store) { checkMarks(t, s, vol2, 2) }
 	size3 := func(t *testing.T, s *Store) { checkMarks(t, s, vol1, 3) }
 	order := bourse.VolumeOrder{SizeGB: 2}
@@ -92,6 +93,28 @@ func operations() []operation {
 		}},
 		{"unmount", mounted, func(ctx context.Context, s *Store) error { return s.Unmount(ctx, vol1) }, func(t *testing.T, s *Store) {
 			checkImage(t, image(s, string(vol1)))
+		}},
+		{"attach", mounted, attached, func(t *testing.T, s *Store) {
+			checkAttached(t, s, vol1)
+			wantVM(t, s, vol1, true)
+		}},
+		{"detach", func(t *testing.T, s *Store) { unmounted(t, s); attach(t, s, vol1) }, func(ctx context.Context, s *Store) error { return s.Unmount(ctx, vol1) }, func(t *testing.T, s *Store) {
+			wantUnbound(t, s)
+			checkImage(t, image(s, string(vol1)))
+			wantVM(t, s, vol1, true)
+		}},
+		{"extend-attached", func(t *testing.T, s *Store) { unmounted(t, s); attach(t, s, vol1) }, func(ctx context.Context, s *Store) error { return s.Extend(ctx, vol1, 3) }, func(t *testing.T, s *Store) {
+			must(t, s.Unmount(t.Context(), vol1))
+			checkAttached(t, s, vol1)
+		}},
+		{"copy-detached", func(t *testing.T, s *Store) { unmounted(t, s); attach(t, s, vol1); must(t, s.Unmount(t.Context(), vol1)) }, func(ctx context.Context, s *Store) error {
+			return s.Copy(ctx, vol2, order, string(vol1))
+		}, func(t *testing.T, s *Store) { wantVM(t, s, vol2, true); checkAttached(t, s, vol2) }},
+		{"fill-detached", func(t *testing.T, s *Store) { unmounted(t, s); attach(t, s, vol1); must(t, s.Unmount(t.Context(), vol1)) }, func(ctx context.Context, s *Store) error {
+			return s.Fill(ctx, vol2, order, remote(s, string(vol1)))
+		}, func(t *testing.T, s *Store) { wantVM(t, s, vol2, true); checkAttached(t, s, vol2) }},
+		{"destroy-attached", func(t *testing.T, s *Store) { create(t, s, vol2); attach(t, s, vol2) }, func(ctx context.Context, s *Store) error { return s.Destroy(ctx, vol2) }, func(t *testing.T, s *Store) {
+			wantUnbound(t, s)
 		}},
 		{"extend", mounted, func(ctx context.Context, s *Store) error { return s.Extend(ctx, vol1, 3) }, size3},
 		{"extend-unmounted", unmounted, func(ctx context.Context, s *Store) error { return s.Extend(ctx, vol1, 3) }, size3},

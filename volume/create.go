@@ -89,7 +89,7 @@ func (s *Store) formatCrypt(ctx context.Context, id, path string) error {
 	if err := run(ctx, key, luksFormatArgs(path, uuidOf(id))); err != nil {
 		return err
 	}
-	dev, err := attachLoop(path)
+	dev, err := attachLoop(path, false)
 	if err != nil {
 		return err
 	}

@@ -58,6 +58,14 @@ func TestEncrypted(t *testing.T) {
 	if read(t, filepath.Join(mount(t, s, vol2), "a")) != string(noise(1, 1<<20)) {
 		t.Error("the restored file is not what was written")
 	}
+	for range 2 {
+		guest(t, attach(t, s, vol2), func(dir string) {
+			if read(t, filepath.Join(dir, "a")) != string(noise(1, 1<<20)) {
+				t.Error("the guest's file is not what was written")
+			}
+		})
+		must(t, s.Unmount(t.Context(), vol2))
+	}
 }
 
 func TestCryptCommands(t *testing.T) {

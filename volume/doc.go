@@ -11,6 +11,7 @@
 //	<id>/mnt/            the mount point, except for snapshots
 //	<id>/content.json    a snapshot's description
 //	<id>/key             the id of the volume whose key opens an encrypted image
+//	<id>/vm              a virtual machine has written to the image, or to the one that it is a copy of
 //	<id>.new/            being created; removed after a crash
 //	<id>.fill/           being filled; image and progress, resumed after a crash
 //	<id>.ready/          filled and verified; still has its source's identity
@@ -44,6 +45,18 @@
 // detached while in use, or still exists in another mount namespace. It is then mounted again
 // through the same device, because two devices on one image would be two file systems that
 // overwrite each other.
+//
+// # Virtual machines
+//
+// A virtual machine gets a volume as a block device, and its guest mounts it. The guest can write
+// any bytes to the device. Programs and kernels that read a file system on a block device were not
+// written for hostile bytes. Therefore, the host neither mounts nor repairs a file system that a
+// guest has had, nor any copy of it. Attach records this in the volume's directory before the guest
+// gets the device, and each copy gets the same record. The guest replays the journal and lets the
+// file system grow.
+//
+// The loop device for a guest is bound without autoclear until Unmount. Otherwise, the kernel could
+// give its number to another volume while the guest's container may still use that number.
 //
 // # Concurrency
 //

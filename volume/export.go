@@ -16,8 +16,8 @@ import (
 // Export writes the content of a volume or snapshot to w as a stream; see Source. It writes
 // nothing, not even the header, until it has found the first piece to send.
 //
-// A mounted volume is copied first (see capture). The copy remains for 15 minutes after its latest
-// reader has disconnected. An unmounted volume is read in place. If it changes while it is read,
+// A volume in use is copied first (see capture). The copy remains for 15 minutes after its latest
+// reader has disconnected. An unused volume is read in place. If it changes while it is read,
 // Export returns CodeUnavailable before the end of the stream.
 func (s *Store) Export(ctx context.Context, id string, from Position, w io.Writer) error {
 	e, err := s.openExport(ctx, id, from.Moment)
@@ -111,11 +111,11 @@ func (s *Store) openExport(ctx context.Context, id, moment string) (*export, err
 		return s.openFork(id, at)
 	}
 	mounts := s.mountCount(id)
-	device, err := mountedOn(s.path(id, stageComplete, mountDir))
+	used, err := s.isUsed(id)
 	if err != nil {
-		return nil, failed(err, "check whether %s is mounted", id)
+		return nil, err
 	}
-	if device != "" {
+	if used {
 		at, err := s.fork(ctx, id)
 		if err != nil {
 			return nil, err
@@ -177,7 +177,10 @@ func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
 	st, err := image.Stat()
 	if err == nil {
 		c.Bytes = st.Size()
-		c.Encrypted, err = encrypted(image)
+		c.Encrypted, err = s.isEncrypted(id, at, image)
+	}
+	if err == nil {
+		c.VM, err = s.isVM(id, at)
 	}
 	if err != nil {
 		return nil, content{}, failed(errors.Join(err, image.Close()), "read %s", id)

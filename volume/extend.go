@@ -52,8 +52,12 @@ func (s *Store) growImage(id string, bytes int64) error {
 }
 
 // grow makes the file system fill its image. If the file system is not mounted, grow mounts it
-// temporarily. The lock of id must be held.
+// temporarily. A virtual machine's file system grows when the next guest mounts it. The lock of id
+// must be held.
 func (s *Store) grow(ctx context.Context, id string) error {
+	if vm, err := s.isVM(id, stageComplete); err != nil || vm {
+		return err
+	}
 	target := s.path(id, stageComplete, mountDir)
 	device, err := mountedOn(target)
 	if err != nil {

@@ -111,7 +111,7 @@ func (f *filler) copy(ctx context.Context, from string) error {
 	if digest != c.Digest {
 		return damaged(from, "its content has changed")
 	}
-	return f.s.keepKey(from, f.id, stageFilling, c.Encrypted)
+	return errors.Join(f.s.keepKey(from, f.id, stageFilling, c.Encrypted), f.s.keepVM(f.id, stageFilling, &c))
 }
 
 func (f *filler) copySnapshot(ctx context.Context, dst, src *os.File, c *content) (digest string, err error) {
@@ -130,10 +130,12 @@ func (f *filler) copySnapshot(ctx context.Context, dst, src *os.File, c *content
 // finish turns the fetched image into the image of the new volume. Each step may be repeated.
 func (f *filler) finish(ctx context.Context) error {
 	path := f.s.path(f.id, stageReady, imageFile)
-	var err error
-	if f.spec.Encrypted {
+	vm, err := f.s.isVM(f.id, stageReady)
+	switch {
+	case err != nil:
+	case f.spec.Encrypted:
 		err = f.replaceKey(ctx)
-	} else {
+	case !vm:
 		err = renewIdentity(ctx, f.id, path)
 	}
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 const loopTries = 64
 
 // attachLoop returns an open loop device that is bound to the image. The device remains bound
-// while it is open or mounted. If a device is already bound to the image, attachLoop returns that
-// device.
-func attachLoop(image string) (*os.File, error) {
+// while it is open or mounted; if lasting is set, until detachLoop is called. If a device is
+// already bound to the image, attachLoop returns that device.
+func attachLoop(image string, lasting bool) (*os.File, error) {
 	if dev, err := boundLoop(image); err != nil || dev != nil {
 		if dev != nil { // update the device's size, because the image may have grown
 			err = unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0)
@@ -38,7 +38,7 @@ func attachLoop(image string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = configure(dev, f)
+		err = configure(dev, f, lasting)
 		if err == nil {
 			return dev, nil
 		}
@@ -59,13 +59,17 @@ func isCleared(err error) bool {
 // configure binds the device in a single call, so that no process sees a partly configured
 // device. Direct I/O avoids a second copy of all data in memory, and blocks of 4 KiB allow direct
 // I/O on any disk.
-func configure(dev, image *os.File) error {
+func configure(dev, image *os.File, lasting bool) error {
 	cfg := unix.LoopConfig{Fd: uint32(image.Fd()), Size: blockSize}
+	flags := uint32(unix.LO_FLAGS_AUTOCLEAR)
+	if lasting {
+		flags = 0
+	}
 	copy(cfg.Info.File_name[:len(cfg.Info.File_name)-1], image.Name())
-	cfg.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
+	cfg.Info.Flags = flags | unix.LO_FLAGS_DIRECT_IO
 	err := unix.IoctlLoopConfigure(int(dev.Fd()), &cfg)
 	if errors.Is(err, unix.EINVAL) { // the image's file system does not support direct I/O
-		cfg.Size, cfg.Info.Flags = 0, unix.LO_FLAGS_AUTOCLEAR
+		cfg.Size, cfg.Info.Flags = 0, flags
 		err = unix.IoctlLoopConfigure(int(dev.Fd()), &cfg)
 	}
 	return err
@@ -132,6 +136,33 @@ func boundLoop(image string) (*os.File, error) {
 		_ = dev.Close() // the device is bound to another file
 	}
 	return nil, nil
+}
+
+// lastingLoop opens the device that attachLoop has bound to the image permanently. It returns nil
+// if there is none.
+func lastingLoop(image string) (*os.File, error) {
+	dev, err := boundLoop(image)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil || dev == nil {
+		return nil, err
+	}
+	status, err := unix.IoctlLoopGetStatus64(int(dev.Fd()))
+	if err == nil && status.Flags&unix.LO_FLAGS_AUTOCLEAR == 0 {
+		return dev, nil
+	}
+	return nil, errors.Join(err, dev.Close())
+}
+
+// detachLoop undoes a lasting attachLoop. If the device is still open, the kernel clears it when
+// its last user closes it.
+func detachLoop(image string) error {
+	dev, err := lastingLoop(image)
+	if err != nil || dev == nil {
+		return err
+	}
+	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_CLR_FD, 0), dev.Close())
 }
 
 // boundLoops maps each bound loop device of the host to the path of its file.

@@ -17,7 +17,8 @@ const (
 )
 
 // Mount mounts a volume unless it is already mounted, and returns its directory. Errors:
-// CodeNotFound for an unknown volume, CodeFailedPrecondition if its image is missing or damaged.
+// CodeNotFound for an unknown volume, CodeFailedPrecondition if its image is missing or damaged,
+// or if a virtual machine has had it; see Attach.
 func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 	if err := id.Validate(); err != nil {
 		return "", err
@@ -33,7 +34,7 @@ func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 	return s.mount(ctx, string(id), false)
 }
 
-// Unmount unmounts a volume if it is mounted. If the file system is still in use, Unmount
+// Unmount undoes Mount and Attach. If the file system is still in use, Unmount
 // detaches the mount, and the kernel unmounts the file system when its last user exits.
 func (s *Store) Unmount(ctx context.Context, id bourse.VolumeID) error {
 	if err := id.Validate(); err != nil {
@@ -49,6 +50,12 @@ func (s *Store) Unmount(ctx context.Context, id bourse.VolumeID) error {
 
 // mount mounts the image in the directory of id. The lock of id must be held.
 func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, error) {
+	if vm, err := s.isVM(id, stageComplete); err != nil {
+		return "", err
+	} else if vm {
+		return "", bourse.Errorf(bourse.CodeFailedPrecondition, "a virtual machine has had volume %s, and could have prepared its file system to attack the host: "+
+			"only virtual machines can use it", id)
+	}
 	target := s.path(id, stageComplete, mountDir)
 	device, err := mountedOn(target)
 	if err != nil {
@@ -65,7 +72,7 @@ func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, err
 		return "", failed(err, "mount %s", id)
 	}
 	s.mounted(id)
-	dev, err := attachLoop(s.path(id, stageComplete, imageFile))
+	dev, err := attachLoop(s.path(id, stageComplete, imageFile), false)
 	if err != nil {
 		return "", failed(err, "attach %s", id)
 	}
@@ -96,7 +103,8 @@ func mountFailed(id string, err error) error {
 	return failed(err, "mount %s", id)
 }
 
-// unmount removes every mount of id. The lock of id must be held.
+// unmount removes every mount of id, and its device for a virtual machine. The lock of id must be
+// held.
 func (s *Store) unmount(ctx context.Context, id string) error {
 	target := s.path(id, stageComplete, mountDir)
 	for try := 1; ; try++ {
@@ -105,7 +113,7 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 			return failed(err, "check whether %s is mounted", id)
 		}
 		if device == "" {
-			return closeCrypt(ctx, id)
+			return s.release(ctx, id)
 		}
 		_ = thaw(target) // a frozen file system could not be unmounted; thaw usually fails, because it is not frozen
 		// A process in another mount namespace may still use the file system after it is

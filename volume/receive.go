@@ -126,6 +126,9 @@ func (f *filler) openTarget(head *header, at Position) (*os.File, error) {
 			return nil, err
 		}
 	}
+	if err := f.s.keepVM(f.id, stageFilling, &head.content); err != nil {
+		return nil, err
+	}
 	image, err := os.OpenFile(f.s.path(f.id, stageFilling, imageFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ func (s *Store) captureInto(ctx context.Context, id, into string, at stage) (con
 	c, err := s.capture(ctx, id, f)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = s.keepKey(id, into, at, c.Encrypted)
+		err = errors.Join(s.keepKey(id, into, at, c.Encrypted), s.keepVM(into, at, &c))
 	}
 	return c, failed(err, "copy %s", id)
 }

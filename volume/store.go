@@ -75,10 +75,13 @@ func (s *Store) Labels() map[string]string {
 	return labels
 }
 
-// ExtendsLive reports whether a mounted file system grows at once when its volume is extended. If
-// the worker lacks CAP_SYS_RESOURCE, as in some containers, the file system grows only when it is
-// mounted the next time.
-func (s *Store) ExtendsLive() bool { return s.growsMounted }
+// ExtendsLive reports whether the file system of a volume in use grows at once when the volume is
+// extended. If the worker lacks CAP_SYS_RESOURCE, as in some containers, or if a virtual machine has
+// the volume, the file system grows only when it is mounted the next time.
+func (s *Store) ExtendsLive(id bourse.VolumeID) bool {
+	vm, err := s.isVM(string(id), stageComplete)
+	return s.growsMounted && !vm && err == nil
+}
 
 // locks contains a lock for each id.
 type locks struct {

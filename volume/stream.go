@@ -43,6 +43,7 @@ type content struct {
 	Volume    bourse.VolumeID `json:"volume"` // the volume whose content the image contains
 	Bytes     int64           `json:"bytes"`  // size of the image in bytes
 	Encrypted bool            `json:"encrypted,omitempty"`
+	VM        bool            `json:"vm,omitempty"`     // a virtual machine may have written the image
 	Digest    string          `json:"digest,omitempty"` // snapshots only: digest of the content, "sha256:…"
 }
 

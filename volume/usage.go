@@ -9,8 +9,9 @@ import (
 )
 
 // Usage returns the usage of the volume's file system, mounted or not. For an encrypted volume
-// that is not mounted, the usage is unknown and all values are zero. Usage does not wait for
-// operations on the volume.
+// that is not mounted, and for a volume that a virtual machine is using, the usage is unknown and
+// all values are zero. After a virtual machine, the usage is what its guest has written. Usage does
+// not wait for operations on the volume.
 func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.VolumeUsage{}, err
@@ -26,6 +27,9 @@ func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage
 		u, err := statUsage(target)
 		return u, failed(err, "usage of %s", id)
 	}
+	if attached, err := s.isAttached(string(id)); err != nil || attached {
+		return bourse.VolumeUsage{}, err
+	}
 	image, err := os.Open(s.path(string(id), stageComplete, imageFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return bourse.VolumeUsage{}, damaged(string(id), "its image is missing")
@@ -34,8 +38,8 @@ func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage
 		return bourse.VolumeUsage{}, failed(err, "usage of %s", id)
 	}
 	defer func() { _ = image.Close() }() // Close cannot lose data, because the file is only read
-	if crypted, err := encrypted(image); err != nil || crypted {
-		return bourse.VolumeUsage{}, failed(err, "read %s", id)
+	if crypted, err := s.isEncrypted(string(id), stageComplete, image); err != nil || crypted {
+		return bourse.VolumeUsage{}, err
 	}
 	sb, err := readSuperblock(image)
 	if err != nil {

@@ -102,7 +102,7 @@ func TestExtend(t *testing.T) {
 		must(t, s.Extend(t.Context(), vol1, 3))
 	}
 	want := int64(2)
-	if !s.ExtendsLive() {
+	if !s.ExtendsLive(vol1) {
 		t.Log("no CAP_SYS_RESOURCE: a mounted file system cannot grow here, it does when it is mounted again")
 		want = 0
 	}
@@ -183,13 +183,14 @@ func TestHostileIDs(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			order := bourse.VolumeOrder{SizeGB: 1}
 			_, mounting := s.Mount(t.Context(), bourse.VolumeID(id))
+			_, attaching := s.Attach(t.Context(), bourse.VolumeID(id))
 			_, using := s.Usage(t.Context(), bourse.VolumeID(id))
 			_, snapping := s.Snapshot(t.Context(), bourse.VolumeID(id), snap1)
 			_, snappingTo := s.Snapshot(t.Context(), vol1, bourse.SnapshotID(id))
 			_, scratching := s.Scratch(t.Context(), bourse.MachineID(id), 16)
 			for _, err := range []error{
 				s.Create(t.Context(), bourse.VolumeID(id), order), s.Copy(t.Context(), bourse.VolumeID(id), order, string(snap1)),
-				mounting, using, snapping, snappingTo, scratching,
+				mounting, attaching, using, snapping, snappingTo, scratching,
 				s.Unmount(t.Context(), bourse.VolumeID(id)), s.Extend(t.Context(), bourse.VolumeID(id), 1), s.Destroy(t.Context(), bourse.VolumeID(id)),
 				s.RemoveSnapshot(t.Context(), bourse.SnapshotID(id)), s.Export(t.Context(), id, Position{}, io.Discard),
 				s.RemoveScratch(t.Context(), bourse.MachineID(id)),
@@ -234,6 +235,10 @@ func TestDamage(t *testing.T) {
 			wantCode(t, err, bourse.CodeFailedPrecondition)
 			if mounts, err := mountsBelow(s.dir); err != nil || len(mounts) > 0 {
 				t.Errorf("mounts: %q, %v", mounts, err)
+			}
+			if name != "groups" { // the guest's kernel finds this damage
+				_, err = s.Attach(t.Context(), vol1)
+				wantCode(t, err, bourse.CodeFailedPrecondition)
 			}
 			must(t, s.Destroy(t.Context(), vol1))
 		})

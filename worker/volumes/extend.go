@@ -30,7 +30,7 @@ func (vs *Volumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64)
 		return bourse.Volume{}, err
 	}
 	v, err := vs.Get(ctx, id)
-	v.NeedsRestart = v.Machine != "" && !vs.host.ExtendsLive()
+	v.NeedsRestart = v.Machine != "" && !vs.host.ExtendsLive(id)
 	return v, err
 }
 

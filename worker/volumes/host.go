@@ -29,10 +29,14 @@ type Files interface {
 	Create(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder) error
 	// Mount mounts a volume and returns its directory.
 	Mount(ctx context.Context, id bourse.VolumeID) (path string, err error)
+	// Unmount undoes Mount and Attach.
 	Unmount(ctx context.Context, id bourse.VolumeID) error
-	// ExtendsLive reports whether a file system can grow while it is in use. Otherwise, it
-	// grows when it is next mounted.
-	ExtendsLive() bool
+	// Attach prepares a volume for a virtual machine and returns its block device. From then on,
+	// Mount returns failed_precondition.
+	Attach(ctx context.Context, id bourse.VolumeID) (device string, err error)
+	// ExtendsLive reports whether a volume's file system can grow while it is in use. Otherwise,
+	// it grows when it is next mounted.
+	ExtendsLive(id bourse.VolumeID) bool
 	// Extend enlarges a volume, even while it is in use.
 	Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error
 	// Destroy removes a volume, even if it is incomplete. Its snapshots remain.
@@ -75,7 +79,8 @@ func (noHost) Create(context.Context, bourse.VolumeID, bourse.VolumeOrder) error
 	return errNoVolumes
 }
 
-func (noHost) ExtendsLive() bool                                       { return false }
+func (noHost) ExtendsLive(bourse.VolumeID) bool                        { return false }
+func (noHost) Attach(context.Context, bourse.VolumeID) (string, error) { return "", errNoVolumes }
 func (noHost) Mount(context.Context, bourse.VolumeID) (string, error)  { return "", errNoVolumes }
 func (noHost) Unmount(context.Context, bourse.VolumeID) error          { return errNoVolumes }
 func (noHost) Extend(context.Context, bourse.VolumeID, int64) error    { return errNoVolumes }

@@ -36,7 +36,8 @@ type Volume struct {
 	SizeGB  int64
 	Data    string
 	Used    int64 // number of blocks in use in addition to Data
-	Mounted bool  // whether the volume is mounted now
+	Mounted bool  // whether the volume is mounted or attached now
+	VM      bool  // whether a virtual machine has had the volume
 	Mounts  int   // how often the volume was mounted
 }
 
@@ -69,7 +70,7 @@ func (f *Host) call(ctx context.Context, name, id string, fn func() error) error
 		defer f.mu.Unlock()
 		f.busy[id]--
 	}()
-	if !alone && strings.HasPrefix(id, "vol_") && name != "Mount" && name != "Unmount" {
+	if !alone && strings.HasPrefix(id, "vol_") && name != "Mount" && name != "Attach" && name != "Unmount" {
 		return bourse.Errorf(bourse.CodeInternal, "%s of %s while something else is done to it", name, id)
 	}
 	if fault != nil {
@@ -110,8 +111,23 @@ func (f *Host) Create(ctx context.Context, id bourse.VolumeID, spec bourse.Volum
 func (f *Host) Mount(ctx context.Context, id bourse.VolumeID) (path string, err error) {
 	return "/volumes/" + string(id), f.call(ctx, "Mount", string(id), func() error {
 		v, err := f.get(id)
+		if err == nil && v.VM {
+			err = bourse.Errorf(bourse.CodeFailedPrecondition, "a virtual machine has had volume %s", id)
+		}
 		if err == nil && !v.Mounted {
 			v.Mounted = true
+			v.Mounts++
+		}
+		return err
+	})
+}
+
+// Attach implements volumes.Host.
+func (f *Host) Attach(ctx context.Context, id bourse.VolumeID) (device string, err error) {
+	return "/dev/" + string(id), f.call(ctx, "Attach", string(id), func() error {
+		v, err := f.get(id)
+		if err == nil && !v.Mounted {
+			v.Mounted, v.VM = true, true
 			v.Mounts++
 		}
 		return err
@@ -130,7 +146,12 @@ func (f *Host) Unmount(ctx context.Context, id bourse.VolumeID) error {
 }
 
 // ExtendsLive implements volumes.Host.
-func (f *Host) ExtendsLive() bool { return true }
+func (f *Host) ExtendsLive(id bourse.VolumeID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v := f.volumes[id]
+	return v == nil || !v.VM
+}
 
 // Extend implements volumes.Host.
 func (f *Host) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error {
