@@ -57,7 +57,7 @@ type Network struct {
 // Mount mounts a directory of the host in a task's file system. If the task's image is "host",
 // Target must exist.
 type Mount struct {
-	Source   string `json:"source"`
+	Source   string `json:"source"` // for a virtual machine, a block device with an ext4 file system instead of a directory
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"read_only,omitempty"`
 }

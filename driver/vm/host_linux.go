@@ -141,8 +141,17 @@ func hardwareAddress(neighbors []netlink.Neigh, ip net.IP) string {
 
 // deviceNumbers returns the numbers of a character device. It returns false if there is none.
 func deviceNumbers(path string) (major, minor int64, ok bool) {
+	return numbersOf(path, unix.S_IFCHR)
+}
+
+// blockNumbers is like deviceNumbers, for a block device.
+func blockNumbers(path string) (major, minor int64, ok bool) {
+	return numbersOf(path, unix.S_IFBLK)
+}
+
+func numbersOf(path string, kind uint32) (major, minor int64, ok bool) {
 	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
+	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != kind {
 		return 0, 0, false
 	}
 	return int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev)), true

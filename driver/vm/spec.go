@@ -86,6 +86,10 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 	}
 	_, _ = rand.Read(boot.Entropy) // never fails
 	command := h.command(m.Task)
+	for i, mount := range m.Task.Mounts {
+		command = append(command, volumeDisk(i)...)
+		boot.Volumes = append(boot.Volumes, session.Volume{Serial: volumeName(i), Path: mount.Target})
+	}
 	if n := m.Task.Network; n != nil && n.Namespace != "" {
 		device, err := addTap(n.Namespace, user)
 		if err != nil {
@@ -110,14 +114,17 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 		{scratch, scratchFile, true},
 		{m.Dir, session.Dir, true},
 	})
-	return s, config, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, config, addVolumes(s, m.Task.Mounts)
 }
 
 // check refuses what virtual machines do not support.
 func check(task driver.Task) error {
 	switch {
-	case len(task.Mounts) > 0:
-		return bourse.Errorf(bourse.CodeInvalid, "virtual machines do not support volumes yet")
+	case len(task.Mounts) > maxVolumes:
+		return bourse.Errorf(bourse.CodeInvalid, "a virtual machine has %d volumes, the maximum is %d", len(task.Mounts), maxVolumes)
 	case len(task.Devices) > 0:
 		return bourse.Errorf(bourse.CodeInvalid, "virtual machines do not support GPUs and other devices")
 	}

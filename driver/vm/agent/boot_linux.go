@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
@@ -188,7 +189,15 @@ func setRoot(b *session.Boot) error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	if err := writeFiles(b.Files); err != nil {
+	// As in a container, a volume hides the image's and the machine's files at its path, but not the files in memory.
+	inMemory := func(f session.File) bool { return f.Memory }
+	if err := writeFiles(slices.DeleteFunc(slices.Clone(b.Files), inMemory)); err != nil {
+		return err
+	}
+	if err := mountVolumes(b.Volumes); err != nil {
+		return err
+	}
+	if err := writeFiles(slices.DeleteFunc(slices.Clone(b.Files), func(f session.File) bool { return !f.Memory })); err != nil {
 		return err
 	}
 	if !b.ReadOnly {

@@ -173,6 +173,9 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 		_ = unix.Kill(-1, unix.SIGKILL) // all processes except this one
 	}
 	p.finish(main)
+	if main {
+		unmountVolumes(first.Boot.Volumes)
+	}
 	return session.Write(control, session.Report{Exit: &session.Exit{Code: code, OutOfMemory: outOfMemory()}})
 }
 

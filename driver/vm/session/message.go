@@ -55,6 +55,7 @@ type Size struct {
 type Boot struct {
 	Hostname  string    `json:"hostname"`
 	ReadOnly  bool      `json:"read_only,omitempty"` // the root file system
+	Volumes   []Volume  `json:"volumes,omitempty"`
 	Files     []File    `json:"files,omitempty"`
 	Addresses []string  `json:"addresses,omitempty"` // of eth0, as CIDR prefixes; none: the guest has no network
 	MTU       int       `json:"mtu,omitempty"`
@@ -62,6 +63,12 @@ type Boot struct {
 	OpenFiles [2]uint64 `json:"open_files"`          // soft and hard limit of open files
 	Processes int       `json:"processes,omitempty"` // maximum number of the programs' processes and threads; 0 for no limit
 	Entropy   []byte    `json:"entropy"`             // seed for the guest's random numbers
+}
+
+// Volume is an ext4 file system on a disk of its own, which the guest mounts.
+type Volume struct {
+	Serial string `json:"serial"` // of the disk
+	Path   string `json:"path"`
 }
 
 // File is a file that the guest writes before it starts its first program.

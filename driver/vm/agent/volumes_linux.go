@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse/driver/vm/session"
+)
+
+// mountVolumes mounts the machine's volumes.
+func mountVolumes(volumes []session.Volume) error {
+	for _, v := range volumes {
+		if err := mountVolume(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func mountVolume(v session.Volume) error {
+	device, err := findDisk(v.Serial)
+	if err != nil {
+		return fmt.Errorf("volume at %s: %w", v.Path, err)
+	}
+	if err := os.MkdirAll(v.Path, 0o755); err != nil {
+		return orderError(fmt.Sprintf("volume at %q cannot be mounted: %v", v.Path, err))
+	}
+	err = unix.Mount(device, v.Path, "ext4", unix.MS_NODEV|unix.MS_NOATIME, "discard")
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EUCLEAN) || errors.Is(err, unix.EBADMSG) || errors.Is(err, unix.EIO) {
+		return orderError(fmt.Sprintf("volume at %q cannot be mounted, because its file system is damaged (%v): restore a snapshot", v.Path, err))
+	}
+	if err != nil {
+		return fmt.Errorf("mount the volume at %s: %w", v.Path, err)
+	}
+	if err := growVolume(device, v.Path); err != nil { // an extended volume keeps its earlier size
+		fmt.Fprintf(os.Stderr, "bourse: extend the file system at %s: %v\n", v.Path, err)
+	}
+	return nil
+}
+
+// findDisk returns the device of the disk with a serial number.
+func findDisk(serial string) (string, error) {
+	files, _ := filepath.Glob("/sys/block/vd*/serial")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err == nil && strings.TrimSpace(string(text)) == serial {
+			return "/dev/" + filepath.Base(filepath.Dir(file)), nil
+		}
+	}
+	return "", errors.New("the guest has no such disk")
+}
+
+// growVolume makes a mounted file system as large as its disk.
+func growVolume(device, path string) error {
+	const resize, blockSize = 0x40086610, 4096 // EXT4_IOC_RESIZE_FS
+	disk, err := os.Open(device)
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	bytes, err := disk.Seek(0, 2)
+	if err != nil {
+		return err
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	blocks := uint64(bytes) / blockSize
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), resize, uintptr(unsafe.Pointer(&blocks))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// unmountTime limits the time until the killed programs' files are closed.
+const unmountTime = 5 * time.Second
+
+// unmountVolumes unmounts the volumes after all programs have been killed, so that the host finds all their data.
+func unmountVolumes(volumes []session.Volume) {
+	began := time.Now()
+	for i := len(volumes) - 1; i >= 0; i-- { // one may be mounted in another
+		for {
+			err := unix.Unmount(volumes[i].Path, 0)
+			if errors.Is(err, unix.EBUSY) && time.Since(began) < unmountTime {
+				time.Sleep(time.Millisecond)
+				continue
+			}
+			if err != nil { // programs may have mounted other file systems there
+				unix.Sync()
+			}
+			break
+		}
+	}
+}
