@@ -107,10 +107,18 @@ func operations() []operation {
 			must(t, s.Unmount(t.Context(), vol1))
 			checkAttached(t, s, vol1)
 		}},
-		{"copy-detached", func(t *testing.T, s *Store) { unmounted(t, s); attach(t, s, vol1); must(t, s.Unmount(t.Context(), vol1)) }, func(ctx context.Context, s *Store) error {
+		{"copy-detached", func(t *testing.T, s *Store) {
+			unmounted(t, s)
+			attach(t, s, vol1)
+			must(t, s.Unmount(t.Context(), vol1))
+		}, func(ctx context.Context, s *Store) error {
 			return s.Copy(ctx, vol2, order, string(vol1))
 		}, func(t *testing.T, s *Store) { wantVM(t, s, vol2, true); checkAttached(t, s, vol2) }},
-		{"fill-detached", func(t *testing.T, s *Store) { unmounted(t, s); attach(t, s, vol1); must(t, s.Unmount(t.Context(), vol1)) }, func(ctx context.Context, s *Store) error {
+		{"fill-detached", func(t *testing.T, s *Store) {
+			unmounted(t, s)
+			attach(t, s, vol1)
+			must(t, s.Unmount(t.Context(), vol1))
+		}, func(ctx context.Context, s *Store) error {
 			return s.Fill(ctx, vol2, order, remote(s, string(vol1)))
 		}, func(t *testing.T, s *Store) { wantVM(t, s, vol2, true); checkAttached(t, s, vol2) }},
 		{"destroy-attached", func(t *testing.T, s *Store) { create(t, s, vol2); attach(t, s, vol2) }, func(ctx context.Context, s *Store) error { return s.Destroy(ctx, vol2) }, func(t *testing.T, s *Store) {

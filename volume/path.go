@@ -17,7 +17,7 @@ const (
 	mountDir      = "mnt"
 	contentFile   = "content.json"
 	keyFile       = "key"
-	vmFile        = "vm" // see markVM
+	vmFile        = "vm"        // see markVM
 	sourceKeyFile = "sourcekey" // the key that opens the image of an encrypted source
 	progressFile  = "progress"
 	progressNew   = "progress.new"

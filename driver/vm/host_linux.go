@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
@@ -141,18 +142,29 @@ func hardwareAddress(neighbors []netlink.Neigh, ip net.IP) string {
 
 // deviceNumbers returns the numbers of a character device. It returns false if there is none.
 func deviceNumbers(path string) (major, minor int64, ok bool) {
-	return numbersOf(path, unix.S_IFCHR)
-}
-
-// blockNumbers is like deviceNumbers, for a block device.
-func blockNumbers(path string) (major, minor int64, ok bool) {
-	return numbersOf(path, unix.S_IFBLK)
-}
-
-func numbersOf(path string, kind uint32) (major, minor int64, ok bool) {
 	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != kind {
+	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
 		return 0, 0, false
 	}
 	return int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev)), true
+}
+
+// findBlockDevice returns a block device's numbers, including the sequence number that no other device has had since the
+// host has booted.
+func findBlockDevice(path string) (blockDevice, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return blockDevice{}, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return blockDevice{}, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return blockDevice{}, bourse.Errorf(bourse.CodeInvalid, "a virtual machine cannot mount a directory of the host")
+	}
+	d := blockDevice{major: int64(unix.Major(st.Rdev)), minor: int64(unix.Minor(st.Rdev))}
+	d.sequence, err = session.Sequence(f)
+	return d, err
 }

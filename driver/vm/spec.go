@@ -86,6 +86,10 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 	}
 	_, _ = rand.Read(boot.Entropy) // never fails
 	command := h.command(m.Task)
+	volumes, err := findVolumes(m.Task.Mounts)
+	if err != nil {
+		return nil, nil, err
+	}
 	for i, mount := range m.Task.Mounts {
 		command = append(command, volumeDisk(i)...)
 		boot.Volumes = append(boot.Volumes, session.Volume{Serial: volumeName(i), Path: mount.Target})
@@ -99,7 +103,7 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 		command = append(command, "-netdev", "tap,id=net,ifname="+tapName+",script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,romfile=,mac="+device.mac)
 	}
 	p := m.Spec.Process
-	config, err = json.Marshal(session.Machine{VMM: command, Program: session.Program{
+	config, err = json.Marshal(session.Machine{VMM: command, Devices: sequencesOf(volumes), Program: session.Program{
 		Args: p.Args, Terminal: p.Terminal, Stdin: p.Terminal || len(m.Task.Stdin) > 0,
 		First: &session.First{Boot: boot, Env: p.Env, Dir: p.Cwd, MakeDir: m.Task.Dir == "", UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids},
 	}})
@@ -117,7 +121,8 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, config, addVolumes(s, m.Task.Mounts)
+	addVolumes(s, volumes)
+	return s, config, nil
 }
 
 // check refuses what virtual machines do not support.

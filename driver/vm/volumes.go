@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
 // maxVolumes is the maximum number of a machine's volumes. Each takes one of the 32 slots of qemu's PCI bus.
@@ -29,17 +31,43 @@ func volumeDisk(i int) []string {
 	}
 }
 
-// addVolumes gives the container around a machine access to the devices of the machine's volumes.
-func addVolumes(s *specs.Spec, mounts []driver.Mount) error {
-	for i, m := range mounts {
-		major, minor, ok := blockNumbers(m.Source)
-		if !ok || m.ReadOnly {
-			return bourse.Errorf(bourse.CodeInvalid, "mount at %s: a virtual machine can only mount volumes, and only for writing", bourse.Quoted(m.Target))
+// blockDevice is a volume's device on the host.
+type blockDevice struct {
+	major, minor int64
+	sequence     uint64
+}
+
+// findVolumes returns the devices of a machine's volumes.
+func findVolumes(mounts []driver.Mount) ([]blockDevice, error) {
+	var out []blockDevice
+	for _, m := range mounts {
+		if m.ReadOnly {
+			return nil, bourse.Errorf(bourse.CodeInvalid, "mount at %s: a virtual machine cannot mount a volume read-only", bourse.Quoted(m.Target))
 		}
-		mode, user := os.FileMode(0o600), s.Process.User.UID
-		s.Linux.Devices = append(s.Linux.Devices, specs.LinuxDevice{Path: volumeDevice(i), Type: "b", Major: major, Minor: minor, FileMode: &mode, UID: &user, GID: &user})
-		r := s.Linux.Resources
-		r.Devices = append(r.Devices, specs.LinuxDeviceCgroup{Allow: true, Type: "b", Major: &major, Minor: &minor, Access: "rw"})
+		d, err := findBlockDevice(m.Source)
+		if err != nil {
+			return nil, fmt.Errorf("mount at %s: %w", bourse.Quoted(m.Target), err)
+		}
+		out = append(out, d)
 	}
-	return nil
+	return out, nil
+}
+
+// sequencesOf returns the devices as the agent in the container must find them.
+func sequencesOf(volumes []blockDevice) []session.Device {
+	var out []session.Device
+	for i, d := range volumes {
+		out = append(out, session.Device{Path: volumeDevice(i), Sequence: d.sequence})
+	}
+	return out
+}
+
+// addVolumes gives the container around a machine access to the devices of the machine's volumes.
+func addVolumes(s *specs.Spec, volumes []blockDevice) {
+	mode, user := os.FileMode(0o600), s.Process.User.UID
+	r := s.Linux.Resources
+	for i, d := range volumes {
+		s.Linux.Devices = append(s.Linux.Devices, specs.LinuxDevice{Path: volumeDevice(i), Type: "b", Major: d.major, Minor: d.minor, FileMode: &mode, UID: &user, GID: &user})
+		r.Devices = append(r.Devices, specs.LinuxDeviceCgroup{Allow: true, Type: "b", Major: &d.major, Minor: &d.minor, Access: "rw"})
+	}
 }

@@ -22,6 +22,7 @@ import (
 type machine struct {
 	config  session.Machine
 	qemu    *exec.Cmd
+	held    []*os.File // open until this process ends
 	console tail
 	ended   chan struct{} // closed when qemu has ended
 	guest   *yamux.Session
@@ -52,6 +53,9 @@ func (m *machine) run() (session.Exit, error) {
 	}
 	if err := json.Unmarshal(data, &m.config); err != nil {
 		return session.Exit{}, fmt.Errorf("read the machine's configuration: %w", err)
+	}
+	if m.held, err = holdDevices(m.config.Devices); err != nil {
+		return session.Exit{}, err
 	}
 	port, err := listen(session.GuestSocket)
 	if err != nil {

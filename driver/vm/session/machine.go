@@ -11,7 +11,15 @@ import (
 // Machine is the configuration of a virtual machine, which the driver writes to MachineFile.
 type Machine struct {
 	VMM     []string `json:"vmm"` // the command line
+	Devices []Device `json:"devices,omitempty"`
 	Program Program  `json:"program"`
+}
+
+// Device is a block device in the container around a virtual machine. Once the host no longer needs a device for the machine,
+// the kernel can give the device's number to another one, with another sequence number.
+type Device struct {
+	Path     string `json:"path"`
+	Sequence uint64 `json:"sequence"`
 }
 
 // Paths in the container around a virtual machine. The driver sees Dir as a directory of the task.
