@@ -242,8 +242,11 @@ func (c *Config) validate() error {
 	if c.Runtime != "" && !runtimePattern.MatchString(c.Runtime) {
 		return Errorf(CodeInvalid, "invalid config.runtime %s: use vm, or a name such as io.containerd.runc.v2", Quoted(c.Runtime))
 	}
-	if c.Runtime == RuntimeVM && (len(c.Mounts) > 0 || c.Guest.GPUs > 0) {
-		return Errorf(CodeInvalid, "invalid config.runtime %s: virtual machines support neither volumes nor GPUs", Quoted(c.Runtime))
+	if c.Runtime == RuntimeVM && c.Guest.GPUs > 0 {
+		return Errorf(CodeInvalid, "invalid config.runtime %s: virtual machines do not support GPUs", Quoted(c.Runtime))
+	}
+	if c.Runtime == RuntimeVM && c.ExtendsVolumes() {
+		return Errorf(CodeInvalid, "invalid config.mounts: extend_threshold_percent is not supported with runtime %s, because the worker does not know how full the volume is", Quoted(c.Runtime))
 	}
 	if c.Runtime == RuntimeVM && c.Guest.MemoryMB < MinVMMemory {
 		return Errorf(CodeInvalid, "invalid config.guest.memory_mb %d: a virtual machine needs at least %d MiB", c.Guest.MemoryMB, MinVMMemory)

@@ -157,6 +157,11 @@ const (
 	maxFileBytes = 1 << 20 // total size of all files, in bytes
 )
 
+// ExtendsVolumes reports whether a volume is extended automatically when it is full.
+func (c *Config) ExtendsVolumes() bool {
+	return slices.ContainsFunc(c.Mounts, func(m Mount) bool { return m.ExtendThresholdPercent > 0 })
+}
+
 func (c *Config) validateStorage() error {
 	if len(c.Mounts) > maxMounts {
 		return Errorf(CodeInvalid, "invalid config.mounts: %d, at most %d", len(c.Mounts), maxMounts)

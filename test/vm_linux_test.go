@@ -110,3 +110,55 @@ func TestVirtualMachinesThatCannotStart(t *testing.T) {
 		}
 	}
 }
+
+// TestVolumeOfAVirtualMachine moves a volume from a container to virtual machines. Its data outlives a stop and a destroyed
+// machine, and is in a fork. Containers can no longer use it.
+func TestVolumeOfAVirtualMachine(t *testing.T) {
+	t.Parallel()
+	y := newVMYard(t)
+	image := y.push("vm:1", ocispec.ImageConfig{Cmd: []string{"/bin/sleep", "1000"}})
+	size := int64(1)
+	data, err := y.api.Volumes(app).Create(t.Context(), machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inContainer := y.mounting(image.Ref(), data.ID)
+	y.sh(app, inContainer.ID, "echo from a container > /data/container")
+	y.destroy(inContainer.ID)
+
+	inVM := func(id bourse.VolumeID) machinesapi.Machine {
+		t.Helper()
+		order := y.withVolume(image.Ref(), id)
+		order.Config.Runtime, order.Config.AllowEmulation, order.Config.Guest.MemoryMB = bourse.RuntimeVM, true, 256
+		return y.run(app, order)
+	}
+	m := inVM(data.ID)
+	y.sh(app, m.ID, "echo from a guest > /data/guest")
+	y.restart(m.ID)
+	const both = "from a container\nfrom a guest"
+	if out, _ := y.sh(app, m.ID, "cat /data/container /data/guest"); out != both {
+		t.Errorf("after a restart, the guest reads %q, want %q", out, both)
+	}
+	if _, err := y.api.Volumes(app).Snapshot(t.Context(), data.ID); err != nil && !strings.Contains(bourse.MessageOf(err), "stop the machine first") {
+		t.Errorf("snapshot of a volume in use: %v", err)
+	}
+	if _, err := y.api.Volumes(app).Extend(t.Context(), data.ID, 2); err != nil {
+		t.Error(err)
+	}
+	y.sh(app, m.ID, "sync")
+	y.destroy(m.ID)
+
+	_, err = y.api.Create(t.Context(), app, y.withVolume(image.Ref(), data.ID), "")
+	if bourse.CodeOf(err) != bourse.CodeInsufficient || !strings.Contains(bourse.MessageOf(err), "only virtual machines can use it") {
+		t.Errorf("a container with a virtual machine's volume: %v", err)
+	}
+	fork := y.filled(machinesapi.CreateVolume{Name: "fork", Region: "gru", Source: data.ID})
+	m = inVM(fork.ID)
+	if out, _ := y.sh(app, m.ID, "cat /data/container /data/guest"); out != both {
+		t.Errorf("the fork contains %q, want %q", out, both)
+	}
+	if out, code := y.sh(app, m.ID, "df -m /data | tail -1"); code != 0 || blocks(out) < 1800 {
+		t.Errorf("the fork's size: %q, want 2 GiB", out)
+	}
+	y.destroy(m.ID)
+}

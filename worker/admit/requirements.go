@@ -144,20 +144,30 @@ func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 	return nil
 }
 
+// RunsVM reports whether the worker runs a machine as a virtual machine.
+func (h *Host) RunsVM(c *bourse.Config) bool {
+	if c.ImageKind() != bourse.RegistryImage || c.Runtime != "" {
+		return c.Runtime == bourse.RuntimeVM
+	}
+	return h.Labels.Load().ByKind[bourse.RegistryImage][driver.LabelDefaultRuntime] == bourse.RuntimeVM
+}
+
 // refuseVM returns why the worker cannot run a machine as a virtual machine, or nil if it can or if the machine is a container.
 func (h *Host) refuseVM(c *bourse.Config) *bourse.Refusal {
-	labels := h.Labels.Load().ByKind[bourse.RegistryImage]
-	if c.Runtime != bourse.RuntimeVM && (c.Runtime != "" || labels[driver.LabelDefaultRuntime] != bourse.RuntimeVM) {
+	if !h.RunsVM(c) {
 		return nil
 	}
+	labels := h.Labels.Load().ByKind[bourse.RegistryImage]
 	r := &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: driver.LabelVM}
 	switch {
 	case labels[driver.LabelVM] == "":
 		r.Detail = "the worker runs images in virtual machines, and its host lacks what they need"
 	case !h.Private[bourse.RegistryImage]:
 		r.Detail = "virtual machines need private networks, which the worker does not provide"
-	case len(c.Mounts) > 0 || c.Guest.GPUs > 0:
-		r.Detail = "the worker runs images in virtual machines, which support neither volumes nor GPUs"
+	case c.Guest.GPUs > 0:
+		r.Detail = "the worker runs images in virtual machines, which do not support GPUs"
+	case c.ExtendsVolumes():
+		r.Detail = "the worker runs images in virtual machines, whose volumes cannot be extended automatically (extend_threshold_percent)"
 	case c.Guest.MemoryMB < bourse.MinVMMemory:
 		r.Detail = fmt.Sprintf("the worker runs images in virtual machines, which need at least %d MiB of memory", bourse.MinVMMemory)
 	case labels[driver.LabelVM] == driver.Emulated && !c.AllowEmulation && labels[driver.LabelVMEmulation] == "":

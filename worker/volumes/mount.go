@@ -58,9 +58,13 @@ func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// Mount mounts m's volumes on the host before m starts, and returns the mounts for m's
-// driver. It is idempotent.
+// Mount mounts m's volumes on the host before m starts, or, if m is a virtual machine,
+// attaches them. It returns the mounts for m's driver, and is idempotent.
 func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error) {
+	prepare := vs.host.Mount
+	if vs.admit.RunsVM(&m.Config) {
+		prepare = vs.host.Attach
+	}
 	var out []driver.Mount
 	for _, mount := range m.Config.Mounts {
 		v, err := vs.current(mount.Volume)
@@ -70,7 +74,7 @@ func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount
 		if v.Machine != m.ID || !v.State.Usable() { // two machines must never write to the same volume
 			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "volume %s is %s and belongs to machine %q", v.ID, v.State, v.Machine)
 		}
-		path, err := vs.host.Mount(ctx, v.ID)
+		path, err := prepare(ctx, v.ID)
 		if err != nil {
 			return nil, fmt.Errorf("mount volume %s: %w", v.ID, err)
 		}

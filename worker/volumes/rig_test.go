@@ -133,13 +133,23 @@ func (r *rig) reaches(id bourse.VolumeID, want bourse.VolumeState) bourse.Volume
 	return v
 }
 
-// mount records a starting machine that mounts a volume, as a claim does, and returns
-// the machine.
+// mount records a starting machine that mounts a volume, as a claim does, mounts the volume, and
+// returns the machine.
 func (r *rig) mount(id bourse.VolumeID) bourse.Machine {
 	r.t.Helper()
-	now := time.Now()
+	m := r.record(id)
+	if _, err := r.Mount(r.t.Context(), &m); err != nil {
+		r.t.Fatalf("mount volume %s: %v", id, err)
+	}
+	return m
+}
+
+// record records a starting machine that mounts a volume.
+func (r *rig) record(id bourse.VolumeID) bourse.Machine {
+	r.t.Helper()
+	now, machine := time.Now(), bourse.NewMachineID(r.self.Tag)
 	m := bourse.Machine{
-		ID: bourse.NewMachineID(r.self.Tag), Name: "m", App: "web", AppID: "01", State: bourse.StateStarting, CreatedAt: now, UpdatedAt: now,
+		ID: machine, Name: string(machine), App: "web", AppID: "01", State: bourse.StateStarting, CreatedAt: now, UpdatedAt: now,
 		Config: bourse.Config{Mounts: []bourse.Mount{{Volume: id, Path: "/data"}}},
 	}
 	err := r.state.Commit(r.t.Context(), m.ID, func(tx *store.Tx) error {
@@ -148,11 +158,8 @@ func (r *rig) mount(id bourse.VolumeID) bourse.Machine {
 		}
 		return tx.PutMachine(&m)
 	})
-	if err == nil {
-		_, err = r.Mount(r.t.Context(), &m)
-	}
 	if err != nil {
-		r.t.Fatalf("mount volume %s: %v", id, err)
+		r.t.Fatalf("attach volume %s: %v", id, err)
 	}
 	return m
 }
