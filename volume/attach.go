@@ -166,11 +166,15 @@ func (s *Store) isUsed(id string) (bool, error) {
 	return s.isAttached(id)
 }
 
-// refuseAttached returns CodeFailedPrecondition if a virtual machine may be writing to the volume.
-func (c *capture) refuseAttached() error {
-	attached, err := c.s.isAttached(c.id)
+// Copyable returns CodeFailedPrecondition if a virtual machine may be writing to a volume, and the
+// host is known not to support copies of such a volume; see capture.
+func (s *Store) Copyable(id bourse.VolumeID) error {
+	if !s.noClone.Load() {
+		return nil
+	}
+	attached, err := s.isAttached(string(id))
 	if err == nil && attached {
-		err = bourse.Errorf(bourse.CodeFailedPrecondition, "a virtual machine is using volume %s, and the host's file system cannot clone files: stop the machine first", c.id)
+		err = bourse.Errorf(bourse.CodeFailedPrecondition, "a virtual machine is using volume %s, and the host's file system cannot clone files: stop the machine first", id)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"encoding/binary"
 	"io"
 	"os"
 	"os/exec"
@@ -136,7 +137,12 @@ func TestAttach(t *testing.T) {
 // TestHostileGuest overwrites a volume's device. The host must not look at the bytes.
 func TestHostileGuest(t *testing.T) {
 	luks := append([]byte(luksMagic), noise(1, 16<<10)...)
-	for name, bytes := range map[string][]byte{"zeros": make([]byte, 64<<10), "noise": noise(1, 1<<20), "an encrypted image": luks} {
+	huge := make([]byte, 64<<10)
+	super := huge[superblockAt:]
+	binary.LittleEndian.PutUint16(super[0x38:], extMagic)
+	binary.LittleEndian.PutUint32(super[0x4:], 1<<31)
+	binary.LittleEndian.PutUint32(super[0x18:], 6) // blocks of 64 KiB
+	for name, bytes := range map[string][]byte{"zeros": make([]byte, 64<<10), "noise": noise(1, 1<<20), "an encrypted image": luks, "a huge file system": huge} {
 		s := open(t, t.TempDir())
 		create(t, s, vol1)
 		create(t, s, vol2)

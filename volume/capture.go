@@ -6,6 +6,8 @@ import (
 	"iter"
 	"os"
 	"time"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // capture copies the volume's image, as it is at one moment, to the empty file dst. If the host's
@@ -78,7 +80,7 @@ func (s *Store) clone(dst, src *os.File) (bool, error) {
 // copy copies the image while it may change. It then copies the changes while the image cannot
 // change.
 func (c *capture) copy(ctx context.Context) (err error) {
-	if err := c.refuseAttached(); err != nil {
+	if err := c.s.Copyable(bourse.VolumeID(c.id)); err != nil {
 		return err
 	}
 	if c.sums, err = copyImage(ctx, c.src, c.dst, c.content.Bytes); err != nil {
@@ -89,7 +91,7 @@ func (c *capture) copy(ctx context.Context) (err error) {
 		if !frozen && c.changes == c.s.mountCount(c.id) {
 			return nil // the volume was not mounted during the copy
 		}
-		if err := c.refuseAttached(); err != nil {
+		if err := c.s.Copyable(bourse.VolumeID(c.id)); err != nil {
 			return err
 		}
 		return c.recopy(ctx)

@@ -33,7 +33,7 @@ func FuzzSuperblock(f *testing.F) {
 			return
 		}
 		u := sb.usage()
-		if u.BlockSize < 1024 || u.BlockSize > 64<<10 || u.Blocks < 0 || u.BlocksFree < 0 || u.BlocksAvail < 0 || u.BlocksAvail > u.BlocksFree {
+		if u.BlockSize < 1024 || u.BlockSize > 64<<10 || u.Blocks < 0 || u.BlocksFree < 0 || u.BlocksAvail < 0 || u.BlocksAvail > u.BlocksFree || u.BlocksFree > u.Blocks {
 			t.Errorf("usage %+v of %+v", u, sb)
 		}
 	})

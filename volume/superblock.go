@@ -77,7 +77,7 @@ func parseSuperblock(b []byte) (superblock, error) {
 // reserves a fiftieth of the blocks, at most 4096, for itself.
 func (b superblock) usage() bourse.VolumeUsage {
 	kept := b.Reserved + min(b.Blocks/50, 4096)
-	return bourse.VolumeUsage{
-		BlockSize: b.Block, Blocks: b.Blocks - b.Overhead, BlocksFree: b.Free, BlocksAvail: max(0, b.Free-kept),
-	}
+	total := b.Blocks - b.Overhead
+	free := min(b.Free, total) // a guest may have written any value
+	return bourse.VolumeUsage{BlockSize: b.Block, Blocks: total, BlocksFree: free, BlocksAvail: max(0, free-kept)}
 }

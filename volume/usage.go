@@ -45,5 +45,8 @@ func (s *Store) Usage(_ context.Context, id bourse.VolumeID) (bourse.VolumeUsage
 	if err != nil {
 		return bourse.VolumeUsage{}, damaged(string(id), err.Error())
 	}
+	if st, err := image.Stat(); err != nil || sb.Blocks > st.Size()/sb.Block {
+		return bourse.VolumeUsage{}, damaged(string(id), "its image is shorter than its file system")
+	}
 	return sb.usage(), nil
 }

@@ -47,6 +47,9 @@ type Files interface {
 // Copies manages snapshots, and copies of volumes and snapshots to and from other
 // workers. An id of type string identifies a volume or a snapshot.
 type Copies interface {
+	// Copyable returns failed_precondition if a volume cannot be copied while its machine uses it. If
+	// it returns nil, a copy may still fail for that reason.
+	Copyable(id bourse.VolumeID) error
 	Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (volume.Info, error)
 	RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error
 	// Export writes the content as a stream. The content is consistent: all of it is from
@@ -89,6 +92,8 @@ func (noHost) RemoveSnapshot(context.Context, bourse.SnapshotID) error { return 
 func (noHost) Usage(context.Context, bourse.VolumeID) (u bourse.VolumeUsage, err error) {
 	return u, errNoVolumes
 }
+
+func (noHost) Copyable(bourse.VolumeID) error { return errNoVolumes }
 
 func (noHost) Snapshot(context.Context, bourse.VolumeID, bourse.SnapshotID) (i volume.Info, err error) {
 	return i, errNoVolumes

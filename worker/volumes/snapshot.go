@@ -14,7 +14,7 @@ import (
 
 // Snapshot takes a snapshot of a volume and returns once it is complete. Errors:
 // failed_precondition while another snapshot is being taken, or if the volume is not
-// usable; insufficient_capacity if the worker's disk has no space.
+// usable or a virtual machine is using it; insufficient_capacity if the worker's disk has no space.
 func (vs *Volumes) Snapshot(ctx context.Context, id bourse.VolumeID) (bourse.Snapshot, error) {
 	snap, run, err := vs.beginSnapshot(ctx, id, false)
 	if err != nil {
@@ -39,6 +39,9 @@ func (vs *Volumes) Snapshot(ctx context.Context, id bourse.VolumeID) (bourse.Sna
 func (vs *Volumes) beginSnapshot(ctx context.Context, id bourse.VolumeID, scheduled bool) (bourse.SnapshotID, *fsm.Handle[result], error) {
 	v, err := vs.Record(ctx, id)
 	if err != nil {
+		return "", nil, err
+	}
+	if err := vs.host.Copyable(id); err != nil { // no failed snapshot is recorded, because the schedule would add one every hour
 		return "", nil, err
 	}
 	s := bourse.Snapshot{

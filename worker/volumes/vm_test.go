@@ -27,15 +27,18 @@ func TestVirtualMachines(t *testing.T) {
 		"a program of the host on a worker with virtual machines": {bourse.RuntimeVM, bourse.ImageHost, "", false},
 	} {
 		r.admit.Labels.Store(&admit.Labels{ByKind: kinds(c.worker)})
-		v := r.place()
+		v := r.place(func(v *bourse.VolumeOrder) { v.SizeGB = 1 })
 		m := r.record(v.ID)
 		m.Config.Image, m.Config.Runtime = c.image, c.order
 		list, err := r.Mount(t.Context(), &m)
 		if got, _ := r.vols.Read(v.ID); err != nil || got.VM != c.vm || !got.Mounted || len(list) != 1 {
 			t.Errorf("%s: mounts %v, %v; a virtual machine's: %t, want %t", name, list, err, got.VM, c.vm)
 		}
-		if x, err := r.Extend(t.Context(), v.ID, 20); err != nil || x.NeedsRestart != c.vm {
+		if x, err := r.Extend(t.Context(), v.ID, 2); err != nil || x.NeedsRestart != c.vm {
 			t.Errorf("%s: an extended volume needs a restart: %t, %v; want %t", name, x.NeedsRestart, err, c.vm)
+		}
+		if _, err := r.Snapshot(t.Context(), v.ID); (bourse.CodeOf(err) == bourse.CodeFailedPrecondition) != c.vm || len(r.get(v.ID).Snapshots) == 1 == c.vm {
+			t.Errorf("%s: a snapshot of a volume in use: %v, %+v", name, err, r.get(v.ID).Snapshots)
 		}
 		r.unmount(m)
 		if got, _ := r.vols.Read(v.ID); got.Mounted {

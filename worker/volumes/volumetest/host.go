@@ -196,6 +196,16 @@ func (f *Host) Usage(ctx context.Context, id bourse.VolumeID) (u bourse.VolumeUs
 	})
 }
 
+// Copyable implements volumes.Host.
+func (f *Host) Copyable(id bourse.VolumeID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if v := f.volumes[id]; v != nil && v.VM && v.Mounted {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "a virtual machine is using volume %s", id)
+	}
+	return nil
+}
+
 // Snapshot implements volumes.Host.
 func (f *Host) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (i volume.Info, err error) {
 	return i, f.call(ctx, "Snapshot", string(id), func() error {
