@@ -14,7 +14,13 @@
 //
 // The container has a user of its own, no capabilities, containerd's seccomp profile, and its machine's
 // cgroup and network namespace. It sees the host's programs and libraries (/usr), read-only, and no
-// other files of the host except those in [Machine]. qemu adds a seccomp filter of its own.
+// other files of the host except those in [Machine], and no block devices except the task's mounts. qemu adds a seccomp filter of its own.
+//
+// # Volumes
+//
+// Each of a task's mounts is a block device. The container gets a device node, and qemu a further disk. The guest
+// mounts the disk's file system, and unmounts it before it reports the program's exit. The agent holds the device open while
+// the container runs: see [session.Device].
 //
 // # The guest
 //
