@@ -46,7 +46,8 @@ func newVolumeHost(t *testing.T) *volumeHost {
 			t.Errorf("remove the volumes: %v", err)
 		}
 	})
-	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Modules: vmtest.Cached(t, "modules", "scripts/need-kernel"), Agent: agent(t)}
+	vmtest.Cached(t, "modules", "scripts/need-kernel")
+	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Agent: agent(t)}
 	server := containerdtest.Start(t)
 	v := &volumeHost{T: t, store: store, host: newHost(t, server.Address, machines)}
 	v.image = server.Import(t, container.DefaultNamespace, "test.local/image", containerdtest.MustBuild(t, containerdtest.Busybox(t), ocispec.ImageConfig{}))
