@@ -33,7 +33,8 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err != nil {
 		return err
 	}
-	here := h.Directory.Workers() // read only once: a worker that comes back later was not queried, so it must count as missing
+	// Read only once: a worker that comes back later was not queried, so it must count as missing.
+	here := h.Directory.Workers()
 	found, missing := h.machines.Find(r.Context(), here, &app, fabric.MachinesQuery{})
 	missing = append(missing, h.lostOwners(r.Context(), &app, here)...)
 	volumes := h.findVolumes(r.Context(), &app, here)

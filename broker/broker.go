@@ -55,14 +55,15 @@ type Config struct {
 	Releases  tenant.ReleaseView // stores the releases of apps
 	Queries   Queries            // nil: this broker cannot query the view
 	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
-	Issued    *endpoint.Issued   // verifies tokens created by brokers; Tokens must accept them as well; nil: this broker cannot create tokens
-	Counts    *endpoint.Counts   // default: counters that are not exported
-	Metrics   http.Handler       // serves GET /metrics; default: replies with 404
-	Log       *slog.Logger       // default: log entries are discarded
-	Region    bourse.Region      // the broker's region; part of request IDs
-	Version   string             // reported by the health endpoint
-	Now       func() time.Time   // default time.Now
-	Timeout   time.Duration      // time limit for reads and for calls to several workers in parallel; default 2 s
+	// Verifies tokens created by brokers; Tokens must accept them as well; nil: this broker cannot create tokens.
+	Issued  *endpoint.Issued
+	Counts  *endpoint.Counts // default: counters that are not exported
+	Metrics http.Handler     // serves GET /metrics; default: replies with 404
+	Log     *slog.Logger     // default: log entries are discarded
+	Region  bourse.Region    // the broker's region; part of request IDs
+	Version string           // reported by the health endpoint
+	Now     func() time.Time // default time.Now
+	Timeout time.Duration    // time limit for reads and for calls to several workers in parallel; default 2 s
 
 	// Certified returns the identity of a client that has sent no token, based on its certificate.
 	// If Certified is nil, such clients have no identity.

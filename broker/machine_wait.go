@@ -60,7 +60,8 @@ func (h *machineHandler) waitTimedOut(r *endpoint.Request, to target, wanted bou
 	defer cancel()
 	m, err := fabric.MachineShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err) // the machine's worker does not answer, so the machine's state is unknown
+		// The machine's worker does not answer, so the machine's state is unknown.
+		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
 	}
 	h.machines.RememberReply(&m)
 	return &bourse.Error{

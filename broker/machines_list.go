@@ -108,7 +108,8 @@ func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inve
 		return nil, err
 	}
 	wanted = h.machines.Complete(r.Context(), &app, wanted)
-	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil // machines may have changed in the meantime
+	// Machines may have changed in the meantime.
+	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil
 }
 
 func (f *listFilter) show(l *inventory.Listed, now time.Time) machinesapi.Machine {

@@ -17,7 +17,7 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	out := &endpoint.Reply{Err: err, Order: order.ID}
 	switch code := bourse.CodeOf(err); {
 	case code == bourse.CodeUnavailable, // the reply includes the refusals of the workers that did answer
-		code == bourse.CodeNotFound, code == bourse.CodeInvalid, // there is an error in the image reference or the program
+		code == bourse.CodeNotFound, code == bourse.CodeInvalid, // an error in the image reference or the program
 		code == bourse.CodeFailedPrecondition && order.Reservation != "": // the reservation has ended
 		out.Refusals = decision.Refusals()
 	}

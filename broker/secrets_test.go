@@ -94,7 +94,8 @@ func TestSecretVersionsIncrease(t *testing.T) {
 		}
 		last = out.Version
 	}
-	grows(false, "DELETE", secretsPath+"/a-random-name-that-nobody-uses", "", 200) // clients use this call to determine the current version
+	// Clients use this call to determine the current version.
+	grows(false, "DELETE", secretsPath+"/a-random-name-that-nobody-uses", "", 200)
 	grows(true, "POST", secretsPath, `{"values":{"A":"1","B":"2"}}`, 200)
 	grows(false, "DELETE", secretsPath+"/nosuch", "", 200)
 	grows(false, "POST", secretsPath, `{"values":{"nosuch":null}}`, 200)

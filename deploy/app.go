@@ -13,9 +13,10 @@ type App struct {
 	Primary bourse.Region  `json:"primary_region,omitempty"` // region of the first machines; "" means that the API chooses one
 	Groups  []Group        `json:"groups"`                   // sorted by name
 
-	Strategy       Strategy        `json:"strategy"`
-	MaxUnavailable float64         `json:"max_unavailable"` // limit per group: a number of machines if at least 1, otherwise a fraction that is rounded up
-	Wait           bourse.Duration `json:"wait_timeout"`    // time limit for each machine to start and for its checks to pass
+	Strategy Strategy `json:"strategy"`
+	// Limit per group: a number of machines if at least 1, otherwise a fraction that is rounded up.
+	MaxUnavailable float64         `json:"max_unavailable"`
+	Wait           bourse.Duration `json:"wait_timeout"` // time limit for each machine to start and for its checks to pass
 	Reserve        bool            `json:"reserve,omitempty"`
 	Command        *Command        `json:"release_command,omitempty"` // release command, run before any machine is changed
 }
@@ -77,5 +78,7 @@ const (
 	Rolling   Strategy = "rolling"   // a few machines at a time; each must be ready before the next is changed
 	Immediate Strategy = "immediate" // all machines at once, without waiting
 	Canary    Strategy = "canary"    // like Rolling, but first tests the new config with an additional machine
-	BlueGreen Strategy = "bluegreen" // creates a replacement for each machine; once all replacements are ready, they start serving and the old machines are destroyed
+	// Creates a replacement for each machine; once all replacements are ready, they start serving and the old machines
+	// are destroyed.
+	BlueGreen Strategy = "bluegreen"
 )

@@ -74,8 +74,9 @@ const (
 	KeyVersion  = "fly_release_version"
 	KeyCanary   = "fly_canary"            // "true" if the machine only tests a release and is then destroyed
 	KeyReplaces = bourse.MetadataReplaces // machine that this one replaces; while both exist, they count as one
-	KeyCopies   = "bourse_copies"         // the replaced machine's last start before its volume was forked for this machine
-	KeyPaused   = "bourse_paused"         // "true" if an unfinished plan is about to remove the machine, and may have cordoned and stopped it
+	// The replaced machine's last start before its volume was forked for this machine.
+	KeyCopies = "bourse_copies"
+	KeyPaused = "bourse_paused" // "true" if an unfinished plan is about to remove the machine, and may have cordoned and stopped it
 )
 
 // Platform is the value of KeyPlatform for machines that deploys manage.

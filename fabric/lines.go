@@ -25,7 +25,8 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 		var v T
 		if err := json.Unmarshal(lines.Bytes(), &v); err != nil {
 			if !bytes.HasSuffix(lines.Bytes(), newline) {
-				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF)) // the last line is incomplete, so the stream broke
+				// The last line is incomplete, so the stream broke.
+				return Lost(ctx, from, cmp.Or(lines.Err(), io.ErrUnexpectedEOF))
 			}
 			return bourse.Errorf(bourse.CodeInternal, "worker %s sent an invalid line: %w", from.ID, err)
 		}

@@ -84,10 +84,11 @@ type Usage struct {
 // LogsQuery selects log lines.
 type LogsQuery struct {
 	Machine bourse.MachineID `json:"machine"`
-	After   string           `json:"after,omitempty"`  // only lines after this position
-	Since   time.Time        `json:"since,omitzero"`   // only lines since this time; zero means all
-	Tail    int              `json:"tail,omitempty"`   // number of latest lines; 0 means all, a negative number means none (with Follow: only new lines)
-	Follow  bool             `json:"follow,omitempty"` // whether to continue until the machine is destroyed
+	After   string           `json:"after,omitempty"` // only lines after this position
+	Since   time.Time        `json:"since,omitzero"`  // only lines since this time; zero means all
+	// Number of latest lines; 0 means all, a negative number means none (with Follow: only new lines).
+	Tail   int  `json:"tail,omitempty"`
+	Follow bool `json:"follow,omitempty"` // whether to continue until the machine is destroyed
 }
 
 // LogLine is one line of a machine's output.
@@ -118,20 +119,23 @@ type ActReply struct {
 
 // UpdateRequest creates a new version of a machine.
 type UpdateRequest struct {
-	Machine     bourse.MachineID  `json:"machine"`
-	Nonce       string            `json:"nonce,omitempty"` // nonce of the machine's lease
-	Config      bourse.Config     `json:"config"`
-	Current     bourse.InstanceID `json:"current,omitempty"`     // fail with conflict if the machine has another version
-	SkipLaunch  bool              `json:"skip_launch,omitempty"` // whether to leave the new version stopped
-	Cordoned    bool              `json:"cordoned,omitempty"`    // whether to cordon the machine from the new version on; false changes nothing
-	Name        string            `json:"name,omitempty"`        // if set, fail unless this is the machine's name; the same applies to Region
-	Region      string            `json:"region,omitempty"`
-	LeaseTTL    int64             `json:"lease_ttl,omitempty"` // in seconds; if set, acquire or extend the lease
-	LeaseOwner  string            `json:"lease_owner,omitempty"`
-	Secrets     uint64            `json:"secrets,omitempty"` // minimum version of the app's secrets for the new version
-	Renew       uint64            `json:"renew,omitempty"`   // minimum version of the app's secrets for the running program; a program with a lower version is restarted
-	SkipSecrets bool              `json:"skip_secrets,omitempty"`
-	AppKeys     bourse.AppKeys    `json:"app_keys,omitempty"` // keys for the app's secrets; empty if the broker has none
+	Machine    bourse.MachineID  `json:"machine"`
+	Nonce      string            `json:"nonce,omitempty"` // nonce of the machine's lease
+	Config     bourse.Config     `json:"config"`
+	Current    bourse.InstanceID `json:"current,omitempty"`     // fail with conflict if the machine has another version
+	SkipLaunch bool              `json:"skip_launch,omitempty"` // whether to leave the new version stopped
+	// Whether to cordon the machine from the new version on; false changes nothing.
+	Cordoned bool `json:"cordoned,omitempty"`
+	// If set, fail unless this is the machine's name; the same applies to Region.
+	Name       string `json:"name,omitempty"`
+	Region     string `json:"region,omitempty"`
+	LeaseTTL   int64  `json:"lease_ttl,omitempty"` // in seconds; if set, acquire or extend the lease
+	LeaseOwner string `json:"lease_owner,omitempty"`
+	Secrets    uint64 `json:"secrets,omitempty"` // minimum version of the app's secrets for the new version
+	// Minimum version of the app's secrets for the running program; a program with a lower version is restarted.
+	Renew       uint64         `json:"renew,omitempty"`
+	SkipSecrets bool           `json:"skip_secrets,omitempty"`
+	AppKeys     bourse.AppKeys `json:"app_keys,omitempty"` // keys for the app's secrets; empty if the broker has none
 }
 
 // LeaseRequest acquires a lease, or extends it if Nonce is the current lease's

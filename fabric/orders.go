@@ -11,10 +11,12 @@ var (
 	OrderQuote  = act[bourse.Order, bourse.Quote]("order/quote")
 	OrderClaim  = act[bourse.Claim, ClaimReply]("order/claim")
 	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // claims a task and sends the parts of its answer as they arrive
-	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")        // ensures that this worker neither has filled nor will fill the order; idempotent
-	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show")             // fails with not_found if this worker has not filled the order
+	// Ensures that this worker neither has filled nor will fill the order; idempotent.
+	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")
+	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show") // fails with not_found if this worker has not filled the order
 
-	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull") // returns the image that the order's machine is waiting for; fails with not_found if no pull is in progress
+	// Returns the image that the order's machine is waiting for; fails with not_found if no pull is in progress.
+	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull")
 
 	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // returns all current holds
 	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // fails with not_found if there are no holds

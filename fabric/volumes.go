@@ -11,11 +11,12 @@ var (
 	VolumeList     = read[VolumesQuery, []bourse.Volume]("volume/list")
 	VolumeShow     = read[bourse.VolumeID, bourse.Volume]("volume/show") // includes the volume's usage
 	VolumeUpdate   = act[VolumeChange, bourse.Volume]("volume/update")
-	VolumeExtend   = act[ExtendRequest, bourse.Volume]("volume/extend")               // returns once the volume has been extended
-	VolumeDestroy  = act[bourse.VolumeID, bourse.Volume]("volume/destroy")            // returns once the volume is destroyed
-	VolumeSnapshot = act[bourse.VolumeID, bourse.Snapshot]("volume/snapshot")         // returns once the snapshot is complete
-	VolumeGrant    = act[GrantRequest, string]("volume/grant")                        // allows another worker to read the volume or snapshot for a day; returns the grant
-	VolumeExport   = pipe[Export]("volume/export", http.MethodGet, bourse.RoleWorker) // sends the content in the format of package volume; the reader verifies it
+	VolumeExtend   = act[ExtendRequest, bourse.Volume]("volume/extend")       // returns once the volume has been extended
+	VolumeDestroy  = act[bourse.VolumeID, bourse.Volume]("volume/destroy")    // returns once the volume is destroyed
+	VolumeSnapshot = act[bourse.VolumeID, bourse.Snapshot]("volume/snapshot") // returns once the snapshot is complete
+	// Allows another worker to read the volume or snapshot for a day; returns the grant.
+	VolumeGrant  = act[GrantRequest, string]("volume/grant")
+	VolumeExport = pipe[Export]("volume/export", http.MethodGet, bourse.RoleWorker) // sends the content in the format of package volume; the reader verifies it
 )
 
 // VolumesQuery selects volumes. Zero fields select all of them.

@@ -11,9 +11,10 @@ import (
 var (
 	AppList = read[bourse.AppName, []bourse.App]("app/list") // returns the apps with this name, or all apps if the name is empty; includes deleted apps
 
-	WorkerFacts   = read[struct{}, bourse.Facts]("worker/facts", bourse.RoleWorker) // workers are allowed so that "bourse doctor" can ask this host's own one
-	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")               // takes effect before the worker replies; idempotent
-	WorkerMetrics = pipe[struct{}]("metrics", http.MethodGet, bourse.RoleScraper)   // returns metrics in Prometheus' text format; any client may request them with an empty request
+	WorkerFacts = read[struct{}, bourse.Facts]("worker/facts", bourse.RoleWorker) // workers are allowed so that "bourse doctor" can ask this host's own one
+	// Takes effect before the worker replies; idempotent.
+	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")
+	WorkerMetrics = pipe[struct{}]("metrics", http.MethodGet, bourse.RoleScraper) // returns metrics in Prometheus' text format; any client may request them with an empty request
 	RunList       = read[RunsQuery, []Run]("run/list")
 	RunRetry      = act[string, Run]("run/retry")  // repeats the step of a stuck run
 	RunSkip       = act[string, Run]("run/skip")   // continues a stuck run with its next step

@@ -240,7 +240,8 @@ func TestHostileRequests(t *testing.T) {
 			{"GET", "assigned", "", 400},
 			{"GET", "assigned?host=../x", "", 404},
 			{"GET", "cancellations?after=-1", "", 400},
-			{"GET", "cancellations?" + strings.Repeat("job=a&", 10), "", 0}, // all parameters name the same job, so the call is valid and waits
+			// All parameters name the same job, so the call is valid and waits.
+			{"GET", "cancellations?" + strings.Repeat("job=a&", 10), "", 0},
 			{"POST", "claim/%2e%2e%2fa", "", 404},
 			{"POST", "claim/" + url.PathEscape("a\nb"), "", 404},
 			{"POST", "claim/A", "", 404},

@@ -12,11 +12,12 @@ import (
 
 // registration is the body of a request that registers a host.
 type registration struct {
-	Name    string     `json:"name"` // the host's name; default: a random name
-	CPU     float64    `json:"cpu"`  // number of cores
-	Mem     bourse.MiB `json:"mem"`
-	Disk    bourse.MiB `json:"disk"`
-	Running []string   `json:"running"` // jobs that the host still runs; unless null, the host's other jobs count as lost
+	Name string     `json:"name"` // the host's name; default: a random name
+	CPU  float64    `json:"cpu"`  // number of cores
+	Mem  bourse.MiB `json:"mem"`
+	Disk bourse.MiB `json:"disk"`
+	// Jobs that the host still runs; unless null, the host's other jobs count as lost.
+	Running []string `json:"running"`
 }
 
 func (r *registration) size() (pull.Size, error) {

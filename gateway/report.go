@@ -109,7 +109,8 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
 	}
-	throttle.StreamBody(r)                                                           // no size limit is needed, because only the end of the body is stored
+	// No size limit is needed, because only the end of the body is stored.
+	throttle.StreamBody(r)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTimeout)) // ignore the error: some writers do not support deadlines
 	output, err := readTail(r.Body)
 	if err != nil {

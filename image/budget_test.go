@@ -60,7 +60,8 @@ func TestEvict(t *testing.T) {
 	for i := range p {
 		p[i] = r.Push(t, string(rune('a'+i))+":v1", registrytest.Image{Layers: random(400_000)})
 	}
-	s := h.open(t, func(c *image.Config) { c.Budget = 2_000_000 }) // enough for two images of 400 kB that are as large unpacked
+	// Enough for two images of 400 kB that are as large unpacked.
+	s := h.open(t, func(c *image.Config) { c.Budget = 2_000_000 })
 	var mu sync.Mutex
 	inUse := map[string]bool{}
 	s.SetInUse(func(digest string) bool {

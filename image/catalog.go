@@ -18,10 +18,12 @@ const (
 type catalog struct {
 	records map[string]*record // records by their names in containerd
 	tags    map[string]string  // name of each image's record, by the image's name with a tag
-	present map[string]int     // number of records that contain each blob, by the blob's digest; pulls do not fetch these blobs
+	// Number of records that contain each blob, by the blob's digest; pulls do not fetch these blobs.
+	present map[string]int
 
-	digests map[string]string      // digest that the registry last returned, by name with tag; bounded
-	parts   map[string]parts       // configuration and layers of each image, by the name that the image's record would have; bounded
+	digests map[string]string // digest that the registry last returned, by name with tag; bounded
+	// Configuration and layers of each image, by the name that the image's record would have; bounded.
+	parts   map[string]parts
 	shownAt map[shownKey]time.Time // when an image was last shown to a tenant; bounded
 }
 

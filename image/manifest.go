@@ -50,7 +50,8 @@ func (d *document) check() error {
 	case d.FSLayers != nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the image's manifest has Docker's schema 1, which is not supported: push the image again")
 	case d.Config != nil && d.Manifests != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index") // different programs could read such a document as different images
+		// Different programs could read such a document as different images.
+		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index")
 	case d.Config == nil && len(d.Layers) > 0, d.Config == nil && d.Manifests == nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the manifest is neither an image manifest nor an index")
 	case len(d.Manifests) > maxManifests:

@@ -46,8 +46,9 @@ type record struct {
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	shown  map[tenant]time.Time // tenants, as stored in containerd or about to be stored; the catalog contains the current values
-	dirty  bool                 // whether tags, usedAt or shown must still be stored in containerd
+	// Tenants, as stored in containerd or about to be stored; the catalog contains the current values.
+	shown map[tenant]time.Time
+	dirty bool // whether tags, usedAt or shown must still be stored in containerd
 }
 
 // image returns the record as a bourse.Image.
@@ -81,7 +82,8 @@ func (r *record) read(labels map[string]string, now time.Time) {
 		}
 	}
 	used, err := time.Parse(time.RFC3339Nano, labels[labelUsed])
-	if err != nil || used.After(now) { // a future time, which occurs if the clock was set back, would prevent the image's eviction
+	if err != nil || used.After(now) {
+		// A future time, which occurs if the clock was set back, would prevent the image's eviction.
 		used = now
 	}
 	r.usedAt = used

@@ -93,7 +93,8 @@ func (s *Store) lastShown(ctx context.Context, who tenant, ref bourse.ImageRef) 
 	defer s.mu.Unlock()
 	r := s.memory.catalog.find(ref)
 	if r == nil && ref.Digest == "" {
-		r = s.memory.catalog.records[s.memory.catalog.tags[tagName(ref)]] // the image with the tag's latest digest is not on this worker, so use the local image that has the tag
+		// The image with the tag's latest digest is not on this worker, so use the local image that has the tag.
+		r = s.memory.catalog.records[s.memory.catalog.tags[tagName(ref)]]
 	}
 	if r == nil || !s.memory.catalog.wasShown(r.name, who, shownFor, time.Now()) {
 		return ""

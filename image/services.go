@@ -19,7 +19,8 @@ import (
 // applier unpacks layers. If the layer caused an error, applier wraps the error in a layerError.
 type applier struct {
 	diff.Applier
-	want map[digest.Digest]digest.Digest // digest of each uncompressed layer according to the image's configuration, by the layer's compressed digest
+	// Digest of each uncompressed layer according to the image's configuration, by the layer's compressed digest.
+	want map[digest.Digest]digest.Digest
 }
 
 // Apply unpacks a layer. It returns a layerError if the layer is invalid or does not match

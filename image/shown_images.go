@@ -92,7 +92,8 @@ func readShown(text string, now time.Time) map[tenant]time.Time {
 	}
 	out := map[tenant]time.Time{}
 	for who, seconds := range in {
-		if at := time.Unix(seconds, 0); !at.After(now) { // a future time, which occurs if the clock was set back, would keep the entry forever
+		if at := time.Unix(seconds, 0); !at.After(now) {
+			// A future time, which occurs if the clock was set back, would keep the entry forever.
 			out[who] = at
 		}
 	}

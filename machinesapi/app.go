@@ -59,11 +59,12 @@ func numericID(id string) int32 {
 
 // CreateApp is the body of a request to create an app.
 type CreateApp struct {
-	Name           bourse.AppName `json:"name,omitempty"`
-	AppName        bourse.AppName `json:"app_name,omitempty"` // older name of the field Name
-	Org            string         `json:"org_slug,omitempty"` // default "personal"
-	Network        string         `json:"network,omitempty"`
-	IdempotencyKey string         `json:"idempotency_key,omitempty"` // a repeated request with the same key returns the existing app
+	Name    bourse.AppName `json:"name,omitempty"`
+	AppName bourse.AppName `json:"app_name,omitempty"` // older name of the field Name
+	Org     string         `json:"org_slug,omitempty"` // default "personal"
+	Network string         `json:"network,omitempty"`
+	// A repeated request with the same key returns the existing app.
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
 }
 
 // AppList is a list of apps.

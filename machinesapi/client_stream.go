@@ -73,7 +73,8 @@ var errClosed = errors.New("the stream was closed")
 // openDuplex makes a call whose body is sent while its reply arrives.
 func (c *Client) openDuplex(ctx context.Context, k call, body io.ReadCloser) (io.ReadCloser, error) {
 	k.body = body
-	stop := context.AfterFunc(ctx, func() { _ = body.Close() }) // an HTTP/1 transport keeps waiting for a read of the body after ctx is done
+	// An HTTP/1 transport keeps waiting for a read of the body after ctx is done.
+	stop := context.AfterFunc(ctx, func() { _ = body.Close() })
 	resp, err := c.send(ctx, k)
 	stop()
 	if err == nil && resp.StatusCode > 299 {

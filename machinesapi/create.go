@@ -19,9 +19,10 @@ type CreateMachine struct {
 	SkipSecrets             bool           `json:"skip_secrets,omitempty"`        // the machine does not receive its app's secrets
 	MinSecretsVersion       uint64         `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets
 
-	Deadline bourse.Duration `json:"deadline,omitempty"`  // time limit for the whole order; default 10 s
-	Race     int             `json:"race,omitempty"`      // number of workers to claim at the same time; the first to start the machine wins
-	FirstTry bool            `json:"first_try,omitempty"` // the client has chosen the order's ID and has not sent it before
+	Deadline bourse.Duration `json:"deadline,omitempty"` // time limit for the whole order; default 10 s
+	Race     int             `json:"race,omitempty"`     // number of workers to claim at the same time; the first to start the machine wins
+	// The client has chosen the order's ID and has not sent it before.
+	FirstTry bool `json:"first_try,omitempty"`
 	// Reservation is the ID of the reservation whose capacity the machine uses. Only workers with a hold for the
 	// reservation are asked. It cannot be combined with SkipLaunch or Race.
 	Reservation bourse.ReservationID `json:"reservation,omitempty"`

@@ -35,7 +35,8 @@ const (
 	StatusUnknown              ErrorStatus = "unknown"
 	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
 	StatusNameTaken            ErrorStatus = "name_taken"
-	StatusVolumePlacement      ErrorStatus = "volume_placement_capacity" // for volume orders, and for orders for machines with volumes
+	// For volume orders, and for orders for machines with volumes.
+	StatusVolumePlacement ErrorStatus = "volume_placement_capacity"
 )
 
 // ErrorBody is the body of every reply with a status above 299.
@@ -56,7 +57,8 @@ const NoAppText = "app not found"
 // Texts of errors with code unauthorized or forbidden.
 const (
 	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; followed by ": " and the reason if the token was valid earlier
-	ForbiddenText    = "unauthorized"                         // the token is not valid for the app; same text as in the Machines API
+	// The token is not valid for the app; same text as in the Machines API.
+	ForbiddenText    = "unauthorized"
 	ClusterOnlyText  = "unauthorized: this requires a token for the whole cluster, but yours is limited to an organization or apps"
 	ReadOnlyText     = "unauthorized: the token is read-only"
 	MachinesOnlyText = "unauthorized: the token permits only requests about its own machines"

@@ -77,8 +77,9 @@ type MemberStatus string
 
 // Statuses of a member.
 const (
-	MemberOK      MemberStatus = "ok"
-	MemberDown    MemberStatus = "down"    // the server was killed or is unreachable; for a broker or proxy, it may also have left cleanly
+	MemberOK MemberStatus = "ok"
+	// The server was killed or is unreachable; for a broker or proxy, it may also have left cleanly.
+	MemberDown    MemberStatus = "down"
 	MemberStopped MemberStatus = "stopped" // the worker has left cleanly
 	MemberRemoved MemberStatus = "removed" // an operator has removed the server
 )

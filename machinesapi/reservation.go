@@ -8,18 +8,21 @@ import (
 
 // CreateReservation is the body of a request to reserve capacity for all of its orders or for none.
 type CreateReservation struct {
-	ID         bourse.ReservationKey `json:"id,omitempty"`          // a ULID; a repeated request with the same ID returns the existing reservation; default: a new ID
-	Orders     []ReserveOrder        `json:"orders"`                // the counts add up to at most bourse.MaxReservedOrders
-	TTLSeconds *int64                `json:"ttl_seconds,omitempty"` // 1 to 3600; default 60
-	Deadline   bourse.Duration       `json:"deadline,omitempty"`    // for the whole request; default 10 s, at most half of the TTL
+	// A ULID; a repeated request with the same ID returns the existing reservation; default: a new ID.
+	ID bourse.ReservationKey `json:"id,omitempty"`
+	// The counts add up to at most bourse.MaxReservedOrders.
+	Orders     []ReserveOrder  `json:"orders"`
+	TTLSeconds *int64          `json:"ttl_seconds,omitempty"` // 1 to 3600; default 60
+	Deadline   bourse.Duration `json:"deadline,omitempty"`    // for the whole request; default 10 s, at most half of the TTL
 }
 
 // ReserveOrder requests capacity for one or more machines with the same config.
 type ReserveOrder struct {
 	App    bourse.AppName `json:"app,omitempty"`    // app whose machines may use the capacity; default "default"
 	Region string         `json:"region,omitempty"` // a region expression; default "any"
-	Config *bourse.Config `json:"config,omitempty"` // guest, requirements and rootfs; no mounts; an image excludes workers that cannot run it
-	Count  *int64         `json:"count,omitempty"`  // number of machines; default 1
+	// Guest, requirements and rootfs; no mounts; an image excludes workers that cannot run it.
+	Config *bourse.Config `json:"config,omitempty"`
+	Count  *int64         `json:"count,omitempty"` // number of machines; default 1
 }
 
 // ExtendReservation is the body of a request to extend a reservation.
@@ -37,7 +40,8 @@ type Reservation struct {
 
 // Hold is capacity that one worker has reserved for one order.
 type Hold struct {
-	ID        bourse.ReservationID `json:"id"`       // ID of the part of the reservation on this worker; an order with this ID creates its machine there
+	// ID of the part of the reservation on this worker; an order with this ID creates its machine there.
+	ID        bourse.ReservationID `json:"id"`
 	Order     int                  `json:"order"`    // index of the order in the request
 	OrderID   bourse.OrderID       `json:"order_id"` // ID of the order; the decision is at /v1/orders/{order_id}
 	App       bourse.AppName       `json:"app"`

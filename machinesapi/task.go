@@ -125,12 +125,13 @@ const typeJSON = "application/json"
 
 // TaskReply is the result of a task. If the task failed, OK is false, and End and Error contain the reason.
 type TaskReply struct {
-	ID           bourse.OrderID   `json:"id"`
-	OK           bool             `json:"ok"`
-	End          bourse.TaskEnd   `json:"end"`
-	ExitCode     int              `json:"exit_code"`
-	Status       int              `json:"status,omitempty"` // HTTP status of a warm program's reply
-	Answer       json.RawMessage  `json:"answer,omitempty"` // JSON if the program declares its answer to be JSON, otherwise a string
+	ID       bourse.OrderID `json:"id"`
+	OK       bool           `json:"ok"`
+	End      bourse.TaskEnd `json:"end"`
+	ExitCode int            `json:"exit_code"`
+	Status   int            `json:"status,omitempty"` // HTTP status of a warm program's reply
+	// JSON if the program declares its answer to be JSON, otherwise a string.
+	Answer       json.RawMessage  `json:"answer,omitempty"`
 	AnswerBase64 []byte           `json:"answer_base64,omitempty"`
 	Error        string           `json:"error,omitempty"`
 	Worker       bourse.WorkerID  `json:"worker"`

@@ -61,7 +61,8 @@ type ViewHead struct {
 	Site  bourse.WorkerID `json:"site"`
 	Epoch uint64          `json:"epoch"`
 	Seq   uint64          `json:"seq"`
-	At    time.Time       `json:"at,omitzero"` // when the site wrote the latest transaction that the member has, by the site's clock
+	// When the site wrote the latest transaction that the member has, by the site's clock.
+	At time.Time `json:"at,omitzero"`
 }
 
 // ViewQueue describes the transactions that a member has received but not yet applied.

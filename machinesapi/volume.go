@@ -86,12 +86,13 @@ func wholeSeconds(t time.Time) time.Time { return t.UTC().Truncate(time.Second) 
 
 // CreateVolume is the body of a request to create a volume. A missing or null field has its default value.
 type CreateVolume struct {
-	Name              string            `json:"name"`
-	Region            string            `json:"region"`                         // one region
-	SizeGB            *int64            `json:"size_gb,omitempty"`              // default 3, or the size of the source
-	Encrypted         *bool             `json:"encrypted,omitempty"`            // default false
-	FSType            *string           `json:"fstype,omitempty"`               // default ext4
-	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`  // exclude workers that have a volume with the same name; default true
+	Name      string  `json:"name"`
+	Region    string  `json:"region"`              // one region
+	SizeGB    *int64  `json:"size_gb,omitempty"`   // default 3, or the size of the source
+	Encrypted *bool   `json:"encrypted,omitempty"` // default false
+	FSType    *string `json:"fstype,omitempty"`    // default ext4
+	// Exclude workers that have a volume with the same name; default true.
+	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`
 	UniqueZoneApp     *bool             `json:"unique_zone_app_wide,omitempty"` // default false
 	SnapshotRetention *int              `json:"snapshot_retention,omitempty"`   // default 5 days
 	AutoBackup        *bool             `json:"auto_backup_enabled,omitempty"`  // take a snapshot every day; default true

@@ -294,7 +294,8 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 		return resp, errConnectionShare()
 	}
 	if err != nil && isClosed(t.upstream) {
-		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err) // not wrapped, so that isTimeout does not mistake err for one of the proxy's own timeouts
+		// Not wrapped, so that isTimeout does not mistake err for one of the proxy's own timeouts.
+		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err)
 	}
 	return resp, err
 }

@@ -114,7 +114,8 @@ func via(major, minor int) string {
 // prepareRequest adapts a request to the machine that an attempt has chosen.
 func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts int) {
 	u := *out.URL
-	u.Scheme, u.Host = "http", "machine" // a placeholder, because the transport connects to only one machine; the Host header stays unchanged
+	// A placeholder, because the transport connects to only one machine; the Host header stays unchanged.
+	u.Scheme, u.Host = "http", "machine"
 	out.URL = &u
 	upgrades := to.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil
 	if t.notPreferred != "" || attempts > 1 || upgrades {

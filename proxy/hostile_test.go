@@ -36,7 +36,8 @@ func TestSmuggling(t *testing.T) {
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 60\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, 200,
 			[]string{"POST web.example / hello"},
 		},
-		"both lengths, followed by a request": { // chunked encoding takes precedence, so the rest is another request from the same client
+		"both lengths, followed by a request": {
+			// Chunked encoding takes precedence, so the rest is another request from the same client.
 			"POST / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner, 200,
 			[]string{"POST web.example / ", "GET web.example /smuggled "},
 		},
@@ -76,7 +77,8 @@ func TestSmuggling(t *testing.T) {
 		"CONNECT":             {"CONNECT web.example:80 HTTP/1.1\r\nHost: web.example\r\n\r\n", 405, nil},
 		"a space in the path": {"GET /a b HTTP/1.1\r\nHost: web.example\r\n\r\n", 400, nil},
 		"a name with a space": {"GET / HTTP/1.1\r\nHost: web.example\r\nX A: b\r\n\r\n", 400, nil},
-		"a Connection header that names the proxy's headers": { // a client must not be able to remove the proxy's own headers
+		"a Connection header that names the proxy's headers": {
+			// A client must not be able to remove the proxy's own headers.
 			"GET / HTTP/1.1\r\nHost: web.example\r\nConnection: Fly-Client-IP, X-Forwarded-For\r\n\r\n", 200, []string{"GET web.example / "},
 		},
 		"a body of GET": {"GET / HTTP/1.1\r\nHost: web.example\r\nContent-Length: 45\r\n\r\n" + inner, 200, []string{"GET web.example / " + inner}},

@@ -97,15 +97,16 @@ type Config struct {
 	Routes    Routes
 	Balance   Balance
 	Upstreams Upstreams
-	Orders    Orders         // orders a machine on another host if the hosts of an app's machines are full; nil: such requests fail
-	Replays   *Replays       // handles replies that request a replay; nil: such replies are forwarded unchanged
-	Metrics   Metrics        // nil: no metrics
-	Tracer    *trace.Tracer  // nil: no traces
-	Region    bourse.Region  // the proxy's region
-	Trusted   []netip.Prefix // addresses from which X-Forwarded-For and X-Forwarded-Proto are trusted
-	Limits    Limits
-	Conns     *throttle.FairBudget // limits connections to machines, sharing them fairly among organizations; nil: unlimited
-	Log       *slog.Logger
+	// Orders a machine on another host if the hosts of an app's machines are full; nil: such requests fail.
+	Orders  Orders
+	Replays *Replays       // handles replies that request a replay; nil: such replies are forwarded unchanged
+	Metrics Metrics        // nil: no metrics
+	Tracer  *trace.Tracer  // nil: no traces
+	Region  bourse.Region  // the proxy's region
+	Trusted []netip.Prefix // addresses from which X-Forwarded-For and X-Forwarded-Proto are trusted
+	Limits  Limits
+	Conns   *throttle.FairBudget // limits connections to machines, sharing them fairly among organizations; nil: unlimited
+	Log     *slog.Logger
 
 	// HoldUpgraded makes an upgraded connection (WebSocket) count as a request in progress for as long as it is open.
 	// Otherwise, the machine counts as used only while bytes flow, and may be stopped in spite of the open connection.

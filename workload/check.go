@@ -14,15 +14,16 @@ import (
 
 // Check is a health check in a machine's configuration, with defaults filled in.
 type Check struct {
-	Name           string        // unique in the machine; for a service's check, it begins with "servicecheck-"
-	Type           CheckType     // tcp or http
-	Kind           CheckKind     // which of the machine's services are affected by a failure
-	Port           int           // the machine's port, 1 to 65535; 0 means $PORT
-	ConfiguredPort int           // the port in the config, if Port is the machine's $PORT instead
-	Service        int           // index of the check's service in the config, starting at 1; 0 if the check does not belong to a service
-	Interval       time.Duration // time from the end of a probe to the next one, 1 s to 1 h
-	Timeout        time.Duration // time limit of a probe, 1 s to 60 s
-	Grace          time.Duration // time after a start during which failures do not count, up to 1 h
+	Name           string    // unique in the machine; for a service's check, it begins with "servicecheck-"
+	Type           CheckType // tcp or http
+	Kind           CheckKind // which of the machine's services are affected by a failure
+	Port           int       // the machine's port, 1 to 65535; 0 means $PORT
+	ConfiguredPort int       // the port in the config, if Port is the machine's $PORT instead
+	// Index of the check's service in the config, starting at 1; 0 if the check does not belong to a service.
+	Service  int
+	Interval time.Duration // time from the end of a probe to the next one, 1 s to 1 h
+	Timeout  time.Duration // time limit of a probe, 1 s to 60 s
+	Grace    time.Duration // time after a start during which failures do not count, up to 1 h
 
 	// For type http.
 	Method        string
@@ -55,7 +56,8 @@ type CheckKind string
 const (
 	Informational CheckKind = "informational" // has no effect on requests; clients read its status
 	Readiness     CheckKind = "readiness"     // a failure blocks requests for all of the machine's services
-	ServiceCheck  CheckKind = "service"       // a failure blocks requests for the check's service; the kind of all service checks
+	// A failure blocks requests for the check's service; the kind of all service checks.
+	ServiceCheck CheckKind = "service"
 )
 
 // Limits and defaults of checks.

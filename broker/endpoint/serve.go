@@ -75,7 +75,8 @@ func (s *Server) endpoint(rt Route) http.Handler {
 		s.Counts.Ended(rt.Pattern, rec.status, took)
 		s.logRequest(rt, req, rec.status, took, err)
 		if err != nil && rec.status < 300 {
-			panic(http.ErrAbortHandler) // part of the reply has been sent, so break the connection to show that it is incomplete
+			// Part of the reply has been sent, so break the connection to show that it is incomplete.
+			panic(http.ErrAbortHandler)
 		}
 	})
 }

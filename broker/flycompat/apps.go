@@ -96,10 +96,11 @@ func (c *caller) shownApp(a *machinesapi.App) object {
 		"certificates": none(), "secrets": []any{}, "currentLock": nil, "imageDetails": object{},
 		"currentRelease":            resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
 		"currentReleaseUnprocessed": resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
-		"config":                    resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }), // the release's GraphQL object includes the app's configuration
-		"releases":                  resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
-		"releasesUnprocessed":       resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
-		"image":                     resolver(func(ctx context.Context, args arguments) (any, error) { return c.image(ctx, name, args.text("ref")) }),
+		// The release's GraphQL object includes the app's configuration.
+		"config":              resolver(func(ctx context.Context, _ arguments) (any, error) { return c.lastRelease(ctx, name) }),
+		"releases":            resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
+		"releasesUnprocessed": resolver(func(ctx context.Context, args arguments) (any, error) { return c.releasesOf(ctx, name, args) }),
+		"image":               resolver(func(ctx context.Context, args arguments) (any, error) { return c.image(ctx, name, args.text("ref")) }),
 		"machines": resolver(func(ctx context.Context, _ arguments) (any, error) {
 			list, _, err := c.Machines(ctx, name, machinesapi.ListMachines{})
 			return nodes(shownMachines(list)), err

@@ -19,7 +19,8 @@ import (
 
 // Limits for one page of logs.
 const (
-	logMachines    = 100     // number of machines to read, newest first, unless the request selects an instance or a region
+	// Number of machines to read, newest first, unless the request selects an instance or a region.
+	logMachines    = 100
 	logConcurrency = 16      // number of machines that are read concurrently
 	logLines       = 100     // lines per machine, on the first page and for machines that are not in the token yet
 	logBytes       = 1 << 20 // total size of the lines on a page, in bytes; the remaining lines follow on the next page

@@ -9,12 +9,13 @@ import (
 
 // Quota limits the resources of an organization or an app. A zero field means the default limit.
 type Quota struct {
-	Machines        int   `json:"machines,omitempty"`
-	OrdersPerSecond int   `json:"orders_per_second,omitempty"` // orders of any kind, including quotes
-	Apps            int   `json:"apps,omitempty"`              // for organizations only
-	Volumes         int   `json:"volumes,omitempty"`           // for apps only
-	Secrets         int   `json:"secrets,omitempty"`           // for apps only
-	ConfigBytes     int64 `json:"config_bytes,omitempty"`      // for apps only: total size of the app's machine configs in the view
+	Machines        int `json:"machines,omitempty"`
+	OrdersPerSecond int `json:"orders_per_second,omitempty"` // orders of any kind, including quotes
+	Apps            int `json:"apps,omitempty"`              // for organizations only
+	Volumes         int `json:"volumes,omitempty"`           // for apps only
+	Secrets         int `json:"secrets,omitempty"`           // for apps only
+	// For apps only: total size of the app's machine configs in the view.
+	ConfigBytes int64 `json:"config_bytes,omitempty"`
 }
 
 // Quotas contains a broker's quotas, which are read from a file. The zero value contains only the

@@ -96,7 +96,8 @@ func (u *volumeUnion) add(l *inventory.ListedVolume) {
 		if !known.UpdatedAt.Before(l.UpdatedAt) {
 			return
 		}
-		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt // a cached reply does not describe the host's current status
+		// A cached reply does not describe the host's current status.
+		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt
 	}
 	u.byID[l.ID] = next
 }

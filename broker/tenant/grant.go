@@ -76,7 +76,8 @@ func orgOf(who *endpoint.Identity, asked string) (string, error) {
 		return "", bourse.Errorf(bourse.CodeInvalid, `specify apps, an organization, or org_slug "*" for the whole cluster`)
 	case org == endpoint.Everything && !who.Cluster(), org != endpoint.Everything && !who.May(bourse.App{Org: org}):
 		return "", endpoint.ErrForbidden()
-	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil: // organization names follow the same rules as app names
+	case org != endpoint.Everything && bourse.AppName(org).Validate() != nil:
+		// Organization names follow the same rules as app names.
 		return "", bourse.Errorf(bourse.CodeInvalid, "invalid org_slug %s", bourse.Quoted(org))
 	}
 	return org, nil

@@ -61,7 +61,8 @@ func TestRealBuilders(t *testing.T) {
 			}
 			var out bytes.Buffer
 			image, err := Build(t.Context(), request, &out)
-			if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // docker without buildx supports only the default ignore file
+			if bourse.CodeOf(err) == bourse.CodeFailedPrecondition {
+				// docker without buildx supports only the default ignore file.
 				if err := os.Rename(filepath.Join(dir, "my.ignore"), filepath.Join(dir, ".dockerignore")); err != nil {
 					t.Fatal(err)
 				}

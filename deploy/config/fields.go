@@ -7,10 +7,12 @@ type Treatment string
 
 // The treatments of fields.
 const (
-	Supported   Treatment = "done"
-	LikeAPI     Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
-	Unsupported Treatment = "not done"   // the field has no effect, and causes a warning unless its value requests nothing (see Field.NoEffect)
-	Ignored     Treatment = "ignored"    // like Unsupported, but other clients no longer support the field either, and it is not in Definition
+	Supported Treatment = "done"
+	LikeAPI   Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
+	// The field has no effect, and causes a warning unless its value requests nothing (see Field.NoEffect).
+	Unsupported Treatment = "not done"
+	// Like Unsupported, but other clients no longer support the field either, and it is not in Definition.
+	Ignored Treatment = "ignored"
 )
 
 // Field describes a field of a configuration.

@@ -21,8 +21,9 @@ import (
 // Limits for a file.
 const (
 	MaxBytes = 1 << 20
-	maxDepth = 32     // depth of nested tables and lists
-	maxNodes = 10_000 // number of values, including those repeated by YAML aliases; the time for parsing TOML grows with its square
+	maxDepth = 32 // depth of nested tables and lists
+	// Number of values, including those repeated by YAML aliases; the time for parsing TOML grows with its square.
+	maxNodes = 10_000
 )
 
 // source parses a file. The result is a tree of YAML nodes for every syntax, because YAML nodes record their positions.

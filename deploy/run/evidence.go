@@ -36,8 +36,9 @@ func (x *executor) evidence(i int) *Evidence {
 	}
 	ctx, cancel := context.WithTimeout(x.abandonCtx, evidenceTimeout)
 	defer cancel()
-	out := &Evidence{Machine: id, Lines: x.journal.output(i)} // recorded earlier, because a command's machine may no longer exist
-	if m, err := x.api.Machine(ctx, id); err == nil {         // information that cannot be read is omitted
+	// Recorded earlier, because a command's machine may no longer exist.
+	out := &Evidence{Machine: id, Lines: x.journal.output(i)}
+	if m, err := x.api.Machine(ctx, id); err == nil { // information that cannot be read is omitted
 		out.State, out.Events, out.Checks = m.State, m.Events, m.Checks
 	}
 	if len(out.Lines) == 0 {

@@ -337,7 +337,8 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	limited, cancel := context.WithTimeout(ctx, ttl/3)
 	defer cancel()
 	held, err := l.request(limited, one.machine, one.nonce)
-	if err == nil && held.Nonce != one.nonce { // a new lease: this run's lease had expired, as had another client's lease after it
+	if err == nil && held.Nonce != one.nonce {
+		// A new lease: this run's lease had expired, as had another client's lease after it.
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		_ = l.api.Release(last, one.machine, held.Nonce) // if this fails, the lease expires on its own
 		done()
@@ -413,7 +414,8 @@ func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 func (l *leases) refreshAll(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, one := range l.list() {
-		group.Go(func() { _ = l.refresh(ctx, one.machine) }) // overtake records a lost lease; the steps detect an unresponsive worker
+		// overtake records a lost lease; the steps detect an unresponsive worker.
+		group.Go(func() { _ = l.refresh(ctx, one.machine) })
 	}
 	group.Wait()
 }

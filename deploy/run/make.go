@@ -143,7 +143,8 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 // runCommand creates a machine for a command and waits until the command has exited.
 func (o operation) runCommand(ctx context.Context, do deploy.RunCommand) error {
 	in := o.machineOrder(o.plan.Steps[o.i].Region, deploy.MakeMachine{Config: do.Config})
-	in.Config.AutoDestroy = false // keep the machine until its output has been read; then this run or a later plan destroys it
+	// Keep the machine until its output has been read; then this run or a later plan destroys it.
+	in.Config.AutoDestroy = false
 	m, err := o.create(ctx, in)
 	if err != nil {
 		return err

@@ -12,11 +12,12 @@ import (
 
 // Limits for requests.
 const (
-	maxRequests    = 16                     // maximum number of requests in progress
-	requestTimeout = 30 * time.Second       // time limit for a request that does not wait for a program
-	grace          = 10 * time.Second       // how long requests in progress may continue after the run stops; after that, their outcome is unknown
-	minBackoff     = 100 * time.Millisecond // first pause between two attempts
-	maxBackoff     = 2 * time.Second
+	maxRequests    = 16               // maximum number of requests in progress
+	requestTimeout = 30 * time.Second // time limit for a request that does not wait for a program
+	// How long requests in progress may continue after the run stops; after that, their outcome is unknown.
+	grace      = 10 * time.Second
+	minBackoff = 100 * time.Millisecond // first pause between two attempts
+	maxBackoff = 2 * time.Second
 )
 
 // requests makes a run's requests, and repeats them if necessary.

@@ -119,7 +119,8 @@ func (x *executor) run(ctx context.Context) (Result, error) {
 		undo{x}.all()
 	}
 	overtaken := x.leases.overtaken()
-	if err != nil && overtaken != nil && hard.Err() == nil { // the first failure may just be a consequence of the lost lease
+	if err != nil && overtaken != nil && hard.Err() == nil {
+		// The first failure may just be a consequence of the lost lease.
 		err = overtaken
 	}
 	result := x.journal.result(err, overtaken != nil, x.opts.Resumed)

@@ -241,7 +241,8 @@ func oneFault(t *testing.T, plan func(*cluster) deploy.Plan, f fault, n int, pla
 		t.Errorf("%s at call %d, %s: %s: error %v, status %s, left %+v\n  is %s\n  was %s\n  plan %s\n  %v", f, n, call, what, err, result.Status, result.Left,
 			c.shape(), former, planned, c.seen)
 	}
-	if f != refused || call != "release" && call != "end reservation" { // unreleased leases and reservations expire later
+	if f != refused || call != "release" && call != "end reservation" {
+		// Unreleased leases and reservations expire later.
 		c.check(t, fmt.Sprintf("%s at call %d, %s (%v): ", f, n, call, err))
 	}
 	switch {

@@ -183,7 +183,8 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 			return unread
 		case now.State == bourse.StateReplacing, unknown && !now.State.Settled() && now.State != bourse.StateRestarting:
 			return errBusyMachine(m.id)
-		case now.InstanceID == before && conflict: // an update is waiting for its image, or the lease is lost, which extending the lease detects
+		case now.InstanceID == before && conflict:
+			// An update is waiting for its image, or the lease is lost, which extending the lease detects.
 			return errBusyMachine(m.id)
 		case now.InstanceID == before, !unknown && !conflict:
 			return err
@@ -275,7 +276,8 @@ func (o operation) startMachine(ctx context.Context, m target) error {
 		o.journal.made(&now)
 		return nil
 	}
-	if now.State == bourse.StateStopping || now.State == bourse.StateSuspending { // a killed client had requested the stop
+	if now.State == bourse.StateStopping || now.State == bourse.StateSuspending {
+		// A killed client had requested the stop.
 		err := o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStopped, bourse.StateSuspended, bourse.StateFailed, bourse.StateDestroyed)
 		if err != nil {
 			return err

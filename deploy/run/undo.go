@@ -188,7 +188,8 @@ func (u undoStep) update(ctx context.Context, m target, do deploy.UpdateMachine)
 	if err != nil || do.Stopped {
 		return err
 	}
-	if err := u.awaitReady(ctx, m.id, u.opts.Wait, false); err != nil { // the machine may not have been ready before the update either
+	if err := u.awaitReady(ctx, m.id, u.opts.Wait, false); err != nil {
+		// The machine may not have been ready before the update either.
 		text := "its former version is restored, but not ready: " + bourse.MessageOf(err)
 		u.journal.change(u.i, func(p *progress) { p.text = text })
 	}

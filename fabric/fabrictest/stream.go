@@ -31,7 +31,8 @@ func bothWays(t *testing.T, h func(w io.Writer, r *http.Request)) http.Handler {
 		if err := errors.Join(control.EnableFullDuplex(), control.Flush()); err != nil {
 			t.Errorf("full duplex: %v", err)
 		}
-		defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }() // otherwise, a server may wait for the rest of the body
+		// Otherwise, a server may wait for the rest of the body.
+		defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }()
 		h(flusher{w, control}, r)
 	})
 }

@@ -259,7 +259,8 @@ func (c *Conn) reset(why error) {
 		return
 	}
 	c.link.Resets.Add(1)
-	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to) // if this fails, the other end notices when it next sends data
+	// If this fails, the other end notices when it next sends data.
+	_ = c.send(frame{kind: kindReset, data: []byte(why.Error())}, c.to)
 }
 
 // end ends the connection without notifying the other end. It reports whether the connection was

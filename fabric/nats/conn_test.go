@@ -98,7 +98,8 @@ func TestDial(t *testing.T) {
 // they imitate its frames.
 func TestStrangers(t *testing.T) {
 	s := serverWith(t, maxPayload(16<<20))
-	config := nats.Config{URLs: []string{s.ClientURL()}, PeerTimeout: patience} // signs of life may be queued behind all large messages
+	// Signs of life may be queued behind all large messages.
+	config := nats.Config{URLs: []string{s.ClientURL()}, PeerTimeout: patience}
 	link := openWith(t, config)
 	if _, err := link.Subscribe("w1", "gru", quoting()); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,8 @@ func TestRestart(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), within)
 				began, got := time.Now(), 0
 				n.Fabric().Ask(ctx, []bourse.Member{w.Member}, &bourse.Order{}, func(bourse.Quote) { got++ })
-				_, _, _ = fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{}) // any result is fine if it arrives in time
+				// Any result is fine if it arrives in time.
+				_, _, _ = fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 				cancel()
 				if time.Since(began) > within+time.Second {
 					late.Add(1)

@@ -65,7 +65,8 @@ func TestReplacedCredsAreUsed(t *testing.T) {
 	}
 	await := func(want string) {
 		t.Helper()
-		for end := time.Now().Add(patience); connected() != want; time.Sleep(time.Millisecond) { // poll, because the server sends no event
+		for end := time.Now().Add(patience); connected() != want; time.Sleep(time.Millisecond) {
+			// Poll, because the server sends no event.
 			if time.Now().After(end) {
 				t.Fatalf("connected as %q, want %q", connected(), want)
 			}

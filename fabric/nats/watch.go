@@ -23,7 +23,8 @@ func (l *Link) watch() {
 		case now := <-tick.C:
 			ask, quiet := l.silentPeers(now, every)
 			for _, a := range ask {
-				_ = l.nats.PublishRequest(l.prefixOf(a)+"ping", l.ownPrefix+"ping."+token(a), l.ownAddress()) // fails if NATS is down, which resets all connections anyway
+				// Fails if NATS is down, which resets all connections anyway.
+				_ = l.nats.PublishRequest(l.prefixOf(a)+"ping", l.ownPrefix+"ping."+token(a), l.ownAddress())
 			}
 			for _, a := range quiet {
 				l.resetPeer(a, errPeerSilent)

@@ -144,7 +144,8 @@ func (r *Registry) listen(address string) error {
 	server := httptest.NewUnstartedServer(r)
 	_ = server.Listener.Close() // close the listener that NewUnstartedServer has opened on another port
 	server.Listener = listener
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // do not log failed handshakes, which some tests provoke
+	// Do not log failed handshakes, which some tests provoke.
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server, r.ended = server, make(chan struct{})

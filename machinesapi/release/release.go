@@ -45,10 +45,11 @@ var statuses = []Status{Pending, Running, Complete, Failed, Interrupted}
 
 // Release is the record of one deploy of an app.
 type Release struct {
-	ID          ID              `json:"id"`
-	App         bourse.AppName  `json:"app"`
-	AppID       string          `json:"app_id"`
-	Version     int64           `json:"version"` // one more than the latest version known to the broker when it created the record; see [Number]
+	ID    ID             `json:"id"`
+	App   bourse.AppName `json:"app"`
+	AppID string         `json:"app_id"`
+	// One more than the latest version known to the broker when it created the record; see [Number].
+	Version     int64           `json:"version"`
 	Status      Status          `json:"status"`
 	Strategy    string          `json:"strategy,omitempty"`
 	Description string          `json:"description,omitempty"`

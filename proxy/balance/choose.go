@@ -114,9 +114,10 @@ func (w *Criteria) regionRank(r bourse.Region) int {
 type kind int
 
 const (
-	running      kind = iota // the machine is already running
-	starting                 // the machine is starting, or must be started
-	startingFull             // like starting, but as many requests as the soft limit permits already wait for the machine
+	running  kind = iota // the machine is already running
+	starting             // the machine is starting, or must be started
+	// Like starting, but as many requests as the soft limit permits already wait for the machine.
+	startingFull
 	kindCount
 )
 

@@ -42,14 +42,15 @@ type Web struct {
 
 // Config configures an Edge.
 type Config struct {
-	Web           []Web
-	Streams       []Stream
-	Routes        Routes
-	Certificates  *Certificates   // used by listeners with TLS
-	Balance       proxy.Balance   // used by streams
-	Upstreams     proxy.Upstreams // used by streams
-	HoldOpen      bool            // an open stream counts as a request in progress; otherwise, only transferred bytes count as use
-	LoadBalancers []netip.Prefix  // sources of connections that must begin with a PROXY header
+	Web          []Web
+	Streams      []Stream
+	Routes       Routes
+	Certificates *Certificates   // used by listeners with TLS
+	Balance      proxy.Balance   // used by streams
+	Upstreams    proxy.Upstreams // used by streams
+	// An open stream counts as a request in progress; otherwise, only transferred bytes count as use.
+	HoldOpen      bool
+	LoadBalancers []netip.Prefix // sources of connections that must begin with a PROXY header
 	Limits        Limits
 	Clients       *throttle.FairBudget // limits the connections of all listeners together, sharing them fairly among sources; nil: only Limits apply
 	Conns         *throttle.FairBudget // limits the connections of streams to machines, sharing them fairly among organizations; nil: unlimited

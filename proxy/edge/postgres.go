@@ -56,7 +56,8 @@ func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 // pgRefuse sends a fatal error to a PostgreSQL client.
 func pgRefuse(c net.Conn, text string) {
 	var body []byte
-	for _, field := range []string{"SFATAL", "VFATAL", "C08004", "M" + text} { // 08004: the server rejected the connection
+	for _, field := range []string{"SFATAL", "VFATAL", "C08004", "M" + text} {
+		// 08004: the server rejected the connection.
 		body = append(append(body, field...), 0)
 	}
 	body = append(body, 0)
@@ -96,6 +97,7 @@ func (g *clientReporter) report(err error) bool {
 		return false
 	}
 	pgRefuse(g.conn, "no machine can be reached: "+bourse.MessageOf(err))
-	_ = closeWrite(g.conn) // also sends the TLS close_notify alert; ignore errors, because the client may have disconnected
+	// Also sends the TLS close_notify alert; ignore errors, because the client may have disconnected.
+	_ = closeWrite(g.conn)
 	return true
 }

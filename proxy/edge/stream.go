@@ -223,7 +223,9 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 		}
 		last = err
 		if ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeRateLimited {
-			err = context.Canceled // not the machine's fault: the client disconnected, the time limit passed, or the proxy has no free connection
+			// Not the machine's fault: the client disconnected, the time limit passed, or the proxy has no free
+			// connection.
+			err = context.Canceled
 		}
 		m.close(err)
 		if ctx.Err() != nil {

@@ -88,7 +88,8 @@ func notFoundf(format string, args ...any) error {
 // request's port or, if there is none, one that serves HTTP.
 func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	own, port := from.Target.App, from.Port
-	if p := &from.Target.Port; port < p.First || port > p.Last { // the target does not include the port, for example because the listener serves all of the app's ports
+	if p := &from.Target.Port; port < p.First || port > p.Last {
+		// The target does not include the port, for example because the listener serves all of the app's ports.
 		port = p.First
 	}
 	name := own.Name

@@ -104,7 +104,8 @@ func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 // build builds a table from the view. It reports whether the view was complete.
 func (f *Follower) build(ctx context.Context) bool {
 	c := &f.config
-	whole := c.Complete() // called before the view is read, so that a view counts as complete only if it was complete when read
+	// Called before the view is read, so that a view counts as complete only if it was complete when read.
+	whole := c.Complete()
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	now, err := c.Read(limited)

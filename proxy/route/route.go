@@ -24,9 +24,10 @@ type App struct {
 
 // Target is the destination of requests to a host name and port.
 type Target struct {
-	App      *App
-	Port     workload.Port // from the newest version of the service, except that First and Last are the range that these backends serve
-	Backends []Backend     // sorted by machine ID; never empty
+	App *App
+	// From the newest version of the service, except that First and Last are the range that these backends serve.
+	Port     workload.Port
+	Backends []Backend // sorted by machine ID; never empty
 
 	// Fixed is set if the target was created for a single request and contains different machines than the table. A
 	// fixed target is not replaced by the corresponding target in a later table.

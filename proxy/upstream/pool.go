@@ -166,7 +166,8 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 func (w *Pool) ask(ctx context.Context, a *useCall, key useKey, to bourse.Member) {
 	defer a.cancel()
 	reply, err := w.use(ctx, key.endpoint, to, key.start, w.Wait, 1)
-	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil { // most likely, the worker has restarted; repeating the call is harmless
+	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil {
+		// Most likely, the worker has restarted; repeating the call is harmless.
 		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s is unreachable: %w", to.ID, key.machine, err)
 	}
 	w.mu.Lock()
