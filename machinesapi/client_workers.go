@@ -24,7 +24,7 @@ func (c *Client) Operator() Operator { return Operator{c} }
 // Operator makes calls that change workers or members. They require a token for the whole cluster.
 type Operator struct{ c *Client }
 
-// If cordon is true, Cordon makes a worker refuse all new orders; otherwise, the worker accepts orders again. The
+// Cordon makes a worker refuse all new orders or, if cordon is false, makes it accept orders again. The
 // worker's machines are not affected. Errors: not_found, unavailable (the worker does not answer).
 func (o Operator) Cordon(ctx context.Context, id bourse.WorkerID, cordon bool) (Worker, error) {
 	verb := "cordon"
