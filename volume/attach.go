@@ -55,7 +55,7 @@ func (s *Store) attach(ctx context.Context, id string) (string, error) {
 	return s.openCrypt(ctx, id, dev.Name())
 }
 
-// giveUp ends the host's use of a volume, forever.
+// giveUp permanently ends the host's own use of a volume. The lock of id must be held.
 func (s *Store) giveUp(ctx context.Context, id string) error {
 	if err := s.unmount(ctx, id); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (s *Store) giveUp(ctx context.Context, id string) error {
 	if vm, err := s.isVM(id, stageComplete); err != nil || vm {
 		return err
 	}
-	crypted, err := s.inspect(ctx, id, false) // for the last time: the file system is still the host's own
+	crypted, err := s.inspect(ctx, id, false) // safe, because no guest has written to the image yet
 	if err != nil {
 		return err
 	}

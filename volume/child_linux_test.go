@@ -96,12 +96,12 @@ func operations() []operation {
 		}},
 		{"attach", mounted, attached, func(t *testing.T, s *Store) {
 			checkAttached(t, s, vol1)
-			wantVM(t, s, vol1, true)
+			wantVM(t, s, vol1)
 		}},
 		{"detach", func(t *testing.T, s *Store) { unmounted(t, s); attach(t, s, vol1) }, func(ctx context.Context, s *Store) error { return s.Unmount(ctx, vol1) }, func(t *testing.T, s *Store) {
 			wantUnbound(t, s)
 			checkImage(t, image(s, string(vol1)))
-			wantVM(t, s, vol1, true)
+			wantVM(t, s, vol1)
 		}},
 		{"extend-attached", func(t *testing.T, s *Store) { unmounted(t, s); attach(t, s, vol1) }, func(ctx context.Context, s *Store) error { return s.Extend(ctx, vol1, 3) }, func(t *testing.T, s *Store) {
 			must(t, s.Unmount(t.Context(), vol1))
@@ -113,14 +113,14 @@ func operations() []operation {
 			must(t, s.Unmount(t.Context(), vol1))
 		}, func(ctx context.Context, s *Store) error {
 			return s.Copy(ctx, vol2, order, string(vol1))
-		}, func(t *testing.T, s *Store) { wantVM(t, s, vol2, true); checkAttached(t, s, vol2) }},
+		}, func(t *testing.T, s *Store) { wantVM(t, s, vol2); checkAttached(t, s, vol2) }},
 		{"fill-detached", func(t *testing.T, s *Store) {
 			unmounted(t, s)
 			attach(t, s, vol1)
 			must(t, s.Unmount(t.Context(), vol1))
 		}, func(ctx context.Context, s *Store) error {
 			return s.Fill(ctx, vol2, order, remote(s, string(vol1)))
-		}, func(t *testing.T, s *Store) { wantVM(t, s, vol2, true); checkAttached(t, s, vol2) }},
+		}, func(t *testing.T, s *Store) { wantVM(t, s, vol2); checkAttached(t, s, vol2) }},
 		{"destroy-attached", func(t *testing.T, s *Store) { create(t, s, vol2); attach(t, s, vol2) }, func(ctx context.Context, s *Store) error { return s.Destroy(ctx, vol2) }, func(t *testing.T, s *Store) {
 			wantUnbound(t, s)
 		}},

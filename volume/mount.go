@@ -18,7 +18,7 @@ const (
 
 // Mount mounts a volume unless it is already mounted, and returns its directory. Errors:
 // CodeNotFound for an unknown volume, CodeFailedPrecondition if its image is missing or damaged,
-// or if a virtual machine has had it; see Attach.
+// or if a virtual machine has used it; see Attach.
 func (s *Store) Mount(ctx context.Context, id bourse.VolumeID) (string, error) {
 	if err := id.Validate(); err != nil {
 		return "", err
@@ -53,7 +53,7 @@ func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, err
 	if vm, err := s.isVM(id, stageComplete); err != nil {
 		return "", err
 	} else if vm {
-		return "", bourse.Errorf(bourse.CodeFailedPrecondition, "a virtual machine has had volume %s, and could have prepared its file system to attack the host: "+
+		return "", bourse.Errorf(bourse.CodeFailedPrecondition, "a virtual machine has used volume %s and could have prepared its file system to attack the host: "+
 			"only virtual machines can use it", id)
 	}
 	target := s.path(id, stageComplete, mountDir)

@@ -18,6 +18,9 @@ type Host interface {
 	// Labels returns the host's labels for volumes: "volume", and "volume.encrypted" if
 	// volumes can be encrypted.
 	Labels() map[string]string
+	// ExtendsLive reports whether a volume's file system can grow while it is in use. Otherwise,
+	// it grows when it is next mounted.
+	ExtendsLive(id bourse.VolumeID) bool
 	// Recover removes all objects for which keep returns false. keep receives the ids of
 	// volumes, of snapshots, and of machines with scratch space. Recover must be called
 	// once, before all other methods.
@@ -34,9 +37,6 @@ type Files interface {
 	// Attach prepares a volume for a virtual machine and returns its block device. From then on,
 	// Mount returns failed_precondition.
 	Attach(ctx context.Context, id bourse.VolumeID) (device string, err error)
-	// ExtendsLive reports whether a volume's file system can grow while it is in use. Otherwise,
-	// it grows when it is next mounted.
-	ExtendsLive(id bourse.VolumeID) bool
 	// Extend enlarges a volume, even while it is in use.
 	Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error
 	// Destroy removes a volume, even if it is incomplete. Its snapshots remain.
@@ -93,7 +93,7 @@ func (noHost) Usage(context.Context, bourse.VolumeID) (u bourse.VolumeUsage, err
 	return u, errNoVolumes
 }
 
-func (noHost) Copyable(bourse.VolumeID) error { return errNoVolumes }
+func (noHost) Copyable(bourse.VolumeID) error { return nil }
 
 func (noHost) Snapshot(context.Context, bourse.VolumeID, bourse.SnapshotID) (i volume.Info, err error) {
 	return i, errNoVolumes

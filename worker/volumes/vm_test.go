@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// TestVirtualMachines gives volumes to virtual machines: once a virtual machine has had a volume, the volume is never mounted
+// TestVirtualMachines gives volumes to virtual machines: once a virtual machine has used a volume, the volume is never mounted
 // on the host again.
 func TestVirtualMachines(t *testing.T) {
 	r := newRig(t, "w1", 1, nil)

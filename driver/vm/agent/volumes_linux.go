@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unsafe"
@@ -87,9 +88,9 @@ const unmountTime = 5 * time.Second
 // unmountVolumes unmounts the volumes after all programs have been killed, so that the host finds all their data.
 func unmountVolumes(volumes []session.Volume) {
 	began := time.Now()
-	for i := len(volumes) - 1; i >= 0; i-- { // one may be mounted in another
+	for _, v := range slices.Backward(volumes) { // one may be mounted in another
 		for {
-			err := unix.Unmount(volumes[i].Path, 0)
+			err := unix.Unmount(v.Path, 0)
 			if errors.Is(err, unix.EBUSY) && time.Since(began) < unmountTime {
 				time.Sleep(time.Millisecond)
 				continue

@@ -37,7 +37,7 @@ type Volume struct {
 	Data    string
 	Used    int64 // number of blocks in use in addition to Data
 	Mounted bool  // whether the volume is mounted or attached now
-	VM      bool  // whether a virtual machine has had the volume
+	VM      bool  // whether a virtual machine has used the volume
 	Mounts  int   // how often the volume was mounted
 }
 
@@ -112,7 +112,7 @@ func (f *Host) Mount(ctx context.Context, id bourse.VolumeID) (path string, err 
 	return "/volumes/" + string(id), f.call(ctx, "Mount", string(id), func() error {
 		v, err := f.get(id)
 		if err == nil && v.VM {
-			err = bourse.Errorf(bourse.CodeFailedPrecondition, "a virtual machine has had volume %s", id)
+			err = bourse.Errorf(bourse.CodeFailedPrecondition, "a virtual machine has used volume %s", id)
 		}
 		if err == nil && !v.Mounted {
 			v.Mounted = true
