@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,6 +33,9 @@ func TestVirtualMachine(t *testing.T) {
 	order.Config.Runtime, order.Config.Guest.MemoryMB, order.Config.Env = bourse.RuntimeVM, 256, map[string]string{"COLOR": "deep blue"}
 	order.Config.Files = []bourse.File{{GuestPath: "/etc/motd", RawValue: []byte("welcome\n")}}
 	order.Config.StopConfig = &bourse.StopConfig{Signal: "SIGTERM"}
+	order.Config.Checks = json.RawMessage(`{"tcp": {"type": "tcp", "port": 8080, "interval": "1s", "timeout": "10s"},
+		"page": {"type": "http", "port": 8080, "path": "/index.html", "interval": "1s", "timeout": "10s"},
+		"missing": {"type": "http", "port": 8080, "path": "/missing", "interval": "1s", "timeout": "10s"}}`)
 
 	workers, err := y.api.Workers(t.Context())
 	if err != nil {
@@ -50,6 +54,17 @@ func TestVirtualMachine(t *testing.T) {
 	if want := "deep blue in " + string(m.ID) + "\nwelcome"; out != want || code != 3 {
 		t.Errorf("a command printed %q and exited with %d, want %q and 3", out, code, want)
 	}
+	eventually(t, patience, "the checks have run", func() error {
+		now, err := y.api.Machine(t.Context(), app, m.ID)
+		got := map[string]bourse.CheckState{}
+		for _, c := range now.Checks {
+			got[c.Name] = c.Status
+		}
+		if err == nil && (got["tcp"] != bourse.CheckPassing || got["page"] != bourse.CheckPassing || got["missing"] != bourse.CheckCritical) {
+			err = fmt.Errorf("they are %v", got)
+		}
+		return err
+	})
 	boot, _ := y.sh(app, m.ID, "cat /proc/sys/kernel/random/boot_id")
 
 	if err := y.api.Suspend(t.Context(), app, m.ID, ""); err != nil {
