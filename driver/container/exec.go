@@ -84,6 +84,7 @@ type execution struct {
 	task *task
 	exec driver.Exec
 	id   string
+	args []string // of an agent in the container of a virtual machine, instead of exec.Command
 	out  *output
 	err  *output
 	eof  chan struct{} // closed when the command's stdin has ended
@@ -143,7 +144,9 @@ func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 	}
 	if x.task.vm {
 		p.OOMScoreAdj = new(1000) // if there are too many execs, the kernel kills one of them, and not the machine
-		p.Args, err = x.giveProgram()
+		if p.Args = x.args; p.Args == nil {
+			p.Args, err = x.giveProgram()
+		}
 	}
 	return p, err
 }

@@ -30,11 +30,26 @@ func (d *Driver) Freeze(ctx context.Context, id driver.TaskID, frozen bool) erro
 	}
 	defer release()
 	awaitProgram(ctx, d.tasks.status(t).PID)
-	err = freeze(ctx, c, t.container, frozen)
+	if t.vm {
+		err = d.freezeMachine(ctx, c, t, frozen)
+	} else {
+		err = freeze(ctx, c, t.container, frozen)
+	}
 	if isEnded(err) {
 		return errEnded(id)
 	}
 	return withCode(ctx, err)
+}
+
+// thaw resumes a task, unless it is not frozen.
+func (d *Driver) thaw(ctx context.Context, c *containerd.Client, t *task) error {
+	if frozen, err := isFrozen(ctx, c, t.container); err != nil || !frozen {
+		return err
+	}
+	if t.vm {
+		return d.freezeMachine(ctx, c, t, false)
+	}
+	return freeze(ctx, c, t.container, false)
 }
 
 // freeze pauses or resumes a container, unless it is already in that state.

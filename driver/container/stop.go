@@ -85,12 +85,12 @@ func (d *Driver) Stop(ctx context.Context, id driver.TaskID, signal bourse.Signa
 
 func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal bourse.Signal, timeout time.Duration) error {
 	if timeout > 0 && signal != "SIGKILL" {
-		if err := freeze(ctx, c, t.container, false); err != nil && !isEnded(err) {
+		grace, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		if err := d.thaw(grace, c, t); err != nil && !isEnded(err) && !t.vm { // a virtual machine that cannot be resumed is killed
 			return err
 		}
-		grace, cancel := context.WithTimeout(ctx, timeout)
 		err := d.signalAndWait(grace, c, t, signal)
-		cancel()
 		if err == nil || ctx.Err() != nil || grace.Err() == nil {
 			return err
 		}

@@ -3,10 +3,12 @@ package container
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -110,6 +112,49 @@ func (l *launch) awaitGuest(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// freezeMachine replaces the memory of a virtual machine by a snapshot on the disk and freezes the rest of its container, or the
+// reverse. If the machine cannot be suspended, it continues. If it cannot be resumed, it has ended.
+func (d *Driver) freezeMachine(ctx context.Context, c *containerd.Client, t *task, frozen bool) error {
+	if frozen {
+		if is, err := isFrozen(ctx, c, t.container); err != nil || is {
+			return err
+		}
+		if err := d.askAgent(ctx, c, t, true); err != nil {
+			return err
+		}
+		return freeze(ctx, c, t.container, true)
+	}
+	if err := freeze(ctx, c, t.container, false); err != nil {
+		return err
+	}
+	err := d.askAgent(ctx, c, t, false)
+	if bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+		return err
+	}
+	d.cfg.Log.Warn("restore virtual machine from its snapshot failed", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
+	if err := d.await(ctx, t.done); err != nil {
+		return err
+	}
+	return errEnded(t.id)
+}
+
+// askAgent lets the agent in the container of a virtual machine suspend or resume it. If ctx ends first, the agent continues.
+func (d *Driver) askAgent(ctx context.Context, c *containerd.Client, t *task, suspend bool) error {
+	if !d.beginCall() {
+		return errUnavailable(errClosed)
+	}
+	defer d.work.Done()
+	const maxText = 1 << 10
+	x := &execution{
+		Driver: d, c: c, task: t, exec: driver.Exec{Limit: maxText}, args: vm.SuspendCommand(suspend), id: execPrefix + strings.ToLower(rand.Text()),
+	}
+	r, err := x.run(ctx)
+	if err != nil || r.Exit.Code == 0 {
+		return err
+	}
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "virtual machine: %s", vm.Printable(string(r.Stderr)))
 }
 
 // giveProgram writes the exec's program for an agent in the container of a virtual machine, and returns the agent's

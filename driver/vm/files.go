@@ -22,6 +22,15 @@ import (
 // ExecCommand returns the command line of an agent that runs another program in the guest.
 func ExecCommand(name string) []string { return []string{agentFile, "exec", name} }
 
+// SuspendCommand returns the command line of an agent that suspends its machine, or resumes it. Both are idempotent. If a
+// machine cannot be suspended, it continues. If it cannot be resumed, it ends.
+func SuspendCommand(suspend bool) []string {
+	if suspend {
+		return []string{agentFile, session.Suspend}
+	}
+	return []string{agentFile, session.Resume}
+}
+
 // WriteExec writes the program of an exec to a machine's directory.
 func WriteExec(dir, container, name string, program session.Program) error {
 	data, err := json.Marshal(program)
@@ -94,15 +103,21 @@ func readFile(path string, into any) error {
 	return json.NewDecoder(io.LimitReader(f, session.MaxShort)).Decode(into)
 }
 
-// startError returns the error in a report, or nil if the program was started. The guest may be hostile.
-func startError(r session.Report) error {
+// Printable returns the beginning of a text from a guest or its agent, without characters that are not printable. The guest may
+// be hostile.
+func Printable(text string) string {
 	const maxText = 1 << 10
-	text := strings.Map(func(c rune) rune {
+	return strings.TrimSpace(strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
 			return ' '
 		}
 		return c
-	}, strings.ToValidUTF8(r.Error[:min(len(r.Error), maxText)], ""))
+	}, strings.ToValidUTF8(text[:min(len(text), maxText)], "")))
+}
+
+// startError returns the error in a report, or nil if the program was started.
+func startError(r session.Report) error {
+	text := Printable(r.Error)
 	switch {
 	case r.Started:
 		return nil

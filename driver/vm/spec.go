@@ -103,7 +103,7 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 		command = append(command, "-netdev", "tap,id=net,ifname="+tapName+",script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,romfile=,mac="+device.mac)
 	}
 	p := m.Spec.Process
-	config, err = json.Marshal(session.Machine{VMM: command, Devices: sequencesOf(volumes), Program: session.Program{
+	config, err = json.Marshal(session.Machine{VMM: command, MaxSnapshot: maxSnapshot(m.Task.Limits), Devices: sequencesOf(volumes), Program: session.Program{
 		Args: p.Args, Terminal: p.Terminal, Stdin: p.Terminal || len(m.Task.Stdin) > 0,
 		First: &session.First{Boot: boot, Env: p.Env, Dir: p.Cwd, MakeDir: m.Task.Dir == "", UID: p.User.UID, GID: p.User.GID, Groups: p.User.AdditionalGids},
 	}})
@@ -197,7 +197,8 @@ func (h *Host) command(task driver.Task) []string {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio",
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-kernel", kernelFile, "-initrd", initrdFile, "-append", "console=" + console + " quiet loglevel=3 panic=-1 random.trust_cpu=on no_timer_check",
-		"-device", "virtio-serial-pci,max_ports=2", "-chardev", "socket,id=host,path=" + session.GuestSocket, "-device", "virtserialport,nr=1,chardev=host,name=bourse",
+		"-device", "virtio-serial-pci,max_ports=2", "-chardev", fmt.Sprintf("socket,id=host,fd=%d", session.GuestFD), "-device", "virtserialport,nr=1,chardev=host,name=bourse",
+		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", session.MonitorFD), "-mon", "chardev=monitor,mode=control",
 	}
 	args = append(args, disk("image", diskFile, ",readonly=on")...)
 	return append(args, disk("scratch", scratchFile, ",cache=unsafe,discard=unmap")...)
@@ -214,6 +215,13 @@ func platform() (machine, console string) {
 // memory returns the size of a guest's memory.
 func memory(l driver.Limits) bourse.MiB {
 	return max(cmp.Or(l.Memory, defaultMemory), bourse.MinVMMemory)
+}
+
+// maxSnapshot returns the maximum size of a snapshot in bytes: the guest's memory, with a header for each page, and its devices.
+func maxSnapshot(l driver.Limits) int64 {
+	const devices = 16 << 20
+	size := int64(memory(l)) << 20
+	return size + size/100 + devices
 }
 
 // processors returns the number of a guest's processors, at most the host's.

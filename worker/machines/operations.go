@@ -74,7 +74,7 @@ func (ms *Machines) define() {
 	// If a daemon on the host is down, these steps keep retrying, because no data is lost in
 	// the meantime.
 	patient := fsm.StepOptions{Timeout: stopLimit, Attempts: 200}
-	freezing := fsm.StepOptions{Timeout: time.Minute, Attempts: 200}
+	freezing := fsm.StepOptions{Timeout: 10 * time.Minute, Attempts: 200}  // a virtual machine's memory is written to a disk
 	waiting := fsm.StepOptions{Attempts: -1, MaxBackoff: 10 * time.Second} // launchFailed decides when to give up
 	handing := fsm.StepOptions{Timeout: bourse.MaxOrderTimeout + time.Minute}
 	forever := fsm.StepOptions{Timeout: bourse.MaxOrderTimeout, Attempts: -1, MaxBackoff: 10 * time.Second}

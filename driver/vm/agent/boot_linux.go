@@ -146,6 +146,21 @@ func addEntropy(seed []byte) error {
 	return nil
 }
 
+// resumed sets the clock and seeds the random numbers of a guest that was restored from a snapshot.
+func resumed(r *session.Resumed) error {
+	now := unix.NsecToTimespec(r.Time.UnixNano())
+	err := os.NewSyscallError("clock_settime", unix.ClockSettime(unix.CLOCK_REALTIME, &now))
+	if err := errors.Join(err, addEntropy(r.Entropy)); err != nil {
+		return err
+	}
+	f, err := os.Open("/dev/urandom")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return os.NewSyscallError("RNDRESEEDCRNG", unix.IoctlSetInt(int(f.Fd()), unix.RNDRESEEDCRNG, 0)) // so that the new seed takes effect at once
+}
+
 // setRoot mounts the image with a writable layer above it, writes the machine's files, and makes the
 // result the root of this process.
 func setRoot(b *session.Boot) error {

@@ -9,11 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
+	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
@@ -21,16 +24,25 @@ import (
 // machine is a virtual machine and the connection to its guest.
 type machine struct {
 	config  session.Machine
-	qemu    *exec.Cmd
 	held    []*os.File // open until this process ends
 	console tail
-	ended   chan struct{} // closed when qemu has ended
 	guest   *yamux.Session
+	port    *os.File           // qemu's end of the connection to the guest; it stays open while the machine is suspended
+	orders  chan session.Order // orders to the machine's program
+
+	mu       sync.Mutex // held while the machine is suspended or resumed
+	vmm      *vmm       // the running qemu
+	snapshot *snapshot  // nil unless the machine is suspended
+
+	die    sync.Once
+	dead   chan struct{} // closed once the machine has ended, except after its program's exit
+	reason error         // why it has ended; set before dead is closed
 }
 
-// runMachine starts qemu, runs the machine's program in the guest, and returns its exit code.
+// runMachine starts qemu, runs the machine's program in the guest, and returns its exit code. qemu ends with this process,
+// which is the first one in the container. The guest has then already written everything that outlives the machine.
 func runMachine() (int, error) {
-	m := &machine{ended: make(chan struct{})}
+	m := &machine{dead: make(chan struct{})}
 	exit, err := m.run()
 	if err != nil {
 		report := session.Report{Error: err.Error()}
@@ -57,26 +69,34 @@ func (m *machine) run() (session.Exit, error) {
 	if m.held, err = holdDevices(m.config.Devices); err != nil {
 		return session.Exit{}, err
 	}
-	port, err := listen(session.GuestSocket)
-	if err != nil {
-		return session.Exit{}, err
-	}
 	execs, err := listen(session.ExecSocket)
 	if err != nil {
 		return session.Exit{}, err
 	}
-	if err := m.start(port); err != nil {
+	control, err := listen(session.ControlSocket)
+	if err != nil {
 		return session.Exit{}, err
 	}
-	defer m.kill()
+	var conn *net.UnixConn
+	if conn, m.port, err = socketPair(); err != nil {
+		return session.Exit{}, err
+	}
+	if m.guest, err = yamux.Client(conn, session.Multiplexer()); err != nil {
+		return session.Exit{}, err
+	}
+	if m.vmm, err = m.start(nil); err != nil {
+		return session.Exit{}, err
+	}
 	go m.serveExecs(execs)
-	orders, restore := follow(m.config.Program.Terminal)
+	var restore func()
+	m.orders, restore = follow(m.config.Program.Terminal)
 	defer restore()
+	go m.serveControl(control)
 	if m.config.Program.Terminal {
 		m.config.Program.Size = sizeOf(os.Stdin)
 	}
 	streams := session.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	exit, err := session.Run(m.dial, m.config.Program, streams, orders, func() { m.report(session.Report{Started: true}) })
+	exit, err := session.Run(m.dial, m.config.Program, streams, m.orders, func() { m.report(session.Report{Started: true}) })
 	var start *session.StartError
 	if err != nil && !errors.As(err, &start) {
 		err = m.explain(err)
@@ -92,41 +112,84 @@ func listen(path string) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Name: path})
 }
 
-// start starts qemu, and accepts its connection to the guest's port.
-func (m *machine) start(port *net.UnixListener) error {
-	defer port.Close()
-	m.qemu = exec.Command(m.config.VMM[0], m.config.VMM[1:]...) //nolint:noctx // it ends with this process, which is the first one in the container
-	m.qemu.Stdout, m.qemu.Stderr = &m.console, &m.console
-	if err := m.qemu.Start(); err != nil {
-		return fmt.Errorf("start the virtual machine: %w", err)
+// socketPair returns a connection whose other end is a file for qemu.
+func socketPair() (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "socket"), os.NewFile(uintptr(fds[1]), "socket")
+	defer ours.Close()
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return conn.(*net.UnixConn), theirs, nil
+}
+
+// vmm is a running qemu.
+type vmm struct {
+	cmd      *exec.Cmd
+	monitor  *monitor
+	ended    chan struct{} // closed when it has ended
+	expected atomic.Bool   // whether its end is not the end of the machine: it is killed, or has not been resumed yet
+}
+
+// start starts qemu. If snapshot is not nil, qemu reads the machine's state from it, and then waits to be continued.
+func (m *machine) start(snapshot *os.File) (*vmm, error) {
+	conn, theirs, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	args, files := m.config.VMM[1:], []*os.File{m.port, theirs}
+	if snapshot != nil {
+		args, files = append(slices.Clone(args), "-S", "-incoming", fmt.Sprintf("fd:%d", session.SnapshotFD)), append(files, snapshot)
+	}
+	v := &vmm{cmd: exec.Command(m.config.VMM[0], args...), ended: make(chan struct{})} //nolint:noctx // see runMachine
+	v.cmd.Stdout, v.cmd.Stderr, v.cmd.ExtraFiles = &m.console, &m.console, files
+	v.expected.Store(snapshot != nil)
+	if err := v.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the virtual machine: %w", errors.Join(err, conn.Close()))
 	}
 	go func() {
-		_ = m.qemu.Wait() // the console's last lines contain the reason
-		close(m.ended)
-		_ = port.Close()
+		_ = v.cmd.Wait() // the console's last lines contain the reason
+		close(v.ended)
+		if !v.expected.Load() {
+			m.end(fmt.Errorf("the virtual machine has ended unexpectedly (%s); its last output: %s", v.cmd.ProcessState, m.console.text()))
+		}
 	}()
-	conn, err := port.Accept()
-	if err != nil {
-		return m.explain(err)
+	if v.monitor, err = newMonitor(conn); err != nil {
+		return nil, errors.Join(m.explain(err), conn.Close())
 	}
-	m.guest, err = yamux.Client(conn, session.Multiplexer())
-	return err
+	return v, nil
+}
+
+// end ends the machine. The session with the guest ends after the bytes that the guest has sent.
+func (m *machine) end(reason error) {
+	m.die.Do(func() {
+		m.reason = reason
+		close(m.dead)
+		_ = m.port.Close() // qemu has its own
+	})
 }
 
 // explain returns the error of a machine whose guest does not answer.
 func (m *machine) explain(err error) error {
 	select {
-	case <-m.ended:
-		return fmt.Errorf("the virtual machine has ended unexpectedly (%s); its last output: %s", m.qemu.ProcessState, m.console.text())
+	case <-m.dead:
+		return m.reason
 	case <-time.After(time.Second):
 		return fmt.Errorf("the guest does not answer: %w; the virtual machine's last output: %s", err, m.console.text())
 	}
 }
 
-// kill ends qemu. The guest has already written everything that outlives the machine.
-func (m *machine) kill() {
-	_ = m.qemu.Process.Kill() // an error means that it has ended
-	<-m.ended
+// kill ends a qemu.
+func (v *vmm) kill() {
+	v.expected.Store(true)
+	_ = v.cmd.Process.Kill() // an error means that it has ended
+	<-v.ended
+	_ = v.monitor.conn.Close() // nothing is left to read
 }
 
 func (m *machine) dial() (session.Stream, error) {

@@ -4,12 +4,15 @@
 //   - "agent run": the first process of the container around a machine. It starts qemu, and
 //     lets the guest run the machine's program with this process's input, output, signals and exit code.
 //   - "agent exec NAME": the same for another program in a running guest.
+//   - "agent suspend" and "agent resume": ask the first process to do so.
 //   - process 1 of the guest, from the initial file system (/init).
 package main
 
 import (
 	"fmt"
 	"os"
+
+	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
 func main() {
@@ -33,6 +36,8 @@ func host(args []string) (int, error) {
 		return runMachine()
 	case len(args) == 2 && args[0] == "exec":
 		return runExec(args[1])
+	case len(args) == 1 && (args[0] == session.Suspend || args[0] == session.Resume):
+		return runControl(args[0])
 	}
 	return failed, fmt.Errorf("invalid arguments %q", args)
 }

@@ -325,6 +325,11 @@ func (p *process) obey(control io.Reader) {
 		if o.Size != (session.Size{}) && p.terminal != nil {
 			_ = setSize(p.terminal, o.Size)
 		}
+		if o.Resumed != nil {
+			if err := resumed(o.Resumed); err != nil {
+				fmt.Fprintln(os.Stderr, "bourse: after the restoration from a snapshot:", err)
+			}
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 // follow returns this process's signals as orders. With a terminal, it also passes all input
 // on unchanged, and returns the terminal's new sizes as orders.
-func follow(terminal bool) (_ <-chan session.Order, restore func()) {
+func follow(terminal bool) (orders chan session.Order, restore func()) {
 	restore = func() {}
 	if terminal {
 		if old, err := term.MakeRaw(int(os.Stdin.Fd())); err == nil {
@@ -22,7 +22,7 @@ func follow(terminal bool) (_ <-chan session.Order, restore func()) {
 	}
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
-	orders := make(chan session.Order)
+	orders = make(chan session.Order)
 	go func() {
 		for s := range signals {
 			switch n, ok := s.(syscall.Signal); {

@@ -10,9 +10,10 @@ import (
 
 // Machine is the configuration of a virtual machine, which the driver writes to MachineFile.
 type Machine struct {
-	VMM     []string `json:"vmm"` // the command line
-	Devices []Device `json:"devices,omitempty"`
-	Program Program  `json:"program"`
+	VMM         []string `json:"vmm"` // the command line
+	Devices     []Device `json:"devices,omitempty"`
+	Program     Program  `json:"program"`
+	MaxSnapshot int64    `json:"max_snapshot"` // the maximum size of a snapshot in bytes
 }
 
 // Device is a block device in the container around a virtual machine. Once the host no longer needs a device for the machine,
@@ -22,14 +23,29 @@ type Device struct {
 	Sequence uint64 `json:"sequence"`
 }
 
+// The files of the VMM's process, besides stdin, stdout and stderr.
+const (
+	GuestFD    = 3 + iota // a socket for the guest's port
+	MonitorFD             // a socket for the VMM's monitor
+	SnapshotFD            // a pipe from which a resumed machine's state is read
+)
+
+// The controls of a machine: commands of the agent, and messages to its first process, which answers with a Report.
+const (
+	Suspend = "suspend" // write a snapshot and end the VMM
+	Resume  = "resume"  // start the VMM from the snapshot; if that fails, the machine ends
+)
+
 // Paths in the container around a virtual machine. The driver sees Dir as a directory of the task.
 const (
 	MachineFile = "/vmm/machine.json"
 	Dir         = "/vmm/run"
-	StatusFile  = Dir + "/" + Status  // a Report, once the program has started or failed to start
-	ExitFile    = Dir + "/" + Ended   // an Exit, if the guest was out of memory
-	GuestSocket = Dir + "/guest.sock" // qemu connects to it, for the guest's port
-	ExecSocket  = Dir + "/exec.sock"  // "agent exec" connects to it
+	StatusFile  = Dir + "/" + Status // a Report, once the program has started or failed to start
+	ExitFile    = Dir + "/" + Ended  // an Exit, if the guest was out of memory
+	ExecSocket  = Dir + "/exec.sock" // "agent exec" connects to it
+
+	ControlSocket = Dir + "/control.sock" // "agent suspend" and "agent resume" connect to it
+	SnapshotFile  = Dir + "/snapshot"     // of a suspended machine
 )
 
 // The names of the StatusFile and the ExitFile.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 )
 
 // Kind says what a stream carries.
@@ -87,8 +88,15 @@ type Gateway struct {
 
 // Order is a message from the host to a running program.
 type Order struct {
-	Signal int  `json:"signal,omitempty"`
-	Size   Size `json:"size,omitzero"`
+	Signal  int      `json:"signal,omitempty"`
+	Size    Size     `json:"size,omitzero"`
+	Resumed *Resumed `json:"resumed,omitempty"`
+}
+
+// Resumed notifies the guest that it has been restored from a snapshot.
+type Resumed struct {
+	Time    time.Time `json:"time"`
+	Entropy []byte    `json:"entropy"` // new seed for the guest's random numbers
 }
 
 // Report is a message from the guest about a program. The first one has Started or Error set. After a

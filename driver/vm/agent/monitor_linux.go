@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// monitor is a connection to qemu's monitor (QMP). A guest that has broken out of its machine may answer anything.
+type monitor struct {
+	conn    *net.UnixConn
+	lines   *bufio.Scanner
+	version string // of qemu
+}
+
+const (
+	monitorTimeout = 30 * time.Second // limit for an answer
+	maxLine        = 64 << 10
+)
+
+// reply is a message from qemu: its greeting, a result, an error or an event.
+type reply struct {
+	QMP    *struct{ Version json.RawMessage }
+	Return json.RawMessage
+	Error  *struct{ Desc string }
+}
+
+// newMonitor returns the connection to a qemu that has just been started.
+func newMonitor(conn *net.UnixConn) (*monitor, error) {
+	m := &monitor{conn: conn, lines: newLines(conn)}
+	if err := conn.SetDeadline(time.Now().Add(monitorTimeout)); err != nil {
+		return nil, err
+	}
+	greeting, err := next(m.lines)
+	if err != nil {
+		return nil, err
+	}
+	if greeting.QMP == nil {
+		return nil, errors.New("qemu's monitor has sent no greeting")
+	}
+	m.version = string(greeting.QMP.Version)
+	return m, m.run("qmp_capabilities", nil, nil)
+}
+
+func newLines(r io.Reader) *bufio.Scanner {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	return lines
+}
+
+// next returns the next message.
+func next(lines *bufio.Scanner) (r reply, err error) {
+	if !lines.Scan() {
+		if err := lines.Err(); err != nil {
+			return r, fmt.Errorf("read from qemu's monitor: %w", err)
+		}
+		return r, errors.New("qemu has closed its monitor")
+	}
+	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		return r, fmt.Errorf("read from qemu's monitor: %w", err)
+	}
+	return r, nil
+}
+
+// run runs a command, and stores its result in result unless result is nil. It passes files to qemu.
+func (m *monitor) run(command string, arguments map[string]any, result any, files ...*os.File) error {
+	message := map[string]any{"execute": command}
+	if arguments != nil {
+		message["arguments"] = arguments
+	}
+	data, err := json.Marshal(message)
+	if err != nil {
+		return err
+	}
+	if err := m.conn.SetDeadline(time.Now().Add(monitorTimeout)); err != nil {
+		return err
+	}
+	var rights []byte
+	for _, f := range files {
+		rights = append(rights, unix.UnixRights(int(f.Fd()))...)
+	}
+	if _, _, err := m.conn.WriteMsgUnix(append(data, '\n'), rights, nil); err != nil {
+		return fmt.Errorf("qemu: %s: %w", command, err)
+	}
+	for {
+		r, err := next(m.lines)
+		switch {
+		case err != nil:
+			return fmt.Errorf("qemu: %s: %w", command, err)
+		case r.Error != nil:
+			return fmt.Errorf("qemu: %s: %s", command, r.Error.Desc)
+		case r.Return != nil && result != nil:
+			return json.Unmarshal(r.Return, result)
+		case r.Return != nil:
+			return nil
+		}
+	}
+}
+
+// await polls qemu until done returns true for the status that a query returns.
+func (m *monitor) await(query string, done func(status string) bool) error {
+	for deadline := time.Now().Add(monitorTimeout); ; time.Sleep(5 * time.Millisecond) {
+		var r struct{ Status string }
+		if err := m.run(query, nil, &r); err != nil || done(r.Status) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("qemu: %s: its status remains %q", query, r.Status)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A snapshot contains the guest's memory, and therefore its secrets. It is stored as a sequence of encrypted chunks. Only the
+// memory of this process contains the key, so a snapshot is useless without this process. Each chunk's nonce is its number. All
+// chunks are full except the last one, which may be empty. A reader therefore notices missing chunks.
+
+const chunkSize = 1 << 20
+
+var errDamaged = errors.New("the snapshot is damaged")
+
+// newKey returns the key of one snapshot. It must not be used for another one.
+func newKey() cipher.AEAD {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)           // never fails
+	block, _ := aes.NewCipher(key)  // fails only for other sizes of keys
+	aead, _ := cipher.NewGCM(block) // fails only for other sizes of blocks
+	return aead
+}
+
+// seal encrypts at most limit bytes.
+func seal(to io.Writer, from io.Reader, key cipher.AEAD, limit int64) error {
+	chunk := make([]byte, chunkSize, chunkSize+key.Overhead())
+	for i, size := uint64(0), int64(0); ; i++ {
+		n, err := io.ReadFull(from, chunk)
+		last := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return err
+		}
+		if size += int64(n); size > limit {
+			return fmt.Errorf("the snapshot exceeds %d bytes", limit)
+		}
+		if _, err := to.Write(key.Seal(chunk[:0], nonce(key, i), chunk[:n], nil)); err != nil || last {
+			return err
+		}
+	}
+}
+
+// unseal is the inverse of seal. It returns errDamaged if it does not read exactly what seal has written. It may have
+// written the beginning before that.
+func unseal(to io.Writer, from io.Reader, key cipher.AEAD) error {
+	sealed := make([]byte, chunkSize+key.Overhead())
+	for i := uint64(0); ; i++ {
+		n, err := io.ReadFull(from, sealed)
+		last := errors.Is(err, io.ErrUnexpectedEOF)
+		if errors.Is(err, io.EOF) {
+			return errDamaged
+		}
+		if err != nil && !last {
+			return err
+		}
+		chunk, err := key.Open(sealed[:0], nonce(key, i), sealed[:n], nil)
+		if err != nil {
+			return errDamaged
+		}
+		if _, err := to.Write(chunk); err != nil || last {
+			return err
+		}
+	}
+}
+
+func nonce(key cipher.AEAD, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(make([]byte, key.NonceSize()-8), number)
+}

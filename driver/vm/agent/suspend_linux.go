@@ -1,0 +1,233 @@
+package main
+
+import (
+	"crypto/cipher"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse/driver/vm/session"
+)
+
+// A suspended machine consists of this process and a snapshot. This process keeps its connection to the guest, and with it the
+// program's streams, so they continue when another qemu has restored the guest.
+
+var errRefused = errors.New("qemu does not accept it")
+
+// snapshot is the state of a suspended machine, in the file session.SnapshotFile.
+type snapshot struct {
+	key     cipher.AEAD
+	version string // of the qemu that has written it
+}
+
+// runControl asks the container's first process to suspend or resume the machine.
+func runControl(action string) (int, error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: session.ControlSocket})
+	if err != nil {
+		return failed, err
+	}
+	defer conn.Close()
+	if err := session.Write(conn, action); err != nil {
+		return failed, err
+	}
+	var r session.Report
+	if err := session.Read(conn, session.MaxShort, &r); err != nil {
+		return failed, err
+	}
+	if r.Error != "" {
+		return failed, errors.New(r.Error)
+	}
+	return 0, nil
+}
+
+// serveControl executes the requests of "agent suspend" and "agent resume".
+func (m *machine) serveControl(l *net.UnixListener) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer conn.Close()
+			var action string
+			if err := session.Read(conn, session.MaxShort, &action); err != nil {
+				return
+			}
+			var r session.Report
+			if err := m.control(action); err != nil {
+				r.Error = err.Error()
+			}
+			_ = session.Write(conn, r) // the agent may have been killed
+		}()
+	}
+}
+
+func (m *machine) control(action string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-m.dead:
+		return m.reason
+	default:
+	}
+	switch {
+	case action == session.Suspend && m.snapshot == nil:
+		return m.suspend()
+	case action == session.Resume && m.snapshot != nil:
+		err := m.resume()
+		if err != nil {
+			err = fmt.Errorf("restore the machine from its snapshot: %w", err)
+			if errors.Is(err, errRefused) {
+				err = fmt.Errorf("%w; its last output: %s", err, m.console.text())
+			}
+			m.end(err)
+		}
+		return err
+	}
+	return nil
+}
+
+// suspend replaces qemu by a snapshot. If that fails, the guest continues.
+func (m *machine) suspend() error {
+	f, err := createSnapshot(m.config.MaxSnapshot)
+	if err != nil {
+		return err
+	}
+	s := &snapshot{key: newKey(), version: m.vmm.monitor.version}
+	if err := errors.Join(m.vmm.save(f, s.key, m.config.MaxSnapshot), f.Close()); err != nil {
+		return errors.Join(err, os.Remove(session.SnapshotFile), m.vmm.monitor.run("cont", nil, nil))
+	}
+	m.vmm.kill()
+	m.vmm, m.snapshot = nil, s
+	return nil
+}
+
+// createSnapshot creates the file of a snapshot, unless its file system lacks room.
+func createSnapshot(size int64) (*os.File, error) {
+	if err := os.Remove(session.SnapshotFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(session.Dir, &fs); err != nil {
+		return nil, err
+	}
+	const reserved = 16 // this part of the file system remains free
+	if free := (int64(fs.Bavail) - int64(fs.Blocks)/reserved) * fs.Bsize; free < size {
+		return nil, fmt.Errorf("its snapshot needs up to %d MiB of disk space, and the host has %d MiB for it", size>>20, max(0, free)>>20)
+	}
+	return os.OpenFile(session.SnapshotFile, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// saveTimeout limits the time in which a snapshot is written or read.
+const saveTimeout = 10 * time.Minute
+
+// save stops the guest and writes its state to a file. The file's pages are on the disk then, and not in memory.
+func (v *vmm) save(to *os.File, key cipher.AEAD, limit int64) error {
+	if err := v.monitor.run("stop", nil, nil); err != nil {
+		return err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	const name, unlimited = "snapshot", 1 << 40
+	err = errors.Join(
+		r.SetReadDeadline(time.Now().Add(saveTimeout)),
+		v.monitor.run("migrate-set-parameters", map[string]any{"max-bandwidth": unlimited}, nil),
+		v.monitor.run("getfd", map[string]any{"fdname": name}, nil, w),
+		w.Close(), // qemu has its own
+	)
+	if err == nil {
+		err = v.monitor.run("migrate", map[string]any{"uri": "fd:" + name}, nil)
+	}
+	if err == nil {
+		err = seal(to, r, key, limit)
+	}
+	if err != nil {
+		return err
+	}
+	status := ""
+	err = v.monitor.await("query-migrate", func(s string) bool { status = s; return s == "completed" || s == "failed" })
+	if err == nil && status == "failed" {
+		err = errors.New("qemu has not written the machine's state")
+	}
+	if err == nil {
+		err = to.Sync()
+	}
+	_ = unix.Fadvise(int(to.Fd()), 0, 0, unix.FADV_DONTNEED) // only a hint
+	return err
+}
+
+// resume restores the guest from its snapshot, which is deleted in any case.
+func (m *machine) resume() error {
+	s := m.snapshot
+	m.snapshot = nil
+	f, err := os.Open(session.SnapshotFile)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := os.Remove(session.SnapshotFile); err != nil {
+		return err
+	}
+	v, err := m.load(f, s)
+	if err != nil {
+		return err
+	}
+	order := session.Order{Resumed: &session.Resumed{Time: time.Now(), Entropy: make([]byte, 64)}}
+	_, _ = rand.Read(order.Resumed.Entropy) // never fails
+	select {
+	case m.orders <- order:
+	case <-time.After(time.Second): // the guest reads no orders; its clock is its own problem
+	}
+	if err := v.monitor.run("cont", nil, nil); err != nil {
+		return err
+	}
+	m.vmm = v
+	v.expected.Store(false)
+	select {
+	case <-v.ended:
+		return fmt.Errorf("qemu has ended; its last output: %s", m.console.text())
+	default:
+		return nil
+	}
+}
+
+// load starts a qemu that reads the guest's state from a snapshot.
+func (m *machine) load(f *os.File, s *snapshot) (*vmm, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	v, err := m.start(r)
+	_ = r.Close() // qemu has its own
+	if err != nil {
+		return nil, err
+	}
+	if v.monitor.version != s.version {
+		return nil, fmt.Errorf("it is from another version of qemu: %s, and not %s", s.version, v.monitor.version)
+	}
+	if err := w.SetWriteDeadline(time.Now().Add(saveTimeout)); err != nil {
+		return nil, err
+	}
+	if err := unseal(w, f, s.key); err != nil {
+		if errors.Is(err, unix.EPIPE) {
+			err = errRefused
+		}
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	if err := v.monitor.await("query-status", func(status string) bool { return status != "inmigrate" }); err != nil {
+		return nil, fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return v, nil
+}

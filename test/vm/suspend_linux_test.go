@@ -1,0 +1,307 @@
+package vm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver"
+	"github.com/bourse-dev/bourse/driver/container"
+	"github.com/bourse-dev/bourse/driver/vm"
+	"github.com/bourse-dev/bourse/internal/containerdtest"
+	"github.com/bourse-dev/bourse/internal/vmtest"
+)
+
+// count is a program that counts in its memory, and writes the numbers to its log and to an open file.
+const count = `exec 3>/count; i=0; while :; do i=$((i+1)); echo $i; echo $i >&3; sleep 0.05; done`
+
+const secret = "a secret that no disk contains"
+
+// rig is a virtual machine of a suspend test.
+type rig struct {
+	*testing.T
+	h      *host
+	d      driver.Driver
+	id     driver.TaskID
+	task   driver.Task
+	status driver.Status
+}
+
+// newRig starts a machine that runs count.
+func newRig(t *testing.T, h *host, image string) *rig {
+	t.Helper()
+	r := &rig{T: t, h: h, id: driver.TaskID{Machine: "00000000000001", Boot: 1}}
+	r.task = driver.Task{ID: r.id, Image: image, Command: []string{"sh", "-c", count}, Limits: driver.Limits{Memory: 256}, Secrets: []string{"SECRET=" + secret}}
+	r.open()
+	if r.d.Labels()["suspend"] == "" {
+		t.Skip("this host does not freeze processes")
+	}
+	r.start()
+	return r
+}
+
+// open opens the driver, as after a restart of the daemon.
+func (r *rig) open() {
+	r.Helper()
+	r.d = r.h.Open(r.T)
+	if _, err := r.d.Recover(r.Context()); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) start() {
+	r.Helper()
+	var err error
+	if r.status, err = r.d.Start(r.Context(), r.task); err != nil {
+		r.Fatal(err)
+	}
+	r.awaitCount(3)
+}
+
+func (r *rig) freeze(frozen bool) {
+	r.Helper()
+	began := time.Now()
+	if err := r.d.Freeze(r.Context(), r.id, frozen); err != nil {
+		r.Fatalf("Freeze %t: %v", frozen, err)
+	}
+	r.Logf("Freeze %t: %v", frozen, time.Since(began).Round(time.Millisecond))
+}
+
+// sh runs a command in the guest.
+func (r *rig) sh(script string) string {
+	r.Helper()
+	x, err := r.d.Exec(r.Context(), r.id, driver.Exec{Command: []string{"sh", "-c", script}})
+	if err != nil || x.Exit.Code != 0 {
+		r.Fatalf("%s: exit %+v, %v: %s", script, x.Exit, err, x.Stderr)
+	}
+	return strings.TrimSpace(string(x.Stdout))
+}
+
+// logs returns the machine's log.
+func (r *rig) logs() (out []string) {
+	r.Helper()
+	err := r.d.Logs(r.Context(), r.id.Machine, driver.LogQuery{}, func(l driver.LogLine) error {
+		out = append(out, l.Text)
+		return nil
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return out
+}
+
+// awaitCount waits until the machine has counted n numbers more, without a gap.
+func (r *rig) awaitCount(n int) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	defer cancel()
+	last, errEnough := len(r.logs())+n, errors.New("enough")
+	next := 1
+	err := r.d.Logs(ctx, r.id.Machine, driver.LogQuery{Follow: true}, func(l driver.LogLine) error {
+		if l.Text != strconv.Itoa(next) {
+			r.Fatalf("the machine has logged %q, want %d", l.Text, next)
+		}
+		if next++; next > last {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		r.Fatalf("the log ended with %d, want %d: %v", next-1, last, err)
+	}
+}
+
+func (r *rig) snapshot() string {
+	return filepath.Join(r.h.cfg.Dir, "tasks", string(r.id.Machine)+"-"+strconv.Itoa(r.id.Boot), "machine", "snapshot")
+}
+
+// children returns the processes that the container's first process has started.
+func (r *rig) children() string {
+	r.Helper()
+	pid := strconv.Itoa(r.status.PID)
+	data, err := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "children"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return strings.TrimSpace(string(data))
+}
+
+// guest returns what differs between two guests, and between two runs of a program.
+func (r *rig) guest() string {
+	r.Helper()
+	return r.sh("cat /proc/sys/kernel/random/boot_id; pidof sh | tr ' ' '\n' | sort -n | head -1; ls -l /proc/*/fd | grep -c /count")
+}
+
+func (r *rig) checkClock() {
+	r.Helper()
+	seconds, err := strconv.ParseInt(r.sh("date +%s"), 10, 64)
+	if off := time.Since(time.Unix(seconds, 0)); err != nil || off.Abs() > 2*time.Second {
+		r.Errorf("the guest's clock is off by %v, %v", off, err)
+	}
+}
+
+// TestSuspend checks that a suspended machine takes no memory, and continues when it is resumed.
+func TestSuspend(t *testing.T) {
+	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Modules: vmtest.Cached(t, "modules", "scripts/need-kernel"), Agent: agent(t)}
+	server := containerdtest.Start(t)
+	image := server.Import(t, container.DefaultNamespace, "test.local/image", containerdtest.MustBuild(t, containerdtest.Busybox(t), ocispec.ImageConfig{}))
+
+	t.Run("a machine continues where it was", func(t *testing.T) {
+		r := newRig(t, newHost(t, server.Address, machines), image)
+		before := r.guest()
+		output, w := io.Pipe()
+		exec := make(chan error, 1)
+		go func() {
+			_, err := r.d.Exec(t.Context(), r.id, driver.Exec{Command: []string{"cat"}, Stdin: output, Stdout: io.Discard})
+			exec <- err
+		}()
+		for range 2 {
+			r.sh("date -s @1000000000")
+			r.freeze(true)
+			if qemu := r.children(); qemu != "" {
+				t.Errorf("a suspended machine has the processes %s", qemu)
+			}
+			if use, err := r.d.Usage(t.Context(), r.id); err != nil || use.Memory > 64<<20 {
+				t.Errorf("a suspended machine uses %d MiB, %v", use.Memory>>20, err)
+			}
+			if data, err := os.ReadFile(r.snapshot()); err != nil || bytes.Contains(data, []byte(secret)) {
+				t.Errorf("the snapshot contains a secret, or: %v", err)
+			} else {
+				t.Logf("the snapshot has %d MiB", len(data)>>20)
+			}
+			if _, err := r.d.Exec(t.Context(), r.id, driver.Exec{Command: []string{"true"}}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+				t.Errorf("a command in a suspended machine: %v", err)
+			}
+			r.freeze(false)
+			if _, err := os.Stat(r.snapshot()); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("after it was used, the snapshot: %v", err)
+			}
+			r.checkClock()
+			r.awaitCount(5)
+		}
+		if after := r.guest(); after != before {
+			t.Errorf("the guest and its program's PID and open files were\n%s\n, and are\n%s", before, after)
+		}
+		_ = w.Close() // never fails
+		if err := <-exec; err != nil {
+			t.Errorf("a command that ran during the suspension: %v", err)
+		}
+		if lines := strings.Fields(r.sh("cat /count")); lines[0] != "1" || lines[len(lines)-1] != strconv.Itoa(len(lines)) {
+			t.Errorf("the program's file contains %q", lines)
+		}
+		r.freeze(true)
+		if err := r.d.Stop(t.Context(), r.id, "SIGTERM", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if exit, err := r.d.Wait(t.Context(), r.id); err != nil || exit.Signal != int(unix.SIGTERM) {
+			t.Errorf("exit %+v, %v: want SIGTERM, which resumes the machine", exit, err)
+		}
+	})
+
+	t.Run("the daemon restarts", func(t *testing.T) {
+		r := newRig(t, newHost(t, server.Address, machines), image)
+		for _, frozen := range []bool{true, false} { // what the next daemon does
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- r.d.Freeze(ctx, r.id, true) }()
+			for { // until the snapshot is being written
+				if _, err := os.Stat(r.snapshot()); err == nil {
+					break
+				}
+			}
+			cancel()
+			if err := <-done; err == nil {
+				t.Error("a canceled suspension succeeded")
+			}
+			r.open()
+			r.freeze(frozen)
+			r.open()
+			r.freeze(false)
+			r.awaitCount(5)
+		}
+		r.freeze(true)
+		r.open()
+		if err := r.d.Destroy(t.Context(), r.id.Machine); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(r.snapshot()); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a destroyed machine's snapshot: %v", err)
+		}
+	})
+
+	t.Run("snapshots that cannot be used", func(t *testing.T) {
+		r := newRig(t, newHost(t, server.Address, machines), image)
+		for name, damage := range map[string]func(path string, size int64) error{
+			"changed": func(path string, size int64) error {
+				f, err := os.OpenFile(path, os.O_RDWR, 0)
+				if err != nil {
+					return err
+				}
+				_, err = f.WriteAt([]byte("damaged"), size/2)
+				return errors.Join(err, f.Close())
+			},
+			"incomplete": func(path string, size int64) error { return os.Truncate(path, size/2) },
+			"missing":    func(path string, _ int64) error { return os.Remove(path) },
+		} {
+			r.freeze(true)
+			info, err := os.Stat(r.snapshot())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(r.snapshot(), info.Size()); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.d.Freeze(t.Context(), r.id, false); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
+				t.Errorf("%s: got %v, want that the machine has ended", name, err)
+			}
+			if exit, err := r.d.Wait(t.Context(), r.id); err != nil || exit.Code != 125 {
+				t.Errorf("%s: exit %+v, %v", name, exit, err)
+			}
+			if log := r.logs(); !strings.Contains(log[len(log)-1], "restore the machine from its snapshot: ") {
+				t.Errorf("%s: the log's last line is %q", name, log[len(log)-1])
+			} else {
+				t.Log(log[len(log)-1])
+			}
+			if err := r.d.Destroy(t.Context(), r.id.Machine); err != nil {
+				t.Fatal(err)
+			}
+			r.start()
+		}
+	})
+
+	t.Run("a disk without room", func(t *testing.T) {
+		h := newHost(t, server.Address, machines)
+		if err := os.Mkdir(h.cfg.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("tmpfs", h.cfg.Dir, "tmpfs", 0, "size=200m"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(h.cfg.Dir, unix.MNT_DETACH); err != nil {
+				t.Error(err)
+			}
+		})
+		r := newRig(t, h, image)
+		err := r.d.Freeze(t.Context(), r.id, true)
+		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(bourse.MessageOf(err), "disk space") {
+			t.Errorf("got %v, want that the disk lacks room", err)
+		}
+		t.Log(err)
+		r.awaitCount(5)
+		if err := r.d.Destroy(t.Context(), r.id.Machine); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
