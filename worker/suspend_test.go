@@ -114,6 +114,34 @@ func TestSuspendedMachineIsLost(t *testing.T) {
 	})
 }
 
+// If a suspended program cannot be resumed, the start boots the machine again, and an event
+// contains the lost program's exit.
+func TestMachineThatCannotBeResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		defer h.crash()
+		m := h.place(run("run"), restart(bourse.RestartAlways, 3))
+		h.must(h.machines.Suspend(t.Context(), m.ID, fabric.MachineAction{}))
+		h.mem.SetHooks(drivertest.Hooks{Before: func(_ context.Context, c drivertest.Call) error {
+			if c.Op == "Freeze" {
+				h.mem.End(c.ID, bourse.Exit{Code: 125})
+			}
+			return nil
+		}})
+		again := h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
+		if again.State != bourse.StateStarted || again.Boot.Number != 2 || again.Boot.Frozen {
+			t.Errorf("started as %s %+v, want a second boot", again.State, again.Boot)
+		}
+		want := []string{
+			"launch/created", "start/started", "suspend/suspending", "suspend/suspended", "suspend/suspended", "exit/stopped", "start/started",
+		}
+		if diff := cmp.Diff(want, story(h.get(m.ID))); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		h.verify()
+	})
+}
+
 // If a host does not support freezing, the error says so. If freezing fails, the
 // machine keeps running.
 func TestMachineThatCannotBeSuspended(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 var errAlready = errors.New("already there")
 
 // Start starts a stopped machine, or resumes a suspended one, and returns once it has
-// started. Errors: failed_precondition if its state does not allow a start, the program
+// started. If a suspended machine's program is lost, Start starts the machine as if it
+// had been stopped. Errors: failed_precondition if its state does not allow a start, the program
 // cannot be started, or another program uses its port; insufficient_capacity if the
 // host has no room for it now; conflict while another caller holds its lease.
 func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
@@ -102,6 +103,13 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s startO
 		return fabric.ActReply{}, err
 	}
 	now, err := ms.appliedMachine(ctx, id, run)
+	if frozen && bourse.CodeOf(err) == bourse.CodeUnavailable {
+		lost, awaitErr := ms.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool { return m.State != bourse.StateSuspended })
+		if awaitErr == nil && lost.State == bourse.StateStopped {
+			ms.state.Log.Warn("suspended machine has lost its program, starting it again", "machine", id)
+			return fabric.ActReply{}, errChanged
+		}
+	}
 	if code := bourse.CodeOf(err); code == bourse.CodeInvalid || code == bourse.CodeNotFound { // the program or its image caused the error
 		err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s failed to start: %w", id, err)
 	}

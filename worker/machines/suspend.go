@@ -104,7 +104,7 @@ func (ms *Machines) thawStep(ctx context.Context, r *machineRun) fsm.Outcome {
 		ms.watch(d, TaskOf(&m), errTextLost)
 	}
 	if err != nil { // the goroutine that watches the task then records the program as lost
-		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost its suspended program: start it again", m.ID)
+		err = bourse.Errorf(bourse.CodeUnavailable, "machine %s has lost its suspended program: start it again", m.ID) // see startOnce
 		return fsm.Abort(err, setState(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateSuspended, bourse.EventSuspend))
 	}
 	return fsm.Done(setState(m.ID, m.Boot.Number, bourse.StateStarting, bourse.StateStarted, bourse.EventResume))
