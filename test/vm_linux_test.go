@@ -3,6 +3,9 @@ package test
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -74,6 +77,9 @@ func TestVirtualMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	y.answers(app, m.ID, "from a guest")
+	if err := y.api.Suspend(t.Context(), app, m.ID, ""); err != nil {
+		t.Fatal(err)
+	}
 
 	w := y.workers[0]
 	w.Settle()
@@ -84,6 +90,9 @@ func TestVirtualMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, patience, "the worker answers", func() error { _, err := y.api.Machine(t.Context(), app, m.ID); return err })
+	if _, err := y.api.Start(t.Context(), app, m.ID, ""); err != nil {
+		t.Fatal(err)
+	}
 	y.answers(app, m.ID, "from a guest")
 	if now, _ := y.sh(app, m.ID, "cat /proc/sys/kernel/random/boot_id"); now != boot {
 		t.Errorf("the guest's boot is %q, want %q: it should have kept running", now, boot)
@@ -102,7 +111,36 @@ func TestVirtualMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	y.answers(app, m.ID, "from a guest")
+
+	boot, _ = y.sh(app, m.ID, "cat /proc/sys/kernel/random/boot_id")
+	if err := y.api.Suspend(t.Context(), app, m.ID, ""); err != nil {
+		t.Fatal(err)
+	}
+	truncateSnapshot(t)
+	if _, err := y.api.Start(t.Context(), app, m.ID, ""); err != nil {
+		t.Fatalf("start with a damaged snapshot: %v, want another boot", err)
+	}
+	y.answers(app, m.ID, "from a guest")
+	if now, _ := y.sh(app, m.ID, "cat /proc/sys/kernel/random/boot_id"); now == boot {
+		t.Error("the guest has kept running without its snapshot")
+	}
 	y.destroy(m.ID)
+}
+
+// truncateSnapshot damages the only snapshot of a suspended machine.
+func truncateSnapshot(t *testing.T) {
+	t.Helper()
+	found := 0
+	err := filepath.WalkDir(filepath.Dir(t.TempDir()), func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "/machine/snapshot") {
+			found++
+			err = os.Truncate(path, 1<<20)
+		}
+		return err
+	})
+	if err != nil || found != 1 {
+		t.Fatalf("found %d snapshots, %v, want 1", found, err)
+	}
 }
 
 // TestVirtualMachinesThatCannotStart checks that a caller learns why a guest cannot start its program.

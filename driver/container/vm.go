@@ -134,10 +134,12 @@ func (d *Driver) freezeMachine(ctx context.Context, c *containerd.Client, t *tas
 		return err
 	}
 	d.cfg.Log.Warn("restore virtual machine from its snapshot failed", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
-	if err := d.await(ctx, t.done); err != nil {
-		return err
+	ending, cancel := context.WithTimeout(ctx, doneTimeout)
+	defer cancel()
+	if d.await(ending, t.done) == nil {
+		return errEnded(t.id)
 	}
-	return errEnded(t.id)
+	return cmp.Or(d.stop(ctx, c, t, "SIGKILL", 0), errEnded(t.id))
 }
 
 // askAgent lets the agent in the container of a virtual machine suspend or resume it. If ctx ends first, the agent continues.

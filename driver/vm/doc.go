@@ -35,6 +35,14 @@
 //
 // The guest's memory and processors are the task's limits. The container may use more memory than that, for qemu itself.
 //
+// # Suspension
+//
+// To suspend a machine, the driver runs "agent suspend" in the container, and then pauses the container. The agent stops
+// the guest, writes qemu's state to an encrypted file in the machine's directory, and kills qemu. To resume it, the
+// driver runs "agent resume": the agent starts another qemu with that state and the same connection to the guest, deletes the
+// file, and has the guest set its clock and reseed its random numbers. If qemu's state cannot be restored, the agent
+// exits with code 125, like a machine that has failed.
+//
 // # Failures
 //
 // If qemu or the guest ends without reporting the program's exit, the agent writes the last lines of the guest's

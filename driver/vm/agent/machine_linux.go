@@ -160,17 +160,19 @@ func (m *machine) start(snapshot *os.File) (*vmm, error) {
 		}
 	}()
 	if v.monitor, err = newMonitor(conn); err != nil {
-		return nil, errors.Join(m.explain(err), conn.Close())
+		err = errors.Join(m.explain(err), conn.Close())
+		_ = v.cmd.Process.Kill() // an error means that it has ended
+		return nil, err
 	}
 	return v, nil
 }
 
-// end ends the machine. The session with the guest ends after the bytes that the guest has sent.
+// end ends the machine, whose qemu has ended. The session with the guest ends after the bytes that the guest has sent.
 func (m *machine) end(reason error) {
 	m.die.Do(func() {
 		m.reason = reason
 		close(m.dead)
-		_ = m.port.Close() // qemu has its own
+		_ = m.port.Close() // as qemu's own has been closed, the connection ends
 	})
 }
 

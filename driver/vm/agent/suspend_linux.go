@@ -187,6 +187,7 @@ func (m *machine) resume() error {
 	case <-time.After(time.Second): // the guest reads no orders; its clock is its own problem
 	}
 	if err := v.monitor.run("cont", nil, nil); err != nil {
+		v.kill()
 		return err
 	}
 	m.vmm = v
@@ -211,23 +212,31 @@ func (m *machine) load(f *os.File, s *snapshot) (*vmm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.monitor.version != s.version {
-		return nil, fmt.Errorf("it is from another version of qemu: %s, and not %s", s.version, v.monitor.version)
-	}
-	if err := w.SetWriteDeadline(time.Now().Add(saveTimeout)); err != nil {
+	if err := v.load(w, f, s); err != nil {
+		v.kill() // it may still wait for the rest of the snapshot
 		return nil, err
-	}
-	if err := unseal(w, f, s.key); err != nil {
-		if errors.Is(err, unix.EPIPE) {
-			err = errRefused
-		}
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	if err := v.monitor.await("query-status", func(status string) bool { return status != "inmigrate" }); err != nil {
-		return nil, fmt.Errorf("%w: %w", errRefused, err)
 	}
 	return v, nil
+}
+
+// load passes a snapshot to a qemu that reads it from a pipe.
+func (v *vmm) load(pipe, f *os.File, s *snapshot) error {
+	if v.monitor.version != s.version {
+		return fmt.Errorf("it is from another version of qemu: %s, and not %s", s.version, v.monitor.version)
+	}
+	if err := pipe.SetWriteDeadline(time.Now().Add(saveTimeout)); err != nil {
+		return err
+	}
+	if err := unseal(pipe, f, s.key); errors.Is(err, unix.EPIPE) {
+		return errRefused
+	} else if err != nil {
+		return err
+	}
+	if err := pipe.Close(); err != nil {
+		return err
+	}
+	if err := v.monitor.await("query-status", func(status string) bool { return status != "inmigrate" }); err != nil {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return nil
 }
