@@ -40,6 +40,7 @@ var benchmarks = []struct {
 	{"recover", benchRecover},
 	{"lost", benchLost},
 	{"container", benchContainer},
+	{"vm", benchVM},
 	{"task", benchTask},
 	{"visible", benchVisible},
 }
@@ -66,6 +67,10 @@ var goals = map[string]struct {
 	"anon_per_machine_kib":  {"<", 1024},
 	"ready_s":               {"<", 0.3},
 	"container_start_ratio": {"<", 1.15},
+	"vm_boot_ratio":         {"<", 2},
+	"vm_suspend_ratio":      {"<", 0.2},
+	"vm_resume_ratio":       {"<", 0.2},
+	"vm_overhead_mib":       {"<", 60},
 	"proxy_rps_ratio":       {">", 0.7},
 	"proxy_p99_ratio":       {"<", 1.5},
 	"cold_start_added_ms":   {"<", 2},
