@@ -114,11 +114,11 @@ type Driver interface {
 	Exec(ctx context.Context, id TaskID, exec Exec) (ExecResult, error)
 	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is
 	// idempotent and returns when the processes are in that state. Suspended processes keep their
-	// memory, and data sent to them is not lost. The driver may store the memory on the disk. If
-	// it cannot be restored, the task ends, and Freeze returns CodeFailedPrecondition. Destroy, and Stop with SIGKILL, terminate a
-	// frozen task without letting its program run again. Stop with any other signal resumes the
-	// task first. Freeze returns CodeFailedPrecondition if the host does not support it, in which
-	// case Labels does not contain "suspend".
+	// memory, and data sent to them is not lost. The driver may store the memory on a disk; if it
+	// cannot be restored, the task ends, and Freeze returns CodeFailedPrecondition. Destroy, and
+	// Stop with SIGKILL, terminate a frozen task without letting its program run again. Stop with
+	// any other signal resumes the task first. Freeze returns CodeFailedPrecondition if the host
+	// does not support it, in which case Labels does not contain "suspend".
 	Freeze(ctx context.Context, id TaskID, frozen bool) error
 	// Usage returns the current resource usage of a running task. It returns CodeFailedPrecondition if the task has
 	// ended.

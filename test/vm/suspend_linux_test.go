@@ -126,6 +126,42 @@ func (r *rig) snapshot() string {
 	return filepath.Join(r.h.cfg.Dir, "tasks", string(r.id.Machine)+"-"+strconv.Itoa(r.id.Boot), "machine", "snapshot")
 }
 
+// awaitSnapshot waits until a snapshot is being written.
+func (r *rig) awaitSnapshot() {
+	r.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if _, err := os.Stat(r.snapshot()); err == nil {
+			return
+		}
+	}
+	r.Fatal("no snapshot is being written")
+}
+
+// fill fills a file system except for a few MiB, and returns a function that frees the space.
+func fill(t *testing.T, dir string) (remove func()) {
+	t.Helper()
+	const rest = 8 << 20
+	f, err := os.CreateTemp(dir, "filler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err = unix.ENOSPC; errors.Is(err, unix.ENOSPC); { // while a snapshot takes the space, too
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+			t.Fatal(err)
+		}
+		err = unix.Fallocate(int(f.Fd()), 0, 0, max(1, int64(fs.Bavail)*fs.Bsize-rest))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // children returns the processes that the container's first process has started.
 func (r *rig) children() string {
 	r.Helper()
@@ -215,11 +251,7 @@ func TestSuspend(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() { done <- r.d.Freeze(ctx, r.id, true) }()
-			for { // until the snapshot is being written
-				if _, err := os.Stat(r.snapshot()); err == nil {
-					break
-				}
-			}
+			r.awaitSnapshot()
 			cancel()
 			if err := <-done; err == nil {
 				t.Error("a canceled suspension succeeded")
@@ -285,7 +317,7 @@ func TestSuspend(t *testing.T) {
 		if err := os.Mkdir(h.cfg.Dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Mount("tmpfs", h.cfg.Dir, "tmpfs", 0, "size=200m"); err != nil {
+		if err := unix.Mount("tmpfs", h.cfg.Dir, "tmpfs", 0, "size=400m"); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
@@ -294,11 +326,25 @@ func TestSuspend(t *testing.T) {
 			}
 		})
 		r := newRig(t, h, image)
+		remove := fill(t, h.cfg.Dir)
 		err := r.d.Freeze(t.Context(), r.id, true)
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(bourse.MessageOf(err), "disk space") {
 			t.Errorf("got %v, want that the disk lacks room", err)
 		}
-		t.Log(err)
+		r.awaitCount(5)
+		remove()
+		done := make(chan error)
+		go func() { done <- r.d.Freeze(t.Context(), r.id, true) }()
+		r.awaitSnapshot()
+		remove = fill(t, h.cfg.Dir)
+		err = <-done
+		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(bourse.MessageOf(err), "no space left") {
+			t.Errorf("got %v, want that the disk has become full", err)
+		}
+		r.awaitCount(5)
+		remove()
+		r.freeze(true)
+		r.freeze(false)
 		r.awaitCount(5)
 		if err := r.d.Destroy(t.Context(), r.id.Machine); err != nil {
 			t.Fatal(err)

@@ -100,7 +100,7 @@ func (m *machine) suspend() error {
 	}
 	s := &snapshot{key: newKey(), version: m.vmm.monitor.version}
 	if err := errors.Join(m.vmm.save(f, s.key, m.config.MaxSnapshot), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(session.SnapshotFile), m.vmm.monitor.run("cont", nil, nil))
+		return errors.Join(err, os.Remove(session.SnapshotFile), m.vmm.proceed())
 	}
 	m.vmm.kill()
 	m.vmm, m.snapshot = nil, s
@@ -164,6 +164,18 @@ func (v *vmm) save(to *os.File, key cipher.AEAD, limit int64) error {
 	return err
 }
 
+// proceed lets a guest continue that could not be saved.
+func (v *vmm) proceed() error {
+	err := v.monitor.await("query-migrate", func(s string) bool { return s == "" || s == "completed" || s == "failed" })
+	if err == nil {
+		err = v.monitor.run("cont", nil, nil)
+	}
+	if err != nil {
+		_ = v.cmd.Process.Kill() // which ends the machine; an error means that it has ended
+	}
+	return err
+}
+
 // resume restores the guest from its snapshot, which is deleted in any case.
 func (m *machine) resume() error {
 	s := m.snapshot
@@ -184,7 +196,7 @@ func (m *machine) resume() error {
 	_, _ = rand.Read(order.Resumed.Entropy) // never fails
 	select {
 	case m.orders <- order:
-	case <-time.After(time.Second): // the guest reads no orders; its clock is its own problem
+	case <-time.After(time.Second): // the guest does not read its orders, and keeps its clock
 	}
 	if err := v.monitor.run("cont", nil, nil); err != nil {
 		v.kill()
