@@ -189,7 +189,8 @@ func (r *rig) checkClock() {
 
 // TestSuspend checks that a suspended machine takes no memory, and continues when it is resumed.
 func TestSuspend(t *testing.T) {
-	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Modules: vmtest.Cached(t, "modules", "scripts/need-kernel"), Agent: agent(t)}
+	vmtest.Cached(t, "modules", "scripts/need-kernel")
+	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Agent: agent(t)}
 	server := containerdtest.Start(t)
 	image := server.Import(t, container.DefaultNamespace, "test.local/image", containerdtest.MustBuild(t, containerdtest.Busybox(t), ocispec.ImageConfig{}))
 
