@@ -92,6 +92,21 @@ func (v *View) Token(ctx context.Context, id string) (*inventory.Token, error) {
 	return Query(ctx, v, inventory.TokenByID(id))
 }
 
+// WireGuardPeers lists the laptops that may connect to private networks, oldest first, including expired ones.
+func (v *View) WireGuardPeers(ctx context.Context) ([]inventory.WireGuardPeer, error) {
+	return Query(ctx, v, inventory.WireGuardPeers())
+}
+
+// MeshWorkers lists the workers with what they have published about their ends of the mesh.
+func (v *View) MeshWorkers(ctx context.Context) ([]inventory.MeshWorker, error) {
+	return Query(ctx, v, inventory.MeshWorkers())
+}
+
+// PrivateMachines lists the apps' machines that brokers have placed and that have private addresses.
+func (v *View) PrivateMachines(ctx context.Context, apps []bourse.AppRef) ([]inventory.PrivateMachine, error) {
+	return Query(ctx, v, inventory.PrivateMachines(apps))
+}
+
 // Canceled lists the canceled orders that the worker must not fill, oldest first.
 func (v *View) Canceled(ctx context.Context, worker bourse.WorkerID) ([]bourse.OrderID, error) {
 	return Query(ctx, v, inventory.Canceled(worker))

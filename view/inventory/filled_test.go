@@ -64,6 +64,10 @@ func plenty(t testing.TB) *sqlite.Conn {
 		ID: "t2", Name: "ci", Org: "me", Apps: []bourse.AppRef{{Name: "shop"}}, Machines: []bourse.MachineID{m.ID}, ReadOnly: true,
 		MadeBy: "ann", MadeWith: "t1", CreatedAt: at, ExpiresAt: at, RevokedAt: at,
 	}))
+	Plant(t, c, "b1", WireGuardRow(&WireGuardPeer{
+		ID: "l1", Name: "laptop", Org: "me", Network: "me/n", App: bourse.AppRef{Name: "shop", ID: "1"}, PublicKey: [32]byte{1}, Worker: "w1",
+		MadeBy: "ann", MadeWith: "t1", CreatedAt: at, ExpiresAt: at,
+	}))
 	Plant(t, c, "b1", ReleaseRow(&release.Release{
 		ID: release.NewID(), App: "shop", AppID: "1", Version: 1, Status: release.Complete, Strategy: "rolling", Description: "first", Image: "a",
 		Definition: []byte(`{"app":"shop"}`), Metadata: []byte(`{"by":"ci"}`), User: "ann", CreatedAt: at, UpdatedAt: at,

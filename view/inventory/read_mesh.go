@@ -12,6 +12,7 @@ import (
 type MeshWorker struct {
 	ID         bourse.WorkerID
 	Tag        bourse.WorkerTag
+	Region     bourse.Region
 	Mesh       *bourse.Mesh // nil if it has none
 	HostStatus machinesapi.HostStatus
 }
@@ -19,7 +20,7 @@ type MeshWorker struct {
 // MeshWorkers returns a query for all workers by ID, including those that are not part of the mesh.
 func MeshWorkers() func(*sqlite.Conn) ([]MeshWorker, error) { return readMeshWorkers }
 
-const meshWorkersSQL = `SELECT r.key, r.tag, r.mesh, ` + hostColumns + `
+const meshWorkersSQL = `SELECT r.key, r.tag, r.mesh, r.region, ` + hostColumns + `
 	FROM worker_rows AS r LEFT JOIN sites AS s ON s.site = r.site WHERE r.key = r.site ORDER BY r.site`
 
 func readMeshWorkers(c *sqlite.Conn) ([]MeshWorker, error) {
@@ -27,12 +28,12 @@ func readMeshWorkers(c *sqlite.Conn) ([]MeshWorker, error) {
 	var r cells
 	err := schema.Query(c, meshWorkersSQL, func(s *sqlite.Stmt) error {
 		r.Stmt = s
-		w := MeshWorker{ID: bourse.WorkerID(r.ColumnText(0)), Tag: bourse.WorkerTag(r.ColumnInt64(1) & 0xffffff)}
+		w := MeshWorker{ID: bourse.WorkerID(r.ColumnText(0)), Tag: bourse.WorkerTag(r.ColumnInt64(1) & 0xffffff), Region: bourse.Region(r.ColumnText(3))}
 		var m bourse.Mesh
 		if !r.ColumnIsNull(2) && r.json(2, &m) {
 			w.Mesh = &m
 		}
-		w.HostStatus, _ = readHost(&r, 3)
+		w.HostStatus, _ = readHost(&r, 4)
 		list = append(list, w)
 		return nil
 	})

@@ -72,6 +72,20 @@ func (r *Replicator) PutToken(ctx context.Context, t *inventory.Token) error {
 	return r.Write(ctx, inventory.TokenRow(t))
 }
 
+// PutWireGuardPeer writes the record of a laptop.
+func (r *Replicator) PutWireGuardPeer(ctx context.Context, p *inventory.WireGuardPeer) error {
+	return r.Write(ctx, inventory.WireGuardRow(p))
+}
+
+// DropWireGuardPeers removes the records of laptops.
+func (r *Replicator) DropWireGuardPeers(ctx context.Context, ids ...string) error {
+	rows := make([]wire.Row, len(ids))
+	for i, id := range ids {
+		rows[i] = wire.DeletedRow(wire.TableWireGuard, id)
+	}
+	return r.Write(ctx, rows...)
+}
+
 // PutRelease writes the record of a release.
 func (r *Replicator) PutRelease(ctx context.Context, made *release.Release) error {
 	return r.Write(ctx, inventory.ReleaseRow(made))

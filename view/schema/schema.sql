@@ -337,6 +337,24 @@ CREATE TABLE certified_rows (
   expires_at INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
+-- Laptops that may connect to a private network. key: a random ID. A row never changes; it is deleted when the
+-- laptop is removed.
+CREATE TABLE wireguard_rows (
+  key TEXT NOT NULL PRIMARY KEY,
+  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
+  name       TEXT    NOT NULL DEFAULT '',
+  org        TEXT    NOT NULL DEFAULT '',
+  network    TEXT    NOT NULL DEFAULT '', -- the private network, org/name
+  app        TEXT    NOT NULL DEFAULT '', -- the app for whose network it was created; '': none
+  app_id     TEXT    NOT NULL DEFAULT '',
+  public_key TEXT    NOT NULL DEFAULT '', -- WireGuard's, in base64
+  worker     TEXT    NOT NULL DEFAULT '', -- the entry: the worker to which it connects
+  made_by    TEXT    NOT NULL DEFAULT '', -- name of the creator
+  made_with  TEXT    NOT NULL DEFAULT '', -- ID of the token with which it was created; '' if that token came from a file
+  created_at INTEGER NOT NULL DEFAULT 0,
+  expires_at INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
 -- ----------------------------------------------------------- views for queries
 
 -- "bourse sql --tables" prints the comment after AS as the description.
@@ -464,6 +482,12 @@ SELECT r.key AS id, r.name, r.org, r.apps, r.machines, r.read_only, r.made_by, r
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.expires_at, 0) / 1e9, 'unixepoch') AS expires_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', r.revoked_at / 1e9, 'unixepoch') AS revoked_at
 FROM token_rows AS r;
+
+CREATE VIEW wireguard_peers AS -- Laptops that may connect to a private network with WireGuard, through a worker. app is the app for whose network a laptop was added.
+SELECT r.key AS id, r.name, r.org, r.network, r.app, r.worker, r.public_key, r.made_by, r.made_with,
+       strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.created_at, 0) / 1e9, 'unixepoch') AS created_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.expires_at, 0) / 1e9, 'unixepoch') AS expires_at
+FROM wireguard_rows AS r;
 
 CREATE VIEW members AS -- All known servers, and how much of their logs this server has applied.
 SELECT n.site AS id, CASE s.alive WHEN 1 THEN 'ok' WHEN 0 THEN 'unreachable' ELSE 'unknown' END AS host_status,

@@ -122,7 +122,7 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 		return false
 	case r.Table == wire.TableTokens:
 		return tokenExpired(r, before)
-	case r.Table == wire.TableCertified && !r.Deleted:
+	case slices.Contains(dated, r.Table) && !r.Deleted:
 		at, _ := r.Columns.Get("expires_at").(int64)
 		return at < before.Time().UnixNano()
 	case r.Table == wire.TableRemoved && !r.Deleted:
@@ -133,6 +133,9 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 
 // expiring contains the tables whose rows expire like tombstones, that is, after the same time.
 var expiring = []string{wire.TableCanceled}
+
+// dated contains the tables whose rows expire at the time in a column, plus the same time.
+var dated = []string{wire.TableCertified, wire.TableWireGuard}
 
 // removedRetention is how long the record of a removed server is retained. It is longer than the validity
 // of any certificate that the server may still have.
@@ -180,9 +183,16 @@ func (all Tables) FindExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]w
 	if err != nil {
 		return nil, err
 	}
-	t = all[wire.TableCertified]
-	certified, err := collect(c, t.all+" WHERE clock < ? AND expires_at < ? LIMIT ?", t.scan, int64(before), before.Time().UnixNano(), limit)
-	return slices.Concat(old, tokens, certified), err
+	old = append(old, tokens...)
+	for _, name := range dated {
+		t := all[name]
+		found, err := collect(c, t.all+" WHERE clock < ? AND expires_at < ? LIMIT ?", t.scan, int64(before), before.Time().UnixNano(), limit)
+		if err != nil {
+			return nil, err
+		}
+		old = append(old, found...)
+	}
+	return old, nil
 }
 
 // records runs a SELECT and calls do with each version that it returns.

@@ -64,6 +64,7 @@ const (
 	TableRemoved   = "removed"
 	TableTokens    = "token"
 	TableCertified = "certified"
+	TableWireGuard = "wireguard"
 )
 
 // DeletedRow returns a Row that deletes a row. Apps and tokens are deleted by setting a column instead.
