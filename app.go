@@ -184,6 +184,27 @@ func NetworkPrefix(network string) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(b), 48)
 }
 
+// LaptopAddress returns the address of a laptop in a private network, given the laptop's WireGuard
+// key. The address consists of the network's prefix, 64 bits of a hash, and the number 4. It depends
+// only on the arguments. The hash includes the network's name, because another organization can
+// find a name with the same prefix.
+func LaptopAddress(network string, key [32]byte) netip.Addr {
+	sum := sha256.Sum256(append([]byte("laptop\x00"+network+"\x00"), key[:]...))
+	b := NetworkPrefix(network).Addr().As16()
+	copy(b[6:14], sum[:])
+	b[15] = laptopEnd
+	return netip.AddrFrom16(b)
+}
+
+// laptopEnd is the last byte of every laptop's address. Machines' addresses end in 2.
+const laptopEnd = 4
+
+// IsLaptopAddress reports whether an address is that of a laptop, in any private network.
+func IsLaptopAddress(a netip.Addr) bool {
+	b := a.As16()
+	return a.Is6() && b[0] == 0xfd && b[1] == 0xaa && b[14] == 0 && b[15] == laptopEnd
+}
+
 // PrivateNetwork returns the name of the app's private network. It contains the
 // organization, so that no app can join another organization's network by its name.
 func (a *App) PrivateNetwork() string { return a.Org + "/" + a.Network }

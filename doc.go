@@ -24,6 +24,7 @@
 //   - site: a server in its role as the author of rows in the view
 //   - member: a server that takes part in the membership, by gossip
 //   - tag: the number at the start of the ids of a worker's machines, derived from the worker's name
+//   - laptop: a device outside the cluster that connects to a private network with WireGuard, through one worker, its entry
 //   - supervisor, keeper: processes that outlive the worker's daemon; they keep its machines running and store their output
 //   - poller: a client that asks a worker for work; a worker with pollers is a gateway, and a machine that a poller runs is a job
 //

@@ -40,7 +40,7 @@
 //  3. Rules exist as long as a machine has a link: they are created before it
 //     gets its addresses, removed after the link, and replaced in one
 //     transaction. If another program flushes them, they are restored within a second.
-//  4. The resolver answers only names in the private network of the asking machine.
+//  4. The resolver answers only names in the private network of the asking machine or laptop.
 //     If Names fails, the answer is SERVFAIL.
 //
 // The resolver answers AAAA queries for <app>.internal, global.<app>, <region>.<app>, <id>.vm.<app>, <name>.vm.<app>,
@@ -53,7 +53,8 @@
 // Package network/mesh connects hosts. It delivers packets through the link Config.Mesh, and guarantees that a packet from
 // this link was sent by the worker of its source address. The rules here admit it only to machines in the network of
 // that address, never to the host, and packets from such an address only from this link. ICMP errors of the other host
-// are admitted if they belong to a connection.
+// are admitted if they belong to a connection. Laptops, which are peers of the mesh as well, may connect to machines of
+// their network, but nothing may connect to them. A laptop that is connected to this worker also has access to the resolver.
 //
 // Run owns all goroutines, except those whose threads enter a namespace and end before the call returns. Locks are
 // taken in this order: recovery, a machine's, then either mu or the firewall's, but not both.

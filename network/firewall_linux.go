@@ -12,6 +12,8 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // dnsPort is the standard port of name servers.
@@ -25,6 +27,12 @@ type member struct {
 	ipv4  netip.Addr
 }
 
+// remoteMember contains the firewall's data about a machine on another worker, or a laptop.
+type remoteMember struct {
+	group uint32 // number of its private network
+	here  bool   // whether it is a laptop that is connected to this worker
+}
+
 // firewall is the worker's nftables table and its desired contents. A machine is added or removed
 // with one transaction on the sets. If the kernel's table differs from the desired contents, it
 // is rebuilt in one transaction, which breaks no connections.
@@ -35,16 +43,16 @@ type firewall struct {
 	ns       int // file descriptor of the network namespace; 0 means the daemon's
 
 	mu       sync.Mutex
-	members  map[string]member     // members by the names of their links
-	remotes  map[netip.Addr]uint32 // machines on other workers, and the numbers of their networks
-	built    bool                  // the table has been built
-	verified uint32                // generation of the rule set when it was last verified; 0 if it must be verified
+	members  map[string]member           // members by the names of their links
+	remotes  map[netip.Addr]remoteMember // machines on other workers, and laptops
+	built    bool                        // the table has been built
+	verified uint32                      // generation of the rule set when it was last verified; 0 if it must be verified
 }
 
 func newFirewall(m mark, port uint16, deny []netip.Prefix, mesh string) *firewall {
 	return &firewall{
 		layout: newLayout(m, mesh), resolver: netip.AddrPortFrom(m.resolver(), port), deny: deny,
-		members: map[string]member{}, remotes: map[netip.Addr]uint32{},
+		members: map[string]member{}, remotes: map[netip.Addr]remoteMember{},
 	}
 }
 
@@ -71,13 +79,25 @@ func (f *firewall) remove(link string) error {
 	return f.change(func(c *nftables.Conn) error { return f.layout.elements(c.SetDeleteElements, m) })
 }
 
-// setRemotes replaces the machines on other workers in one transaction. If there are no rules yet, because the first
-// machine is just being attached, they will contain these machines. If keep is set, other machines remain.
-func (f *firewall) setRemotes(remotes map[netip.Addr]uint32, keep bool) error {
+// ensure builds the table if it does not exist.
+func (f *firewall) ensure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.built {
+		return nil
+	}
+	return f.rebuild()
+}
+
+// setRemotes replaces the machines on other workers and the laptops in one transaction. If there are no rules yet,
+// because the first machine is just being attached, they will contain these machines. If keep is set, other machines
+// remain, but not laptops.
+func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if keep {
 		all := maps.Clone(f.remotes)
+		maps.DeleteFunc(all, func(a netip.Addr, _ remoteMember) bool { return bourse.IsLaptopAddress(a) })
 		maps.Copy(all, remotes)
 		remotes = all
 	}
@@ -92,15 +112,15 @@ func (f *firewall) setRemotes(remotes map[netip.Addr]uint32, keep bool) error {
 	if maps.Equal(before, remotes) {
 		return nil
 	}
-	gone, added := map[netip.Addr]uint32{}, map[netip.Addr]uint32{}
-	for a, g := range before {
-		if now, ok := remotes[a]; !ok || now != g {
-			gone[a] = g
+	gone, added := map[netip.Addr]remoteMember{}, map[netip.Addr]remoteMember{}
+	for a, m := range before {
+		if now, ok := remotes[a]; !ok || now != m {
+			gone[a] = m
 		}
 	}
-	for a, g := range remotes {
-		if old, ok := before[a]; !ok || old != g {
-			added[a] = g
+	for a, m := range remotes {
+		if old, ok := before[a]; !ok || old != m {
+			added[a] = m
 		}
 	}
 	f.remotes = maps.Clone(remotes) // also for a rebuild
@@ -227,15 +247,23 @@ func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, m
 	return nil
 }
 
-// remoteElements calls the given function for the sets of remote machines, with chunks of their elements.
-func (l *layout) remoteElements(do func(*nftables.Set, []nftables.SetElement) error, remotes map[netip.Addr]uint32) error {
+// remoteElements calls the given function for the sets of remote machines and laptops, with chunks of their elements.
+func (l *layout) remoteElements(do func(*nftables.Set, []nftables.SetElement) error, remotes map[netip.Addr]remoteMember) error {
 	for some := range slices.Chunk(slices.Collect(maps.Keys(remotes)), 256) {
-		var pairs, addresses []nftables.SetElement
+		var pairs, addresses, laptops []nftables.SetElement
 		for _, a := range some {
-			pairs = append(pairs, nftables.SetElement{Key: slices.Concat(binaryutil.NativeEndian.PutUint32(remotes[a]), a.AsSlice())})
+			number := binaryutil.NativeEndian.PutUint32(remotes[a].group)
+			pairs = append(pairs, nftables.SetElement{Key: slices.Concat(number, a.AsSlice())})
 			addresses = append(addresses, nftables.SetElement{Key: a.AsSlice()})
+			if remotes[a].here {
+				laptops = append(laptops, nftables.SetElement{Key: a.AsSlice(), Val: number})
+			}
 		}
-		if err := errors.Join(do(l.remotes, pairs), do(l.foreign, addresses)); err != nil {
+		err := errors.Join(do(l.remotes, pairs), do(l.foreign, addresses))
+		if len(laptops) > 0 {
+			err = errors.Join(err, do(l.laptops, laptops))
+		}
+		if err != nil {
 			return err
 		}
 	}

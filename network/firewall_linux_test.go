@@ -274,7 +274,11 @@ func TestRemotes(t *testing.T) {
 	if dial(redThere, red.spec) == nil {
 		t.Error("a machine is reached by one that is not known yet")
 	}
-	remotes := []Remote{{redThere.Network, redThere.address()}, {blueThere.Network, blueThere.address()}, {"org/green", netip.MustParseAddr("fdaa::9:2")}}
+	remotes := []Remote{
+		{Network: redThere.Network, Address: redThere.address()},
+		{Network: blueThere.Network, Address: blueThere.address()},
+		{Network: "org/green", Address: netip.MustParseAddr("fdaa::9:2")},
+	}
 	for range 2 { // the second call changes nothing
 		if err := w.SetRemotes(t.Context(), remotes, false); err != nil {
 			t.Fatal(err)
@@ -385,6 +389,48 @@ func checkForgery(t *testing.T, here *inhabitant, remote netip.Addr, there, lan 
 	}
 }
 
+// TestLaptopsWithoutMachines checks that a host without machines has rules as long as a laptop is connected to it, and
+// that laptops do not remain when other remotes do.
+func TestLaptopsWithoutMachines(t *testing.T) {
+	const mesh = "bwtest"
+	w := newWorker(t, func(c *Config) { c.Mesh = mesh })
+	if err := w.Recover(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	laptop := Remote{Network: "org/red", Address: bourse.LaptopAddress("org/red", [32]byte{1}), Here: true}
+	there := Remote{Network: "org/red", Address: bourse.PrivateAddress("org/red", "00000200000001")}
+	newRemote(t, mesh, laptop.Address)
+	set := func(keep bool, remotes ...Remote) {
+		t.Helper()
+		if err := w.SetRemotes(t.Context(), remotes, keep); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.AdmitLaptops(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.clearUnused(); err != nil || !w.firewall.built || !w.firewall.isIntact() {
+		t.Errorf("no rules before the laptop: %v", err)
+	}
+	set(false, laptop, there)
+	if err := w.clearUnused(); err != nil || len(w.firewall.remotes) != 2 || !w.firewall.isIntact() {
+		t.Errorf("no rules with a laptop: %v, %v", err, w.firewall.remotes)
+	}
+	if who, ok := w.machineAt(laptop.Address); !ok || who.Network != "org/red" {
+		t.Errorf("the laptop is %+v, %t", who, ok)
+	}
+	set(true)
+	if _, ok := w.firewall.remotes[there.Address]; !ok || len(w.firewall.remotes) != 1 || !w.firewall.isIntact() {
+		t.Errorf("kept %v", w.firewall.remotes)
+	}
+	if _, ok := w.machineAt(laptop.Address); ok {
+		t.Error("the laptop is known after it was removed")
+	}
+	if err := w.clearUnused(); err != nil || w.firewall.built {
+		t.Errorf("rules without laptops: %v", err)
+	}
+}
+
 // TestRemotesBeforeMachines checks that the rules of the first machine contain remotes that were set while the machine was
 // being attached.
 func TestRemotesBeforeMachines(t *testing.T) {
@@ -405,7 +451,7 @@ func TestRemotesBeforeMachines(t *testing.T) {
 	}
 	there := Spec{Machine: "00000200000001", Network: spec.Network}
 	newRemote(t, mesh, there.address())
-	if err := w.SetRemotes(t.Context(), []Remote{{there.Network, there.address()}}, false); err != nil {
+	if err := w.SetRemotes(t.Context(), []Remote{{Network: there.Network, Address: there.address()}}, false); err != nil {
 		t.Fatal(err)
 	}
 	w.attach(t, spec)

@@ -66,10 +66,19 @@ func (f *firewall) isIntact() bool {
 	if err != nil {
 		return false
 	}
+	here := 0
+	for _, m := range f.remotes {
+		if m.here {
+			here++
+		}
+	}
 	for _, s := range f.layout.sets() {
 		want := len(f.members)
-		if s == f.layout.remotes || s == f.layout.foreign {
+		switch s {
+		case f.layout.remotes, f.layout.foreign:
 			want = len(f.remotes)
+		case f.layout.laptops:
+			want = here
 		}
 		if got, err := c.GetSetElements(s); err != nil || len(got) != want {
 			return false

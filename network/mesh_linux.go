@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/bourse-dev/bourse"
 )
 
 // meshMetric is the metric of routes into the mesh. It is worse than that of the routes to machines on this host, so
@@ -49,9 +51,26 @@ func (n *Network) noteChange() {
 	}
 }
 
-// SetRemotes replaces the list of machines on other workers. Machines on this host may exchange packets with those in
-// their own network, through the link [Config.Mesh]. Remotes in networks without machines on this host are ignored.
-// If keep is set, machines that the list lacks remain. SetRemotes returns CodeUnavailable if the link does not exist.
+// AdmitLaptops prepares the host for laptops. It must be called before a laptop can send packets through the link
+// [Config.Mesh], because without machines, the host has no rules. They remain until SetRemotes is called without laptops
+// that are connected to this worker.
+func (n *Network) AdmitLaptops(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	n.recovery.RLock()
+	defer n.recovery.RUnlock()
+	n.mu.Lock()
+	n.entry = true // before the rules exist, so that clearUnused does not remove them
+	n.mu.Unlock()
+	return unavailable("prepare the host for laptops", errors.Join(n.prepareHost(), n.firewall.ensure()))
+}
+
+// SetRemotes replaces the list of machines on other workers and of laptops. Machines on this host may exchange packets
+// with machines in their own network, through the link [Config.Mesh]. Laptops may connect to machines in their own
+// network, but not the reverse. Packets of laptops that are connected to this worker are forwarded to other workers, and
+// the resolver answers their questions. Other remotes in networks without machines on this host are ignored. If keep is
+// set, machines that the list lacks remain, but not laptops. SetRemotes returns CodeUnavailable if the link does not exist.
 func (n *Network) SetRemotes(ctx context.Context, remotes []Remote, keep bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -59,27 +78,48 @@ func (n *Network) SetRemotes(ctx context.Context, remotes []Remote, keep bool) e
 	n.recovery.RLock()
 	defer n.recovery.RUnlock()
 	n.mu.Lock()
-	groups := map[string]uint32{}
-	for _, a := range n.machines {
-		groups[a.spec.Network] = a.group
-	}
-	admitted := map[netip.Addr]uint32{}
+	groups := n.groupsFor(remotes)
+	admitted := map[netip.Addr]remoteMember{}
 	if !keep {
 		clear(n.remote)
 	}
+	clear(n.laptops)
 	for _, r := range remotes {
-		if g, ok := groups[r.Network]; ok {
-			admitted[r.Address] = g
-			n.remote[g] = r.Network
+		g, ok := groups[r.Network]
+		if !ok {
+			continue
+		}
+		admitted[r.Address] = remoteMember{g, r.Here}
+		n.remote[g] = r.Network
+		if r.Here {
+			n.laptops[r.Address] = r.Network
 		}
 	}
+	n.entry = len(n.laptops) > 0
 	n.mu.Unlock()
 	// The rules come first, so that a remote address is never accepted from another link while it has a route.
 	return unavailable("connect to other workers", errors.Join(n.firewall.setRemotes(admitted, keep), n.host.routeRemotes(n.cfg.Mesh, admitted, keep)))
 }
 
-// routeRemotes routes exactly the given addresses through a link. If keep is set, other routes remain.
-func (h *host) routeRemotes(name string, remotes map[netip.Addr]uint32, keep bool) error {
+// groupsFor returns the numbers of the networks of this host's machines, and of the laptops that are connected to this
+// worker. The caller holds mu.
+func (n *Network) groupsFor(remotes []Remote) map[string]uint32 {
+	groups, taken := map[string]uint32{}, maps.Clone(n.remote)
+	for _, a := range n.machines {
+		groups[a.spec.Network], taken[a.group] = a.group, a.spec.Network
+	}
+	for _, r := range remotes {
+		if _, ok := groups[r.Network]; r.Here && !ok {
+			g := group(r.Network, taken)
+			groups[r.Network], taken[g] = g, r.Network
+		}
+	}
+	return groups
+}
+
+// routeRemotes routes exactly the given addresses through a link. If keep is set, other routes remain, except those to
+// laptops.
+func (h *host) routeRemotes(name string, remotes map[netip.Addr]remoteMember, keep bool) error {
 	link, err := h.nl.LinkByName(name)
 	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); ok && len(remotes) == 0 {
 		return nil
@@ -100,7 +140,7 @@ func (h *host) routeRemotes(name string, remotes map[netip.Addr]uint32, keep boo
 		}
 		if _, wanted := remotes[a]; wanted {
 			present[a] = true
-		} else if keep {
+		} else if keep && !bourse.IsLaptopAddress(a) {
 			continue
 		} else if err := h.nl.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
 			errs = append(errs, fmt.Errorf("remove route to %s: %w", a, err))

@@ -35,7 +35,9 @@ type Network struct {
 	prepared bool // whether the host is prepared for machines
 	machines map[bourse.MachineID]attached
 	owners   map[netip.Addr]bourse.MachineID // machines by their IPv4 and IPv6 addresses
-	remote   map[uint32]string               // networks of the machines on other workers, by number
+	remote   map[uint32]string               // networks of the machines on other workers and of laptops, by number
+	laptops  map[netip.Addr]string           // networks of the laptops that are connected to this worker
+	entry    bool                            // laptops are or will be connected to this worker, so the rules remain without machines
 }
 
 // attached is a machine with its network.
@@ -70,7 +72,7 @@ func Open(cfg Config) (*Network, error) {
 	n := &Network{
 		cfg: cfg, host: h, needed: make(chan struct{}), changed: make(chan struct{}, 1),
 		firewall: newFirewall(h.mark, dnsPort, deny, cfg.Mesh),
-		machines: map[bourse.MachineID]attached{}, owners: map[netip.Addr]bourse.MachineID{}, remote: map[uint32]string{},
+		machines: map[bourse.MachineID]attached{}, owners: map[netip.Addr]bourse.MachineID{}, remote: map[uint32]string{}, laptops: map[netip.Addr]string{},
 	}
 	n.pool = newPool(max(0, cfg.PooledNamespaces), n.newNamespace)
 	if err := n.probe(); err != nil {
@@ -156,7 +158,7 @@ func (n *Network) Close() error {
 }
 
 // clearUnused removes the rules and the resolver's address from the host if no machine has a
-// network.
+// network, and no laptop is connected to this worker.
 func (n *Network) clearUnused() error {
 	// Another call that holds the lock either needs the host's objects, or removes them itself.
 	if !n.recovery.TryLock() {
@@ -164,7 +166,7 @@ func (n *Network) clearUnused() error {
 	}
 	defer n.recovery.Unlock()
 	n.mu.Lock()
-	unused := n.prepared && len(n.machines) == 0
+	unused := n.prepared && len(n.machines) == 0 && !n.entry
 	n.mu.Unlock()
 	if !unused {
 		return nil
@@ -213,10 +215,13 @@ func (n *Network) maintainRules(ctx context.Context) {
 	}
 }
 
-// machineAt returns the machine with the given address.
+// machineAt returns the machine with the given address. A laptop is like a machine whose ID is the laptop's address.
 func (n *Network) machineAt(from netip.Addr) (Spec, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if network, ok := n.laptops[from]; ok {
+		return Spec{Machine: bourse.MachineID(from.String()), Network: network}, true
+	}
 	id, ok := n.owners[from]
 	return n.machines[id].spec, ok
 }

@@ -54,6 +54,9 @@ func (*Network) Networks() ([]string, bool) { return nil, false }
 // Changed returns nil.
 func (*Network) Changed() <-chan struct{} { return nil }
 
+// AdmitLaptops returns CodeUnavailable.
+func (*Network) AdmitLaptops(context.Context) error { return errSystem() }
+
 // SetRemotes returns CodeUnavailable.
 func (*Network) SetRemotes(context.Context, []Remote, bool) error { return errSystem() }
 

@@ -16,22 +16,23 @@ import (
 //	links      names of the machines' links
 //	source4/6  link and address: permitted sources on a link
 //	members    group and address: machines that links of a group may reach
-//	remotes    likewise: machines on other workers, through the mesh
+//	remotes    likewise: machines on other workers, and laptops, through the mesh
 //	foreign    addresses of remotes
+//	laptops    laptops that are connected to this worker, with their groups
 //
 //	antispoof  prerouting, before conntrack: a machine sends from its own addresses only,
-//	           and packets from machines on other workers arrive through the mesh only
+//	           and packets from machines on other workers and laptops arrive through the mesh only
 //	dnat       prerouting: the resolver's address to this worker's own
 //	forward    replies; the own network, here and through the mesh; the outside, except
-//	           private and denied addresses
+//	           private and denied addresses; from laptops to machines of their network on other workers
 //	input      to the host: the resolver, ping, replies
 //	snat       postrouting: packets to the outside are masqueraded
 //	refuse     rejects, so that the sender fails at once
 type layout struct {
-	table                                              *nftables.Table
-	mesh                                               string // name of the mesh's link; "" if there is no mesh
-	links, source4, source6, members, remotes, foreign *nftables.Set
-	chains                                             []builtChain
+	table                                                       *nftables.Table
+	mesh                                                        string // name of the mesh's link; "" if there is no mesh
+	links, source4, source6, members, remotes, foreign, laptops *nftables.Set
+	chains                                                      []builtChain
 }
 
 // builtChain is a chain and the number of its rules.
@@ -57,8 +58,11 @@ func newLayout(m mark, mesh string) *layout {
 		}
 		return s
 	}
+	laptops := set(7, "laptops", nftables.TypeIP6Addr)
+	laptops.IsMap, laptops.DataType = true, nftables.TypeDevGroup
 	return &layout{
 		table:   t,
+		laptops: laptops,
 		mesh:    mesh,
 		links:   set(1, "links", nftables.TypeIFName),
 		source4: set(2, "source4", nftables.TypeIFName, nftables.TypeIPAddr),
@@ -69,7 +73,9 @@ func newLayout(m mark, mesh string) *layout {
 	}
 }
 
-func (l *layout) sets() []*nftables.Set { return append(l.memberSets(), l.remotes, l.foreign) }
+func (l *layout) sets() []*nftables.Set {
+	return append(l.memberSets(), l.remotes, l.foreign, l.laptops)
+}
 
 func (l *layout) memberSets() []*nftables.Set {
 	return []*nftables.Set{l.links, l.source4, l.source6, l.members}
@@ -122,12 +128,14 @@ func (l *layout) antispoof() [][]expr.Any {
 func (l *layout) dnat(resolver netip.AddrPort) [][]expr.Any {
 	var rules [][]expr.Any
 	for _, protocol := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-		rules = append(rules, all(l.from(), family(unix.NFPROTO_IPV6), within6(netip.PrefixFrom(ResolverAddress, 128)), port(protocol, dnsPort),
-			[]expr.Any{
-				&expr.Immediate{Register: reg1, Data: resolver.Addr().AsSlice()},
-				&expr.Immediate{Register: reg2, Data: binaryutil.BigEndian.PutUint16(resolver.Port())},
-				&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV6, RegAddrMin: reg1, RegProtoMin: reg2},
-			}))
+		for _, from := range l.clients() {
+			rules = append(rules, all(from, family(unix.NFPROTO_IPV6), within6(netip.PrefixFrom(ResolverAddress, 128)), port(protocol, dnsPort),
+				[]expr.Any{
+					&expr.Immediate{Register: reg1, Data: resolver.Addr().AsSlice()},
+					&expr.Immediate{Register: reg2, Data: binaryutil.BigEndian.PutUint16(resolver.Port())},
+					&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV6, RegAddrMin: reg1, RegProtoMin: reg2},
+				}))
+		}
 	}
 	return rules
 }
@@ -138,8 +146,11 @@ func (l *layout) forward(deny []netip.Prefix) [][]expr.Any {
 		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFGROUP), field(ip6Target, after4), lookup(l.members, false), accept()),
 	}
 	if l.mesh != "" {
-		// WireGuard has verified that the sender of a packet from the mesh is the worker of the packet's source address.
+		// WireGuard has verified that the sender of a packet from the mesh is the worker of the packet's source address,
+		// or the laptop with this address.
 		rules = append(rules,
+			all(load(expr.MetaKeyOIFNAME), is(l.mesh), family(unix.NFPROTO_IPV6), toLaptop(), refuse()),
+			all(l.fromLaptop(), load(expr.MetaKeyOIFNAME), is(l.mesh), l.laptopGroup(), field(ip6Target, after4), lookup(l.remotes, false), accept()),
 			all(l.from(), load(expr.MetaKeyOIFNAME), is(l.mesh), family(unix.NFPROTO_IPV6), load(expr.MetaKeyIIFGROUP), field(ip6Target, after4), lookup(l.remotes, false), accept()),
 			all(load(expr.MetaKeyIIFNAME), is(l.mesh), l.to(false), family(unix.NFPROTO_IPV6), load(expr.MetaKeyOIFGROUP), field(ip6Source, after4), lookup(l.remotes, false), accept()),
 			all(load(expr.MetaKeyIIFNAME), is(l.mesh), refuse()),
@@ -161,16 +172,51 @@ func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 	own := within6(netip.PrefixFrom(resolver.Addr(), 128))
 	rules := [][]expr.Any{
 		all(l.from(), replies(), accept()),
-		all(l.from(), family(unix.NFPROTO_IPV6), own, port(unix.IPPROTO_UDP, resolver.Port()), accept()),
-		all(l.from(), family(unix.NFPROTO_IPV6), own, port(unix.IPPROTO_TCP, resolver.Port()), accept()),
+	}
+	for _, from := range l.clients() {
+		rules = append(rules,
+			all(from, family(unix.NFPROTO_IPV6), own, port(unix.IPPROTO_UDP, resolver.Port()), accept()),
+			all(from, family(unix.NFPROTO_IPV6), own, port(unix.IPPROTO_TCP, resolver.Port()), accept()),
+		)
+	}
+	rules = append(rules,
 		all(l.from(), echo(unix.IPPROTO_ICMPV6, 128), accept()),
 		all(l.from(), echo(unix.IPPROTO_ICMP, 8), accept()),
 		all(l.from(), refuse()),
-	}
+	)
 	if l.mesh != "" { // the host itself has no business with other workers' machines
 		rules = append(rules, all(load(expr.MetaKeyIIFNAME), is(l.mesh), drop()))
 	}
 	return rules
+}
+
+// clients returns alternatives that match packets from those whose questions the resolver answers.
+func (l *layout) clients() [][]expr.Any {
+	if l.mesh == "" {
+		return [][]expr.Any{l.from()}
+	}
+	return [][]expr.Any{l.from(), l.fromLaptop()}
+}
+
+// fromLaptop returns expressions that match packets from laptops that are connected to this worker.
+func (l *layout) fromLaptop() []expr.Any {
+	return all(load(expr.MetaKeyIIFNAME), is(l.mesh), family(unix.NFPROTO_IPV6), l.laptopGroup())
+}
+
+// laptopGroup returns expressions that load the group of the laptop that has sent a packet into register 1. They match
+// only packets from such laptops.
+func (l *layout) laptopGroup() []expr.Any {
+	return all(field(ip6Source, reg1),
+		[]expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: reg1, IsDestRegSet: true, SetName: l.laptops.Name, SetID: l.laptops.ID}})
+}
+
+// toLaptop returns expressions that match packets to any laptop, see bourse.IsLaptopAddress.
+func toLaptop() []expr.Any {
+	mask, want := make([]byte, 16), make([]byte, 16)
+	mask[0], mask[1], mask[14], mask[15] = 0xff, 0xff, 0xff, 0xff
+	want[0], want[1], want[15] = 0xfd, 0xaa, 4
+	return all(field(ip6Target, reg1),
+		[]expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 16, Mask: mask, Xor: make([]byte, 16)}}, equal(want...))
 }
 
 // from returns expressions that match packets from machines.

@@ -54,8 +54,10 @@ func (s Spec) attachment(namespace string, ipv4 netip.Addr) Attachment {
 	}
 }
 
-// Remote is a machine on another worker. Its address, bourse.PrivateAddress, depends only on the machine and its network.
+// Remote is a machine on another worker, or a laptop. Its address, bourse.PrivateAddress or bourse.LaptopAddress, depends
+// only on the machine or laptop and its network.
 type Remote struct {
 	Network string // name of the private network
 	Address netip.Addr
+	Here    bool // whether it is a laptop that is connected to this worker
 }

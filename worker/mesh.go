@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -36,14 +37,34 @@ var _ mesh.View = (*MeshView)(nil)
 
 // NewMeshView returns a MeshView. apps returns the worker's records of all apps.
 func NewMeshView(v *view.View, r *replication.Replicator, apps func() ([]bourse.App, error)) *MeshView {
-	return &MeshView{v, r, apps, v.Watch(wire.TableMachines, wire.TableWorkers, wire.TableApps, view.TableSites)}
+	return &MeshView{v, r, apps, v.Watch(wire.TableMachines, wire.TableWorkers, wire.TableApps, wire.TableWireGuard, view.TableSites)}
 }
 
 // Members implements mesh.View.
-func (v *MeshView) Members(ctx context.Context, networks []string) ([]mesh.Worker, []mesh.Machine, error) {
+func (v *MeshView) Members(ctx context.Context, self bourse.WorkerID, networks []string) (mesh.Members, error) {
+	laptops, err := v.view.WireGuardPeers(ctx)
+	if err != nil {
+		return mesh.Members{}, err
+	}
+	networks = slices.Clone(networks)
+	now := time.Now()
+	for i := range laptops {
+		if l := &laptops[i]; l.Worker == self && now.Before(l.ExpiresAt) && !slices.Contains(networks, l.Network) {
+			networks = append(networks, l.Network)
+		}
+	}
+	if len(networks) == 0 {
+		return mesh.Members{}, nil
+	}
 	apps, err := v.apps()
 	if err != nil {
-		return nil, nil, err
+		return mesh.Members{}, err
+	}
+	var out mesh.Members
+	for i := range laptops {
+		if l := &laptops[i]; slices.Contains(networks, l.Network) {
+			out.Laptops = append(out.Laptops, mesh.Laptop{ID: l.ID, Network: l.Network, Key: l.PublicKey, Entry: l.Worker, CreatedAt: l.CreatedAt, ExpiresAt: l.ExpiresAt})
+		}
 	}
 	var refs []bourse.AppRef
 	of := map[bourse.AppRef]string{}
@@ -53,23 +74,23 @@ func (v *MeshView) Members(ctx context.Context, networks []string) ([]mesh.Worke
 			of[apps[i].Ref()] = name
 		}
 	}
-	known, err := view.Query(ctx, v.view, inventory.MeshWorkers())
+	known, err := v.view.MeshWorkers(ctx)
 	if err != nil {
-		return nil, nil, err
+		return mesh.Members{}, err
 	}
-	placed, err := view.Query(ctx, v.view, inventory.PrivateMachines(refs))
+	placed, err := v.view.PrivateMachines(ctx, refs)
 	if err != nil {
-		return nil, nil, err
+		return mesh.Members{}, err
 	}
-	workers := make([]mesh.Worker, len(known))
+	out.Workers = make([]mesh.Worker, len(known))
 	for i, w := range known {
-		workers[i] = mesh.Worker{ID: w.ID, Tag: w.Tag, Mesh: w.Mesh, Lost: w.HostStatus == machinesapi.HostUnreachable}
+		out.Workers[i] = mesh.Worker{ID: w.ID, Tag: w.Tag, Mesh: w.Mesh, Lost: w.HostStatus == machinesapi.HostUnreachable}
 	}
-	machines := make([]mesh.Machine, len(placed))
+	out.Machines = make([]mesh.Machine, len(placed))
 	for i, m := range placed {
-		machines[i] = mesh.Machine{ID: m.ID, Worker: m.Worker, Network: of[m.App]}
+		out.Machines[i] = mesh.Machine{ID: m.ID, Worker: m.Worker, Network: of[m.App]}
 	}
-	return workers, machines, nil
+	return out, nil
 }
 
 // Whole implements mesh.View.

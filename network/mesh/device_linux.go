@@ -57,8 +57,8 @@ func (r route) endpoint(published netip.AddrPort, now time.Time) netip.AddrPort 
 	return r.seen
 }
 
-// keepalive is the interval at which each side sends at least one packet, so that handshakes are repeated and NAT lets the
-// other side's packets through.
+// keepalive is the interval at which each of two workers sends at least one packet, so that handshakes are repeated and
+// NAT lets the other side's packets through.
 const keepalive = 25 * time.Second
 
 // Open prepares a Device. It changes nothing on the host, except that it locks it: a host has only one mesh, because all
@@ -136,8 +136,8 @@ func Remove(ctx context.Context, dir string) error {
 	return companion.AwaitEnd(ctx, lockFile(dir))
 }
 
-// Apply ensures that the link exists, and that it has exactly these peers. If keep is set, other peers remain, and peers
-// keep addresses that the list lacks. tag is this worker's. Connections of peers that remain continue.
+// Apply ensures that the link exists, and that it has exactly these peers. If keep is set, other workers remain, and
+// workers keep addresses of machines that the list lacks. tag is this worker's. Connections of peers that remain continue.
 func (d *Device) Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer, keep bool) error {
 	if err := d.ensure(ctx, Address(tag)); err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "mesh: %w", err)
@@ -187,7 +187,7 @@ func (d *Device) changesTo(current []wgtypes.Peer, desired []Peer, keep bool, no
 		c := wgtypes.PeerConfig{PublicKey: p.Key}
 		c.AllowedIPs, c.ReplaceAllowedIPs = changedAddresses(old, allowedBy(&p), keep)
 		differs := c.ReplaceAllowedIPs || len(c.AllowedIPs) > 0
-		if old == nil || old.PersistentKeepaliveInterval != keepalive {
+		if p.Worker != "" && (old == nil || old.PersistentKeepaliveInterval != keepalive) { // laptops keep their connections alive themselves
 			c.PersistentKeepaliveInterval, differs = new(keepalive), true
 		}
 		r := d.routes[p.Key]
@@ -202,17 +202,23 @@ func (d *Device) changesTo(current []wgtypes.Peer, desired []Peer, keep bool, no
 			}
 		}
 		routes[p.Key] = r
-		if differs {
+		if differs || old == nil {
 			out = append(out, c)
 		}
 	}
 	d.routes = routes
-	for key := range have {
-		if !keep {
+	for key, old := range have {
+		if !keep || isLaptop(old) {
 			out = append(out, wgtypes.PeerConfig{PublicKey: key, Remove: true})
 		}
 	}
 	return out
+}
+
+// isLaptop reports whether a peer is a laptop. A worker has an address in the mesh, too.
+func isLaptop(p *wgtypes.Peer) bool {
+	a := prefixes(p.AllowedIPs)
+	return len(a) == 1 && bourse.IsLaptopAddress(a[0])
 }
 
 // changedAddresses returns the addresses to send for a peer, and whether they replace its current ones. Replacing
@@ -222,7 +228,14 @@ func changedAddresses(old *wgtypes.Peer, allowed []netip.Addr, keep bool) (list 
 		return networksOf(allowed), true
 	}
 	current := prefixes(old.AllowedIPs)
-	if !keep && slices.ContainsFunc(current, func(a netip.Addr) bool { return !slices.Contains(allowed, a) }) {
+	if keep {
+		for _, a := range current {
+			if a.IsValid() && !bourse.IsLaptopAddress(a) && !slices.Contains(allowed, a) {
+				allowed = append(allowed, a)
+			}
+		}
+	}
+	if slices.ContainsFunc(current, func(a netip.Addr) bool { return !slices.Contains(allowed, a) }) {
 		return networksOf(allowed), true
 	}
 	missing := slices.DeleteFunc(slices.Clone(allowed), func(a netip.Addr) bool { return slices.Contains(current, a) })
@@ -270,7 +283,7 @@ func networksOf(list []netip.Addr) []net.IPNet {
 	return out
 }
 
-// Status returns the connection to each of the given peers.
+// Status returns the connection to each of the given peers that is a worker.
 func (d *Device) Status(peers []Peer) ([]bourse.MeshPeer, error) {
 	current, err := d.client.Device(d.link)
 	if err != nil {
@@ -282,6 +295,9 @@ func (d *Device) Status(peers []Peer) ([]bourse.MeshPeer, error) {
 	}
 	out := make([]bourse.MeshPeer, 0, len(peers))
 	for _, p := range peers {
+		if p.Worker == "" {
+			continue
+		}
 		s := bourse.MeshPeer{Worker: p.Worker, Machines: len(p.Machines)}
 		if w := have[p.Key]; w != nil {
 			s.Endpoint, s.Received, s.Sent, s.Handshake = endpointOf(w), w.ReceiveBytes, w.TransmitBytes, w.LastHandshakeTime

@@ -7,6 +7,7 @@ import (
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/network"
 )
 
@@ -53,7 +54,16 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s: sent %d addresses, replace %t, removed %d peers; want %d, %t", name, sent, replace, removed, c.sent, c.replace)
 		}
 	}
+	laptop := bourse.LaptopAddress("acme/", wgtypes.Key{9})
+	current.AllowedIPs = networksOf([]netip.Addr{address(1), address(2), laptop})
+	gone.AllowedIPs = networksOf([]netip.Addr{laptop})
 	d := &Device{routes: map[wgtypes.Key]route{}}
+	for _, c := range d.changesTo([]wgtypes.Peer{current, gone}, []Peer{peer()}, true, time.Now()) {
+		if c.PublicKey == gone.PublicKey && !c.Remove || c.PublicKey == current.PublicKey && (!c.ReplaceAllowedIPs || len(c.AllowedIPs) != 2) {
+			t.Errorf("a laptop remains, with an incomplete view: %+v", c)
+		}
+	}
+	d = &Device{routes: map[wgtypes.Key]route{}}
 	if got := d.changesTo(nil, []Peer{peer(2)}, true, time.Now()); len(got) != 1 || len(got[0].AllowedIPs) != 2 {
 		t.Errorf("a new peer: %+v", got)
 	}

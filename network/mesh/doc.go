@@ -7,6 +7,9 @@
 // networks, and from its own address in the mesh ([Address]), from which its host sends ICMP errors. WireGuard drops all
 // other packets. Package network decides which of the local machines a packet may reach.
 //
+// A laptop is a peer of one worker, its entry. For other workers, the laptop is one more address behind its entry. The
+// entry forwards the laptop's packets to them, and answers its questions about names.
+//
 // # What a malicious worker can do
 //
 // The view says which machines are in a network. Brokers have signed that, so a worker cannot place itself in a network.
@@ -19,5 +22,7 @@
 //     make its peers send a handshake of 148 bytes every five seconds to any address that is not loopback, link-local,
 //     multicast or private to a machine. In a session, WireGuard sends to the address from which the worker's last
 //     packet came, which the worker can forge.
+//   - The entry of a laptop can send from the laptop's address to machines of its network, and sees its packets. Brokers
+//     have signed which worker that is.
 //   - ICMP errors from its host's address are delivered if they refer to a connection of any machine on this host.
 package mesh

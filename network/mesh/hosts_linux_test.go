@@ -176,6 +176,7 @@ type order struct {
 	Attach   *network.Spec
 	Workers  []Worker
 	Machines []Machine
+	Laptops  []Laptop
 }
 
 type answer struct {
@@ -197,10 +198,10 @@ type fakeView struct {
 	changed chan struct{}
 }
 
-func (v *fakeView) Members(context.Context, []string) ([]Worker, []Machine, error) {
+func (v *fakeView) Members(context.Context, bourse.WorkerID, []string) (Members, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.got.Workers, v.got.Machines, nil
+	return Members{Workers: v.got.Workers, Machines: v.got.Machines, Laptops: v.got.Laptops}, nil
 }
 
 func (v *fakeView) Whole() bool {
@@ -229,9 +230,9 @@ func (n fakeNames) App(name bourse.AppName) (bourse.App, bool, error) {
 func (n fakeNames) Apps() ([]bourse.App, error) { return nil, nil }
 
 func (n fakeNames) Machines(app *bourse.App) ([]bourse.Machine, error) {
-	_, machines, _ := n.view.Members(context.Background(), nil)
+	members, _ := n.view.Members(context.Background(), "", nil)
 	var out []bourse.Machine
-	for _, m := range machines {
+	for _, m := range members.Machines {
 		if m.Network == app.PrivateNetwork() && (m.Worker == n.mesh.self || n.mesh.Reaches(m.Worker)) {
 			out = append(out, bourse.Machine{ID: m.ID, Worker: m.Worker, App: app.Name, State: bourse.StateStarted, PrivateIP: bourse.PrivateAddress(m.Network, m.ID)})
 		}

@@ -63,9 +63,9 @@ func statement(worker bourse.WorkerID) []byte {
 	return []byte("bourse mesh key\x00" + string(worker))
 }
 
-// keyOf returns the WireGuard key that a worker has announced. It returns false if the worker has not proved that it
+// KeyOf returns the WireGuard key that a worker has announced. It returns false if the worker has not proved that it
 // owns the key.
-func keyOf(worker bourse.WorkerID, m *bourse.Mesh) (wgtypes.Key, bool) {
+func KeyOf(worker bourse.WorkerID, m *bourse.Mesh) (wgtypes.Key, bool) {
 	if m == nil || len(m.Key) != ed25519.PublicKeySize || !ed25519.Verify(m.Key, statement(worker), m.Proof) {
 		return wgtypes.Key{}, false
 	}

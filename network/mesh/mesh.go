@@ -23,8 +23,9 @@ type Config struct {
 
 // View knows the cluster. Its answers are hints about machines, but brokers have signed which machines are in a network.
 type View interface {
-	// Members returns all workers, and the machines of all workers in these networks.
-	Members(ctx context.Context, networks []string) ([]Worker, []Machine, error)
+	// Members returns the workers, machines and laptops that matter to a worker with machines in these networks. These
+	// networks and those of laptops whose entry is the worker count as the worker's.
+	Members(ctx context.Context, self bourse.WorkerID, networks []string) (Members, error)
 	// Whole reports whether the view has received the whole cluster since this daemon's start. Until then, Members may
 	// lack workers and machines.
 	Whole() bool
@@ -33,11 +34,19 @@ type View interface {
 	Changed() <-chan struct{}
 }
 
+// Members is an excerpt of the view.
+type Members struct {
+	Workers  []Worker  // all workers
+	Machines []Machine // the machines of all workers in the worker's networks
+	Laptops  []Laptop  // the laptops in the worker's networks, including expired ones
+}
+
 // Networks manages the private networks of this host. network.Network implements it.
 type Networks interface {
 	// Networks returns false until the networks of machines that an earlier daemon left have been recovered.
 	Networks() (names []string, ok bool)
 	Changed() <-chan struct{}
+	AdmitLaptops(ctx context.Context) error
 	SetRemotes(ctx context.Context, remotes []network.Remote, keep bool) error
 }
 
@@ -99,7 +108,7 @@ func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 	self := Worker{ID: m.self, Tag: tag, Mesh: m.announce}
 	every := time.NewTicker(tick)
 	defer every.Stop()
-	var plan []Peer
+	var plan plan
 	var failed error
 	for changed := true; ; {
 		begun := time.Now()
@@ -121,7 +130,8 @@ func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 		case <-m.networks.Changed():
 			changed = true
 		case <-m.device.Ended():
-		case <-every.C:
+		case now := <-every.C:
+			changed = changed || plan.outdated(now)
 			continue
 		}
 		select {
@@ -132,31 +142,48 @@ func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 	}
 }
 
+// plan is a result of Plan.
+type plan struct {
+	peers []Peer
+	until time.Time // when the next laptop expires; zero if there is none
+
+	laptops bool // whether the peers that were last applied include laptops, so that the host has rules even without machines
+}
+
+// outdated reports whether a laptop has expired.
+func (p *plan) outdated(now time.Time) bool { return !p.until.IsZero() && !now.Before(p.until) }
+
 // step makes the peers those of a new plan or, if nothing has changed, of the last one.
-func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *[]Peer) error {
+func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *plan) error {
 	networks, ok := m.networks.Networks()
 	if !ok {
 		return nil // an earlier daemon's connections remain
 	}
 	whole := m.view.Whole()
-	if changed || len(networks) == 0 {
-		var workers []Worker
-		var machines []Machine
-		if len(networks) > 0 {
-			var err error
-			if workers, machines, err = m.view.Members(ctx, networks); err != nil {
-				return err
+	if changed {
+		members, err := m.view.Members(ctx, m.self, networks)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		plan.peers, plan.until = Plan(now, self, networks, members.Workers, members.Machines, members.Laptops), time.Time{}
+		for _, l := range members.Laptops {
+			if l.ExpiresAt.After(now) && (plan.until.IsZero() || l.ExpiresAt.Before(plan.until)) {
+				plan.until = l.ExpiresAt
 			}
 		}
-		*plan = Plan(self, networks, workers, machines)
-		m.note(workers)
+		m.note(members.Workers)
 	}
-	if len(*plan) == 0 && (!whole || !m.device.Exists()) {
-		return nil // in the first case, an earlier daemon's connections remain
+	// Without rules, the link must stay down while an earlier daemon's peers remain.
+	withoutRules := !whole && len(networks) == 0 && !plan.laptops
+	if len(plan.peers) == 0 && (withoutRules || !m.device.Exists()) {
+		return nil
 	}
-	status, err := m.apply(ctx, self.Tag, *plan, !whole)
-	if err != nil {
-		status = disconnected(*plan)
+	status, err := m.apply(ctx, self.Tag, plan.peers, !whole)
+	if err == nil {
+		plan.laptops = slices.ContainsFunc(plan.peers, isLaptopPeer)
+	} else {
+		status = disconnected(plan.peers)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,14 +191,22 @@ func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *[]Peer
 	return err
 }
 
-// apply applies a plan, and returns the connections. If keep is set, peers and machines that the plan lacks remain.
+func isLaptopPeer(p Peer) bool { return p.Worker == "" }
+
+// apply applies a plan, and returns the connections. If keep is set, workers and machines that the plan lacks remain, but
+// not laptops.
 func (m *Mesh) apply(ctx context.Context, tag bourse.WorkerTag, plan []Peer, keep bool) ([]bourse.MeshPeer, error) {
+	if slices.ContainsFunc(plan, isLaptopPeer) {
+		if err := m.networks.AdmitLaptops(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := m.device.Apply(ctx, tag, plan, keep); err != nil {
 		return nil, err
 	}
 	var remotes []network.Remote
-	for _, p := range plan {
-		remotes = append(remotes, p.Machines...)
+	for i := range plan {
+		remotes = append(remotes, plan[i].remotes()...)
 	}
 	if err := m.networks.SetRemotes(ctx, remotes, keep); err != nil {
 		return nil, err
@@ -181,9 +216,11 @@ func (m *Mesh) apply(ctx context.Context, tag bourse.WorkerTag, plan []Peer, kee
 
 // disconnected returns the connections of a worker whose end of the mesh does not work.
 func disconnected(plan []Peer) []bourse.MeshPeer {
-	out := make([]bourse.MeshPeer, len(plan))
-	for i, p := range plan {
-		out[i] = bourse.MeshPeer{Worker: p.Worker, Machines: len(p.Machines)}
+	var out []bourse.MeshPeer
+	for _, p := range plan {
+		if p.Worker != "" {
+			out = append(out, bourse.MeshPeer{Worker: p.Worker, Machines: len(p.Machines)})
+		}
 	}
 	return out
 }

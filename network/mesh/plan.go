@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
@@ -27,22 +28,49 @@ type Machine struct {
 	Network string
 }
 
-// Peer is another worker that has a machine in one of this worker's networks.
-type Peer struct {
-	Worker   bourse.WorkerID
-	Key      wgtypes.Key
-	Endpoint netip.AddrPort // zero if this worker waits until the peer connects
-	Address  netip.Addr     // of the peer's host
-	Machines []network.Remote
+// Laptop is a device outside the cluster that may connect to a private network through one worker, its entry. Brokers
+// have signed this.
+type Laptop struct {
+	ID        string
+	Network   string
+	Key       wgtypes.Key
+	Entry     bourse.WorkerID
+	CreatedAt time.Time
+	ExpiresAt time.Time
 }
 
-// Plan returns the peers of a worker, by ID. self describes the worker, and networks are the names of its machines'
-// networks. Plan ignores machines that are not their worker's, and workers that have not proved that they own their key.
-// It is a pure function.
-func Plan(self Worker, networks []string, workers []Worker, machines []Machine) []Peer {
+// Peer is a peer of this worker: another worker that has a machine or a laptop in one of this worker's networks, or a
+// laptop whose entry is this worker.
+type Peer struct {
+	Worker   bourse.WorkerID // "" for a laptop
+	Key      wgtypes.Key
+	Endpoint netip.AddrPort   // zero if this worker waits until the peer connects
+	Address  netip.Addr       // of the worker's host, or of the laptop
+	Machines []network.Remote // of the worker, including laptops whose entry it is
+	Network  string           // of the laptop
+}
+
+// remotes returns the addresses behind the peer, for package network.
+func (p *Peer) remotes() []network.Remote {
+	if p.Worker == "" {
+		return []network.Remote{{Network: p.Network, Address: p.Address, Here: true}}
+	}
+	return p.Machines
+}
+
+// Plan returns the peers of a worker: first workers by ID, then laptops. self describes the worker, and networks are the
+// names of its machines' networks. Plan ignores machines that are not their worker's, workers that have not proved that
+// they own their key, and laptops that have expired. It is a pure function.
+func Plan(now time.Time, self Worker, networks []string, workers []Worker, machines []Machine, laptops []Laptop) []Peer {
+	laptops = admitted(now, laptops)
 	shared := map[string]bool{}
 	for _, name := range networks {
 		shared[name] = true
+	}
+	for _, l := range laptops {
+		if l.Entry == self.ID {
+			shared[l.Network] = true
+		}
 	}
 	owners := ownersOf(self, workers)
 	remotes := map[bourse.WorkerID][]network.Remote{}
@@ -51,9 +79,14 @@ func Plan(self Worker, networks []string, workers []Worker, machines []Machine) 
 			remotes[m.Worker] = append(remotes[m.Worker], network.Remote{Network: m.Network, Address: bourse.PrivateAddress(m.Network, m.ID)})
 		}
 	}
+	for _, l := range laptops {
+		if shared[l.Network] {
+			remotes[l.Entry] = append(remotes[l.Entry], network.Remote{Network: l.Network, Address: bourse.LaptopAddress(l.Network, l.Key)})
+		}
+	}
 	delete(remotes, self.ID)
 	var peers []Peer
-	own, _ := keyOf(self.ID, self.Mesh)
+	own, _ := KeyOf(self.ID, self.Mesh)
 	taken := map[wgtypes.Key]bool{own: true}
 	for _, w := range slices.SortedFunc(slices.Values(workers), func(a, b Worker) int { return cmp.Compare(a.ID, b.ID) }) {
 		list := remotes[w.ID]
@@ -61,7 +94,7 @@ func Plan(self Worker, networks []string, workers []Worker, machines []Machine) 
 			continue
 		}
 		delete(remotes, w.ID)
-		key, ok := keyOf(w.ID, w.Mesh)
+		key, ok := KeyOf(w.ID, w.Mesh)
 		if !ok || taken[key] { // only workers that share their private key can announce the same one
 			continue
 		}
@@ -70,9 +103,28 @@ func Plan(self Worker, networks []string, workers []Worker, machines []Machine) 
 			return cmp.Or(a.Address.Compare(b.Address), cmp.Compare(a.Network, b.Network))
 		})
 		list = slices.CompactFunc(list, func(a, b network.Remote) bool { return a.Address == b.Address })
-		peers = append(peers, Peer{Worker: w.ID, Key: key, Endpoint: usable(w.Mesh.Endpoint), Address: Address(w.Tag), Machines: list})
+		peers = append(peers, Peer{Worker: w.ID, Key: key, Endpoint: Usable(w.Mesh.Endpoint), Address: Address(w.Tag), Machines: list})
+	}
+	for _, l := range laptops {
+		if l.Entry == self.ID && !taken[l.Key] { // a laptop with a worker's key would cut off the worker
+			taken[l.Key] = true
+			peers = append(peers, Peer{Key: l.Key, Address: bourse.LaptopAddress(l.Network, l.Key), Network: l.Network})
+		}
 	}
 	return peers
+}
+
+// admitted returns the laptops that have not expired, and of those with the same key, only the one that was created first.
+// Otherwise, anyone who knows a laptop's public key could cut it off.
+func admitted(now time.Time, laptops []Laptop) []Laptop {
+	laptops = slices.DeleteFunc(slices.Clone(laptops), func(l Laptop) bool { return !now.Before(l.ExpiresAt) })
+	slices.SortFunc(laptops, func(a, b Laptop) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
+	used := map[wgtypes.Key]bool{}
+	return slices.DeleteFunc(laptops, func(l Laptop) bool {
+		again := used[l.Key]
+		used[l.Key] = true
+		return again
+	})
 }
 
 // ownersOf returns the worker that owns each tag: of those that claim it, the one whose ID ranks it highest. self owns
@@ -103,8 +155,8 @@ func Address(tag bourse.WorkerTag) netip.Addr {
 // private contains all machines' addresses.
 var private = netip.MustParsePrefix("fdaa::/16")
 
-// usable returns an endpoint, or the zero value if packets must not be sent there.
-func usable(e netip.AddrPort) netip.AddrPort {
+// Usable returns an endpoint, or the zero value if packets must not be sent there.
+func Usable(e netip.AddrPort) netip.AddrPort {
 	a := e.Addr().Unmap()
 	if !e.IsValid() || e.Port() == 0 || a.Zone() != "" || a.IsLoopback() || !a.IsGlobalUnicast() || private.Contains(a) || network.DefaultIPv4.Contains(a) {
 		return netip.AddrPort{}

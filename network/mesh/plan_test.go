@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 	"pgregory.net/rapid"
@@ -35,7 +36,7 @@ func TestPlan(t *testing.T) {
 	machines := []Machine{
 		machineOf(self, 1, "acme/"), machineOf(other, 2, "acme/"), machineOf(other, 1, "acme/"), machineOf(other, 3, "evil/"), machineOf(third, 1, "evil/"),
 	}
-	got := Plan(self, []string{"acme/"}, workers, machines)
+	got := Plan(time.Now(), self, []string{"acme/"}, workers, machines, nil)
 	if len(got) != 1 {
 		t.Fatalf("got %d peers, want one: %+v", len(got), got)
 	}
@@ -47,7 +48,7 @@ func TestPlan(t *testing.T) {
 	if p.Worker != "other" || p.Key != identity(2).private().PublicKey() || p.Endpoint != other.Mesh.Endpoint || p.Address != Address(other.Tag) || !slices.Equal(p.Machines, want) {
 		t.Errorf("got %+v, want %v", p, want)
 	}
-	if got := Plan(self, nil, workers, machines); len(got) != 0 {
+	if got := Plan(time.Now(), self, nil, workers, machines, nil); len(got) != 0 {
 		t.Errorf("without machines: %+v", got)
 	}
 }
@@ -60,7 +61,7 @@ func TestLiars(t *testing.T) {
 		w, m := liar, *liar.Mesh
 		w.Mesh = &m
 		change(&w)
-		return Plan(self, []string{"acme/"}, []Worker{self, honest, w}, append([]Machine{machineOf(honest, 1, "acme/"), machineOf(liar, 1, "acme/")}, claimed...))
+		return Plan(time.Now(), self, []string{"acme/"}, []Worker{self, honest, w}, append([]Machine{machineOf(honest, 1, "acme/"), machineOf(liar, 1, "acme/")}, claimed...), nil)
 	}
 	usual := plan(func(*Worker) {})
 	if len(usual) != 2 {
@@ -92,18 +93,89 @@ func TestLiars(t *testing.T) {
 	}
 }
 
+// laptopOf returns a laptop with the key of a number.
+func laptopOf(entry Worker, n byte, network string) Laptop {
+	return Laptop{
+		ID: fmt.Sprint("l", n), Network: network, Key: identity(n).private().PublicKey(), Entry: entry.ID,
+		CreatedAt: start.Add(time.Duration(n) * time.Second), ExpiresAt: start.Add(time.Hour),
+	}
+}
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// TestPlanLaptops checks that a laptop is a peer of its entry, and that it is an address of its entry for workers with
+// machines in its network.
+func TestPlanLaptops(t *testing.T) {
+	entry, other, third := member("entry", 1), member("other", 2), member("third", 3)
+	workers := []Worker{entry, other, third}
+	machines := []Machine{machineOf(other, 1, "acme/"), machineOf(third, 1, "evil/")}
+	l := laptopOf(entry, 9, "acme/")
+	address := bourse.LaptopAddress("acme/", l.Key)
+	behind := network.Remote{Network: "acme/", Address: bourse.PrivateAddress("acme/", machines[0].ID)}
+	laptop := network.Remote{Network: "acme/", Address: address, Here: true}
+	there := network.Remote{Network: "acme/", Address: address}
+	plan := func(now time.Time, self Worker, networks ...string) map[bourse.WorkerID][]network.Remote {
+		out := map[bourse.WorkerID][]network.Remote{}
+		for _, p := range Plan(now, self, networks, workers, machines, []Laptop{l}) {
+			out[p.Worker] = p.remotes()
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		got, want map[bourse.WorkerID][]network.Remote
+	}{
+		"the entry has no machine":     {plan(start, entry), map[bourse.WorkerID][]network.Remote{"other": {behind}, "": {laptop}}},
+		"the entry in another network": {plan(start, entry, "evil/"), map[bourse.WorkerID][]network.Remote{"other": {behind}, "third": {{Network: "evil/", Address: bourse.PrivateAddress("evil/", machines[1].ID)}}, "": {laptop}}},
+		"the machine's worker":         {plan(start, other, "acme/"), map[bourse.WorkerID][]network.Remote{"entry": {there}}},
+		"a worker in another network":  {plan(start, third, "evil/"), nil},
+		"the entry, after expiry":      {plan(l.ExpiresAt, entry), nil},
+		"the worker, after expiry":     {plan(l.ExpiresAt, other, "acme/"), nil},
+	} {
+		if fmt.Sprint(c.got) != fmt.Sprint(c.want) && len(c.got)+len(c.want) > 0 {
+			t.Errorf("%s: got %v, want %v", name, c.got, c.want)
+		}
+	}
+}
+
+// TestLaptopsWithOthersKeys checks that nobody can cut off a worker or a laptop by registering its public key.
+func TestLaptopsWithOthersKeys(t *testing.T) {
+	self, other := member("self", 1), member("other", 2)
+	machines := []Machine{machineOf(other, 1, "acme/")}
+	honest := laptopOf(self, 9, "acme/")
+	same := laptopOf(self, 9, "evil/")
+	same.ID, same.CreatedAt = "a", honest.CreatedAt.Add(time.Second)
+	plan := func(laptops ...Laptop) string {
+		return fmt.Sprint(Plan(start, self, []string{"acme/"}, []Worker{self, other}, machines, laptops))
+	}
+	usual := plan(honest)
+	for name, got := range map[string]string{
+		"a worker's key":                      plan(laptopOf(self, 2, "evil/"), honest),
+		"our own key":                         plan(laptopOf(self, 1, "evil/"), honest),
+		"a laptop's key in another network":   plan(same, honest),
+		"a laptop's key, in another order":    plan(honest, same),
+		"a laptop's key, with another worker": plan(honest, func() Laptop { l := same; l.Entry = other.ID; return l }()),
+	} {
+		if got != usual {
+			t.Errorf("%s: %s, want %s", name, got, usual)
+		}
+	}
+	if a, b := bourse.LaptopAddress("acme/", honest.Key), bourse.LaptopAddress("evil/", honest.Key); a == b || !bourse.IsLaptopAddress(a) || bourse.IsLaptopAddress(Address(self.Tag)) {
+		t.Errorf("addresses %s and %s", a, b)
+	}
+}
+
 func TestEndpoints(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.1:51820": "192.0.2.1:51820", "10.0.0.1:1": "10.0.0.1:1", "[2001:db8::1]:5": "[2001:db8::1]:5", "[::ffff:10.0.0.1]:1": "10.0.0.1:1",
 		"127.0.0.1:1": "", "[::1]:1": "", "[::ffff:127.0.0.1]:1": "", "0.0.0.0:1": "", "[::]:1": "", "224.0.0.1:1": "", "[ff02::1]:1": "", "255.255.255.255:1": "",
 		"169.254.169.254:80": "", "[fe80::1%eth0]:1": "", "[fdaa::3]:53": "", "[fdaa:1:2::2]:1": "", "198.18.0.5:1": "", "192.0.2.1:0": "", "[2001:db8::1%x]:5": "",
 	} {
-		got := usable(netip.MustParseAddrPort(text))
+		got := Usable(netip.MustParseAddrPort(text))
 		if want == "" && got.IsValid() || want != "" && got.String() != want {
 			t.Errorf("%s: %s, want %q", text, got, want)
 		}
 	}
-	if usable(netip.AddrPort{}).IsValid() {
+	if Usable(netip.AddrPort{}).IsValid() {
 		t.Error("no endpoint is one")
 	}
 }
@@ -131,13 +203,35 @@ func TestPlanProperties(t *testing.T) {
 		}
 		self := member("self", 0)
 		shared := networks[:rapid.IntRange(0, 2).Draw(t, "shared")]
-		peers := Plan(self, shared, workers, machines)
+		var laptops []Laptop
+		for range rapid.IntRange(0, 6).Draw(t, "laptops") {
+			l := laptopOf(Worker{ID: rapid.SampledFrom(names).Draw(t, "entry")}, byte(rapid.IntRange(0, 9).Draw(t, "laptop key")), rapid.SampledFrom(networks).Draw(t, "laptop network"))
+			l.ExpiresAt = start.Add(time.Duration(rapid.IntRange(0, 1).Draw(t, "expiry")) * time.Hour)
+			laptops = append(laptops, l)
+		}
+		isValid := func(r network.Remote, entry bourse.WorkerID) bool {
+			return slices.ContainsFunc(laptops, func(l Laptop) bool {
+				return l.Entry == entry && l.Network == r.Network && bourse.LaptopAddress(l.Network, l.Key) == r.Address && l.ExpiresAt.After(start)
+			})
+		}
+		peers := Plan(start, self, shared, workers, machines, laptops)
+		for _, l := range laptops {
+			if l.Entry == self.ID && l.ExpiresAt.After(start) {
+				shared = append(slices.Clone(shared), l.Network)
+			}
+		}
 		addresses, keys := map[netip.Addr]bool{Address(self.Tag): true}, map[wgtypes.Key]bool{identity(0).private().PublicKey(): true}
 		for _, p := range peers {
 			if keys[p.Key] || addresses[p.Address] {
 				t.Fatalf("peer %s has another's key or address", p.Worker)
 			}
 			keys[p.Key], addresses[p.Address] = true, true
+			if p.Worker == "" {
+				if r := p.remotes()[0]; !isValid(r, self.ID) || !r.Here {
+					t.Fatalf("%+v is not a laptop of this worker", p)
+				}
+				continue
+			}
 			if len(p.Machines) == 0 {
 				t.Fatalf("peer %s has no machines", p.Worker)
 			}
@@ -146,6 +240,12 @@ func TestPlanProperties(t *testing.T) {
 					t.Fatalf("%s is the address of two machines", r.Address)
 				}
 				addresses[r.Address] = true
+				if bourse.IsLaptopAddress(r.Address) {
+					if !isValid(r, p.Worker) || r.Here || !slices.Contains(shared, r.Network) {
+						t.Fatalf("%+v is not a laptop of %s", r, p.Worker)
+					}
+					continue
+				}
 				of := slices.IndexFunc(machines, func(m Machine) bool {
 					return m.Worker == p.Worker && m.Network == r.Network && bourse.PrivateAddress(m.Network, m.ID) == r.Address && p.Worker.TagRank(m.ID.Tag()) < bourse.TagChoices && m.ID.Tag() != self.Tag
 				})
@@ -170,7 +270,7 @@ func TestIdentity(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("the key's file: %v, %v", info.Mode(), err)
 	}
-	key, ok := keyOf("w1", first.Announce("w1", netip.AddrPort{}))
+	key, ok := KeyOf("w1", first.Announce("w1", netip.AddrPort{}))
 	if !ok || key != first.private().PublicKey() {
 		t.Errorf("announced %s, %t; want %s", key, ok, first.private().PublicKey())
 	}
@@ -195,10 +295,10 @@ func FuzzAnnouncement(f *testing.F) {
 		if json.Unmarshal(text, &m) != nil {
 			return
 		}
-		if e := usable(m.Endpoint); e.IsValid() && (e.Addr().IsLoopback() || e.Addr().Zone() != "") {
+		if e := Usable(m.Endpoint); e.IsValid() && (e.Addr().IsLoopback() || e.Addr().Zone() != "") {
 			t.Errorf("packets are sent to %s", e)
 		}
-		if _, ok := keyOf("w2", &m); ok {
+		if _, ok := KeyOf("w2", &m); ok {
 			t.Errorf("%s proves a key of another worker", text)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/network"
@@ -23,9 +24,11 @@ func (e *fakeEnd) Apply(_ context.Context, _ bourse.WorkerTag, peers []Peer, kee
 }
 
 func (e *fakeEnd) Status(peers []Peer) ([]bourse.MeshPeer, error) {
-	out := make([]bourse.MeshPeer, len(peers))
-	for i, p := range peers {
-		out[i] = bourse.MeshPeer{Worker: p.Worker, Machines: len(p.Machines), Received: 1}
+	var out []bourse.MeshPeer
+	for _, p := range peers {
+		if !isLaptopPeer(p) {
+			out = append(out, bourse.MeshPeer{Worker: p.Worker, Machines: len(p.Machines), Received: 1})
+		}
 	}
 	return out, nil
 }
@@ -40,16 +43,18 @@ type fakeNetworks struct {
 
 func (n *fakeNetworks) Networks() ([]string, bool)                             { return n.names, n.recovered }
 func (*fakeNetworks) Changed() <-chan struct{}                                 { return nil }
+func (*fakeNetworks) AdmitLaptops(context.Context) error                       { return nil }
 func (*fakeNetworks) SetRemotes(context.Context, []network.Remote, bool) error { return nil }
 
 type stepView struct {
 	workers  []Worker
 	machines []Machine
+	laptops  []Laptop
 	whole    bool
 }
 
-func (v *stepView) Members(context.Context, []string) ([]Worker, []Machine, error) {
-	return v.workers, v.machines, nil
+func (v *stepView) Members(context.Context, bourse.WorkerID, []string) (Members, error) {
+	return Members{Workers: v.workers, Machines: v.machines, Laptops: v.laptops}, nil
 }
 func (v *stepView) Whole() bool            { return v.whole }
 func (*stepView) Changed() <-chan struct{} { return nil }
@@ -59,9 +64,9 @@ func (*stepView) Changed() <-chan struct{} { return nil }
 func TestStep(t *testing.T) {
 	self, other := member("self", 1), member("other", 2)
 	device, networks := &fakeEnd{}, &fakeNetworks{}
-	view := &stepView{[]Worker{self, other}, []Machine{machineOf(self, 1, "acme/"), machineOf(other, 1, "acme/")}, true}
+	view := &stepView{[]Worker{self, other}, []Machine{machineOf(self, 1, "acme/"), machineOf(other, 1, "acme/")}, nil, true}
 	m := &Mesh{self: self.ID, announce: self.Mesh, device: device, networks: networks, view: view, log: slog.New(slog.DiscardHandler)}
-	var plan []Peer
+	var plan plan
 	check := func(when string, changed bool, failure error, applied string, peers ...bourse.MeshPeer) {
 		t.Helper()
 		device.err, device.applied = failure, nil
@@ -85,5 +90,16 @@ func TestStep(t *testing.T) {
 	check("after an error", false, errors.New("no link"), "1 false", bourse.MeshPeer{Worker: "other", Machines: 1})
 	check("repaired", false, nil, "1 false", up)
 	networks.names = nil
-	check("without machines", false, nil, "0 false")
+	check("without machines", true, nil, "0 false")
+	view.whole = false
+	check("without machines, with an incomplete view", true, nil, "") // the link must stay down, because there are no rules
+	view.machines, view.laptops, view.whole = nil, []Laptop{laptopOf(self, 9, "acme/")}, true
+	view.laptops[0].ExpiresAt = time.Now().Add(time.Hour)
+	check("with a laptop only", true, nil, "1 false")
+	if plan.outdated(time.Now()) || !plan.outdated(view.laptops[0].ExpiresAt) {
+		t.Errorf("the plan is outdated at %s", plan.until)
+	}
+	view.laptops[0].ExpiresAt, view.whole = time.Now(), false
+	check("expired, with an incomplete view", true, nil, "0 true")
+	check("after it was cut off", true, nil, "")
 }

@@ -1,0 +1,239 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.zx2c4.com/wireguard/wgctrl"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/internal/companion"
+	"github.com/bourse-dev/bourse/network"
+)
+
+// laptop is a device outside the cluster, in a network namespace of its own.
+type laptop struct {
+	Laptop
+	t    *testing.T
+	ns   *os.File
+	link string
+	key  wgtypes.Key
+}
+
+// newLaptop starts wireguard-go in a namespace. The laptop's entry is the worker on h.
+func newLaptop(t *testing.T, ns *os.File, id, name string, h *host, ttl time.Duration) *laptop {
+	t.Helper()
+	key, err := wgtypes.GeneratePrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	l := &laptop{t: t, ns: ns, key: key, Laptop: Laptop{
+		ID: id, Network: "org/" + name, Key: key.PublicKey(), Entry: h.Self.ID, CreatedAt: now, ExpiresAt: now.Add(ttl),
+	}}
+	dir := t.TempDir()
+	l.link = LinkName(dir)
+	_, err = within(ns, func() (*os.Process, error) {
+		return companion.Spawn(t.Context(), []string{"/proc/self/exe", "tunnel", dir}, filepath.Join(dir, "log"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, err := within(ns, func() (struct{}, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			return struct{}{}, Remove(ctx, dir)
+		})
+		if err != nil {
+			t.Errorf("remove the laptop's link: %v", err)
+		}
+	})
+	ip(t, ns, "link set "+l.link+" up mtu 1280")
+	l.use(h)
+	return l
+}
+
+// address returns the laptop's address.
+func (l *laptop) address() netip.Addr { return bourse.LaptopAddress(l.Network, l.Laptop.Key) }
+
+// use connects the laptop to a worker, and routes all private addresses there, as a hostile laptop might.
+func (l *laptop) use(h *host) {
+	l.t.Helper()
+	client, err := wgctrl.New()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer client.Close()
+	key, _ := KeyOf(h.Self.ID, h.Self.Mesh)
+	err = client.ConfigureDevice(l.link, wgtypes.Config{PrivateKey: &l.key, ReplacePeers: true, Peers: []wgtypes.PeerConfig{{
+		PublicKey: key, Endpoint: net.UDPAddrFromAddrPort(h.Self.Mesh.Endpoint), PersistentKeepaliveInterval: new(25 * time.Second),
+		AllowedIPs: []net.IPNet{{IP: net.ParseIP("fdaa::"), Mask: net.CIDRMask(16, 128)}},
+	}}})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ip(l.t, l.ns, fmt.Sprintf("addr replace %s/128 dev %s nodad", l.address(), l.link))
+	ip(l.t, l.ns, fmt.Sprintf("route replace fdaa::/16 dev %s", l.link))
+}
+
+// guest returns the laptop as a program that can connect to machines.
+func (l *laptop) guest() *guest { return &guest{t: l.t, ns: l.ns} }
+
+// publishLaptops is like publish, and tells all hosts about laptops as well.
+func publishLaptops(hosts []*host, guests []*guest, laptops ...*laptop) {
+	o := order{Workers: []Worker{}}
+	for _, h := range hosts {
+		o.Workers = append(o.Workers, h.Self)
+	}
+	for _, g := range guests {
+		o.Machines = append(o.Machines, g.Machine)
+	}
+	for _, l := range laptops {
+		o.Laptops = append(o.Laptops, l.Laptop)
+	}
+	for _, h := range hosts {
+		h.tell(o)
+	}
+}
+
+// TestLaptop connects laptops to an entry that runs a machine of their network, and to one that does not. They reach the
+// machines of their network on all workers, by address and name, and nothing else, and nothing reaches them. When a
+// laptop is removed or expires, it is cut off within seconds.
+func TestLaptop(t *testing.T) {
+	needRoot(t)
+	out := newRouter(t)
+	var hosts []*host
+	for i, id := range []bourse.WorkerID{"first", "second", "third"} {
+		ns := newNamespace(t)
+		plug(t, ns, out, 1+i, 1500)
+		hosts = append(hosts, newHost(t, ns, id, fmt.Sprintf("10.1.%d.2:51820", 1+i)))
+	}
+	red1, red2, blue2 := hosts[0].attach(1, "red"), hosts[1].attach(1, "red"), hosts[1].attach(2, "blue")
+	guests := []*guest{red1, red2, blue2}
+	home := newNAT(t, out, 9)
+	var laptops []*laptop
+	for i, at := range []*host{hosts[0], hosts[2], hosts[0]} {
+		ns := newNamespace(t)
+		plug(t, ns, home, 20+i, 1500)
+		laptops = append(laptops, newLaptop(t, ns, fmt.Sprint("laptop-", i), "red", at, time.Hour))
+	}
+	publishLaptops(hosts, guests, laptops...)
+	for i, l := range laptops {
+		for _, to := range []*guest{red1, red2} {
+			took := eventually(t, fmt.Sprintf("laptop %d to %s", i, to.Worker), func() error {
+				_, _, err := l.guest().dial(to, time.Second)
+				return err
+			})
+			t.Logf("laptop %d reaches %s after %s", i, to.Worker, took)
+			eventually(t, "name of "+string(to.Worker), func() error {
+				got, err := l.guest().lookup(string(to.ID) + ".vm.red.internal")
+				if err == nil && !slices.Equal(got, []string{to.address().String()}) {
+					err = fmt.Errorf("%s, want %s", got, to.address())
+				}
+				return err
+			})
+		}
+		if got, err := l.guest().lookup(string(blue2.ID) + ".vm.blue.internal"); err == nil {
+			t.Errorf("laptop %d resolves a name of another network: %s", i, got)
+		}
+	}
+	for i, l := range laptops {
+		if _, _, err := l.guest().dial(blue2, 300*time.Millisecond); err == nil {
+			t.Errorf("laptop %d reaches another network", i)
+		}
+	}
+	refused := func(what string, from *os.File, to netip.Addr, port uint16) {
+		t.Helper()
+		c, err := within(from, func() (net.Conn, error) {
+			return net.DialTimeout("tcp", netip.AddrPortFrom(to, port).String(), 300*time.Millisecond)
+		})
+		if err == nil {
+			_ = c.Close()
+			t.Error(what)
+		}
+	}
+	for _, l := range laptops {
+		listener, err := within(l.ns, func() (net.Listener, error) { return net.Listen("tcp", "[::]:80") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+	}
+	refused("a machine on the entry reaches a laptop", red1.ns, laptops[0].address(), 80)
+	refused("a machine on another worker reaches a laptop", red2.ns, laptops[0].address(), 80)
+	refused("a laptop reaches another one at the same entry", laptops[2].ns, laptops[0].address(), 80)
+	refused("a laptop reaches another one at another entry", laptops[1].ns, laptops[0].address(), 80)
+	service, err := within(hosts[0].ns, func() (net.Listener, error) { return net.Listen("tcp", "[::]:81") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer service.Close()
+	refused("a laptop reaches the entry's host", laptops[0].ns, Address(hosts[0].Self.Tag), 81)
+	refused("a laptop reaches the entry's host at its resolver's address", laptops[0].ns, network.ResolverAddress, 81)
+
+	// A laptop uses the address of another one, and one that is nobody's.
+	thief := laptops[2]
+	for _, stolen := range []string{laptops[0].address().String(), red2.address().String(), "fdaa:1:2:3::4"} {
+		ip(t, thief.ns, fmt.Sprintf("addr add %s/128 dev %s nodad", stolen, thief.link))
+		c, err := within(thief.ns, func() (net.Conn, error) {
+			d := net.Dialer{Timeout: 300 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: net.ParseIP(stolen)}}
+			return d.DialContext(t.Context(), "tcp", netip.AddrPortFrom(red1.address(), 80).String())
+		})
+		if err == nil {
+			_ = c.Close()
+			t.Errorf("a laptop sends packets from %s", stolen)
+		}
+		ip(t, thief.ns, fmt.Sprintf("addr del %s/128 dev %s", stolen, thief.link))
+	}
+
+	cut := func(what string, l *laptop) {
+		t.Helper()
+		took := eventually(t, what, func() error {
+			for _, to := range []*guest{red1, red2} {
+				if c, _, err := l.guest().dial(to, 200*time.Millisecond); err == nil {
+					return errors.Join(errors.New("the laptop reaches "+string(to.Worker)), c.Close())
+				}
+			}
+			return nil
+		})
+		t.Logf("%s: cut off after %s", what, took)
+		if took > 5*time.Second {
+			t.Errorf("%s: cut off only after %s", what, took)
+		}
+	}
+	c, in, err := laptops[0].guest().dial(red2, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	hosts[0].kill()
+	if err := echo(c, in, []byte("without a daemon")); err != nil {
+		t.Errorf("after the entry's daemon was killed: %v", err)
+	}
+	hosts[0].start()
+	publishLaptops(hosts, guests, laptops...)
+	if err := echo(c, in, []byte("with another daemon")); err != nil {
+		t.Errorf("with another daemon: %v", err)
+	}
+	laptops[1].ExpiresAt = time.Now()
+	publishLaptops(hosts, guests, laptops[1:]...) // the first one was removed, and the second one has expired
+	cut("removed", laptops[0])
+	cut("expired", laptops[1])
+	if _, _, err := thief.guest().dial(red2, time.Second); err != nil {
+		t.Errorf("the other laptop: %v", err)
+	}
+	soon := *thief
+	soon.ExpiresAt = time.Now().Add(time.Second)
+	publishLaptops(hosts, guests, &soon)
+	cut("expires", thief)
+}
