@@ -87,6 +87,8 @@ type Config struct {
 
 	Invitations Invitations // creates join tokens; nil: this broker cannot sign certificates
 
+	WireGuard tenant.WireGuardView // stores the laptops in private networks
+
 	Secrets tenant.SecretView // stores the secrets of apps
 	Keys    func() *seal.Keys // returns the keys that encrypt secrets, from which the workers' keys are derived; nil: secrets cannot be set through this broker
 	Writer  seal.Writer       // identifies this broker in the versions of secrets
@@ -141,6 +143,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	})
 	known := func() error { return ready(c.Directory) }
 	released := &tenant.Releases{View: c.Releases, Apps: store, Now: c.Now}
+	laptops := &tenant.WireGuard{View: c.WireGuard, Gate: g, Apps: store, Now: c.Now}
 	others := &failover{Config: c, apps: store, quota: quotas, machines: machines, secrets: sealed}
 	routes := slices.Concat(
 		(&appHandler{c, store, quotas, machines, volumes, released, sealed}).routes(),
@@ -163,7 +166,8 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 		(&tenant.Addresses{Apps: store}).Routes(),
 		(&tenant.Unsupported{Apps: store}).Routes(),
 		(&tenant.Proxies{Apps: store, Proxies: c.proxies, Fabric: c.Workers, Timeout: c.Timeout}).Routes(),
-		(&tenant.Tokens{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
+		(&tenant.Tokens{Issued: c.Issued, Gate: g, Machines: machines, Laptops: laptops, Now: c.Now}).Routes(),
+		laptops.Routes(),
 	)
 	server := &endpoint.Server{Gate: g, Ready: known, Unsupported: openapi.Unsupported(), Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}
 	return server, append(routes, openapi.Route(routes, c.Version)), others

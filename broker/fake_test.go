@@ -99,7 +99,7 @@ func startOn(t testing.TB, c *cluster, change ...func(*broker.Config)) *setup {
 	blind := newFakeView(c)
 	blind.frozen, blind.unsynced = true, true
 	config := broker.Config{
-		Exchange: c, Directory: c, Workers: c, View: blind, Releases: blind, Secrets: newFakeSecrets(), Region: "gru", Version: "test", Timeout: time.Second,
+		Exchange: c, Directory: c, Workers: c, View: blind, Releases: blind, Secrets: newFakeSecrets(), WireGuard: &fakeLaptops{}, Region: "gru", Version: "test", Timeout: time.Second,
 		Log: slog.New(slog.NewJSONHandler(&lockedWriter{w: log}, nil)),
 	}
 	for _, f := range change {

@@ -57,6 +57,7 @@ var reaches = []struct{ path, of string }{
 	{"/v1/reservations", "token"},
 	{"/schedule", "token"},
 	{"/v1/tokens", "token"},
+	{"/v1/wireguard_peers", "token"},
 }
 
 // narrow contains the endpoints that do not concern a single machine, but accept machine tokens because they then show

@@ -72,9 +72,9 @@ func (b both) Identify(ctx context.Context, token string) (endpoint.Identity, er
 // issuing starts a broker that creates tokens. The tokens "root", "acme" and "shop" come from its
 // file: root is valid for the whole cluster, acme for the organization acme, and shop for one app
 // of acme. The apps shop and till belong to acme, and zoo belongs to another organization.
-func issuing(t *testing.T, now *time.Time) (*setup, *tokenBook) {
+func issuing(t *testing.T, now *time.Time, change ...func(*broker.Config)) (*setup, *tokenBook) {
 	book := &tokenBook{changed: make(chan struct{}, 1)}
-	s := start(t, func(c *broker.Config) {
+	s := start(t, append(change, func(c *broker.Config) {
 		if now != nil {
 			c.Now = func() time.Time { return *now }
 		} else {
@@ -84,7 +84,7 @@ func issuing(t *testing.T, now *time.Time) (*setup, *tokenBook) {
 		c.Tokens = both{tokenMap{
 			"root": {Name: "*"}, "acme": {Name: "acme", Org: "acme"}, "shop": {Name: "acme", Org: "acme", Apps: []bourse.AppRef{{Name: "shop"}}},
 		}, c.Issued}
-	})
+	})...)
 	s.app(t, "shop", "acme")
 	s.app(t, "till", "acme")
 	s.app(t, "zoo", "zoological")

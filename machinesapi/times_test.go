@@ -16,6 +16,7 @@ var alwaysSet = []string{
 	"CheckStatus.UpdatedAt", "Cordon.At", "Decision.At", "Hold.ExpiresAt", "JoinToken.CreatedAt", "JoinToken.ExpiresAt", "JoinedHost.At", "LogLine.At",
 	"Release.CreatedAt", "Release.UpdatedAt", "Reservation.ExpiresAt",
 	"Run.CreatedAt", "Run.UpdatedAt", "Secret.CreatedAt", "Secret.UpdatedAt", "Snapshot.CreatedAt", "TaskReply.StartedAt", "Token.CreatedAt", "Usage.At", "VolumeHost.UpdatedAt", "VolumeSummary.CreatedAt",
+	"WireGuardPeer.CreatedAt", "WireGuardPeer.ExpiresAt",
 }
 
 // TestTimesAreNeverZero checks that a reply omits an unknown time instead of showing it as the year 1.

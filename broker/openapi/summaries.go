@@ -110,6 +110,10 @@ var summaries = map[string]string{
 	"GET /v1/tokens":            "List the tokens that the caller can revoke",
 	"DELETE /v1/tokens/{token}": "Revoke a token",
 
+	"POST /v1/wireguard_peers":          "Admit a laptop to a private network",
+	"GET /v1/wireguard_peers":           "List the laptops that the caller may remove",
+	"DELETE /v1/wireguard_peers/{peer}": "Cut off a laptop",
+
 	"GET /v1/members":                             "List the servers of the cluster, and those that were removed",
 	"DELETE /v1/members/{member}":                 "Remove a server from the cluster, and lock it out",
 	"POST /v1/keys/{key}/rotation":                "Carry out the next step of a shared key's rotation",

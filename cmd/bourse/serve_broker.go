@@ -92,7 +92,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		View: known, Queries: engine, Health: known.Replicator.Health,
 		Log: s.log, Region: c.Region, Version: version().Release,
 		Members: s.members, Self: s.self.ID, LockOut: s.creds != nil,
-		Releases: known, Secrets: known, Keys: keys, Writer: seal.WriterOf(c.Name),
+		Releases: known, WireGuard: known, Secrets: known, Keys: keys, Writer: seal.WriterOf(c.Name),
 		Orders: throttle.OrderLimits{Concurrency: c.Orders}, Quotas: quotas,
 	}
 	s.openRotations()
