@@ -23,6 +23,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/machine"
 	"github.com/bourse-dev/bourse/cli/serve"
 	"github.com/bourse-dev/bourse/cli/sql"
+	"github.com/bourse-dev/bourse/cli/wireguard"
 )
 
 // release is the program's release. "make build" sets it through the linker.
@@ -68,7 +69,7 @@ func commands(s *cli.Shell) []cli.Group {
 		{Title: "Apps:", Commands: []*cobra.Command{
 			deploy.New(s), deploy.NewRollback(s), deploy.NewReleases(s), deploy.NewScale(s),
 			app.NewStatus(s), machine.NewLogs(s), machine.NewEvents(s), machine.NewSpare(s),
-			app.New(s, deploy.NewAppReleases(s), deploy.NewAppRestart(s)), deploy.NewConfig(s), cluster.NewOpen(s), app.NewSecrets(s),
+			app.New(s, deploy.NewAppReleases(s), deploy.NewAppRestart(s)), deploy.NewConfig(s), cluster.NewOpen(s), app.NewSecrets(s), wireguard.New(s),
 		}},
 		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), machine.NewTask(s), machine.NewVolume(s), deploy.NewImage(s)}},
 		{Title: "The exchange:", Commands: []*cobra.Command{
