@@ -20,7 +20,8 @@ import (
 )
 
 // TestMesh runs machines of two networks on two workers with real daemons. A machine must reach the machine of its network on
-// the other worker, by name and address, and no other. A killed daemon must not interrupt that.
+// the other worker, by name and address, and no other. A killed daemon must not interrupt that. A laptop with the printed
+// configuration must reach the machines of its network, and no others, until it is removed.
 func TestMesh(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -80,7 +81,7 @@ func TestMesh(t *testing.T) {
 		t.Cleanup(func() { _ = listener.Close(); wg.Wait(); _ = ns.Close() })
 		return m.Machine, ns
 	}
-	_, red1 := serve("red", "w1")
+	on1, red1 := serve("red", "w1")
 	red2, _ := serve("red", "w2")
 	blue2, _ := serve("blue", "w2")
 	fetch := func(to machinesapi.Machine) (string, error) {
@@ -118,6 +119,34 @@ func TestMesh(t *testing.T) {
 	if err != nil || w.Facts == nil || w.Facts.Mesh == nil || len(w.Facts.Mesh.Peers) != 1 || w.Facts.Mesh.Peers[0].Worker != "w2" || !w.Facts.Mesh.Peers[0].Reachable(time.Now()) {
 		t.Errorf("the worker's peers: %+v, %v", w.Facts, err)
 	}
+	laptop := l.host(1)
+	config, err := laptop.command(broker.API, "wireguard", "create", "laptop", "--app", "red")
+	if err != nil {
+		t.Fatal(err)
+	}
+	laptop.connect(t, config)
+	for m, want := range map[*machinesapi.Machine]string{&on1: "red on w1", &red2: "red on w2"} {
+		eventually(t, patience, "the laptop reaches "+want, func() error {
+			names, err := laptop.lookUp(config, string(m.ID)+".vm.red.internal")
+			if err == nil && !slices.Equal(names, []string{m.PrivateIP}) {
+				err = fmt.Errorf("%q, want %s", names, m.PrivateIP)
+			}
+			if err != nil {
+				return err
+			}
+			got, err := laptop.read("[" + names[0] + "]:8080")
+			if err == nil && got != want {
+				err = fmt.Errorf("got %q", got)
+			}
+			return err
+		})
+	}
+	if got, err := laptop.read("[" + blue2.PrivateIP + "]:8080"); err == nil {
+		t.Errorf("a machine of another network answers %q", got)
+	}
+	if names, err := laptop.lookUp(config, "w2.vm.blue.internal"); err == nil {
+		t.Errorf("the laptop resolves a name of another network: %q", names)
+	}
 	if err := workers[1].Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +160,21 @@ func TestMesh(t *testing.T) {
 		_, err := fetch(red2)
 		return err
 	})
+	if _, err := laptop.read("[" + red2.PrivateIP + "]:8080"); err != nil {
+		t.Errorf("the laptop, after the daemon was killed: %v", err)
+	}
+	if _, err := laptop.command(broker.API, "wireguard", "remove", "laptop"); err != nil {
+		t.Fatal(err)
+	}
+	took = eventually(t, 5*time.Second, "the removed laptop is cut off", func() error {
+		for _, m := range []*machinesapi.Machine{&on1, &red2} {
+			if _, err := laptop.read("[" + m.PrivateIP + "]:8080"); err == nil {
+				return fmt.Errorf("it reaches the machine on %s", m.Name)
+			}
+		}
+		return nil
+	})
+	t.Logf("cut off after %s", took.Round(time.Millisecond))
 }
 
 // inNamespace calls f on a thread in another network namespace.
