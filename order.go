@@ -404,6 +404,7 @@ type Round struct {
 	Asked       int            `json:"asked"`                  // number of workers asked
 	OldestQuote time.Duration  `json:"oldest_quote,omitempty"` // age of the oldest quote used, if no worker was asked; otherwise 0
 	Ranked      []Ranking      `json:"ranked,omitempty"`       // ranking, best first; at most MaxRecorded entries
+	Shadow      *Shadow        `json:"shadow,omitempty"`       // comparison with the shadow policy; nil if there is none
 	Refusals    []Refusal      `json:"refusals,omitempty"`     // refusals received in response to requests for quotes; at most MaxRecorded entries
 	Claims      []ClaimAttempt `json:"claims,omitempty"`
 }
@@ -418,6 +419,17 @@ type Ranking struct {
 	Region Region      `json:"region"`
 	Score  float64     `json:"score"`
 	Parts  []ScorePart `json:"parts,omitempty"`
+	Policy string      `json:"policy,omitempty"` // name@version of the policy that computed the score; "" if the built-in curves did
+}
+
+// Shadow describes what a shadow policy would have changed. A shadow policy also ranks the willing
+// workers, but its ranking is only recorded.
+type Shadow struct {
+	Policy string   `json:"policy"` // name@version
+	Worker WorkerID `json:"worker"` // the worker that it ranks first; the worker that was ranked first, if none scores higher
+	Region Region   `json:"region"`
+	Score  float64  `json:"score"` // its score of that worker
+	Gain   float64  `json:"gain"`  // Score minus its score of the worker that was ranked first; 0 if the policies agree
 }
 
 // ScorePart is the contribution of one curve to a score.

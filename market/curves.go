@@ -1,10 +1,8 @@
 package market
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"strings"
 
@@ -17,23 +15,22 @@ const (
 	AnyResource bourse.Resource = "*"     // all other resources without a curve of their own, which are the operator's countables
 )
 
-// CurveSet determines how workers are ranked. It contains a curve for each quantity that counts.
-// Its JSON form contains only the curves that differ from those in the default set; each of
-// these replaces a whole curve.
+// CurveSet determines how workers are ranked. It contains a curve for each quantity that counts. If
+// no curve has a weight, workers are ranked at random.
 type CurveSet struct {
 	// Resources contains the curves of resources. A curve is evaluated at the share of the resource, from 0 to 1, that
 	// would be in use after the fill. Only resources that the order takes count. If a resource has no curve, the curve
 	// of AnyGPU or AnyResource applies. If that curve is missing as well, the resource does not count.
-	Resources map[bourse.Resource]Curve `json:"resources"`
+	Resources map[bourse.Resource]Curve
 	// Image is evaluated at the number of seconds that are needed to pull the missing part of the
 	// image at PullRate.
-	Image Curve `json:"image"`
+	Image Curve
 	// Spread is evaluated at the number of running machines of the same app on the worker.
-	Spread Curve `json:"spread"`
+	Spread Curve
 	// Load is evaluated at the number of runnable tasks per core on the worker.
-	Load Curve `json:"load"`
+	Load Curve
 	// PullRate is the expected rate of image pulls, in bytes per second.
-	PullRate float64 `json:"pull_rate"`
+	PullRate float64
 }
 
 // Curve is a piecewise-linear function whose values are utilities. It is interpolated between its
@@ -53,10 +50,9 @@ type Point struct {
 // Limits of a curve set. They keep sums of scores accurate enough and ranking
 // fast.
 const (
-	maxCurves     = 256
-	maxPoints     = 64
-	maxWeight     = 1e6
-	maxCurveBytes = 1 << 20
+	maxCurves = 256
+	maxPoints = 64
+	maxWeight = 1e6
 )
 
 // At returns the utility at x, or 0 if x is NaN.
@@ -122,45 +118,7 @@ func (p *Point) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalJSON starts from the default set, replaces the curves that the document contains, and
-// validates the result. It returns CodeInvalid for unknown fields.
-func (s *CurveSet) UnmarshalJSON(b []byte) error {
-	var doc struct {
-		Resources map[bourse.Resource]Curve `json:"resources"`
-		Image     *Curve                    `json:"image"`
-		Spread    *Curve                    `json:"spread"`
-		Load      *Curve                    `json:"load"`
-		PullRate  *float64                  `json:"pull_rate"`
-	}
-	if len(b) > maxCurveBytes {
-		return bourse.Errorf(bourse.CodeInvalid, "curves: %d bytes, at most %d", len(b), maxCurveBytes)
-	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&doc); err != nil {
-		return bourse.Errorf(bourse.CodeInvalid, "curves: %w", err)
-	}
-	set := DefaultCurves()
-	maps.Copy(set.Resources, doc.Resources)
-	mergeSet(&set.Image, doc.Image)
-	mergeSet(&set.Spread, doc.Spread)
-	mergeSet(&set.Load, doc.Load)
-	mergeSet(&set.PullRate, doc.PullRate)
-	if err := set.Validate(); err != nil {
-		return err
-	}
-	*s = *set
-	return nil
-}
-
-func mergeSet[T any](to, from *T) {
-	if from != nil {
-		*to = *from
-	}
-}
-
-// Validate returns CodeInvalid unless all curves are valid and at least one of them has a weight
-// greater than 0.
+// Validate returns CodeInvalid unless all curves are valid.
 func (s *CurveSet) Validate() error {
 	if len(s.Resources) > maxCurves {
 		return bourse.Errorf(bourse.CodeInvalid, "curves: %d resources, at most %d", len(s.Resources), maxCurves)
@@ -168,15 +126,10 @@ func (s *CurveSet) Validate() error {
 	if !(s.PullRate > 0 && s.PullRate <= math.MaxFloat32) {
 		return bourse.Errorf(bourse.CodeInvalid, "curves: pull_rate %g: use a positive number of bytes per second", s.PullRate)
 	}
-	weight := 0.0
 	for name, c := range s.all() {
 		if err := c.Validate(); err != nil {
 			return fmt.Errorf("curve %s: %w", bourse.Quoted(name), err)
 		}
-		weight += c.Weight
-	}
-	if weight == 0 {
-		return bourse.Errorf(bourse.CodeInvalid, "curves: none has a weight")
 	}
 	return nil
 }

@@ -1,10 +1,6 @@
 package market
 
-import (
-	"fmt"
-
-	"github.com/bourse-dev/bourse"
-)
+import "github.com/bourse-dev/bourse"
 
 // DefaultCurves returns a new copy of the curve set that is used if none is configured.
 //
@@ -32,30 +28,9 @@ func DefaultCurves() *CurveSet {
 	}
 }
 
-// Curves contains the curve sets of an exchange. The zero value ranks the workers of every region
-// by the default set.
+// Curves contains the curve sets by which workers are ranked. The zero value ranks the workers of
+// every region by the default set.
 type Curves struct {
-	Default *CurveSet                   `json:"default,omitempty"` // for regions without a set of their own; nil: DefaultCurves
-	Regions map[bourse.Region]*CurveSet `json:"regions,omitempty"` // sets for individual regions
-}
-
-// Validate returns CodeInvalid unless all sets and regions are valid.
-func (c *Curves) Validate() error {
-	if c.Default != nil {
-		if err := c.Default.Validate(); err != nil {
-			return err
-		}
-	}
-	for r, set := range c.Regions {
-		if err := r.Validate(); err != nil {
-			return err
-		}
-		if set == nil {
-			continue
-		}
-		if err := set.Validate(); err != nil {
-			return fmt.Errorf("region %s: %w", r, err)
-		}
-	}
-	return nil
+	Default *CurveSet                   // for regions without a set of their own; nil: DefaultCurves
+	Regions map[bourse.Region]*CurveSet // sets for individual regions
 }

@@ -25,8 +25,10 @@ type Config struct {
 	OnDecision func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
 	// Rand is the source of randomness. Tests set a seeded one. It is only used to seed the
 	// source of each order, while a lock is held. Default: a source with a random seed.
-	Rand   rand.Source
-	Curves Curves // default: DefaultCurves for all regions
+	Rand rand.Source
+	// Policies returns the current policies. It is called once for each order, and must not block. Default: all workers
+	// are ranked by DefaultCurves.
+	Policies func() *Policies
 	// SampleAbove is the maximum number of candidates of a choice that are all asked at once. If there are more, only a
 	// sample of them is asked at first. Default 32.
 	SampleAbove int
@@ -56,8 +58,9 @@ func (c Config) withDefaults() Config {
 	if c.Rand == nil {
 		c.Rand = rand.NewPCG(rand.Uint64(), rand.Uint64())
 	}
-	if c.Curves.Default == nil {
-		c.Curves.Default = DefaultCurves()
+	if c.Policies == nil {
+		none := &Policies{}
+		c.Policies = func() *Policies { return none }
 	}
 	orDefault(&c.SampleAbove, 32)
 	orDefault(&c.Sample, 8)
@@ -87,6 +90,7 @@ type Exchange struct {
 	filled      decisionLog // decisions about filled orders; separate, so that they do not displace refusals, which are stored nowhere else
 	refused     decisionLog // decisions about all other orders, including canceled and timed-out ones
 	cancels     *cancelQueue
+	comparisons comparisons
 }
 
 // New returns an exchange. It starts no goroutines. Cancellations that could not be delivered at

@@ -230,7 +230,7 @@ func TestSlowClaimsKeepCachedQuotes(t *testing.T) {
 		)
 		packing := market.DefaultCurves()
 		packing.Spread.Weight = 0 // so that all claims go to the same worker
-		x := broker(c, func(cfg *market.Config) { cfg.Curves.Default = packing })
+		x := broker(c, func(cfg *market.Config) { cfg.Policies = always(packing) })
 		if _, err := x.Quote(t.Context(), order("gru")); err != nil {
 			t.Fatal(err)
 		}

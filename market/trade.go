@@ -19,6 +19,8 @@ type trade struct {
 	deadline  time.Time
 	rng       *rand.Rand
 	quoteOnly bool
+	policies  *Policies // the policies when the order arrived, so that one order is decided by the same ones throughout
+	compared  bool      // whether the order was added to the comparisons with shadow policies
 
 	decision bourse.Decision
 	refusals refusalCounts
@@ -33,7 +35,7 @@ type trade struct {
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 	return &trade{
-		exchange: x, order: order, shape: shapeOf(order), deadline: began.Add(order.Deadline()), rng: x.rngSource.rng(),
+		exchange: x, order: order, shape: shapeOf(order), deadline: began.Add(order.Deadline()), rng: x.rngSource.rng(), policies: x.policiesFor(order),
 		decision: bourse.Decision{Order: order.ID, ChosenID: order.ChosenID, App: order.App.Name, AppID: order.App.ID, Regions: order.Regions, At: began},
 	}
 }
@@ -161,7 +163,7 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 // order is still in progress.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
-	scorers := newScorers(t.order, &t.exchange.cfg.Curves)
+	scorers := newScorers(t.order, &t.policies.curves)
 	rank := func() []Ranked {
 		ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
 		switch {
@@ -188,8 +190,10 @@ func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.
 		q := &quotes[ranked[i].Quote]
 		round.Ranked[i] = bourse.Ranking{
 			Worker: q.Worker, Region: q.Region, Score: ranked[i].Score, Parts: scorers.of(q.Region).explain(q),
+			Policy: nameOf(t.policies.byRegion, q.Region),
 		}
 	}
+	t.compare(quotes, ranked)
 	t.decision.Times.Rank += time.Since(began)
 	return ranked
 }

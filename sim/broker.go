@@ -127,14 +127,13 @@ func Strategies() []Strategy {
 	}
 }
 
-// emptiest returns curves that prefer the worker with the most free CPU and memory.
+// emptiest returns the curves of the policy that prefers the emptiest worker.
 func emptiest() *market.CurveSet {
-	set := market.DefaultCurves()
-	for r, c := range set.Resources {
-		c.Points = []market.Point{{At: 0, Utility: 1}, {At: 1, Utility: 0}}
-		set.Resources[r] = c
+	p, err := market.ParsePolicy([]byte(`{"name": "emptiest", "base": "spread"}`))
+	if err != nil {
+		panic(err) // cannot happen, because the text is constant
 	}
-	return set
+	return p.Curves
 }
 
 // sampleAbove is the largest number of candidates that are all asked at once, as in market.Config.

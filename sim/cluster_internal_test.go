@@ -33,9 +33,10 @@ func TestTheLabPlacesLikeACluster(t *testing.T) {
 			s := Strategy{candidates: sampled(8), asks: true, curves: &curves, gpu: tightest}
 			x := newExchange(trace, arrivals, &s, &Conditions{Brokers: 1}, seed)
 			x.run()
+			policies := market.NewPolicies(map[bourse.Region]*market.Policy{region: {Name: "idle", Curves: curves.Default}}, nil)
 			// The exchange draws the first pair of numbers for itself.
 			source := rand.NewPCG(uint64(seed), 2)
-			c := newCluster(t, trace.Hosts, market.Config{Rand: &delayed{source, 2}, Curves: curves})
+			c := newCluster(t, trace.Hosts, market.Config{Rand: &delayed{source, 2}, Policies: func() *market.Policies { return policies }})
 			refused := 0
 			for i := range arrivals {
 				want := bourse.WorkerID("")

@@ -1,0 +1,180 @@
+package market
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bourse-dev/bourse"
+)
+
+// Policy determines how workers are ranked. It is data: a set of curves with a name.
+type Policy struct {
+	Name    string
+	Version string          // first 12 hex digits of the SHA-256 hash of Text; the same text has the same version everywhere
+	Text    json.RawMessage // the JSON document, without insignificant white space
+	Curves  *CurveSet
+}
+
+// String returns the name and the version of a policy, in the form in which decisions name it.
+func (p *Policy) String() string { return p.Name + "@" + p.Version }
+
+// maxPolicy is the maximum size of a policy's document, in bytes.
+const maxPolicy = 64 << 10
+
+// bases contains the sets of curves from which a policy can start.
+var bases = map[string]func() *CurveSet{
+	"default":  DefaultCurves,
+	"best-fit": bestFit,
+	"spread":   emptiest,
+	"random":   func() *CurveSet { return &CurveSet{PullRate: DefaultCurves().PullRate} },
+}
+
+// bestFit returns curves that prefer the fullest worker, whatever else it does.
+func bestFit() *CurveSet {
+	set := &CurveSet{Resources: DefaultCurves().Resources, PullRate: DefaultCurves().PullRate}
+	set.utilization([]Point{{0, 0}, {1, 1}})
+	return set
+}
+
+// emptiest returns the default curves, except that the emptiest worker is preferred.
+func emptiest() *CurveSet {
+	set := DefaultCurves()
+	set.utilization([]Point{{0, 1}, {1, 0}})
+	return set
+}
+
+// utilization replaces the points of all resources' curves.
+func (s *CurveSet) utilization(points []Point) {
+	for r, c := range s.Resources {
+		c.Points = points
+		s.Resources[r] = c
+	}
+}
+
+// ParsePolicy decodes a policy's document, which is a JSON object:
+//
+//	{"name": "gpus-first", "base": "default", "curves": {"resources": {"gpu.*": {"weight": 8, "points": [[0, 0], [1, 1]]}}}}
+//
+// The base is default, best-fit, spread or random; it may be omitted, which means default. Each
+// curve in the document replaces the whole curve of the base. ParsePolicy returns CodeInvalid if the
+// document contains unknown fields or invalid values.
+func ParsePolicy(text []byte) (*Policy, error) {
+	var doc struct {
+		Name   string `json:"name"`
+		Base   string `json:"base"`
+		Curves struct {
+			Resources map[bourse.Resource]Curve `json:"resources"`
+			Image     *Curve                    `json:"image"`
+			Spread    *Curve                    `json:"spread"`
+			Load      *Curve                    `json:"load"`
+			PullRate  *float64                  `json:"pull_rate"`
+		} `json:"curves"`
+	}
+	if len(text) > maxPolicy {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "policy: %d bytes, at most %d", len(text), maxPolicy)
+	}
+	if !utf8.Valid(text) {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "policy: the text is not UTF-8")
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&doc); err != nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "policy: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "policy: text after the JSON object")
+	}
+	if bourse.WorkerID(doc.Name).Validate() != nil { // the same alphabet
+		return nil, bourse.Errorf(bourse.CodeInvalid, "policy: name %s: use 1 to 63 of a-z, 0-9 and \"-\"", bourse.Quoted(doc.Name))
+	}
+	if doc.Base == "" {
+		doc.Base = "default"
+	}
+	base := bases[doc.Base]
+	if base == nil {
+		return nil, bourse.Errorf(bourse.CodeInvalid, "policy: base %s: use %s", bourse.Quoted(doc.Base), strings.Join(slices.Sorted(maps.Keys(bases)), ", "))
+	}
+	set := base()
+	if set.Resources == nil {
+		set.Resources = map[bourse.Resource]Curve{}
+	}
+	maps.Copy(set.Resources, doc.Curves.Resources)
+	replace(&set.Image, doc.Curves.Image)
+	replace(&set.Spread, doc.Curves.Spread)
+	replace(&set.Load, doc.Curves.Load)
+	replace(&set.PullRate, doc.Curves.PullRate)
+	if err := set.Validate(); err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil { // cannot fail, because the text was decoded
+		return nil, bourse.Errorf(bourse.CodeInvalid, "policy: %w", err)
+	}
+	hash := sha256.Sum256(compact.Bytes())
+	return &Policy{Name: doc.Name, Version: hex.EncodeToString(hash[:6]), Text: compact.Bytes(), Curves: set}, nil
+}
+
+func replace[T any](to, by *T) {
+	if by != nil {
+		*to = *by
+	}
+}
+
+// AllRegions stands for all regions that have no policy of their own.
+const AllRegions bourse.Region = ""
+
+// Policies contains the policies that rank workers, and the shadow policies, with which they are
+// compared. It must not be modified. The zero value ranks all workers by the default curves.
+type Policies struct {
+	byRegion, shadowByRegion map[bourse.Region]*Policy
+	curves, shadowCurves     Curves
+}
+
+// NewPolicies returns policies by region. A region without a policy has that of AllRegions. A region
+// without a shadow policy has the shadow policy of AllRegions, if there is one.
+func NewPolicies(rank, shadow map[bourse.Region]*Policy) *Policies {
+	p := &Policies{byRegion: rank, shadowByRegion: shadow}
+	p.curves.use(rank)
+	p.shadowCurves = p.curves
+	if shadow[AllRegions] == nil { // a region without a shadow policy is ranked as before
+		p.shadowCurves.Regions = maps.Clone(p.curves.Regions)
+	} else {
+		p.shadowCurves.Regions = nil
+	}
+	p.shadowCurves.use(shadow)
+	return p
+}
+
+// use adds the curves of policies to c.
+func (c *Curves) use(policies map[bourse.Region]*Policy) {
+	for r, p := range policies {
+		if r == AllRegions {
+			c.Default = p.Curves
+			continue
+		}
+		if c.Regions == nil {
+			c.Regions = map[bourse.Region]*CurveSet{}
+		}
+		c.Regions[r] = p.Curves
+	}
+}
+
+// nameOf returns the name and version of the policy of a region, or "" if the region has none.
+func nameOf(policies map[bourse.Region]*Policy, r bourse.Region) string {
+	p := policies[r]
+	if p == nil {
+		p = policies[AllRegions]
+	}
+	if p == nil {
+		return ""
+	}
+	return p.String()
+}
