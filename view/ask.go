@@ -107,6 +107,11 @@ func (v *View) PrivateMachines(ctx context.Context, apps []bourse.AppRef) ([]inv
 	return Query(ctx, v, inventory.PrivateMachines(apps))
 }
 
+// Policies lists the policies, by region and use.
+func (v *View) Policies(ctx context.Context) ([]inventory.Policy, error) {
+	return Query(ctx, v, inventory.Policies())
+}
+
 // Canceled lists the canceled orders that the worker must not fill, oldest first.
 func (v *View) Canceled(ctx context.Context, worker bourse.WorkerID) ([]bourse.OrderID, error) {
 	return Query(ctx, v, inventory.Canceled(worker))

@@ -192,14 +192,14 @@ func certified(id bourse.WorkerID, issued time.Time) wire.Row {
 }
 
 // TestWorkersCannotWriteSharedRows checks that workers cannot write apps, secrets, releases,
-// canceled orders or servers with certificates.
+// canceled orders, servers with certificates or policies.
 func TestWorkersCannotWriteSharedRows(t *testing.T) {
 	clock := wire.ClockAt(time.Now())
 	rows := []wire.Row{
 		inventory.CanceledRow("01HZZZZZZZZZZZZZZZZZZZZZZZ", "w1"), inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "thief"}), secret("shop/a", "d", 0),
 		{Table: wire.TableReleases, Key: "shop/1", Columns: map[string]wire.Value{"version": int64(1)}},
 		{Table: wire.TableSecrets, Key: "gone", Deleted: true},
-		certified("p1", time.Now()),
+		certified("p1", time.Now()), inventory.PolicyRow(&inventory.Policy{Text: []byte(`{"name":"mine"}`)}), inventory.PolicyGone(&inventory.Policy{Region: "gru"}),
 	}
 	for i := range rows {
 		rows[i].Clock = clock

@@ -68,6 +68,7 @@ func plenty(t testing.TB) *sqlite.Conn {
 		ID: "l1", Name: "laptop", Org: "me", Network: "me/n", App: bourse.AppRef{Name: "shop", ID: "1"}, PublicKey: [32]byte{1}, Worker: "w1",
 		MadeBy: "ann", MadeWith: "t1", CreatedAt: at, ExpiresAt: at,
 	}))
+	Plant(t, c, "b1", PolicyRow(&Policy{Region: "gru", Text: []byte(`{"name":"packed"}`), SetBy: "ann", SetAt: at}))
 	Plant(t, c, "b1", ReleaseRow(&release.Release{
 		ID: release.NewID(), App: "shop", AppID: "1", Version: 1, Status: release.Complete, Strategy: "rolling", Description: "first", Image: "a",
 		Definition: []byte(`{"app":"shop"}`), Metadata: []byte(`{"by":"ci"}`), User: "ann", CreatedAt: at, UpdatedAt: at,

@@ -72,6 +72,7 @@ func people(t testing.TB) *sqlite.Conn {
 	Plant(t, c, "w3", WorkerRow(&facts, false), MachineRow(&checked))
 	deleted := at
 	Plant(t, c, "b1", AppRow(bourse.App{Name: "shop", ID: "1", Org: "me", CreatedAt: at}), AppRow(bourse.App{Name: "old", DeletedAt: &deleted}),
+		PolicyRow(&Policy{Region: "gru", Shadow: true, Text: []byte(`{"name":"packed"}`), SetBy: "ann", SetAt: at}),
 		CanceledRow("o9", "w1"), CertifiedRow(&CertifiedMember{ID: "p1", Role: bourse.RoleProxy, Region: "gru", IssuedAt: at, ExpiresAt: at.Add(time.Hour)}), RemovedRow(&bourse.Member{ID: "w9", Region: "gru", Tag: 9}, at),
 		WireGuardRow(&WireGuardPeer{ID: "l1", Name: "laptop", Org: "me", Network: "me/", Worker: "w1", CreatedAt: at, ExpiresAt: at.Add(time.Hour)}),
 		TokenRow(&Token{ID: "t1", Name: "ci", Org: "me", Apps: []bourse.AppRef{{Name: "shop", ID: "1"}}, CreatedAt: at}),

@@ -86,6 +86,16 @@ func (r *Replicator) DropWireGuardPeers(ctx context.Context, ids ...string) erro
 	return r.Write(ctx, rows...)
 }
 
+// PutPolicy writes a policy. It replaces the policy with the same region and use.
+func (r *Replicator) PutPolicy(ctx context.Context, p *inventory.Policy) error {
+	return r.Write(ctx, inventory.PolicyRow(p))
+}
+
+// DropPolicy removes the policy with p's region and use.
+func (r *Replicator) DropPolicy(ctx context.Context, p *inventory.Policy) error {
+	return r.Write(ctx, inventory.PolicyGone(p))
+}
+
 // PutRelease writes the record of a release.
 func (r *Replicator) PutRelease(ctx context.Context, made *release.Release) error {
 	return r.Write(ctx, inventory.ReleaseRow(made))

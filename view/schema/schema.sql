@@ -355,6 +355,17 @@ CREATE TABLE wireguard_rows (
   expires_at INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
+-- Policies by which brokers rank workers. key: the region, or *, a slash and the use.
+CREATE TABLE policy_rows (
+  key TEXT NOT NULL PRIMARY KEY,
+  site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
+  region TEXT      NOT NULL DEFAULT '', -- '': all regions without a policy of their own
+  use    TEXT      NOT NULL DEFAULT '', -- rank or shadow
+  policy JSON TEXT NOT NULL DEFAULT '{}', -- JSON: the policy's document
+  set_by TEXT      NOT NULL DEFAULT '', -- name of the token with which it was set
+  set_at INTEGER   NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
 -- ----------------------------------------------------------- views for queries
 
 -- "bourse sql --tables" prints the comment after AS as the description.
@@ -488,6 +499,11 @@ SELECT r.key AS id, r.name, r.org, r.network, r.app, r.worker, r.public_key, r.m
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.created_at, 0) / 1e9, 'unixepoch') AS created_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.expires_at, 0) / 1e9, 'unixepoch') AS expires_at
 FROM wireguard_rows AS r;
+) WITHOUT ROWID;
+
+CREATE VIEW policies AS -- Policies by which workers are ranked (use: rank), or with which the ranking is compared (shadow). An empty region means all others.
+SELECT r.region, r.use, r.policy ->> '$.name' AS name, r.set_by, strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.set_at, 0) / 1e9, 'unixepoch') AS set_at, r.policy
+FROM policy_rows AS r;
 
 CREATE VIEW members AS -- All known servers, and how much of their logs this server has applied.
 SELECT n.site AS id, CASE s.alive WHEN 1 THEN 'ok' WHEN 0 THEN 'unreachable' ELSE 'unknown' END AS host_status,

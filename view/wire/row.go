@@ -65,6 +65,7 @@ const (
 	TableTokens    = "token"
 	TableCertified = "certified"
 	TableWireGuard = "wireguard"
+	TablePolicies  = "policy"
 )
 
 // DeletedRow returns a Row that deletes a row. Apps and tokens are deleted by setting a column instead.
