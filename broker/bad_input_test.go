@@ -44,6 +44,7 @@ var goodBodies = map[string]string{
 	"POST /secrets/{name}":              `{"value":"b"}`,
 	"POST /v1/tokens":                   `{"name":"ci","apps":["shop"]}`,
 	"POST /v1/wireguard_peers":          `{"name":"laptop","app":"shop","public_key":"CQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","region":"gru"}`,
+	"PUT /v1/policies":                  `{"region":"gru","shadow":true,"policy":{"name":"packed","base":"best-fit","curves":{"load":{"weight":1,"points":[[0,1],[2,0]]}}}}`,
 	"POST /placements":                  `{"org_slug":"personal","count":1}`,
 	"POST /view/queries":                `{"statement":"SELECT id FROM machines WHERE state = ?","params":["started"],"max_rows":5}`,
 	"POST /view/subscriptions":          `{"statement":"SELECT id FROM machines","key":["id"]}`,

@@ -22,6 +22,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/market"
 )
 
 // Exchange places orders on workers. *market.Exchange implements it.
@@ -44,6 +45,8 @@ type Exchange interface {
 	// Claiming returns the worker that received the latest claim of an order in progress. It returns false if there is
 	// no such order or claim.
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
+	// Comparisons returns the comparisons of this exchange's orders with the current shadow policies.
+	Comparisons() []market.Comparison
 }
 
 // Config configures a Broker.
@@ -89,6 +92,10 @@ type Config struct {
 
 	WireGuard tenant.WireGuardView // stores the laptops in private networks
 
+	// Policies contains the policies by which Exchange ranks workers. Default: the policies of View, which
+	// are only read after each change by this broker.
+	Policies *Policies
+
 	Secrets tenant.SecretView // stores the secrets of apps
 	Keys    func() *seal.Keys // returns the keys that encrypt secrets, from which the workers' keys are derived; nil: secrets cannot be set through this broker
 	Writer  seal.Writer       // identifies this broker in the versions of secrets
@@ -120,6 +127,9 @@ func New(config Config) *Broker {
 	}
 	config.Timeout = cmp.Or(config.Timeout, 2*time.Second)
 	config.Region = cmp.Or(config.Region, "local")
+	if config.Policies == nil {
+		config.Policies = NewPolicies(config.View, config.Log)
+	}
 	if config.Members == nil {
 		config.Members = config.Directory.Workers
 	}
@@ -157,6 +167,7 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 		(&imageHandler{c, store}).routes(),
 		(&workerHandler{c, machines}).routes(),
 		(&memberHandler{c, machines}).routes(),
+		(&policyHandler{c}).routes(),
 		(&rotationHandler{c}).routes(),
 		(&viewHandler{c, machines, volumes}).routes(),
 		(&joinTokenHandler{c}).routes(),

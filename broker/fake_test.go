@@ -19,6 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 	"github.com/bourse-dev/bourse/fabric"
 	"github.com/bourse-dev/bourse/machinesapi"
+	"github.com/bourse-dev/bourse/market"
 )
 
 // cluster is an in-memory exchange, directory and fabric with a set of workers.
@@ -258,6 +259,10 @@ func (c *cluster) Place(_ context.Context, order bourse.Order) (bourse.Fill, bou
 	d.Outcome, d.Message = bourse.OutcomeRefused, "no worker has capacity"
 	c.decisions[order.ID] = d
 	return bourse.Fill{}, d, bourse.Errorf(bourse.CodeInsufficient, "no worker has capacity")
+}
+
+func (c *cluster) Comparisons() []market.Comparison {
+	return []market.Comparison{{Region: "gru", Policy: "packed@0123456789ab", Orders: 4, Differing: 1, Gain: 0.25}}
 }
 
 func (c *cluster) Claiming(id bourse.OrderID) (bourse.Member, bool) {

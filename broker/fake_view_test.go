@@ -35,6 +35,7 @@ type fakeView struct {
 	members  []inventory.CertifiedMember
 	removed  []inventory.RemovedMember
 	releases map[release.ID]release.Release
+	policies []inventory.Policy
 }
 
 func newFakeView(c *cluster) *fakeView {
@@ -201,6 +202,32 @@ func (v *fakeView) RemoveMember(_ context.Context, worker bourse.Member) error {
 		v.removed = append(v.removed, inventory.RemovedMember{ID: worker.ID, Role: worker.Role, Region: worker.Region, Tag: worker.Tag, At: noon})
 	}
 	return v.err
+}
+
+func (v *fakeView) Policies(context.Context) ([]inventory.Policy, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.policies), v.err
+}
+
+func (v *fakeView) PutPolicy(ctx context.Context, p *inventory.Policy) error {
+	if err := v.DropPolicy(ctx, p); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.policies = append(v.policies, *p)
+	return nil
+}
+
+func (v *fakeView) DropPolicy(_ context.Context, p *inventory.Policy) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.putErr != nil {
+		return v.putErr
+	}
+	v.policies = slices.DeleteFunc(v.policies, func(old inventory.Policy) bool { return old.Region == p.Region && old.Shadow == p.Shadow })
+	return nil
 }
 
 func (v *fakeView) Apps(context.Context) ([]bourse.App, error) {

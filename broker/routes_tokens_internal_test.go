@@ -41,6 +41,7 @@ var reaches = []struct{ path, of string }{
 	{"/v1/images", "cluster"},
 	{"/v1/join_tokens", "cluster"},
 	{"/v1/members", "cluster"},
+	{"/v1/policies", "cluster"},
 	{"/v1/keys", "cluster"},
 	{"/v1/proxies", "cluster"},
 	{"/v1/workers", "cluster"},

@@ -26,6 +26,17 @@ type View interface {
 
 	MachineView
 	AppView
+	PolicyView
+}
+
+// PolicyView is the part of a View that contains policies.
+type PolicyView interface {
+	// Policies lists the policies, by region and use.
+	Policies(ctx context.Context) ([]inventory.Policy, error)
+	// PutPolicy replaces the policy with p's region and use. It returns under the same conditions as PutApp.
+	PutPolicy(ctx context.Context, p *inventory.Policy) error
+	// DropPolicy removes the policy with p's region and use. It returns under the same conditions as PutApp.
+	DropPolicy(ctx context.Context, p *inventory.Policy) error
 }
 
 // MachineView is the part of a View that contains machines and volumes.

@@ -114,6 +114,9 @@ var summaries = map[string]string{
 	"GET /v1/wireguard_peers":           "List the laptops that the caller may remove",
 	"DELETE /v1/wireguard_peers/{peer}": "Cut off a laptop",
 
+	"GET /v1/policies":                            "List the policies by which workers are ranked, and this broker's comparisons with shadow policies",
+	"PUT /v1/policies":                            "Set the policy by which workers are ranked, or a shadow policy",
+	"DELETE /v1/policies":                         "Remove a policy",
 	"GET /v1/members":                             "List the servers of the cluster, and those that were removed",
 	"DELETE /v1/members/{member}":                 "Remove a server from the cluster, and lock it out",
 	"POST /v1/keys/{key}/rotation":                "Carry out the next step of a shared key's rotation",

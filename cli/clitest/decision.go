@@ -10,7 +10,7 @@ import (
 func Decision() bourse.Decision {
 	no := bourse.Refusal{Worker: "gru-3", Region: "gru", Reason: bourse.RefusedResource, Resource: "memory", Wanted: 2048, Free: 512, Detail: "memory: wanted 2 GiB, free 512 MiB"}
 	rank := func(w bourse.WorkerID, s float64) bourse.Ranking {
-		return bourse.Ranking{Worker: w, Region: "gru", Score: s, Parts: []bourse.ScorePart{
+		return bourse.Ranking{Worker: w, Region: "gru", Score: s, Policy: "packed@ba9876543210", Parts: []bourse.ScorePart{
 			{Name: "cpu", Value: 0.4, Score: s / 2}, {Name: "memory", Value: 0.2, Score: s / 4}, {Name: "spread", Score: s / 8}, {Name: "load", Value: 0.1, Score: s / 8},
 		}}
 	}
@@ -19,6 +19,7 @@ func Decision() bourse.Decision {
 		Worker: "gru-2", Machine: "148e21ea1d5389",
 		Rounds: []bourse.Round{{
 			Regions: bourse.Choice{"gru"}, Candidates: 5, Asked: 5, Ranked: []bourse.Ranking{rank("gru-1", 0.912), rank("gru-2", 0.8)},
+			Shadow: &bourse.Shadow{Policy: "spread@0123456789ab", Worker: "gru-2", Region: "gru", Score: 0.75, Gain: 0.125},
 			Refusals: []bourse.Refusal{
 				no,
 				{Worker: "gru-4", Region: "gru", Reason: bourse.RefusedUnknown, Resource: "slots", Detail: "the worker knows no slots"},

@@ -1,3 +1,3 @@
 // Package cluster implements the commands that show and change a cluster's servers:
-// "bourse worker", "region", "view" and "proxy".
+// "bourse worker", "member", "region", "policy", "view" and "proxy".
 package cluster

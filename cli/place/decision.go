@@ -44,6 +44,9 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 			title = "ranked (0 to 1, higher is better; * filled it)"
 		}
 		fmt.Fprintln(w, "\n"+title)
+		for _, line := range policyLines(r) {
+			fmt.Fprintln(w, line)
+		}
 		if r.OldestQuote > 0 {
 			fmt.Fprintf(w, "no worker was asked; ranked by answers from up to %s earlier and later claims\n", cli.Took(r.OldestQuote))
 		}
@@ -62,6 +65,26 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 		return claimTable(r.Claims).Write(w)
 	}
 	return nil
+}
+
+// policyLines names the policies that ranked a round's workers, and describes what the shadow policy
+// would have changed.
+func policyLines(r *bourse.Round) (lines []string) {
+	seen := map[bourse.Region]bool{}
+	for _, k := range r.Ranked {
+		if k.Policy != "" && !seen[k.Region] {
+			seen[k.Region] = true
+			lines = append(lines, cli.Clean(fmt.Sprintf("policy in %s: %s", k.Region, k.Policy)))
+		}
+	}
+	switch s := r.Shadow; {
+	case s == nil:
+	case s.Gain > 0:
+		lines = append(lines, cli.Clean(fmt.Sprintf("shadow policy: %s prefers %s, whose score of %s is higher by %s", s.Policy, s.Worker, score(s.Score), score(s.Gain))))
+	default:
+		lines = append(lines, cli.Clean(fmt.Sprintf("shadow policy: %s agrees", s.Policy)))
+	}
+	return lines
 }
 
 // filledBy returns the worker that filled the order in the given round, or "" if no worker

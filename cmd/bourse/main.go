@@ -73,7 +73,7 @@ func commands(s *cli.Shell) []cli.Group {
 		}},
 		{Title: "Machines:", Commands: []*cobra.Command{machine.New(s), machine.NewTask(s), machine.NewVolume(s), deploy.NewImage(s)}},
 		{Title: "The exchange:", Commands: []*cobra.Command{
-			machine.NewOrder(s), machine.NewQuote(s), machine.NewReservation(s), cluster.NewRegion(s), cluster.NewWorker(s), cluster.NewProxy(s), sql.New(s), cluster.NewView(s), app.NewTokens(s),
+			machine.NewOrder(s), machine.NewQuote(s), machine.NewReservation(s), cluster.NewRegion(s), cluster.NewWorker(s), cluster.NewPolicy(s), cluster.NewProxy(s), sql.New(s), cluster.NewView(s), app.NewTokens(s),
 		}},
 		{Title: "Clusters:", Commands: []*cobra.Command{
 			hostcli.NewInit(s), hostcli.NewJoin(s), hostcli.NewDoctor(s), hostcli.NewBackup(s), hostcli.NewRestore(s), cluster.NewMember(s), login.New(s), login.NewLogout(s), login.NewContext(s),

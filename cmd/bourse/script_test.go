@@ -34,7 +34,7 @@ func TestScripts(t *testing.T) {
 // cluster.
 func TestFleetScripts(t *testing.T) {
 	t.Parallel()
-	runScripts(t, startDev(t, "--regions", "gru,mad", "--workers", "2"), "testdata/fleet", *clitest.Update)
+	runScripts(t, startDev(t, "--regions", "gru,mad,ord", "--workers", "2"), "testdata/fleet", *clitest.Update)
 }
 
 // TestScriptsOverNATS runs the scripts for NATS. It also runs other scripts that

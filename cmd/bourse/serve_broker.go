@@ -25,6 +25,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 	"github.com/bourse-dev/bourse/market"
 	"github.com/bourse-dev/bourse/view/query"
+	"github.com/bourse-dev/bourse/view/wire"
 )
 
 // serveBroker runs a broker until ctx is done.
@@ -82,12 +83,13 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 			Placements:     placements,
 		}
 	}
+	policies := broker.NewPolicies(known, s.log)
 	exchange := market.New(market.Config{
 		Directory: s.replica.directory, Trader: trader, Cancellations: known, Log: s.log,
-		OnDecision: counts.Decided,
+		OnDecision: counts.Decided, Policies: policies.Current,
 	})
 	config := broker.Config{
-		Exchange: exchange, Directory: s.replica.directory, Workers: workers, Copies: s.provenApps(workers), Certified: scraperOf,
+		Exchange: exchange, Policies: policies, Directory: s.replica.directory, Workers: workers, Copies: s.provenApps(workers), Certified: scraperOf,
 		Counts: counts, Metrics: servermetrics.Handler(counts, s.metrics()),
 		View: known, Queries: engine, Health: known.Replicator.Health,
 		Log: s.log, Region: c.Region, Version: version().Release,
@@ -116,6 +118,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		s.replication(),
 		s.directoryStage(),
 		s.recordStage(),
+		s.policyStage(policies),
 		stage{name: "exchange", run: exchange.Run},
 		stage{name: "api", run: func(ctx context.Context) error {
 			return s.serve(ctx, s.listener, s.withReplication(s.withDesk(s.tracer.Handler(flycompat.Handler(api.Handler())), desk)), toClients)
@@ -125,6 +128,15 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 		stage{name: "queries", run: engine.Run}, // stops before the API, so that requests that follow the view end first
 		s.announce(),
 	)
+}
+
+// policyStage returns the stage that keeps the exchange's policies up to date.
+func (s *server) policyStage(p *broker.Policies) stage {
+	return stage{name: "policies", run: func(ctx context.Context) error {
+		watcher := s.replica.Watch(wire.TablePolicies)
+		defer watcher.Stop()
+		return p.Run(ctx, watcher.C)
+	}}
 }
 
 // provenApps returns a function that fetches a worker's copies of apps. In a cluster
