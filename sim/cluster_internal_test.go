@@ -23,16 +23,17 @@ const region = bourse.Region("gru")
 // TestTheLabPlacesLikeACluster places the same orders in the lab and in a cluster of three workers,
 // which consists of production code: the exchange, the connections, and the workers with their
 // stores. Given the same seed, each order must be filled on the same worker, or refused, in both.
+// TestTheLabPlacesLikeDaemons in package test does the same with daemons. This test is faster, gives
+// the exchange the lab's random numbers, and ranks cached quotes, which depend on timing there.
 func TestTheLabPlacesLikeACluster(t *testing.T) {
 	for seed := range int64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			trace, arrivals := smallTrace(seed)
+			trace, arrivals := Small(seed)
 			curves := market.Curves{Default: market.DefaultCurves()}
 			curves.Default.Load.Weight = 0 // this host's load does not belong to the experiment
 			s := Strategy{candidates: sampled(8), asks: true, curves: &curves, gpu: tightest}
-			x := newExchange(trace, arrivals, &s, &Conditions{Brokers: 1}, seed)
-			x.run()
+			wants := Placements(trace, arrivals, &s, &Conditions{Brokers: 1}, seed)
 			policies := market.NewPolicies(map[bourse.Region]*market.Policy{region: {Name: "idle", Curves: curves.Default}}, nil)
 			// The exchange draws the first pair of numbers for itself.
 			source := rand.NewPCG(uint64(seed), 2)
@@ -40,7 +41,7 @@ func TestTheLabPlacesLikeACluster(t *testing.T) {
 			refused := 0
 			for i := range arrivals {
 				want := bourse.WorkerID("")
-				if w := x.trades[i].worker; w >= 0 {
+				if w := wants[i]; w >= 0 {
 					want = c.members[w].ID
 				} else {
 					refused++
@@ -68,23 +69,6 @@ func (a *delayed) Uint64() uint64 {
 		return 0
 	}
 	return a.Source.Uint64()
-}
-
-// smallTrace returns 500 random orders, which are a little more than three random workers can fill.
-func smallTrace(seed int64) (*Trace, []Arrival) {
-	rng := rand.New(rand.NewPCG(uint64(seed), 4))
-	t := &Trace{}
-	for range 3 {
-		t.Hosts = append(t.Hosts, Host{CPU: bourse.MilliCPU(1000 * (200 + rng.IntN(200))), Memory: bourse.MiB(300_000 + rng.IntN(300_000))})
-	}
-	for range 10 {
-		t.Shapes = append(t.Shapes, Shape{CPU: bourse.MilliCPU(1000 * (1 + rng.IntN(4))), Memory: bourse.MiB(512 * (1 + rng.IntN(8)))})
-	}
-	var arrivals []Arrival
-	for i := range 500 {
-		arrivals = append(arrivals, Arrival{At: time.Duration(i) * time.Second, Shape: rng.IntN(len(t.Shapes))})
-	}
-	return t, arrivals
 }
 
 // cluster is a broker's exchange with three workers. It is the exchange's directory.

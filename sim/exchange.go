@@ -85,6 +85,18 @@ func Trade(t *Trace, arrivals []Arrival, s *Strategy, c *Conditions, seed int64)
 	return x.result()
 }
 
+// Placements runs a market experiment, and returns the index of the worker that filled each order, or -1 if the order
+// was refused.
+func Placements(t *Trace, arrivals []Arrival, s *Strategy, c *Conditions, seed int64) []int {
+	x := newExchange(t, arrivals, s, c, seed)
+	x.run()
+	out := make([]int, len(arrivals))
+	for i := range x.trades {
+		out[i] = int(x.trades[i].worker)
+	}
+	return out
+}
+
 func newExchange(t *Trace, arrivals []Arrival, s *Strategy, c *Conditions, seed int64) *exchange {
 	x := &exchange{
 		conditions: c, strategy: s, shapes: newOrders(t.Shapes, s.costs), arrivals: arrivals, trades: make([]trade, len(arrivals)),

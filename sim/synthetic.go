@@ -4,7 +4,26 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/bourse-dev/bourse"
 )
+
+// Small returns 500 random orders, which are a little more than three random workers can fill.
+func Small(seed int64) (*Trace, []Arrival) {
+	rng := rand.New(rand.NewPCG(uint64(seed), 4))
+	t := &Trace{}
+	for range 3 {
+		t.Hosts = append(t.Hosts, Host{CPU: bourse.MilliCPU(1000 * (200 + rng.IntN(200))), Memory: bourse.MiB(300_000 + rng.IntN(300_000))})
+	}
+	for range 10 {
+		t.Shapes = append(t.Shapes, Shape{CPU: bourse.MilliCPU(1000 * (1 + rng.IntN(4))), Memory: bourse.MiB(512 * (1 + rng.IntN(8)))})
+	}
+	var arrivals []Arrival
+	for i := range 500 {
+		arrivals = append(arrivals, Arrival{At: time.Duration(i) * time.Second, Shape: rng.IntN(len(t.Shapes))})
+	}
+	return t, arrivals
+}
 
 // synthetic generates a synthetic workload on hosts with 32 cores and 128 GiB.
 type synthetic struct {
