@@ -92,9 +92,7 @@ type Config struct {
 
 	WireGuard tenant.WireGuardView // stores the laptops in private networks
 
-	// Policies contains the policies by which Exchange ranks workers. Default: the policies of View, which
-	// are only read after each change by this broker.
-	Policies *Policies
+	Policies *Policies // the policies by which Exchange ranks workers
 
 	Secrets tenant.SecretView // stores the secrets of apps
 	Keys    func() *seal.Keys // returns the keys that encrypt secrets, from which the workers' keys are derived; nil: secrets cannot be set through this broker
@@ -127,9 +125,6 @@ func New(config Config) *Broker {
 	}
 	config.Timeout = cmp.Or(config.Timeout, 2*time.Second)
 	config.Region = cmp.Or(config.Region, "local")
-	if config.Policies == nil {
-		config.Policies = NewPolicies(config.View, config.Log)
-	}
 	if config.Members == nil {
 		config.Members = config.Directory.Workers
 	}

@@ -83,7 +83,9 @@ func start(t testing.TB, change ...func(*broker.Config)) *setup {
 	t.Helper()
 	c := three()
 	view := newFakeView(c)
-	s := startOn(t, c, append([]func(*broker.Config){func(config *broker.Config) { config.View, config.Releases = view, view }}, change...)...)
+	s := startOn(t, c, append([]func(*broker.Config){func(config *broker.Config) {
+		config.View, config.Releases, config.Policies = view, view, policiesOf(view)
+	}}, change...)...)
 	s.view = view
 	return s
 }
@@ -94,13 +96,17 @@ func startBlind(t testing.TB) *setup {
 	return startOn(t, three())
 }
 
+func policiesOf(v *fakeView) *broker.Policies {
+	return broker.NewPolicies(v, slog.New(slog.DiscardHandler))
+}
+
 func startOn(t testing.TB, c *cluster, change ...func(*broker.Config)) *setup {
 	t.Helper()
 	log := &strings.Builder{}
 	blind := newFakeView(c)
 	blind.frozen, blind.unsynced = true, true
 	config := broker.Config{
-		Exchange: c, Directory: c, Workers: c, View: blind, Releases: blind, Secrets: newFakeSecrets(), WireGuard: &fakeLaptops{}, Region: "gru", Version: "test", Timeout: time.Second,
+		Exchange: c, Directory: c, Workers: c, View: blind, Releases: blind, Policies: policiesOf(blind), Secrets: newFakeSecrets(), WireGuard: &fakeLaptops{}, Region: "gru", Version: "test", Timeout: time.Second,
 		Log: slog.New(slog.NewJSONHandler(&lockedWriter{w: log}, nil)),
 	}
 	for _, f := range change {

@@ -45,7 +45,10 @@ func newFakeView(c *cluster) *fakeView {
 	}
 }
 
-var _ lookup.View = (*fakeView)(nil)
+var (
+	_ lookup.View       = (*fakeView)(nil)
+	_ lookup.PolicyView = (*fakeView)(nil)
+)
 
 // freeze stops the view from reflecting further changes on the workers.
 func (v *fakeView) freeze() {

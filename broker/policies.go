@@ -95,7 +95,7 @@ func (h *policyHandler) routes() []endpoint.Route {
 }
 
 func (h *policyHandler) list(w http.ResponseWriter, r *endpoint.Request) error {
-	list, err := h.View.Policies(r.Context())
+	list, err := h.Policies.view.Policies(r.Context())
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (h *policyHandler) set(w http.ResponseWriter, r *endpoint.Request) error {
 	}
 	set := inventory.Policy{Region: in.Region, Shadow: in.Shadow, Text: policy.Text, SetBy: r.Who.Name, SetAt: h.Now()}
 	r.Note(slog.String("policy", policy.String()), slog.String("region", string(in.Region)), slog.Bool("shadow", in.Shadow))
-	if err := h.View.PutPolicy(r.Context(), &set); err != nil {
+	if err := h.Policies.view.PutPolicy(r.Context(), &set); err != nil {
 		return err
 	}
 	h.reload(r.Context())
@@ -144,7 +144,7 @@ func (h *policyHandler) unset(w http.ResponseWriter, r *endpoint.Request) error 
 		return err
 	}
 	region := bourse.Region(r.URL.Query().Get("region"))
-	list, err := h.View.Policies(r.Context())
+	list, err := h.Policies.view.Policies(r.Context())
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (h *policyHandler) unset(w http.ResponseWriter, r *endpoint.Request) error 
 		return bourse.Errorf(bourse.CodeNotFound, "no %s is set for %s", useOf(shadow), regionsOf(region))
 	}
 	r.Note(slog.String("region", string(region)), slog.Bool("shadow", shadow))
-	if err := h.View.DropPolicy(r.Context(), &list[i]); err != nil {
+	if err := h.Policies.view.DropPolicy(r.Context(), &list[i]); err != nil {
 		return err
 	}
 	h.reload(r.Context())

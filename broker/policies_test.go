@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -115,7 +114,7 @@ func TestOnlyOperatorsSetPolicies(t *testing.T) {
 func TestPoliciesFollowTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newFakeView(three())
-		p := broker.NewPolicies(v, slog.New(slog.DiscardHandler))
+		p := policiesOf(v)
 		ctx, stop := context.WithCancel(t.Context())
 		changed, ended := make(chan struct{}, 1), make(chan error, 1)
 		go func() { ended <- p.Run(ctx, changed) }()

@@ -26,7 +26,6 @@ type View interface {
 
 	MachineView
 	AppView
-	PolicyView
 }
 
 // PolicyView is the part of a View that contains policies.
