@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"container/heap"
 	"math/rand/v2"
 	"time"
 )
@@ -31,53 +32,40 @@ const (
 
 // clock is the queue of future events. The zero value is empty.
 type clock struct {
-	now  time.Duration
-	heap []event
-	seq  uint64
+	now    time.Duration
+	future queue
+	seq    uint64
 }
 
 func (c *clock) add(e event, after time.Duration) {
 	c.seq++
 	e.at, e.seq = c.now+max(0, after), c.seq
-	c.heap = append(c.heap, e)
-	for i := len(c.heap) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !c.less(i, parent) {
-			return
-		}
-		c.heap[i], c.heap[parent] = c.heap[parent], c.heap[i]
-		i = parent
-	}
+	heap.Push(&c.future, e)
 }
 
 // next removes the earliest event, and sets the clock to its time.
 func (c *clock) next() (event, bool) {
-	if len(c.heap) == 0 {
+	if len(c.future) == 0 {
 		return event{}, false
 	}
-	first, last := c.heap[0], len(c.heap)-1
-	c.heap[0] = c.heap[last]
-	c.heap = c.heap[:last]
-	for i := 0; ; {
-		least := i
-		for _, child := range []int{2*i + 1, 2*i + 2} {
-			if child < last && c.less(child, least) {
-				least = child
-			}
-		}
-		if least == i {
-			break
-		}
-		c.heap[i], c.heap[least] = c.heap[least], c.heap[i]
-		i = least
-	}
+	first := heap.Pop(&c.future).(event)
 	c.now = first.at
 	return first, true
 }
 
-func (c *clock) less(i, j int) bool {
-	a, b := &c.heap[i], &c.heap[j]
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
+// queue is a heap of events.
+type queue []event
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(e any)        { *q = append(*q, e.(event)) }
+
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	*q = (*q)[:last]
+	return e
 }
 
 // Conditions describe the network, the workers and the brokers of a market experiment.
