@@ -29,7 +29,7 @@ type Policies struct {
 // NewPolicies returns a Policies that is empty until Reload or Run is called.
 func NewPolicies(view lookup.PolicyView, log *slog.Logger) *Policies {
 	p := &Policies{view: view, log: log}
-	p.current.Store(&market.Policies{})
+	p.current.Store(market.NewPolicies(nil, nil))
 	return p
 }
 

@@ -59,7 +59,7 @@ func (c Config) withDefaults() Config {
 		c.Rand = rand.NewPCG(rand.Uint64(), rand.Uint64())
 	}
 	if c.Policies == nil {
-		none := &Policies{}
+		none := NewPolicies(nil, nil)
 		c.Policies = func() *Policies { return none }
 	}
 	orDefault(&c.SampleAbove, 32)
@@ -90,6 +90,7 @@ type Exchange struct {
 	filled      decisionLog // decisions about filled orders; separate, so that they do not displace refusals, which are stored nowhere else
 	refused     decisionLog // decisions about all other orders, including canceled and timed-out ones
 	cancels     *cancelQueue
+	builtIn     *Policies // no policies
 	comparisons comparisons
 }
 
@@ -99,7 +100,7 @@ func New(cfg Config) *Exchange {
 	cfg = cfg.withDefaults()
 	rngSource := &rngSource{source: cfg.Rand}
 	return &Exchange{
-		cfg: cfg, rngSource: rngSource, cancels: newCancelQueue(&cfg, rngSource.rng()),
+		cfg: cfg, rngSource: rngSource, builtIn: NewPolicies(nil, nil), cancels: newCancelQueue(&cfg, rngSource.rng()),
 		cache:  quoteCache{timeout: cfg.QuoteTTL, retryAfter: cfg.QuoteTimeout, max: maxCached, workers: map[bourse.WorkerID]*cachedWorker{}},
 		filled: newMemory(cfg.MaxDecisions), refused: newMemory(cfg.MaxDecisions),
 	}

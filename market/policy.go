@@ -132,16 +132,18 @@ func replace[T any](to, by *T) {
 const AllRegions bourse.Region = ""
 
 // Policies contains the policies that rank workers, and the shadow policies, with which they are
-// compared. It must not be modified. The zero value ranks all workers by the default curves.
+// compared. It must not be modified.
 type Policies struct {
 	byRegion, shadowByRegion map[bourse.Region]*Policy
 	curves, shadowCurves     Curves
 }
 
 // NewPolicies returns policies by region. A region without a policy has that of AllRegions. A region
-// without a shadow policy has the shadow policy of AllRegions, if there is one.
+// without a shadow policy has the shadow policy of AllRegions, if there is one. If neither the region
+// nor AllRegions has a policy, the default curves apply.
 func NewPolicies(rank, shadow map[bourse.Region]*Policy) *Policies {
 	p := &Policies{byRegion: rank, shadowByRegion: shadow}
+	p.curves.Default = DefaultCurves()
 	p.curves.use(rank)
 	p.shadowCurves = p.curves
 	if shadow[AllRegions] == nil { // a region without a shadow policy is ranked as before

@@ -212,7 +212,7 @@ func TestAShadowChangesNothing(t *testing.T) {
 // not count for a later one.
 func TestAComparisonBeginsWithItsPolicy(t *testing.T) {
 	c := floor(3, room(100))
-	policies := &market.Policies{}
+	policies := market.NewPolicies(nil, nil)
 	x := broker(c, func(cfg *market.Config) { cfg.Policies = func() *market.Policies { return policies } })
 	use := func(p *market.Policy) {
 		policies = market.NewPolicies(nil, map[bourse.Region]*market.Policy{market.AllRegions: p})

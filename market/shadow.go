@@ -66,7 +66,7 @@ func (c *comparisons) add(r bourse.Region, s *bourse.Shadow) {
 // workers are always ranked by the default curves.
 func (x *Exchange) policiesFor(order *bourse.Order) *Policies {
 	if order.Warm() {
-		return &Policies{}
+		return x.builtIn
 	}
 	return x.cfg.Policies()
 }
