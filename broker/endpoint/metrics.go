@@ -17,6 +17,7 @@ type Counts struct {
 	duration  *prometheus.HistogramVec
 	steps     *prometheus.HistogramVec
 	refusals  map[bourse.RefusalReason]prometheus.Counter // one counter for each known reason, and one for all other reasons
+	shadowed  *prometheus.CounterVec
 	requests  *prometheus.CounterVec
 	answered  *prometheus.HistogramVec
 	open      *prometheus.GaugeVec
@@ -46,6 +47,7 @@ func NewCounts() *Counts {
 		duration: histogram("order_seconds", "Duration of orders in seconds.", "kind", "outcome"),
 		steps:    histogram("order_step_seconds", "Duration of each step of filled orders in seconds; skipped steps are not counted.", "kind", "step"),
 		refusals: map[bourse.RefusalReason]prometheus.Counter{other: refusals.WithLabelValues(other)},
+		shadowed: counter("shadow_orders_total", "Number of orders that were compared with a shadow policy, by whether it agrees with the worker that was ranked first.", "agrees"),
 		requests: counter("requests_total", "Number of completed requests. 429: too many requests; 503: temporarily unavailable.", "route", "status"),
 		answered: histogram("request_seconds", "Duration of requests in seconds, including the whole stream.", "route"),
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -55,7 +57,7 @@ func NewCounts() *Counts {
 	for _, reason := range bourse.RefusalReasons() {
 		c.refusals[reason] = refusals.WithLabelValues(string(reason))
 	}
-	c.collected = []prometheus.Collector{c.orders, c.duration, c.steps, refusals, c.requests, c.answered, c.open}
+	c.collected = []prometheus.Collector{c.orders, c.duration, c.steps, refusals, c.shadowed, c.requests, c.answered, c.open}
 	return c
 }
 
@@ -94,6 +96,10 @@ func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decis
 	}
 	c.orders.WithLabelValues(kind, outcome, c.count(d, err)).Inc()
 	c.duration.WithLabelValues(kind, outcome).Observe(d.Times.Total.Seconds())
+	compared := func(r bourse.Round) bool { return r.Shadow != nil && len(r.Ranked) > 1 }
+	if i := slices.IndexFunc(d.Rounds, compared); i >= 0 { // as in market.Comparison, an order counts once
+		c.shadowed.WithLabelValues(strconv.FormatBool(d.Rounds[i].Shadow.Gain == 0)).Inc()
+	}
 	if fill == nil || fill.Repeated {
 		return
 	}

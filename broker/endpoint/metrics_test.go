@@ -48,6 +48,22 @@ func refused(reasons ...bourse.RefusalReason) *bourse.Decision {
 	return d
 }
 
+// TestShadowedOrders checks that an order counts once, by the first ranking that was compared, and that
+// an order with only one willing worker does not count.
+func TestShadowedOrders(t *testing.T) {
+	c := endpoint.NewCounts()
+	round := func(workers int, gain float64) bourse.Round {
+		return bourse.Round{Ranked: make([]bourse.Ranking, workers), Shadow: &bourse.Shadow{Gain: gain}}
+	}
+	for _, rounds := range [][]bourse.Round{{round(2, 0.1), round(2, 0)}, {round(1, 0), round(3, 0)}, {round(2, 0)}, {round(1, 0)}, {{Ranked: make([]bourse.Ranking, 2)}}} {
+		c.Decided(&bourse.Order{}, nil, &bourse.Decision{Rounds: rounds}, nil)
+	}
+	want := "bourse_shadow_orders_total{agrees=\"false\"} 1\nbourse_shadow_orders_total{agrees=\"true\"} 2\n"
+	if got := series(t, c, "bourse_shadow_orders_total"); got != want {
+		t.Errorf("counted\n%swant\n%s", got, want)
+	}
+}
+
 func TestDecided(t *testing.T) {
 	c := endpoint.NewCounts()
 	machine, task := &bourse.Order{}, &bourse.Order{Task: &bourse.TaskOrder{}}
