@@ -18,6 +18,7 @@
 //   - reservation: capacity that one or several workers hold for a limited time, for either all of its orders or none
 //   - hold: one worker's part of a reservation, for one order
 //   - ledger: a worker's account of the amounts that are committed and held, for each resource
+//   - policy: the curves by which a region's workers are ranked; with a shadow policy, the ranking is only compared
 //   - view: the copy of the whole cluster's data that each server has; only a hint, which may be out of date
 //   - broker: the stateless API server
 //   - run: a durable sequence of steps, such as the start of a machine, that continues after a crash
