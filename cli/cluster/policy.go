@@ -91,7 +91,7 @@ func newPolicySet(s *cli.Shell) *cobra.Command {
 		Short: "Rank workers by a policy",
 		Long: `Rank workers by the policy in a JSON file, or on standard input if FILE is -. All
 brokers use it within about a second. A policy starts from a base, and replaces some of
-its curves (default: none):
+its curves:
 
   {"name": "gpus-first", "base": "default",
    "curves": {"resources": {"gpu.*": {"weight": 8, "points": [[0, 0], [1, 1]]}},
