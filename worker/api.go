@@ -126,7 +126,7 @@ func handleMachines(mux *http.ServeMux, w *Worker) {
 // machineCall is an operation on one machine.
 type machineCall func(context.Context, bourse.MachineID, fabric.MachineAction) (fabric.ActReply, error)
 
-// checked validates the request and executes it.
+// checked validates the request and then calls do.
 func (do machineCall) checked(ctx context.Context, act fabric.MachineAction) (fabric.ActReply, error) {
 	if err := act.Signal.Validate(); act.Signal != "" && err != nil {
 		return fabric.ActReply{}, err
@@ -167,9 +167,8 @@ func handleRuns(mux *http.ServeMux, w *Worker) {
 	}))
 }
 
-// queriedApp returns the app to which a query is limited. It returns nil if the name or
-// the id is missing. Such a query covers all apps, or all apps that have ever had the
-// name.
+// queriedApp returns the app that a query is limited to. It returns nil if the name or the id is missing. Without a
+// name, a query covers all apps. With a name but no id, it covers every app that has ever had the name.
 func queriedApp(name bourse.AppName, id string) *bourse.App {
 	if name == "" || id == "" {
 		return nil

@@ -49,7 +49,7 @@ func (w *Worker) pullImage(ctx context.Context, req fabric.PullRequest, out *cod
 	if err != nil && !out.Begun() {
 		return err
 	}
-	if err != nil { // it is too late for an error response, so send the error as the last line
+	if err != nil { // the response has already begun, so send the error as its last line
 		image.Ref, image.Pull = ref, &bourse.PullProgress{Status: "failed", Code: bourse.CodeOf(err), Error: bourse.MessageOf(err)}
 	}
 	return out.Write(image)
@@ -70,8 +70,8 @@ func (w *Worker) mayPull(image string) error {
 // methods are safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex
-	at    time.Time // guarded by mu; when the latest report was sent
-	ended bool      // guarded by mu; set by end, and when a report could not be sent
+	at    time.Time // guarded by mu; time of the latest report
+	ended bool      // guarded by mu; set by end, and by a report that could not be sent
 }
 
 func (p *progress) send(now time.Time, send func() error) {

@@ -55,13 +55,13 @@ func TestImages(t *testing.T) {
 	s := newServed(t)
 	progress, last, err := s.pull(rigImage)
 	if err != nil || len(progress) == 0 || last.Pull != nil || last.Bytes != rigBytes {
-		t.Errorf("pull: %v with %d lines, the last %+v; want progress and at last the image", err, len(progress), last)
+		t.Errorf("pull: %v with %d lines, the last one %+v; want progress lines and then the image", err, len(progress), last)
 	}
 	if _, _, err := s.pull("example.com/none"); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("pull of nothing: %v", err)
+		t.Errorf("pull without an image: %v", err)
 	}
 	if _, _, err := s.pull("host"); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("pull of the host: %v", err)
+		t.Errorf("pull of image host: %v", err)
 	}
 	if list, err := fabric.ImageList.Call(t.Context(), s.api, w1, struct{}{}); err != nil || len(list) != 1 {
 		t.Errorf("list: %v, %v", list, err)
@@ -73,12 +73,12 @@ func TestImages(t *testing.T) {
 	// Once lines have been sent, an error is sent as the last line.
 	s.rig.images.failing(func(_ context.Context, call string, after bool) error {
 		if call == "Pull" && after {
-			return bourse.Errorf(bourse.CodeInvalid, "the layer lies")
+			return bourse.Errorf(bourse.CodeInvalid, "the layer is corrupt")
 		}
 		return nil
 	})
-	if _, last, err := s.pull(rigImage); err != nil || last.Pull == nil || last.Pull.Status != "failed" || last.Pull.Error != "the layer lies" {
-		t.Errorf("a pull that fails half-way ends with %+v, %v", last.Pull, err)
+	if _, last, err := s.pull(rigImage); err != nil || last.Pull == nil || last.Pull.Status != "failed" || last.Pull.Error != "the layer is corrupt" {
+		t.Errorf("the last line of a pull that fails halfway: %+v, %v", last.Pull, err)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestUsageAndMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u.CPUs < 0.5 || u.CPUs > 1.5 || u.Memory != 1<<20 || u.MayCPUs != 1 || u.MayMemory != 64<<20 || u.ReadByte != -1 {
-		t.Errorf("usage %+v of a program that is always busy, want about one core", u)
+		t.Errorf("usage of a program that uses a whole core: %+v, want about one core", u)
 	}
 	status, text := s.metrics(t)
 	for _, line := range []string{
@@ -114,7 +114,7 @@ func TestUsageAndMetrics(t *testing.T) {
 		`bourse_worker_machine_cpu_seconds_total{app="web",machine="` + string(m.ID) + `"}`,
 	} {
 		if !strings.Contains(text, line) {
-			t.Errorf("metrics (%d) have no %s:\n%s", status, line, text)
+			t.Errorf("metrics (status %d) do not contain %s:\n%s", status, line, text)
 		}
 	}
 	s.must(s.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
@@ -124,9 +124,9 @@ func TestUsageAndMetrics(t *testing.T) {
 	}
 }
 
-// If a machine's usage is requested often, each answer compares a new sample with that
-// of the previous request, and returns at once.
-func TestUsageComparesWithTheAnswerBefore(t *testing.T) {
+// If a machine's usage is requested often, each request compares a new sample with the previous request's sample, and
+// returns at once.
+func TestUsageComparesWithThePreviousSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
@@ -160,7 +160,7 @@ func TestTunnels(t *testing.T) {
 	s := newServed(t)
 	private := s.place(image(rigImage))
 	if text, err := s.tunnel(private.ID, 8080); err != nil || text != "hello" {
-		t.Errorf("tunnel to a machine of its own network: %q, %v", text, err)
+		t.Errorf("tunnel to a machine with a private network: %q, %v", text, err)
 	}
 	listen := func(port int) int {
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
@@ -178,10 +178,10 @@ func TestTunnels(t *testing.T) {
 		t.Cleanup(func() { listener.Close() })
 		return listener.Addr().(*net.TCPAddr).Port
 	}
-	taken := listen(0) // another program has this port, so the machine that names it gets another one
+	taken := listen(0) // another program uses this port, so the machine whose service names it gets another one
 	shared := s.place(func(o *bourse.Order) { o.Config.Services = []byte(`[{"internal_port":` + strconv.Itoa(taken) + `}]`) })
 	if text, err := s.tunnel(shared.ID, taken); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("tunnel to a port that the machine names and another program has: %q, %v", text, err)
+		t.Errorf("tunnel to a port that the machine's service names and another program uses: %q, %v", text, err)
 	}
 	listen(shared.Boot.Port)
 	if text, err := s.tunnel(shared.ID, taken); err != nil || text != "hi" {

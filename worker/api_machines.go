@@ -37,7 +37,7 @@ func (w *Worker) machineEvents(ctx context.Context, q fabric.EventsQuery) ([]bou
 	return m.LastEvents, err
 }
 
-// maxWait is the longest time that a wait request may last.
+// maxWait is the maximum duration of a wait request.
 const maxWait = 5 * time.Minute
 
 // waitQuery serves a client's wait request.
@@ -142,7 +142,7 @@ func execStream(ctx context.Context, d driver.Driver, id driver.TaskID, streams 
 	return res.Exit, err
 }
 
-// passSizes forwards changes of the terminal's size until ctx ends.
+// passSizes forwards changes to the terminal's size until ctx ends.
 func passSizes(ctx context.Context, from <-chan fabric.Size, to chan<- driver.Size) {
 	for {
 		select {
@@ -172,7 +172,7 @@ func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (ne
 	return w.dialTo(ctx, &m, int(port))
 }
 
-// dialTo is like dial, for a machine that is already known to be running.
+// dialTo is like dial, but requires that the machine is already known to be running.
 func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error) {
 	if m.Config.ImageKind() == bourse.PollerImage { // a poller's machine has no ports on this host
 		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs machine %s: its ports cannot be reached", m.ID)

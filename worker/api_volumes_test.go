@@ -62,14 +62,14 @@ func TestVolumeVerbs(t *testing.T) {
 		checkExport(t, f, id, &v)
 	}
 	if _, forks := vols.Kept(); forks != 0 {
-		t.Errorf("%d copies left", forks)
+		t.Errorf("%d copies were not removed", forks)
 	}
 	for _, id := range []string{"nothing", "../../etc", string(bourse.NewVolumeID(1)), string(bourse.NewSnapshotID(1)), "fork of x"} {
 		if _, err := readExport(t, f, fabric.Export{ID: id}); bourse.CodeOf(err) != bourse.CodeForbidden {
-			t.Errorf("export of %s: %v, want it forbidden", id, err)
+			t.Errorf("export of %s: %v, want forbidden", id, err)
 		}
 		if _, err := fabric.VolumeGrant.Call(ctx, f, to, fabric.GrantRequest{ID: id, To: "w2", App: bourse.App{Name: "web"}}); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("grant of %s: %v, want not found", id, err)
+			t.Errorf("grant of %s: %v, want not_found", id, err)
 		}
 	}
 	if got, err = fabric.VolumeDestroy.Call(ctx, f, to, v.ID); err != nil || got.State != bourse.VolumeDestroyed {
@@ -77,7 +77,7 @@ func TestVolumeVerbs(t *testing.T) {
 	}
 	list, err = fabric.VolumeList.Call(ctx, f, to, fabric.VolumesQuery{Deleted: true})
 	if err != nil || len(list) != 1 || !slices.Equal(ids(list[0].Snapshots), []bourse.SnapshotID{snap.ID}) {
-		t.Errorf("destroyed ones: %+v, %v, want it with its snapshot", list, err)
+		t.Errorf("destroyed volumes: %+v, %v, want the volume with its snapshot", list, err)
 	}
 }
 

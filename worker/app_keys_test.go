@@ -23,11 +23,10 @@ type safe struct {
 	mark   seal.Mark
 	mu     sync.Mutex
 	none   bool                                           // whether apps have no secrets
-	broker func(bourse.MachineID) (bourse.AppKeys, error) // answers requests for keys; if nil, no broker is allowed to give any
+	broker func(bourse.MachineID) (bourse.AppKeys, error) // answers requests for keys; if nil, brokers refuse such requests
 }
 
-// newSafe returns a set of keys, old, and a view whose keys are a new one followed by
-// old.
+// newSafe returns a set of keys, old, and a view whose keys are a new key followed by the old ones.
 func newSafe(t testing.TB) (old *seal.Keys, both *safe) {
 	t.Helper()
 	line := seal.Generate()
@@ -96,10 +95,9 @@ func (h *host) claimWith(ctx context.Context, keys *seal.Keys, change ...func(*b
 	return fill.Machine, nil
 }
 
-// A machine restarts without a broker: by its restart policy, by a request, and after
-// the daemon died. This is so even if its app had no secrets when the machine was
-// ordered.
-func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
+// A machine restarts without a broker: by its restart policy, by a request, and after the daemon has died. This works
+// even if its app had no secrets when the machine was ordered.
+func TestAMachineRestartsWithItsOrdersKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, safe := newSafe(t)
 		safe.empty(true)
@@ -123,24 +121,24 @@ func TestAMachineStartsAgainWithTheKeysOfItsOrder(t *testing.T) {
 		h.crash()
 		h.start(nil)
 		if m := h.must(h.machines.Start(t.Context(), steady.ID, fabric.MachineAction{})); m.State != bourse.StateStarted || m.Secrets != safe.mark.Version {
-			t.Errorf("a request starts it: %s with secrets %d, want %d", m.State, m.Secrets, safe.mark.Version)
+			t.Errorf("started by a request: %s with secrets %d, want %d", m.State, m.Secrets, safe.mark.Version)
 		}
 		time.Sleep(90 * time.Second) // virtual time: the machine exits, and its policy restarts it
 		if m := h.get(failing.ID); m.State != bourse.StateStarted || m.Boot.Number != 2 || m.Secrets != safe.mark.Version {
-			t.Errorf("its policy starts it: %s at boot %d with secrets %d", m.State, m.Boot.Number, m.Secrets)
+			t.Errorf("started by its policy: %s at boot %d with secrets %d", m.State, m.Boot.Number, m.Secrets)
 		}
 		if own, others := h.keysOf(steady.ID), h.keysOf(other.ID); !slices.Equal(own, safe.keys.OfApp("01")) || !slices.Equal(others, safe.keys.OfApp("02")) {
-			t.Error("machines do not have the keys of their own apps, and those alone")
+			t.Error("machines do not have exactly their own apps' keys")
 		}
 		h.must(h.machines.Destroy(t.Context(), steady.ID, fabric.MachineAction{Force: true}))
 		if len(h.keysOf(steady.ID)) != 0 {
-			t.Error("keys of a machine that is destroyed are kept")
+			t.Error("the store still has a destroyed machine's keys")
 		}
 	})
 }
 
-// A machine whose keys do not decrypt its app's secrets gets the keys from a broker, also when its
-// restart policy starts it. If no broker answers, the start is repeated until one does.
+// A machine whose keys do not decrypt its app's secrets gets the right keys from a broker, even when its restart policy
+// starts it. If no broker answers, the start is retried until one does.
 func TestAWorkerAsksForKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, safe := newSafe(t)
@@ -170,19 +168,19 @@ func TestAWorkerAsksForKeys(t *testing.T) {
 		}
 		h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{}))
 		if len(asked) != before {
-			t.Error("recorded keys were asked for again")
+			t.Error("the worker requested keys that it had already recorded")
 		}
 		for range before {
 			if id := <-asked; id != m.ID {
-				t.Errorf("keys of machine %s were asked for, want %s", id, m.ID)
+				t.Errorf("the worker requested the keys of machine %s, want %s", id, m.ID)
 			}
 		}
 	})
 }
 
-// A machine whose keys do not open its app's secrets does not start, and a restart does
-// not stop it. The error says what to do, and a start through a broker brings new keys.
-func TestAStartBringsTheKeys(t *testing.T) {
+// A machine whose keys do not decrypt its app's secrets does not start, and a restart does not stop it. The error
+// explains what to do, and a start through a broker provides new keys.
+func TestAStartProvidesNewKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, safe := newSafe(t)
 		safe.empty(true)
@@ -195,7 +193,7 @@ func TestAStartBringsTheKeys(t *testing.T) {
 		}
 		bare := h.place(run("run")) // ordered through a broker without secrets.key
 		safe.empty(false)
-		for what, id := range map[string]bourse.MachineID{"a key that is no more": m.ID, "no key": bare.ID} {
+		for what, id := range map[string]bourse.MachineID{"a key that was replaced": m.ID, "no key": bare.ID} {
 			_, err := h.machines.Restart(t.Context(), id, fabric.MachineAction{})
 			if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "machine restart") || h.get(id).State != bourse.StateStarted {
 				t.Errorf("%s: %v, and the machine is %s", what, err, h.get(id).State)
@@ -205,7 +203,7 @@ func TestAStartBringsTheKeys(t *testing.T) {
 			t.Errorf("another app's keys: %v", err)
 		}
 		if !slices.Equal(h.keysOf(m.ID), old.OfApp(app)) {
-			t.Error("keys that open nothing are kept")
+			t.Error("the store contains keys that decrypt nothing")
 		}
 		h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{AppKeys: safe.keys.OfApp(app)}))
 		h.must(h.machines.Stop(t.Context(), bare.ID, fabric.MachineAction{}))
@@ -225,8 +223,7 @@ func TestAStartBringsTheKeys(t *testing.T) {
 	})
 }
 
-// An order whose keys do not open its app's secrets is refused, and its machine does
-// not run.
+// An order whose keys do not decrypt its app's secrets is refused, and its machine does not run.
 func TestAnOrderWithoutKeysIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, safe := newSafe(t)
@@ -240,7 +237,7 @@ func TestAnOrderWithoutKeysIsRefused(t *testing.T) {
 				t.Errorf("%s: %+v, %+v, %v, want a refusal", what, fill, refusal, err)
 			}
 			if refusal != nil && (refusal.Reason != bourse.RefusedProgram || !strings.Contains(refusal.Detail, "secret")) {
-				t.Errorf("%s: refused with %+v", what, refusal)
+				t.Errorf("%s: refusal %+v", what, refusal)
 			}
 		}
 		if len(h.mem.Running()) != 0 {
@@ -249,28 +246,28 @@ func TestAnOrderWithoutKeysIsRefused(t *testing.T) {
 	})
 }
 
-// The daemon dies before and after every commit of claims, starts and updates that
-// bring keys. Afterwards each machine has either the keys that its caller knows of or
-// those before them, and starts with them. A destroyed machine has none.
+// The daemon dies before and after every commit of claims, starts and updates that provide keys. Afterwards, each
+// machine has the keys from the last call that was confirmed or from the call that was in progress, and starts with
+// them. A destroyed machine has no keys.
 func TestKeysSurviveEveryCrash(t *testing.T) {
 	old, safe := newSafe(t)
 	safe.empty(true)
 	app := newOrder(t).App.ID
 	const before, after = "before", "after"
 	values := map[string]bourse.AppKeys{before: old.OfApp(app), after: safe.keys.OfApp(app)}
-	// life runs the scenario and returns which keys each machine must have as far as its
-	// caller knows. "" means either of them.
+	// life runs the scenario and returns which keys each machine must have, as far as its callers know. "" means that
+	// both old and new keys are allowed.
 	life := func(h *host) map[bourse.MachineID]string {
 		ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
 		defer cancel()
-		told := map[bourse.MachineID]string{}
+		expected := map[bourse.MachineID]string{}
 		claimed := make([]bourse.MachineID, 4)
 		for i := range claimed {
 			m, err := h.claimWith(ctx, old, run("run"))
 			if err != nil {
-				return told
+				return expected
 			}
-			claimed[i], told[m.ID] = m.ID, before
+			claimed[i], expected[m.ID] = m.ID, before
 		}
 		act := fabric.MachineAction{AppKeys: values[after]}
 		for i, do := range []func(id bourse.MachineID) error{
@@ -295,15 +292,15 @@ func TestKeysSurviveEveryCrash(t *testing.T) {
 				return err
 			},
 		} {
-			told[claimed[i]] = ""
+			expected[claimed[i]] = ""
 			if do(claimed[i]) != nil {
-				return told
+				return expected
 			}
-			told[claimed[i]] = after
+			expected[claimed[i]] = after
 		}
-		return told
+		return expected
 	}
-	check := func(h *host, told map[bourse.MachineID]string) {
+	check := func(h *host, expected map[bourse.MachineID]string) {
 		time.Sleep(10 * time.Minute) // virtual time: by now, every run has ended
 		all, err := h.machines.List(h.t.Context(), nil, func(*bourse.Machine) bool { return true })
 		if err != nil {
@@ -311,10 +308,10 @@ func TestKeysSurviveEveryCrash(t *testing.T) {
 		}
 		for i := range all {
 			m, keys := &all[i], h.keysOf(all[i].ID)
-			switch want, known := told[m.ID], values[told[m.ID]]; {
+			switch want, known := expected[m.ID], values[expected[m.ID]]; {
 			case m.State == bourse.StateDestroyed:
 				if len(keys) != 0 {
-					h.t.Errorf("machine %s is destroyed and has keys", m.ID)
+					h.t.Errorf("destroyed machine %s still has keys", m.ID)
 				}
 			case known != nil && !slices.Equal(keys, known):
 				h.t.Errorf("machine %s does not have the keys from %s: %v", m.ID, want, story(*m))
@@ -327,8 +324,8 @@ func TestKeysSurviveEveryCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHostDown(t, safe.setup)
 		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
-		if told := life(h); len(told) != 4 {
-			t.Fatalf("the scenario fails by itself: %v", told)
+		if expected := life(h); len(expected) != 4 {
+			t.Fatalf("the scenario fails even without a crash: %v", expected)
 		}
 		h.crash()
 	})
@@ -338,13 +335,13 @@ func TestKeysSurviveEveryCrash(t *testing.T) {
 			t.Run(fmt.Sprintf("commit=%d/stage=%d", n, stage), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h := newHostDown(t, safe.setup)
-					told := map[bourse.MachineID]string{}
+					expected := map[bourse.MachineID]string{}
 					if h.tryStart(crashAt(stage, n)) == nil {
-						told = life(h)
+						expected = life(h)
 						h.crash()
 					}
 					h.start(nil)
-					check(h, told)
+					check(h, expected)
 					h.verify()
 					h.crash()
 				})

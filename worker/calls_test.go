@@ -39,7 +39,7 @@ func TestCallsInEveryState(t *testing.T) {
 
 // answers makes a call on a machine in a state, and checks its result.
 func (h *host) answers(call bourse.Call, id bourse.MachineID, state bourse.State) {
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Second) // allowed calls may block, as the machine has no program
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Second) // allowed calls may block, because the machine has no program
 	defer cancel()
 	err := h.call(ctx, call, id)
 	code := bourse.CodeOf(err)
@@ -47,15 +47,15 @@ func (h *host) answers(call bourse.Call, id bourse.MachineID, state bourse.State
 	switch answer {
 	case bourse.CallAllowed:
 		if code == bourse.CodeNotFound || code == bourse.CodeFailedPrecondition {
-			h.t.Errorf("%s goes, and got %v", call, err)
+			h.t.Errorf("%s is allowed, got error %v", call, err)
 		}
 	case bourse.CallNoChange:
 		if now := h.get(id).State; err != nil || now != state {
-			h.t.Errorf("%s: it is there already, and got %v, then %s", call, err, now)
+			h.t.Errorf("%s: already in the requested state, got %v, then %s", call, err, now)
 		}
 	case bourse.CallNotFound:
 		if code != bourse.CodeNotFound {
-			h.t.Errorf("%s: it is gone, and got %v", call, err)
+			h.t.Errorf("%s: the machine is gone, got %v", call, err)
 		}
 	case bourse.CallRefused:
 		if now := h.get(id).State; code != bourse.CodeFailedPrecondition || bourse.MessageOf(err) != text || now != state {
@@ -93,7 +93,7 @@ func (h *host) call(ctx context.Context, call bourse.Call, id bourse.MachineID) 
 	case bourse.CallMetadata:
 		_, err = h.machines.SetMetadata(ctx, id, fabric.MetadataRequest{})
 	default:
-		h.t.Fatalf("no such call: %s", call)
+		h.t.Fatalf("unknown call: %s", call)
 	}
 	return err
 }
@@ -105,7 +105,7 @@ func (h *host) forced(m *bourse.Machine, n int, state bourse.State) bourse.Machi
 	out.ID = bourse.NewMachineID(m.ID.Tag())
 	out.Name, out.Order, out.Boot, out.Takes = "forced-"+strconv.Itoa(n), bourse.NewOrderID(), bourse.Boot{}, nil
 	err := h.state.Commit(h.t.Context(), out.ID, func(tx *store.Tx) error {
-		for _, s := range wayTo(state) {
+		for _, s := range pathTo(state) {
 			out.State = s
 			if err := tx.PutMachine(&out); err != nil {
 				return err
@@ -119,8 +119,8 @@ func (h *host) forced(m *bourse.Machine, n int, state bourse.State) bourse.Machi
 	return out
 }
 
-// wayTo returns the states that a new machine passes through to reach a state.
-func wayTo(state bourse.State) []bourse.State {
+// pathTo returns the states that a new machine passes through to reach a state.
+func pathTo(state bourse.State) []bourse.State {
 	ways := [][]bourse.State{{bourse.StateCreated}}
 	for i := 0; i < len(ways); i++ {
 		way := ways[i]

@@ -31,12 +31,12 @@ func TestACanceledMachineIsLogged(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("no line tells of it:\n%s", &out)
+	t.Errorf("no log line reports the cancellation:\n%s", &out)
 }
 
 // If the daemon dies between a cancellation and the destruction of its machine, the
 // next daemon destroys the machine and logs the order.
-func TestAMachineCanceledBeforeTheStartIsLogged(t *testing.T) {
+func TestAMachineCanceledBeforeARestartIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer // read only after the daemon has stopped
 		h := newHost(t, nil)
@@ -58,6 +58,6 @@ func TestAMachineCanceledBeforeTheStartIsLogged(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("no line has order %s and machine %s:\n%s", m.Order, m.ID, &out)
+		t.Errorf("no log line contains order %s and machine %s:\n%s", m.Order, m.ID, &out)
 	})
 }

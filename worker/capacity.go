@@ -44,9 +44,9 @@ const DefaultShared = 16
 
 const overcommitShared = "shared"
 
-// DetectCapacity returns the host's capacity. It reserves a tenth of the memory for the
-// host itself. The disk capacity is the free space of the file system that contains dir.
-// If the host does not report an amount, it is 0, and the operator must configure it.
+// DetectCapacity returns the host's capacity. It reserves a tenth of the memory for the host itself. The disk capacity
+// is the free space of the file system that contains dir. An amount that the host does not report is 0, and the
+// operator must configure it.
 func DetectCapacity(dir string) Capacity {
 	return Capacity{
 		CPUs:   float64(runtime.NumCPU()),

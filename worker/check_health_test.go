@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// checkedServer stands in for a machine's program that serves at its $PORT.
+// checkedServer simulates a machine's program that serves at its $PORT.
 type checkedServer struct {
 	ill   atomic.Bool
 	asked atomic.Int64
@@ -71,7 +71,7 @@ func (h *host) becomes(id bourse.MachineID, want ...bourse.CheckState) []bourse.
 		return true
 	})
 	if err != nil {
-		h.t.Fatalf("the checks of machine %s are %+v, never %v: %v", id, got, want, err)
+		h.t.Fatalf("the checks of machine %s are %+v and never became %v: %v", id, got, want, err)
 	}
 	return got
 }
@@ -83,8 +83,7 @@ func TestChecks(t *testing.T) {
 	port := freePorts(t, 1).First
 	m := h.place(checked(port))
 	const w, p, c = bourse.CheckWarning, bourse.CheckPassing, bourse.CheckCritical
-	// Nothing listens yet. The first check's grace period ends at once; the second check's
-	// does not.
+	// Nothing listens yet. The first check has no grace period; the second one does.
 	if got := h.becomes(m.ID, c, w); got[0].Output != "port "+strconv.Itoa(port)+": dial: connect: connection refused" || got[1].Output != "waiting for the first result" {
 		t.Errorf("%+v", got)
 	}
@@ -97,13 +96,13 @@ func TestChecks(t *testing.T) {
 	before := h.get(m.ID).UpdatedAt
 	h.awaitProbes(&s, 2)
 	if now := h.get(m.ID).UpdatedAt; !now.Equal(before) {
-		t.Errorf("probes that found what is known have changed the record: %s, then %s", before, now)
+		t.Errorf("probes with unchanged results have changed the record: %s, then %s", before, now)
 	}
 
 	h.crash()
 	h.start(nil)
 	if now := workload.CheckStatuses(new(h.get(m.ID))); now[0] != got[0] || now[1] != got[1] {
-		t.Errorf("after a bounce of the daemon the checks are %+v, before %+v", now, got)
+		t.Errorf("checks after the daemon restarted: %+v, before: %+v", now, got)
 	}
 	s.ill.Store(true)
 	if got := h.becomes(m.ID, c, p); got[0].Output != "GET /up: 503 Service Unavailable: ill" {
@@ -134,9 +133,8 @@ func (h *host) awaitProbes(s *checkedServer, n int64) {
 	}
 }
 
-// TestChecksAtPort checks that a service's checks probe the port to which its requests
-// go. On the host's network that is the machine's $PORT, even if another program has
-// the service's port.
+// TestChecksAtPort checks that a service's checks probe the port to which its requests go. On the host's network, that
+// is the machine's $PORT, even if another program uses the service's port.
 func TestChecksAtPort(t *testing.T) {
 	h := newHost(t, nil)
 	port, other := freePorts(t, 1).First, new(checkedServer)
@@ -157,7 +155,7 @@ func TestChecksAtPort(t *testing.T) {
 	s.serve(t, port)
 	h.becomes(m.ID, bourse.CheckPassing, bourse.CheckPassing, bourse.CheckPassing)
 	if n := other.asked.Load(); n != 0 {
-		t.Errorf("the port's owner was asked %d times", n)
+		t.Errorf("another program's port was probed %d times", n)
 	}
 }
 
@@ -175,6 +173,6 @@ func TestChecksEnd(t *testing.T) {
 		<-time.After(time.Millisecond)
 	}
 	if got := workload.CheckStatuses(new(h.get(other.ID))); got != nil {
-		t.Errorf("a machine without checks has %+v", got)
+		t.Errorf("a machine without checks has check results: %+v", got)
 	}
 }

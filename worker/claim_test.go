@@ -49,7 +49,7 @@ func TestRefusalsSayWhy(t *testing.T) {
 		} {
 			r := h.refusalOf(newOrder(t, c.change))
 			if r.Reason != c.reason || r.Resource != c.what || r.Worker != "w1" || r.Region != "gru" || r.Detail == "" {
-				t.Errorf("%s: %+v, want %s of %q by w1 in gru, with a sentence", name, r, c.reason, c.what)
+				t.Errorf("%s: %+v, want reason %s and resource %q from w1 in gru, with a detail", name, r, c.reason, c.what)
 			}
 		}
 		h.verify()
@@ -155,7 +155,7 @@ func TestClaimsCompeteForTheLastOne(t *testing.T) {
 						}
 					})
 				}
-				synctest.Wait() // until all of them wait for their transactions
+				synctest.Wait() // until all claims wait for their transactions
 				close(proceed)
 				group.Wait()
 				if filled.Load() != 1 || refused.Load() != 7 {
@@ -178,7 +178,7 @@ func TestAProgramThatCannotStartIsARefusal(t *testing.T) {
 		order := newOrder(t, run("missing"))
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedProgram {
-			t.Fatalf("claim: %+v, %v; want a refusal of the program", refusal, err)
+			t.Fatalf("claim: %+v, %v; want a refusal that names the program", refusal, err)
 		}
 		all, err := h.machines.List(t.Context(), nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 		if err != nil || len(all) != 0 {
@@ -197,8 +197,8 @@ func TestAProgramThatCannotStartIsARefusal(t *testing.T) {
 	})
 }
 
-// Invariant 7 on one worker: any number of claims and cancellations of one order, in
-// any sequence, leave at most one machine, and none once the order is canceled.
+// Invariant 7 on one worker: after any number of claims and cancellations of one order, in any sequence, there is at
+// most one machine, and none if the order was canceled.
 func TestInvariant7OnceOnAWorker(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestARepeatedClaimGivesTheSameMachine(t *testing.T) {
 		}
 		again, _, err := h.claim(t.Context(), claim)
 		if err != nil || !again.Repeated || again.Machine.ID != first.Machine.ID {
-			t.Errorf("again: %+v, %v; want machine %s", again, err, first.Machine.ID)
+			t.Errorf("repeated claim: %+v, %v; want machine %s", again, err, first.Machine.ID)
 		}
 		if h.mem.Starts() != 1 {
 			t.Errorf("%d starts, want 1", h.mem.Starts())
@@ -268,9 +268,8 @@ func TestARepeatedClaimGivesTheSameMachine(t *testing.T) {
 	})
 }
 
-// Invariant 4: sixteen clients claim at once, with amounts of all sizes, including
-// hostile ones, while machines stop, start and are destroyed. No resource is ever
-// oversold, and at the end the ledger matches the machines.
+// Invariant 4: sixteen clients claim concurrently, with amounts of all sizes, including hostile ones, while machines
+// are stopped, started and destroyed. No resource is ever oversold, and at the end the ledger matches the machines.
 func TestInvariant4NeverOversold(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.Capacity.Memory, c.Capacity.CPUs = 700, 2 })
 	server := httptest.NewServer(h.Handler())
@@ -308,7 +307,7 @@ func TestInvariant4NeverOversold(t *testing.T) {
 	h.verify()
 	free, err := h.Free()
 	if err != nil || free.Of("memory") != 700 || free.Of("slots") != 10 {
-		t.Errorf("free at the end %v, %v: capacity has appeared or disappeared", free, err)
+		t.Errorf("free at the end: %v, %v; capacity was gained or lost", free, err)
 	}
 }
 
@@ -345,10 +344,9 @@ func claimOverHTTP(t *testing.T, url string, rng *rand.Rand) bourse.MachineID {
 	return reply.Fill.Machine.ID
 }
 
-// An order with a negative amount, which JSON decoding would reject, is also refused if
-// another server sends it as CBOR. It does not give the worker more capacity (invariant
-// 4).
-func TestAClaimOfLessThanNothing(t *testing.T) {
+// An order with a negative amount, which JSON decoding would reject, is also refused if another server sends it as
+// CBOR. It must not increase the worker's capacity (invariant 4).
+func TestAClaimOfANegativeAmount(t *testing.T) {
 	h := newHost(t, nil)
 	body, err := codec.Marshal(bourse.Claim{Order: *newOrder(t, func(o *bourse.Order) {
 		o.Config.Requirements = bourse.Requirements{"slots": {Count: 1}}
@@ -358,7 +356,7 @@ func TestAClaimOfLessThanNothing(t *testing.T) {
 	}
 	count := []byte("\x65Count\x01")
 	if bytes.Count(body, count) != 1 {
-		t.Fatalf("the claim has no count of 1: %q", body)
+		t.Fatalf("the encoded claim contains no count of 1: %q", body)
 	}
 	body = bytes.Replace(body, count, []byte("\x65Count\x28"), 1) // -9
 	rec := httptest.NewRecorder()

@@ -22,12 +22,12 @@ func coldImage(t testing.TB, payload string, words ...string) *bourse.Order {
 	return o
 }
 
-// nothingLeft checks that tasks which have ended left nothing on the host.
+// nothingLeft checks that ended tasks have left nothing on the host.
 func (h *host) nothingLeft() {
 	h.t.Helper()
 	slots, open := h.slots(), h.openTasks()
 	if slots != 0 || len(open) != 0 || len(h.tasks()) != 0 || len(h.kept()) != 0 || len(h.rig.network.attached()) != 0 {
-		h.t.Errorf("%d slots, tasks %v, machines %v, networks of %v are left", slots, open, h.kept(), h.rig.network.attached())
+		h.t.Errorf("left behind: %d slots, tasks %v, machines %v, networks of %v", slots, open, h.kept(), h.rig.network.attached())
 	}
 	h.verify()
 }
@@ -61,15 +61,15 @@ func TestAColdTaskOfAnImage(t *testing.T) {
 					t.Errorf("got %.60q after %s: %s, want %q after %s: … %s", ended(got), got.Took, got.Error, c.want, c.took, c.text)
 				}
 				if task := spy.tasks[0]; string(task.Stdin) != "one\ntwo" || !slices.Equal(task.Command, c.words) {
-					t.Errorf("the driver was told %q, stdin %q", task.Command, task.Stdin)
+					t.Errorf("the driver received %q, stdin %q", task.Command, task.Stdin)
 				}
 				h.reaches(got.Machine, bourse.StateDestroyed)
 				fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 				if err != nil || !fill.Repeated || ended(fill.Task) != ended(got) || len(spy.tasks) != 1 {
-					t.Errorf("again: %+v, %v", fill, err)
+					t.Errorf("repeated: %+v, %v", fill, err)
 				}
 				if gone, err := h.rig.images.Prune(t.Context()); err != nil || len(gone) != 1 {
-					t.Errorf("the image is in use: %v, %v", gone, err)
+					t.Errorf("the image is still in use: %v, %v", gone, err)
 				}
 				h.nothingLeft()
 				h.crash()
@@ -90,7 +90,7 @@ func TestAColdTaskOfNoImage(t *testing.T) {
 		order = coldImage(t, "", "cat")
 		order.Config.Image = bourse.ImagePull
 		if err := order.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(bourse.MessageOf(err), "poller") {
-			t.Errorf("a poller's: %v", err)
+			t.Errorf("a poller's task: %v", err)
 		}
 		h.nothingLeft()
 		h.crash()
@@ -98,7 +98,7 @@ func TestAColdTaskOfNoImage(t *testing.T) {
 }
 
 // The caller of a cold task disconnects while the image is being pulled.
-func TestAColdTaskIsCutInItsPull(t *testing.T) {
+func TestAColdTaskIsCanceledDuringItsPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRigged(t, newRig)
 		h.rig.images.takes = time.Hour
@@ -108,7 +108,7 @@ func TestAColdTaskIsCutInItsPull(t *testing.T) {
 		defer leave()
 		fill, _, err := h.claim(ctx, &bourse.Claim{Order: *order})
 		if err != nil || fill == nil || fill.Task.End != bourse.TaskCanceled {
-			t.Fatalf("told %+v, %v", fill, err)
+			t.Fatalf("reply: %+v, %v", fill, err)
 		}
 		h.reaches(fill.Task.Machine, bourse.StateDestroyed)
 		if got := h.result(t.Context(), order); got.End != bourse.TaskCanceled {
@@ -121,7 +121,7 @@ func TestAColdTaskIsCutInItsPull(t *testing.T) {
 
 // The daemon dies while a cold task's image is being pulled, and the next daemon cannot
 // pull it. If the caller repeats the order, it is refused.
-func TestAColdTasksImageGoes(t *testing.T) {
+func TestAColdTasksImageBecomesUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRigged(t, newRig)
 		h.rig.images.takes = time.Hour
@@ -132,14 +132,14 @@ func TestAColdTasksImageGoes(t *testing.T) {
 		go func() { _, _, _ = h.Worker.claim(ctx, &bourse.Claim{Order: *order}) }()
 		synctest.Wait()
 		h.crash()
-		leave() // the caller has noticed that its connection broke
+		leave() // the caller disconnects
 		h.rig.images.mu.Lock()
 		clear(h.rig.images.registry)
 		h.rig.images.mu.Unlock()
 		h.start(nil)
 		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 		if err != nil || fill != nil || refusal == nil {
-			t.Errorf("again: %+v, %+v, %v", fill, refusal, err)
+			t.Errorf("repeated: %+v, %+v, %v", fill, refusal, err)
 		}
 		time.Sleep(time.Minute)
 		h.nothingLeft()

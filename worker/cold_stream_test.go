@@ -15,7 +15,7 @@ import (
 func TestAColdTaskStreams(t *testing.T) {
 	for name, c := range map[string]struct {
 		words []string
-		want  []string // the parts of the output, each after the second in which it arrived
+		want  []string // the parts of the output, each preceded by the second in which it arrived
 	}{
 		"as it comes": {
 			[]string{"warn", "oops", "print", "one", "sleep", "1s", "print", "two", "sleep", "2s", "cat"},
@@ -49,11 +49,11 @@ func TestALongAnswerStreams(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHost(t, nil)
 			order := cold(t, "", "lines", "0", lines)
-			var told strings.Builder
-			order.Task.Output = func(part []byte) { told.Write(part) }
+			var streamed strings.Builder
+			order.Task.Output = func(part []byte) { streamed.Write(part) }
 			got := h.result(t.Context(), order)
-			if got.OK() != whole || whole && told.String() != string(got.Answer) || told.Len() > bourse.MaxAnswer {
-				t.Errorf("%s lines: %d bytes were told, the answer has %d: %s", lines, told.Len(), len(got.Answer), got.Error)
+			if got.OK() != whole || whole && streamed.String() != string(got.Answer) || streamed.Len() > bourse.MaxAnswer {
+				t.Errorf("%s lines: %d bytes were streamed, the answer has %d: %s", lines, streamed.Len(), len(got.Answer), got.Error)
 			}
 			h.crash()
 		})
@@ -65,7 +65,7 @@ func TestARefusedTaskDoesNotStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		order := cold(t, "", "missing")
-		order.Task.Output = func([]byte) { t.Error("it was told of") }
+		order.Task.Output = func([]byte) { t.Error("Output was called") }
 		if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order}); err != nil || refusal == nil {
 			t.Errorf("refusal %+v, %v", refusal, err)
 		}

@@ -58,11 +58,11 @@ func TestAColdTask(t *testing.T) {
 				order.HasChosenID = true
 				q, err = h.quote(t.Context(), order.ForQuote())
 				if fill := q.Fill(); err != nil || fill == nil || fill.Task == nil || fill.Task.End != got.End {
-					t.Errorf("quoted again: %+v, %v", q, err)
+					t.Errorf("quote of the repeated order: %+v, %v", q, err)
 				}
 				fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 				if err != nil || !fill.Repeated || ended(fill.Task) != ended(got) {
-					t.Errorf("again: %+v, %v", fill, err)
+					t.Errorf("repeated: %+v, %v", fill, err)
 				}
 				h.verify()
 				h.crash()
@@ -80,7 +80,7 @@ func TestAColdTaskThatCannotBeStarted(t *testing.T) {
 			t.Errorf("refusal %+v, %v", refusal, err)
 		}
 		if n := h.slots(); n != 0 || len(h.openTasks()) != 0 {
-			t.Errorf("%d slots, tasks %v are left", n, h.openTasks())
+			t.Errorf("left behind: %d slots, tasks %v", n, h.openTasks())
 		}
 		h.verify()
 		h.crash()
@@ -115,10 +115,9 @@ func TestATaskWithTheIDOfAFailedOrder(t *testing.T) {
 	}
 }
 
-// A cold task ends early because its caller disconnects, its order is canceled, or its
-// machine is destroyed. In each case nothing is left, and repeating the order returns
-// the result.
-func TestAColdTaskIsCut(t *testing.T) {
+// A cold task ends early because its caller disconnects, its order is canceled, or its machine is destroyed. In each
+// case, nothing is left behind, and repeating the order returns the result.
+func TestAColdTaskEndsEarly(t *testing.T) {
 	for name, end := range map[string]func(*host, *bourse.Order, bourse.MachineID, context.CancelFunc) error{
 		"left": func(_ *host, _ *bourse.Order, _ bourse.MachineID, leave context.CancelFunc) error {
 			leave()
@@ -138,22 +137,22 @@ func TestAColdTaskIsCut(t *testing.T) {
 				order := cold(t, "", "run")
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
-				told := make(chan *bourse.Fill, 1)
+				replies := make(chan *bourse.Fill, 1)
 				go func() {
 					fill, _, _ := h.claim(ctx, &bourse.Claim{Order: *order})
-					told <- fill
+					replies <- fill
 				}()
 				synctest.Wait()
 				id := h.tasks()[0].Machine
 				if err := end(h, order, id, leave); err != nil {
 					t.Error(err)
 				}
-				if fill := <-told; fill == nil || fill.Task.OK() || fill.Task.End == "" {
-					t.Errorf("told %+v", fill)
+				if fill := <-replies; fill == nil || fill.Task.OK() || fill.Task.End == "" {
+					t.Errorf("reply %+v", fill)
 				}
 				h.reaches(id, bourse.StateDestroyed)
 				if got := h.result(t.Context(), order); got.OK() || h.slots() != 0 || len(h.tasks()) != 0 {
-					t.Errorf("again: %+v; running: %v", got, h.tasks())
+					t.Errorf("repeated: %+v; running: %v", got, h.tasks())
 				}
 				h.verify()
 				h.crash()
@@ -172,7 +171,7 @@ func TestADaemonDiesAtEveryCommitOfAColdTask(t *testing.T) {
 		within: 3 * time.Second, answer: "answered 0 in\n", commits: 5,
 		after: func(h *host, _ bourse.TaskResult) {
 			if slots, open := h.slots(), h.openTasks(); slots != 0 || len(open) != 0 || len(h.tasks()) != 0 || len(h.kept()) != 0 {
-				h.t.Errorf("%d slots, tasks %v, machines %v are left", slots, open, h.kept())
+				h.t.Errorf("left behind: %d slots, tasks %v, machines %v", slots, open, h.kept())
 			}
 			if starts := h.mem.Starts(); starts != 1 {
 				h.t.Errorf("its program was started %d times", starts)
@@ -204,7 +203,7 @@ func (l coldLife) dieAtEveryCommit(t *testing.T) {
 	})
 	t.Logf("%d commits", commits)
 	if commits < l.commits {
-		t.Fatalf("the task makes %d commits only", commits)
+		t.Fatalf("the task makes only %d commits", commits)
 	}
 	for n := uint64(2); n <= commits; n++ {
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
@@ -216,20 +215,20 @@ func (l coldLife) dieAtEveryCommit(t *testing.T) {
 }
 
 func (l coldLife) die(t *testing.T, stage store.FaultStage, n uint64) {
-	h, order, told := l.host(t), l.order(t), ""
+	h, order, firstAnswer := l.host(t), l.order(t), ""
 	if h.tryStart(crashAt(stage, n)) == nil {
 		ctx, cancel := context.WithTimeout(t.Context(), l.within)
 		fill, _, _ := h.claim(ctx, &bourse.Claim{Order: *order})
 		if fill != nil && fill.Task.OK() {
-			told = ended(fill.Task)
+			firstAnswer = ended(fill.Task)
 		}
 		cancel()
 		h.crash()
 	}
 	h.start(nil)
 	got := h.result(t.Context(), order)
-	if ended(got) != l.answer && (told != "" || got.End != bourse.TaskCanceled) {
-		t.Errorf("told %q before, and now %q: %s", told, ended(got), got.Error)
+	if ended(got) != l.answer && (firstAnswer != "" || got.End != bourse.TaskCanceled) {
+		t.Errorf("first answer %q, and now %q: %s", firstAnswer, ended(got), got.Error)
 	}
 	time.Sleep(time.Minute)
 	l.after(h, *got)
@@ -237,7 +236,7 @@ func (l coldLife) die(t *testing.T, stage store.FaultStage, n uint64) {
 }
 
 // After the daemon dies, the next one still enforces a cold task's timeout.
-func TestAColdTasksTimeAfterABounce(t *testing.T) {
+func TestAColdTasksTimeoutAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		order := cold(t, "", "run")
@@ -247,7 +246,7 @@ func TestAColdTasksTimeAfterABounce(t *testing.T) {
 		h.start(nil)
 		time.Sleep(time.Minute)
 		if got := h.result(t.Context(), order); got.End != bourse.TaskTimeout || len(h.tasks()) != 0 {
-			t.Errorf("got %+v; running: %v", got, h.tasks())
+			t.Errorf("result %+v; running: %v", got, h.tasks())
 		}
 		h.verify()
 		h.crash()

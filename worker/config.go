@@ -22,7 +22,7 @@ import (
 type Config struct {
 	Dir      string                  // data directory; required
 	ID       bourse.WorkerID         // required at the first start; later, "" means the id in the store
-	Tag      func() bourse.WorkerTag // chooses the tag at the first start; random by default
+	Tag      func() bourse.WorkerTag // returns the tag to use at the first start; default: a random tag
 	Region   bourse.Region
 	Capacity Capacity
 	Ports    admit.PortRange // range of ports for $PORT; default 20000 to 29999
@@ -33,7 +33,7 @@ type Config struct {
 	Standby  watch.StandbyView                    // view of other workers' machines; if nil, standbys never start automatically
 	Fault    func(store.FaultStage, uint64) error // injects faults for tests; see store.Config
 	Forget   bool                                 // remove machines and volumes that are on the host but have no record, instead of refusing to start
-	Failed   func(error)                          // called when the store has failed, to stop the daemon; see store.Config
+	Failed   func(error)                          // called when the store has failed, so that the daemon can exit; see store.Config
 	Log      *slog.Logger                         // logger for this worker only; the worker does not add its id to log lines
 	Metrics  []prometheus.Collector               // additional collectors for the worker's metrics
 	Parts
@@ -56,7 +56,7 @@ type Parts struct {
 // Policy configures how a worker runs machines. The zero value is the default.
 type Policy struct {
 	NetworkMode   NetworkMode
-	NoNetwork     error         // the reason why machines with images cannot have private networks; nil if they can
+	NoNetwork     error         // why machines with images cannot have private networks; nil if they can
 	SharedQuota   bool          // cap each shared vCPU at 5 ms per 80 ms, with bursts; otherwise, shared vCPUs compete for cores
 	PIDs          int           // limit of processes of a machine with an image; default DefaultPIDs, negative for no limit
 	Rootfs        bourse.MiB    // default size of an image's root file system; 0 for no limit, in which case the ledger does not count it
@@ -66,8 +66,8 @@ type Policy struct {
 	MachineDisk   bourse.MiB    // disk reserved for each machine's log and record, even while the machine is stopped; 0 for none
 }
 
-// DefaultPIDs is the default limit of processes and threads in a machine with an image.
-// It is more than a normal program needs, but low enough to protect the host.
+// DefaultPIDs is the default limit of processes and threads in a machine with an image. It is more than an ordinary
+// program needs, but low enough to protect the host.
 const DefaultPIDs = 4096
 
 // NetworkMode defines which machines have private networks. All other machines use the

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// A cordoned worker refuses all new orders, also after crashes. Its existing machines,
-// volumes and holds are not affected.
-func TestACordonedWorkerTakesNoOrders(t *testing.T) {
+// A cordoned worker refuses all new orders, even after crashes. Its existing machines, volumes and holds are not
+// affected.
+func TestACordonedWorkerRefusesOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newVolumeHost(t)
 		defer func() { h.crash() }()
@@ -36,16 +36,16 @@ func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 		h.start(nil)
 		time.Sleep(time.Minute) // virtual time: a second cordon must not change the time of the first
 		if facts, err = h.cordon(ctx, fabric.CordonRequest{Cordon: true, By: "bob"}); err != nil || !facts.Cordon.At.Equal(since) || facts.Cordon.By != "ada" {
-			t.Errorf("cordoned again: %+v, %v; want the first one's", facts.Cordon, err)
+			t.Errorf("cordoned again: %+v, %v; want the first cordon", facts.Cordon, err)
 		}
 		for what, o := range map[string]*bourse.Order{
-			"a machine":              newOrder(t),
-			"one with a volume here": newOrder(t, mounts(v.ID)),
-			"one of a reservation":   newOrder(t, fromHold(hold)),
-			"a reservation":          newHoldOrder(t, bourse.ReservationKey(bourse.NewOrderID()), 0, time.Hour),
-			"a task":                 cold(t, "payload", "cat"),
-			"a volume":               newVolumeOrder(t),
-			"a fork":                 newVolumeOrder(t, func(o *bourse.VolumeOrder) { o.Source = v.ID }),
+			"a machine":                   newOrder(t),
+			"an order with a volume here": newOrder(t, mounts(v.ID)),
+			"an order with a reservation": newOrder(t, fromHold(hold)),
+			"a reservation":               newHoldOrder(t, bourse.ReservationKey(bourse.NewOrderID()), 0, time.Hour),
+			"a task":                      cold(t, "payload", "cat"),
+			"a volume":                    newVolumeOrder(t),
+			"a fork":                      newVolumeOrder(t, func(o *bourse.VolumeOrder) { o.Source = v.ID }),
 		} {
 			q, err := h.quote(ctx, o.ForQuote())
 			if err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedCordoned {
@@ -58,7 +58,7 @@ func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 		}
 		again, refusal, err := h.claim(ctx, &bourse.Claim{Order: *order})
 		if err != nil || refusal != nil || again.Machine.ID != before.Machine.ID {
-			t.Errorf("the order of before, repeated: %+v, %v; want its machine", refusal, err)
+			t.Errorf("an order from before the cordon, repeated: %+v, %v; want its machine", refusal, err)
 		}
 		if _, err := h.update(ctx, before.Machine.ID, env("A", "b")); err != nil {
 			t.Errorf("update: %v", err)
@@ -77,8 +77,7 @@ func TestACordonedWorkerTakesNoOrders(t *testing.T) {
 	})
 }
 
-// Claims race with a cordon. Once the cordon is answered, the worker gets no more
-// machines.
+// Claims race with a cordon. Once the call that cordons the worker has returned, the worker gets no more machines.
 func TestACordonIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -111,14 +110,13 @@ func TestACordonIsExact(t *testing.T) {
 		seen := living()
 		claims.Wait()
 		if now := living(); !slices.Equal(seen, now) {
-			t.Errorf("%d machines when the cordon was answered, %d at last", len(seen), len(now))
+			t.Errorf("%d machines when the cordon call returned, %d at the end", len(seen), len(now))
 		}
 		h.verify()
 	})
 }
 
-// TestACordonedWorkerServesCalls checks that a cordon does not affect running machines: their
-// tasks continue, as requests through proxies do.
+// TestACordonedWorkerServesCalls checks that a cordon does not affect running machines: they still receive tasks.
 func TestACordonedWorkerServesCalls(t *testing.T) {
 	p := newProgram(t, nil)
 	h := newHost(t, nil)

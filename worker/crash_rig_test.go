@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Invariants 5 and 6 also hold for machines with an image, a network, a volume, scratch
-// space and a device. Whenever the daemon dies, a running machine has these resources
-// on the host, and a destroyed one has left none of them.
+// Invariants 5 and 6 also hold for machines with an image, a network, a volume, scratch space and a device. Whenever
+// the daemon dies, each running machine has all of these on the host, and no destroyed machine has left any of them
+// behind.
 func TestInvariants5And6OfImages(t *testing.T) {
 	enumerateCrashes(t, newRig, func(h *host, d *diary) {
 		checkBounce(h, d)
@@ -30,7 +30,7 @@ type death struct {
 
 	mu    sync.Mutex
 	calls int
-	ends  map[int]bool // numbers of the calls that report their end, too
+	ends  map[int]bool // numbers of the calls whose end is reported, too
 	dead  bool
 }
 
@@ -62,8 +62,7 @@ func (d *death) commit(store.FaultStage, uint64) error {
 	return nil
 }
 
-// haunt passes all calls to the rig's fakes through d. If d is nil, it removes the
-// hooks.
+// haunt makes all calls to the rig's fakes pass through d. If d is nil, it removes the hooks.
 func (h *host) haunt(d *death) {
 	var hooks drivertest.Hooks
 	call := func(context.Context, string, bool) error { return nil }
@@ -81,7 +80,7 @@ func (h *host) haunt(d *death) {
 	h.rig.volumes.SetFault(func(name, _ string) error { return call(h.t.Context(), name, false) })
 }
 
-// haunted runs the scenario with a daemon that d kills in one of its calls.
+// haunted runs the scenario with a daemon that d kills during one of its calls.
 func (h *host) haunted(d *death, diary *diary) {
 	d.kill, d.ends = func() {}, map[int]bool{}
 	if err := h.tryStart(d.commit); err != nil {
@@ -107,7 +106,7 @@ func TestADaemonDiesInEveryCall(t *testing.T) {
 	})
 	t.Logf("%d calls", calls)
 	if calls < 40 {
-		t.Fatalf("the scenario makes %d calls only", calls)
+		t.Fatalf("the scenario makes only %d calls", calls)
 	}
 	for n := 1; n <= calls; n++ {
 		for _, after := range []bool{false, true} {

@@ -39,7 +39,7 @@ type diary struct {
 	canceled  map[bourse.OrderID]bool
 	refused   map[bourse.OrderID]bool
 	events    map[bourse.MachineID][]bourse.EventID
-	ports     map[bourse.MachineID][]int // a machine's port, each time that it was reported
+	ports     map[bourse.MachineID][]int // each machine's port, every time that it was reported
 	versions  map[bourse.MachineID]bourse.InstanceID
 }
 
@@ -184,10 +184,9 @@ func (d *diary) uncertain(ids ...bourse.MachineID) {
 	}
 }
 
-// Invariants 5 and 6: the daemon dies before and after every commit of a scenario that
-// uses every operation. After each death and restart, every running task has a record,
-// and everything that callers were told is still true. The restart stops no task and
-// starts none twice, each exit is reported once, and every run ends.
+// Invariants 5 and 6: the daemon dies before and after every commit of a scenario that uses every operation. After each
+// restart, every running task has a record, and everything that callers were told is still true. The restart stops no
+// task and starts none twice, each exit is reported once, and every run ends.
 func TestInvariant5IntentBeforeEffect(t *testing.T) { enumerateCrashes(t, nil, checkIntent) }
 
 // See TestInvariant5IntentBeforeEffect.
@@ -230,18 +229,17 @@ func countCommits(t *testing.T, rig func() *rig) (commits uint64) {
 		h := newRigged(t, rig)
 		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
 		if err := h.lifetime(newDiary()); err != nil {
-			t.Fatalf("the scenario fails by itself: %v", err)
+			t.Fatalf("the scenario fails even without a crash: %v", err)
 		}
 		h.crash()
 	})
 	if commits < 20 {
-		t.Fatalf("the scenario makes %d commits only", commits)
+		t.Fatalf("the scenario makes only %d commits", commits)
 	}
 	return commits
 }
 
-// checkRunning checks that the restart stopped no task that has a record and was meant
-// to continue.
+// checkRunning checks that the restart has not stopped any recorded task that should be running.
 func (h *host) checkRunning(before []driver.TaskID) {
 	h.t.Helper()
 	now := h.tasks()
@@ -268,13 +266,13 @@ func checkIntent(h *host, _ *diary) {
 	for _, m := range all {
 		recorded[m.ID] = m
 		if m.Next != nil {
-			h.t.Errorf("machine %s is %s and waits for version %s for ever: %v", m.ID, m.State, m.Next.Instance, story(m))
+			h.t.Errorf("machine %s is %s and waits for version %s forever: %v", m.ID, m.State, m.Next.Instance, story(m))
 		}
 		if !m.State.Settled() {
-			h.t.Errorf("machine %s is %s for ever: %v", m.ID, m.State, story(m))
+			h.t.Errorf("machine %s is %s forever: %v", m.ID, m.State, story(m))
 		}
 		if m.State == bourse.StateStarted && !slices.Contains(h.tasks(), machines.TaskOf(&m)) {
-			h.t.Errorf("machine %s is started, its task does not run: %v", m.ID, story(m))
+			h.t.Errorf("machine %s is started, but its task does not run: %v", m.ID, story(m))
 		}
 		if m.State != bourse.StateDestroyed && h.canceledOrder(m.Order) {
 			h.t.Errorf("machine %s of a canceled order is %s: %v", m.ID, m.State, story(m))
@@ -291,7 +289,7 @@ func checkIntent(h *host, _ *diary) {
 	}
 	for _, id := range h.kept() {
 		if m := recorded[id]; m.State == "" || m.State == bourse.StateDestroyed {
-			h.t.Errorf("the host keeps machine %s, which is %q", id, m.State)
+			h.t.Errorf("the host still has machine %s, which is %q", id, m.State)
 		}
 	}
 	h.checkRig(all)
@@ -320,49 +318,49 @@ func checkBounce(h *host, d *diary) {
 		m := h.get(id)
 		if running := m.State == bourse.StateStarted && m.Boot.PID == pid; !running && m.Boot.Exit == nil {
 			if m = h.awaitBoot(id, pid); m.Boot.Exit == nil && m.Boot.PID != pid {
-				h.t.Errorf("machine %s was told started with pid %d, is %s with pid %d: %v", id, pid, m.State, m.Boot.PID, story(m))
+				h.t.Errorf("machine %s was reported as started with pid %d, is %s with pid %d: %v", id, pid, m.State, m.Boot.PID, story(m))
 			}
 		}
 	}
 	time.Sleep(10 * time.Minute)
-	for id, told := range d.events {
+	for id, reported := range d.events {
 		have := map[bourse.EventID]int{}
 		for _, e := range h.get(id).LastEvents {
 			have[e.ID]++
 		}
-		for _, e := range told {
+		for _, e := range reported {
 			if have[e] != 1 {
-				h.t.Errorf("machine %s: event %s was told and is there %d times", id, e, have[e])
+				h.t.Errorf("machine %s: event %s was reported and is recorded %d times", id, e, have[e])
 			}
 		}
 	}
-	for id, told := range d.versions {
-		if m := h.get(id); m.Instance != told {
-			h.t.Errorf("machine %s was told to have version %s and has %s", id, told, m.Instance)
+	for id, reported := range d.versions {
+		if m := h.get(id); m.Instance != reported {
+			h.t.Errorf("machine %s was reported to have version %s and has %s", id, reported, m.Instance)
 		}
 	}
-	for id, told := range d.ports { // a machine keeps its port for life
+	for id, reported := range d.ports { // a machine keeps its port for life
 		m := h.get(id)
 		if m.State != bourse.StateDestroyed {
-			told = append(told, m.Boot.Port)
+			reported = append(reported, m.Boot.Port)
 		}
-		if len(slices.Compact(told)) != 1 {
-			h.t.Errorf("machine %s has had the ports %v", id, told)
+		if len(slices.Compact(reported)) != 1 {
+			h.t.Errorf("machine %s had different ports: %v", id, reported)
 		}
 	}
 	for id := range d.suspended {
 		if m := h.get(id); m.State != bourse.StateSuspended || !slices.Contains(h.frozen(), machines.TaskOf(&m)) {
-			h.t.Errorf("machine %s was told suspended and is %s, frozen are %v: %v", id, m.State, h.frozen(), story(m))
+			h.t.Errorf("machine %s was reported as suspended and is %s; frozen tasks: %v: %v", id, m.State, h.frozen(), story(m))
 		}
 	}
 	for id := range d.stopped {
 		if m := h.get(id); m.State != bourse.StateStopped {
-			h.t.Errorf("machine %s was told to stop and is %s", id, m.State)
+			h.t.Errorf("machine %s was reported as stopping and is %s", id, m.State)
 		}
 	}
 	for id := range d.destroyed {
 		if m := h.get(id); m.State != bourse.StateDestroyed {
-			h.t.Errorf("machine %s was told destroyed and is %s", id, m.State)
+			h.t.Errorf("machine %s was reported as destroyed and is %s", id, m.State)
 		}
 	}
 	for id := range d.canceled {

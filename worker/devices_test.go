@@ -12,15 +12,15 @@ func TestCapacityOfDevices(t *testing.T) {
 		capacity Capacity
 		gpus     int64 // -1 if the capacity is invalid
 	}{
-		"named":               {Capacity{Devices: names("nvidia.com/gpu=0", "nvidia.com/gpu=1")}, 2},
-		"named and stated":    {Capacity{Devices: names("nvidia.com/gpu=0"), GPUs: map[string]int64{"a10": 1}}, 1},
-		"another number":      {Capacity{Devices: names("nvidia.com/gpu=0"), GPUs: map[string]int64{"a10": 2}}, -1},
-		"only stated":         {Capacity{GPUs: map[string]int64{"a10": 3}}, 3},
-		"twice":               {Capacity{Devices: names("nvidia.com/gpu=0", "nvidia.com/gpu=0")}, -1},
-		"no CDI name":         {Capacity{Devices: names("/dev/nvidia0")}, -1},
-		"no vendor":           {Capacity{Devices: names("/gpu=0")}, -1},
-		"no device":           {Capacity{Devices: names("nvidia.com/gpu=")}, -1},
-		"a kind that is none": {Capacity{Devices: map[string][]string{"A 10": {"nvidia.com/gpu=0"}}}, -1},
+		"named":            {Capacity{Devices: names("nvidia.com/gpu=0", "nvidia.com/gpu=1")}, 2},
+		"named and stated": {Capacity{Devices: names("nvidia.com/gpu=0"), GPUs: map[string]int64{"a10": 1}}, 1},
+		"another number":   {Capacity{Devices: names("nvidia.com/gpu=0"), GPUs: map[string]int64{"a10": 2}}, -1},
+		"only stated":      {Capacity{GPUs: map[string]int64{"a10": 3}}, 3},
+		"twice":            {Capacity{Devices: names("nvidia.com/gpu=0", "nvidia.com/gpu=0")}, -1},
+		"no CDI name":      {Capacity{Devices: names("/dev/nvidia0")}, -1},
+		"no vendor":        {Capacity{Devices: names("/gpu=0")}, -1},
+		"no device":        {Capacity{Devices: names("nvidia.com/gpu=")}, -1},
+		"an invalid kind":  {Capacity{Devices: map[string][]string{"A 10": {"nvidia.com/gpu=0"}}}, -1},
 	} {
 		err := c.capacity.Validate()
 		if (err != nil) != (c.gpus < 0) {
@@ -32,7 +32,7 @@ func TestCapacityOfDevices(t *testing.T) {
 }
 
 // The disk space for images is not available to machines.
-func TestImagesHaveTheirPartOfTheDisk(t *testing.T) {
+func TestImagesReserveDisk(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg  Config
 		want int64
@@ -48,6 +48,6 @@ func TestImagesHaveTheirPartOfTheDisk(t *testing.T) {
 		}
 	}
 	if err := (&Capacity{Disk: 10, Images: 11}).Validate(); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("more for images than there is: %v", err)
+		t.Errorf("more for images than the disk has: %v", err)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-// The disk becomes full just before the end of a claim's start is recorded, and the
-// daemon dies. The claim was already recorded, so the next daemon fills the order. If
-// it refused, the broker would also fill the order on another worker (invariant 7).
+// The disk becomes full just before the worker records that a claim's machine has started, and the daemon dies. The
+// claim was already recorded, so the next daemon fills the order. If it refused, the broker would also fill the order
+// on another worker (invariant 7).
 func TestADiskThatIsFullWhenAClaimEnds(t *testing.T) {
 	for name, order := range map[string]func(*testing.T) *bourse.Order{
 		"machine":   func(t *testing.T) *bourse.Order { return newOrder(t) },
@@ -70,14 +70,13 @@ func fullAtEnd(t *testing.T, order *bourse.Order, fails bool) {
 	h.start(nil)
 	defer h.crash()
 	if _, refusal, err = h.claim(t.Context(), claim); refusal != nil || err != nil {
-		t.Errorf("claim again: refusal %+v, error %v; want a fill", refusal, err)
+		t.Errorf("repeated claim: refusal %+v, error %v; want a fill", refusal, err)
 	}
 	h.verify()
 }
 
-// The claim of a warm task that waits for a full disk has recorded nothing. It is
-// therefore refused, and another worker may fill the order. If the order was filled
-// earlier, that result is still found.
+// A warm task's claim that waits because the disk is full has recorded nothing. It is therefore refused, and another
+// worker may fill the order. If the order was filled earlier, that result is still found.
 func TestAFullDiskAndAWarmTask(t *testing.T) {
 	for _, filled := range []bool{false, true} {
 		t.Run(fmt.Sprintf("filled %t", filled), func(t *testing.T) {

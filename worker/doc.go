@@ -17,10 +17,7 @@
 //   - A task is recorded before its payload is sent, and runs once. Repeating its order
 //     returns the result. If the daemon dies during a warm task, the task is lost, but
 //     its resources are released (invariants 4, 5 and 7).
-//   - The worker publishes changed records to the view soon after each change. If the
-//     view loses them, the worker publishes all records again. No caller waits for the
-//     view, and of the rows in the view, only canceled orders affect machines (invariant
-//     8).
+//   - The worker publishes changed records to the view soon after each change. If the view loses them, the worker publishes all records again. No caller waits for the view. The only rows in the view that affect machines are those of canceled orders (invariant 8).
 //   - The network, mounts and devices of a machine with an image exist from before its
 //     program starts until after the program has exited. The image stays on the host
 //     until the machine is destroyed. A stopped machine keeps its record, its volumes and
@@ -31,23 +28,19 @@
 //     even if it arrives before the order that it releases (invariant 7).
 //   - A volume outlives its machine and belongs to at most one machine, as decided in the
 //     transaction that records the machine. The ledger contains the disk space for a
-//     volume and its snapshots before it is used. A copy from another worker resumes
-//     after interruptions until it is complete or stuck.
+//     volume and its snapshots before it is used. An interrupted copy from another worker is resumed until it is complete or stuck.
 //
 // # Concurrency
 //
-// All state is in the store. Every change of a machine is one store transaction that
-// reads the record, decides and writes. The store executes transactions one after the
-// other, so no locks are needed. Operations on the host are runs. The engine executes
-// runs on the same machine one after the other. One goroutine per started machine waits
-// for its exit (package machines), one deletes expired holds (package admit), one
-// publishes to the view and one reads from it (package publish). Run waits for all of
-// them, for the engine, and for the goroutine that prunes the store.
+// All state is in the store. Every change to a machine is one store transaction that reads the record, decides and
+// writes. The store executes transactions one after the other, so no locks are needed. Operations on the host are runs.
+// The engine executes runs on the same machine one after the other. One goroutine per started machine waits for its
+// exit (package machines), one deletes expired holds (package admit), one publishes to the view and one reads from it
+// (package publish). Run waits for all of them, for the engine, and for the goroutine that prunes the store.
 //
 // # Parts
 //
-// The parts share package state: the store, the engine and notifications of changes. The
-// parts use package admit for decisions about orders, and otherwise do not import one
-// another. This package opens the parts in order, and passes each part the other parts
-// that it needs.
+// The parts share package state: the store, the engine and notifications of changes. The parts use package admit for
+// decisions about orders, and otherwise do not import one another. This package opens the parts in order, and passes to
+// each part the other parts that it needs.
 package worker

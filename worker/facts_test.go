@@ -9,15 +9,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// However many machines come and go, the worker publishes its facts at most once a
-// second. Small changes are published once, later.
-func TestFactsAreToldSeldom(t *testing.T) {
+// However many machines come and go, the worker publishes its facts at most once a second. A series of small changes is
+// published once, after a delay.
+func TestFactsArePublishedRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
 		h := newHost(t, func(c *Config) { c.View, c.Capacity.Memory, c.Capacity.CPUs = v, 64*200, 400 })
 		defer h.crash()
 		h.load.mu.Lock()
-		h.load.at = time.Now().Add(time.Hour) // the load of the real host does not matter here
+		h.load.at = time.Now().Add(time.Hour) // ignore the real host's load
 		h.load.mu.Unlock()
 		time.Sleep(time.Minute)
 		before := v.counted()
@@ -27,15 +27,15 @@ func TestFactsAreToldSeldom(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		h.checkView(v)
-		told := v.counted().facts - before.facts
-		if told == 0 || told > 7 {
-			t.Errorf("facts were told %d times in 5 s of placements and after them, want 1 to 7", told)
+		published := v.counted().facts - before.facts
+		if published == 0 || published > 7 {
+			t.Errorf("facts were published %d times during 5 s of placements and afterwards, want 1 to 7", published)
 		}
-		// One more machine changes the free amounts by less than a sixteenth.
+		// Another machine changes the free amounts by less than a sixteenth.
 		h.place()
 		time.Sleep(time.Minute)
-		if again := v.counted().facts - before.facts; again != told+1 {
-			t.Errorf("facts were told %d times more for one machine of a hundred, want once", again-told)
+		if again := v.counted().facts - before.facts; again != published+1 {
+			t.Errorf("facts were published %d more times after one machine in a hundred was added, want once", again-published)
 		}
 	})
 }

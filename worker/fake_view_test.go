@@ -32,8 +32,8 @@ type memView struct {
 	count    viewCount
 }
 
-// viewFault is called before and after each call of a memView takes effect. An error
-// after the call hides from the worker that it took effect.
+// viewFault is called before and after each call of a memView takes effect. If it returns an error after the call, the
+// worker does not learn that the call took effect.
 type viewFault func(ctx context.Context, call string, after bool) error
 
 // viewCount counts the updates that a memView has received.
@@ -101,7 +101,7 @@ func (v *memView) Publish(ctx context.Context, u publish.Update) error {
 		}
 		for _, app := range u.Apps {
 			if !bytes.Equal(app.Proof, proven(app).Proof) {
-				return bourse.Errorf(bourse.CodeInvalid, "no one has signed app %s", app.Name)
+				return bourse.Errorf(bourse.CodeInvalid, "app %s has no proof", app.Name)
 			}
 			v.put(app)
 		}
@@ -202,7 +202,7 @@ func (v *memView) tell(apps ...bourse.App) {
 	}
 }
 
-// has calls look while the view is locked.
+// has calls look with the view locked.
 func (v *memView) has(look func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

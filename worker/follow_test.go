@@ -15,10 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/publish"
 )
 
-// Once nothing changes any more, the view matches the store, whatever happened to the
-// machines, however the view failed, and whenever the daemon died. The test waits for
-// less time than the worker needs to compare everything, so the updates alone must have
-// sufficed.
+// Once nothing changes any more, the view matches the store, whatever happened to the machines, however the view
+// failed, and whenever the daemon died. The test ends before the worker's next full comparison, so the individual
+// updates must be enough.
 func TestTheViewFollowsTheStore(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {

@@ -27,8 +27,7 @@ func serving(format string, args ...any) func(*bourse.Order) {
 	}
 }
 
-// causes returns the changes of a machine that its worker made on its own, with their
-// reasons, oldest first.
+// causes returns the changes to a machine that its worker made without a request, with their reasons, oldest first.
 func causes(m bourse.Machine) (out []string) {
 	for _, e := range slices.Backward(m.LastEvents) {
 		if e.Reason != "" {
@@ -58,7 +57,7 @@ func TestAnIdleMachineIsStopped(t *testing.T) {
 		h.uses.Use(m.ID, "p1", 0, 0)
 		is("it has ended", 59*time.Second, bourse.StateStarted)
 		is("nobody uses it", 2*time.Second, bourse.StateStopped)
-		is("its policy does not start it", time.Hour, bourse.StateStopped)
+		is("its policy does not restart it", time.Hour, bourse.StateStopped)
 		if diff := cmp.Diff([]string{"stop/stopping by worker: idle for 1m0s"}, causes(m)); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
@@ -74,7 +73,7 @@ func TestAnIdleMachineIsStopped(t *testing.T) {
 		h.uses.Use(m.ID, "itself", 0, time.Hour)
 		is("it keeps itself awake", 50*time.Minute, bourse.StateStarted)
 		h.uses.Drop(m.ID, "itself")
-		is("it does not any more", 59*time.Second, bourse.StateStarted)
+		is("it no longer keeps itself awake", 59*time.Second, bourse.StateStarted)
 		is("for a minute", 2*time.Second, bourse.StateStopped)
 
 		h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
@@ -139,7 +138,7 @@ func TestAnIdleMachineIsSuspended(t *testing.T) {
 				m = h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 				time.Sleep(30 * time.Second)
 				if m = h.get(m.ID); m.State != bourse.StateStarted {
-					t.Errorf("%s half a minute after it was started", m.State)
+					t.Errorf("%s half a minute after the start", m.State)
 				}
 				h.verify()
 			})
@@ -147,10 +146,9 @@ func TestAnIdleMachineIsSuspended(t *testing.T) {
 	}
 }
 
-// Requests arrive at any moment around the stop of an idle machine. Each request either
-// finds the machine running, and the machine then keeps running for as long as the
-// request announced, or finds it stopped and starts it. A machine never stops while it
-// is in use.
+// Requests arrive at any moment around the stop of an idle machine. Each request either finds the machine running, and
+// then the machine keeps running for as long as the request asked for, or finds it stopped and starts it. A machine
+// never stops while it is in use.
 func TestAUseRacesTheStop(t *testing.T) {
 	for _, autostop := range []string{"stop", "suspend"} {
 		t.Run(autostop, func(t *testing.T) {
@@ -194,9 +192,9 @@ func TestAUseRacesTheStop(t *testing.T) {
 						h.uses.Use(m.ID, fmt.Sprint("p", who), 0, 0)
 					}
 				}
-				t.Logf("%d uses found it stopped, and it was seen to run %d times", stopped.Load(), held)
+				t.Logf("%d uses found the machine stopped, and %d found it running", stopped.Load(), held)
 				if stopped.Load() == 0 {
-					t.Error("it was never stopped")
+					t.Error("the machine was never stopped")
 				}
 				h.verify()
 			})
@@ -238,9 +236,9 @@ func (o *others) Complete() bool {
 
 func (o *others) Changed() <-chan struct{} { return nil }
 
-// min_machines_running machines of an app keep running: those with the lowest ids that
-// the worker knows of, on any worker.
-func TestEnoughMachinesGoOn(t *testing.T) {
+// min_machines_running of an app's machines keep running: those with the lowest ids that the worker knows of, on any
+// worker.
+func TestEnoughMachinesKeepRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &others{}
 		h := newHostDown(t, func(c *Config) { c.Standby = o; c.Tag = func() bourse.WorkerTag { return 5 } })
@@ -268,14 +266,14 @@ func TestEnoughMachinesGoOn(t *testing.T) {
 		is("alone", ids[0], ids[1])
 		other := bourse.Machine{ID: "00000100000001", Worker: "w9", Region: "gru", State: bourse.StateStarted, Config: newOrder(t, two).Config}
 		o.set(func() { o.list, o.lost = []bourse.Machine{other}, true })
-		is("the worker of another one is lost", ids[0], ids[1])
+		is("another machine's worker is lost", ids[0], ids[1])
 		o.set(func() { o.lost, o.blind = false, true })
 		is("it is unknown which other machines of the app run", ids[0], ids[1])
 		o.set(func() { o.blind = false })
-		is("another one runs, with a lesser id", ids[0])
+		is("another machine runs, with a lower id", ids[0])
 		o.set(func() { o.list[0].ID = "00000f00000001" })
 		h.must(h.machines.Start(t.Context(), ids[1], fabric.MachineAction{}))
-		is("another one runs, with a greater id", ids[0], ids[1])
+		is("another machine runs, with a higher id", ids[0], ids[1])
 	})
 }
 

@@ -59,7 +59,7 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 		})
 		pushed := h.rig.images.registry[rigImage].Ref
 		if m.State != bourse.StateStarted || m.Image == nil || m.Image.Digest != pushed.Digest || m.Boot.Port != 0 {
-			t.Errorf("the fill says %s, image %v, port %d", m.State, m.Image, m.Boot.Port)
+			t.Errorf("the fill contains state %s, image %v, port %d", m.State, m.Image, m.Boot.Port)
 		}
 		app := bourse.App{Org: "us", Network: "ours"}
 		if want := bourse.PrivateAddress(app.PrivateNetwork(), m.ID); m.PrivateIP != want || m.Network != "us/ours" {
@@ -70,7 +70,7 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		if done := h.get(m.ID).LastEvents[1].Pull; done == nil || !done.Done || done.Bytes != rigBytes || done.Took != time.Second {
-			t.Errorf("the pull's last event says %+v", done)
+			t.Errorf("the pull's last event is %+v", done)
 		}
 		checkTask(t, &m, spy.tasks[0])
 		second := h.place(image(rigImage))
@@ -80,11 +80,11 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 		h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 		h.reaches(m.ID, bourse.StateStopped)
 		if got := h.rig.network.attached(); !slices.Equal(got, []bourse.MachineID{second.ID}) {
-			t.Errorf("networks of %v after the first machine stopped", got)
+			t.Errorf("networks after the first machine stopped: %v", got)
 		}
 		h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{}))
 		if got := h.rig.network.attached(); len(got) != 2 || h.get(m.ID).PrivateIP != m.PrivateIP {
-			t.Errorf("started again: networks of %v, address %s, was %s", got, h.get(m.ID).PrivateIP, m.PrivateIP)
+			t.Errorf("started again: networks of %v, address %s, previously %s", got, h.get(m.ID).PrivateIP, m.PrivateIP)
 		}
 		if gone, err := h.rig.images.Prune(t.Context()); err != nil || len(gone) != 0 {
 			t.Errorf("an image in use was removed: %v, %v", gone, err)
@@ -93,7 +93,7 @@ func TestLifeOfAMachineWithAnImage(t *testing.T) {
 			h.must(h.machines.Destroy(t.Context(), id, fabric.MachineAction{Force: true}))
 		}
 		if gone, err := h.rig.images.Prune(t.Context()); err != nil || len(gone) != 1 {
-			t.Errorf("the image of nobody was not removed: %v, %v", gone, err)
+			t.Errorf("an unused image was not removed: %v, %v", gone, err)
 		}
 		if kept := h.kept(); len(kept) != 0 || len(h.rig.network.attached()) != 0 {
 			t.Errorf("left behind: %v, networks of %v", kept, h.rig.network.attached())
@@ -119,12 +119,12 @@ func checkTask(t *testing.T, m *bourse.Machine, got driver.Task) {
 	}
 	for _, v := range []string{"A=b", "FLY_PRIVATE_IP=" + m.PrivateIP.String(), "FLY_IMAGE_REF=" + m.Image.String(), "FLY_REGION=gru"} {
 		if !slices.Contains(env, v) {
-			t.Errorf("the environment has no %s: %v", v, env)
+			t.Errorf("the environment lacks %s: %v", v, env)
 		}
 	}
 	for _, name := range []string{"PATH=", "HOME=", "PORT="} {
 		if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name) }) {
-			t.Errorf("the environment has the host's %s", name)
+			t.Errorf("the environment contains the host's %s", name)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestRefusalsOfImages(t *testing.T) {
 			change: func(o *bourse.Order) { o.Config.Runtime = "io.containerd.kata.v2" },
 			reason: bourse.RefusedUnknown, what: "runtime.io.containerd.kata.v2",
 		},
-		"a limit of the disk": {
+		"a disk limit": {
 			func(c *Config) { c.Volumes = nil }, func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 1} },
 			bourse.RefusedUnknown, admit.LabelDiskLimit,
 		},
@@ -158,8 +158,8 @@ func TestRefusalsOfImages(t *testing.T) {
 			change: func(o *bourse.Order) { o.Config.Rootfs = &bourse.Rootfs{SizeGB: 2000} },
 			reason: bourse.RefusedResource, what: "disk",
 		},
-		"gpus":                        {change: func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 3 }, reason: bourse.RefusedResource, what: "gpu.a10"},
-		"a program that is not there": {change: run("missing"), reason: bourse.RefusedProgram},
+		"gpus":              {change: func(o *bourse.Order) { o.Config.Guest.GPUKind, o.Config.Guest.GPUs = "a10", 3 }, reason: bourse.RefusedResource, what: "gpu.a10"},
+		"a missing program": {change: run("missing"), reason: bourse.RefusedProgram},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestRefusalsOfImages(t *testing.T) {
 				order := newOrder(t, image(rigImage), c.change)
 				_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 				if err != nil || refusal == nil || refusal.Reason != c.reason || refusal.Resource != c.what || refusal.Detail == "" {
-					t.Errorf("refusal %+v, %v; want %s of %q", refusal, err, c.reason, c.what)
+					t.Errorf("refusal %+v, %v; want reason %s and resource %q", refusal, err, c.reason, c.what)
 				}
 				h.leftNothing()
 			})
@@ -206,14 +206,14 @@ func TestAPullEndsWithTheOrder(t *testing.T) {
 		defer h.crash()
 		h.rig.images.failing(func(_ context.Context, call string, after bool) error {
 			if call == "Pull" && !after {
-				return bourse.Errorf(bourse.CodeUnavailable, "the registry hangs up")
+				return bourse.Errorf(bourse.CodeUnavailable, "the registry closes the connection")
 			}
 			return nil
 		})
 		begin := time.Now()
 		order := newOrder(t, image(rigImage), func(o *bourse.Order) { o.Timeout = bourse.Duration(20 * time.Second) })
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
-		const want = "image " + rigImage + ": not pulled before the order's deadline: the registry hangs up"
+		const want = "image " + rigImage + ": not pulled before the order's deadline: the registry closes the connection"
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedRegistry || refusal.Detail != want {
 			t.Fatalf("refusal %+v, %v; want %s", refusal, err, want)
 		}
@@ -223,13 +223,12 @@ func TestAPullEndsWithTheOrder(t *testing.T) {
 		h.leftNothing()
 		all, err := h.machines.List(t.Context(), nil, func(*bourse.Machine) bool { return true })
 		if err != nil || len(all) != 1 || len(all[0].LastEvents) > 5 {
-			t.Errorf("the attempts have left %d events: %v", len(all[0].LastEvents), story(all[0]))
+			t.Errorf("the attempts have recorded %d events: %v", len(all[0].LastEvents), story(all[0]))
 		}
 	})
 }
 
-// If the caller of a claim waits for less than the order's deadline, it still gets an
-// answer in time.
+// If the caller's own deadline is earlier than the order's, it still gets an answer in time.
 func TestAPullEndsInTimeForItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -248,7 +247,7 @@ func TestAPullEndsInTimeForItsClaim(t *testing.T) {
 // If a registry cannot be reached, the worker tries twice and then refuses the order,
 // so that another worker can fill it at once. If an earlier attempt reached the
 // registry, the worker keeps trying.
-func TestARegistryThatIsNotReached(t *testing.T) {
+func TestAnUnreachableRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
 		defer h.crash()
@@ -275,7 +274,7 @@ func TestARegistryThatIsNotReached(t *testing.T) {
 			switch {
 			case call == "Pull" && !after && asked == 2:
 				asked++
-				return bourse.Errorf(bourse.CodeUnavailable, "the registry breaks off")
+				return bourse.Errorf(bourse.CodeUnavailable, "the registry closes the connection")
 			case call == "Resolve" && !after && asked > 2 && asked < 6:
 				asked++
 				return bourse.Errorf(bourse.CodeUnavailable, "it restarts")
@@ -289,7 +288,7 @@ func TestARegistryThatIsNotReached(t *testing.T) {
 }
 
 // While an order waits for its image, the pull's progress can be read.
-func TestAnOrderTellsItsPull(t *testing.T) {
+func TestAnOrderReportsItsPull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
 		defer h.crash()
@@ -305,11 +304,11 @@ func TestAnOrderTellsItsPull(t *testing.T) {
 		time.Sleep(time.Second)
 		got, err := h.machines.Pulling(t.Context(), order.ID)
 		if err != nil || got.Pull == nil || got.Pull.Status != "pulling" || got.Pull.Total == 0 {
-			t.Errorf("while it is pulled: %+v, %v", got, err)
+			t.Errorf("during the pull: %+v, %v", got, err)
 		}
 		<-done
 		if got, err := h.machines.Pulling(t.Context(), order.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("when it is there: %+v, %v", got, err)
+			t.Errorf("after the pull: %+v, %v", got, err)
 		}
 	})
 }
@@ -385,7 +384,7 @@ func TestQuotesKnowWhatIsMissing(t *testing.T) {
 
 // A device belongs to at most one machine, and a machine that stops releases its
 // devices.
-func TestDevicesAreGivenOnce(t *testing.T) {
+func TestADeviceBelongsToOneMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
 		defer h.crash()
@@ -395,15 +394,15 @@ func TestDevicesAreGivenOnce(t *testing.T) {
 			t.Fatalf("devices %v and %v", a.Devices, b.Devices)
 		}
 		if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, gpu)}); err != nil || refusal == nil || refusal.Resource != "gpu.a10" {
-			t.Errorf("a third: %+v, %v; want a refusal", refusal, err)
+			t.Errorf("a third machine: %+v, %v; want a refusal", refusal, err)
 		}
 		h.must(h.machines.Stop(t.Context(), a.ID, fabric.MachineAction{}))
 		if m := h.reaches(a.ID, bourse.StateStopped); len(m.Devices) != 0 {
-			t.Errorf("stopped, it has %v", m.Devices)
+			t.Errorf("the stopped machine has %v", m.Devices)
 		}
 		c := h.place(gpu)
 		if !slices.Equal(c.Devices, a.Devices) {
-			t.Errorf("the third has %v, want %v", c.Devices, a.Devices)
+			t.Errorf("the third machine has %v, want %v", c.Devices, a.Devices)
 		}
 		if _, err := h.machines.Start(t.Context(), a.ID, fabric.MachineAction{}); bourse.CodeOf(err) != bourse.CodeInsufficient {
 			t.Errorf("start without a device: %v, want insufficient_capacity", err)

@@ -27,18 +27,18 @@ func TestImagesArePulledForTheirOrganization(t *testing.T) {
 		order := newOrder(t, image(rigImage), ofOrg("rival"))
 		q, err := h.quote(t.Context(), order)
 		if err != nil || q.MissingBytes != admit.UnknownImage {
-			t.Errorf("before: the rival's quote says %d bytes are missing, %v, want those of an image never heard of", q.MissingBytes, err)
+			t.Errorf("before: %d bytes are missing according to the rival's quote, %v, want an unknown image's size", q.MissingBytes, err)
 		}
 		m := h.place(image(rigImage), ofOrg("acme"))
 		if got := h.rig.images.asked; !slices.Equal(got, []string{"acme"}) {
 			t.Errorf("pulled for %q, want acme", got)
 		}
 		if q, err = h.quote(t.Context(), order); err != nil || q.MissingBytes != admit.UnknownImage {
-			t.Errorf("the rival's quote says %d bytes are missing, %v, want those of an image never heard of", q.MissingBytes, err)
+			t.Errorf("%d bytes are missing according to the rival's quote, %v, want an unknown image's size", q.MissingBytes, err)
 		}
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedNoImage || refusal.Resource != rigImage || refusal.Detail == "" {
-			t.Errorf("the rival's order: refusal %+v, %v, want the image refused", refusal, err)
+			t.Errorf("the rival's order: refusal %+v, %v, want a refusal because of the image", refusal, err)
 		}
 		if m = h.get(m.ID); m.State != bourse.StateStarted {
 			t.Errorf("acme's machine is %s", m.State)

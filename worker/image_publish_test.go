@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The view lists the images that are on the host soon after they are pulled or removed,
-// whatever it listed before, and despite failures of the view and of the image store.
-func TestTheViewKnowsTheImages(t *testing.T) {
+// Soon after an image is pulled or removed, the view lists exactly the images on the host, whatever it listed before,
+// and even if the view or the image store failed in the meantime.
+func TestTheViewListsTheImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
 		v.images["sha256:old"] = bourse.Image{Ref: bourse.ImageRef{Digest: "sha256:old"}} // left over from an earlier start
@@ -37,7 +37,7 @@ func TestTheViewKnowsTheImages(t *testing.T) {
 		before := v.counted().updates
 		knows("nothing new", digest)
 		if n := v.counted().updates - before; n != 0 {
-			t.Errorf("%d updates about nothing", n)
+			t.Errorf("%d updates without a change", n)
 		}
 		v.lose()
 		knows("lost", digest)
@@ -51,15 +51,15 @@ func TestTheViewKnowsTheImages(t *testing.T) {
 		knows("pruned")
 		h.rig.images.failing(func(_ context.Context, call string, _ bool) error {
 			if call == "List" {
-				return bourse.Errorf(bourse.CodeUnavailable, "containerd is away")
+				return bourse.Errorf(bourse.CodeUnavailable, "containerd is unavailable")
 			}
 			return nil
 		})
 		m = h.place(image(rigImage))
-		knows("not to be listed")
+		knows("cannot be listed")
 		v.mu.Lock()
 		if _, ok := v.machines[m.ID]; !ok {
-			t.Error("images that cannot be listed keep a machine from the view")
+			t.Error("a machine is missing from the view because images cannot be listed")
 		}
 		v.mu.Unlock()
 		h.rig.images.failing(nil)

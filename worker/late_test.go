@@ -53,14 +53,14 @@ func TestImagesWaitForTheirDriver(t *testing.T) {
 			t.Errorf("exec: %v, want unavailable", err)
 		}
 		if got := h.get(m.ID); got.State != bourse.StateStarted {
-			t.Errorf("the machine is %s meanwhile", got.State)
+			t.Errorf("in the meantime, the machine is %s", got.State)
 		}
 		mu.Lock()
 		away = false
 		mu.Unlock()
 		time.Sleep(time.Minute)
 		if got := h.rig.containers.Running(); len(got) != 1 || got[0].Machine != m.ID {
-			t.Errorf("runs %v, want machine %s alone", got, m.ID)
+			t.Errorf("runs %v, want only machine %s", got, m.ID)
 		}
 		h.rig.containers.End(machines.TaskOf(&m), bourse.Exit{Code: 3})
 		if got := h.reaches(m.ID, bourse.StateStopped); got.Boot.Exit.Code != 3 {
@@ -86,7 +86,7 @@ func (a *absent) Recover(ctx context.Context) ([]driver.Status, error) {
 // the order's deadline. Anything that the driver has created for the machine is removed
 // once the driver is available again. Until then, the ledger still contains the
 // machine's resources.
-func TestALaunchThatIsGivenUpLeavesNothing(t *testing.T) {
+func TestAnAbandonedLaunchLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
 		defer h.crash()
@@ -97,7 +97,7 @@ func TestALaunchThatIsGivenUpLeavesNothing(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if away {
-				return bourse.Errorf(bourse.CodeUnavailable, "containerd is away")
+				return bourse.Errorf(bourse.CodeUnavailable, "containerd is unavailable")
 			}
 			return nil
 		}))
@@ -110,14 +110,14 @@ func TestALaunchThatIsGivenUpLeavesNothing(t *testing.T) {
 			t.Fatalf("refusal %+v, %v; want unavailable", refusal, err)
 		}
 		if free, err := h.Free(); err != nil || free.Of("memory") > 1100 {
-			t.Errorf("free %v, %v: the container may still be there", free, err)
+			t.Errorf("free %v, %v, although the container may still exist", free, err)
 		}
 		mu.Lock()
 		away = false
 		mu.Unlock()
 		time.Sleep(2 * time.Minute)
 		if got := h.tasks(); len(got) != 1 {
-			t.Errorf("runs %v, want the first machine alone", got)
+			t.Errorf("runs %v, want only the first machine", got)
 		}
 		if free, err := h.Free(); err != nil || free.Of("memory") < 4000 {
 			t.Errorf("free %v, %v", free, err)

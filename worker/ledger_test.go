@@ -10,17 +10,17 @@ import (
 
 func TestCapacityRefusesNonsense(t *testing.T) {
 	for name, c := range map[string]Capacity{
-		"negative cpus":          {CPUs: -1},
-		"no number of cpus":      {CPUs: math.NaN()},
-		"endless cpus":           {CPUs: math.Inf(1)},
-		"negative memory":        {Memory: -1},
-		"memory past the bound":  {Memory: bourse.MiB(math.MaxInt64)},
-		"negative slots":         {Countables: map[string]int64{"slots": -1}},
-		"a countable's bad name": {Countables: map[string]int64{"a b": 1}},
-		"overcommit below one":   {Memory: 1, Overcommit: map[string]float64{"memory": 0.5}},
-		"overcommit no number":   {Memory: 1, Overcommit: map[string]float64{"memory": math.NaN()}},
-		"overcommit of nothing":  {Overcommit: map[string]float64{"nothing": 2}},
-		"a label and a resource": {Countables: map[string]int64{"x": 1}, Labels: map[string]string{"x": "y"}},
+		"negative cpus":              {CPUs: -1},
+		"CPUs that are not a number": {CPUs: math.NaN()},
+		"endless cpus":               {CPUs: math.Inf(1)},
+		"negative memory":            {Memory: -1},
+		"memory above the maximum":   {Memory: bourse.MiB(math.MaxInt64)},
+		"negative slots":             {Countables: map[string]int64{"slots": -1}},
+		"a countable's bad name":     {Countables: map[string]int64{"a b": 1}},
+		"overcommit below one":       {Memory: 1, Overcommit: map[string]float64{"memory": 0.5}},
+		"overcommit no number":       {Memory: 1, Overcommit: map[string]float64{"memory": math.NaN()}},
+		"overcommit of nothing":      {Overcommit: map[string]float64{"nothing": 2}},
+		"a label and a resource":     {Countables: map[string]int64{"x": 1}, Labels: map[string]string{"x": "y"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid {
@@ -32,7 +32,7 @@ func TestCapacityRefusesNonsense(t *testing.T) {
 
 // The disk for a machine's log and record stays in the ledger while the machine is
 // stopped, and is released when it is destroyed.
-func TestStoppedMachinesFillTheLedger(t *testing.T) {
+func TestStoppedMachinesTakeDisk(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.Capacity.Disk, c.MachineDisk = 100, 32 })
 	var ids []bourse.MachineID
 	for range 3 {
@@ -43,7 +43,7 @@ func TestStoppedMachinesFillTheLedger(t *testing.T) {
 	}
 	_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t)})
 	if err != nil || refusal == nil || refusal.Resource != string(bourse.ResourceDisk) || refusal.Free != 4 {
-		t.Errorf("the fourth: %+v, %v, want a refusal for 4 MiB of disk", refusal, err)
+		t.Errorf("the fourth machine: %+v, %v, want a refusal because of 4 MiB of disk", refusal, err)
 	}
 	h.must(h.machines.Destroy(t.Context(), ids[0], fabric.MachineAction{}))
 	h.place()

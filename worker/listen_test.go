@@ -63,7 +63,7 @@ func (h *host) checkCanceled(orders ...*bourse.Order) {
 			h.t.Errorf("canceled order %s has a machine", o.ID)
 		}
 		if _, r, err := h.claim(h.t.Context(), &bourse.Claim{Order: *o}); err != nil || r == nil || r.Reason != bourse.RefusedCanceled {
-			h.t.Errorf("a claim of the canceled order: %+v, %v; want a refusal: canceled", r, err)
+			h.t.Errorf("claim of the canceled order: %+v, %v; want a refusal with reason canceled", r, err)
 		}
 	}
 	h.verify()
@@ -75,7 +75,7 @@ func TestInvariant7CanceledWhileAwayAndCrashing(t *testing.T) {
 	var commits uint64
 	canceledWhileAway(t, func(_ store.FaultStage, n uint64) error { commits = n; return nil })
 	if commits < 3 {
-		t.Fatalf("canceling takes %d commits only", commits)
+		t.Fatalf("canceling takes only %d commits", commits)
 	}
 	for n := uint64(1); n <= commits; n++ {
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {

@@ -10,9 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// LocalAPI gives callers in the same process the access to a worker that Handler gives over
-// a network. Until the worker has recovered its state, every call fails with
-// CodeUnavailable.
+// LocalAPI gives callers in the same process the same access to a worker that Handler gives callers on the network.
+// Until the worker has recovered its state, every call fails with CodeUnavailable.
 type LocalAPI struct{ w *Worker }
 
 // Local returns access to the worker for callers in the same process.
@@ -87,7 +86,7 @@ func (l LocalAPI) Machines(ctx context.Context, app *bourse.App, keep func(*bour
 	return l.w.machines.List(ctx, app, keep)
 }
 
-// Stop begins to stop a machine, and returns the machine.
+// Stop requests that a machine stop, and returns the machine without waiting for its program to exit.
 func (l LocalAPI) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Machine{}, err
@@ -105,12 +104,12 @@ func (l LocalAPI) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Names provides the records that DNS answers are based on: this worker's own ones, and
-// those of machines on other workers that this worker's machines can reach.
+// Names provides the records on which DNS answers are based: those of this worker's machines, and those of machines on
+// other workers that this worker's machines can reach.
 type Names struct {
 	*state.State
-	// Elsewhere returns an app's machines on other workers; nil if none can be reached. If
-	// it returns an error, only the worker's own machines are found.
+	// Elsewhere returns an app's machines on other workers. The field is nil if the worker has no connection to other
+	// workers' machines. If Elsewhere returns an error, DNS answers contain only the worker's own machines.
 	Elsewhere func(app *bourse.App) ([]bourse.Machine, error)
 }
 
@@ -119,8 +118,8 @@ var _ network.Names = Names{}
 // Apps implements network.Names.
 func (n Names) Apps() ([]bourse.App, error) { return n.State.Apps("") }
 
-// Machines implements network.Names. It does not wait until the records are durable,
-// because a crash that loses the record of a start also loses the start.
+// Machines implements network.Names. It does not wait until the records are durable, because a crash that loses the
+// record that a machine has started also undoes the start.
 func (n Names) Machines(app *bourse.App) ([]bourse.Machine, error) {
 	var out []bourse.Machine
 	err := n.Store.View(func(tx *store.Tx) error {

@@ -27,7 +27,7 @@ func TestLifeOfAMachine(t *testing.T) {
 		ctx := t.Context()
 		m := h.place(run("run"))
 		if m.State != bourse.StateStarted || m.Boot.PID == 0 || m.Boot.Port == 0 {
-			t.Fatalf("the fill says %s, pid %d, port %d", m.State, m.Boot.PID, m.Boot.Port)
+			t.Fatalf("the fill contains state %s, pid %d, port %d", m.State, m.Boot.PID, m.Boot.Port)
 		}
 		h.must(h.machines.Stop(ctx, m.ID, fabric.MachineAction{}))
 		stopped := h.reaches(m.ID, bourse.StateStopped)
@@ -53,7 +53,7 @@ func TestLifeOfAMachine(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		if left := h.mem.Machines(); len(left) != 0 {
-			t.Errorf("the host keeps %v", left)
+			t.Errorf("the host still has %v", left)
 		}
 		h.verify()
 	})
@@ -89,7 +89,7 @@ func TestRestartPolicies(t *testing.T) {
 					t.Errorf("stopped, it takes %v", m.Takes)
 				}
 				if ends, restarts := h.state.Counts.Exits(); ends[c.end] != uint64(c.starts) || restarts != uint64(c.starts-1) {
-					t.Errorf("%v and %d restarts are counted, want %d %s", ends, restarts, c.starts, c.end)
+					t.Errorf("exits %v and %d restarts were counted, want %d %s", ends, restarts, c.starts, c.end)
 				}
 				h.verify()
 			})
@@ -104,7 +104,7 @@ func TestRestartsOutsideTheWindowDoNotCount(t *testing.T) {
 		m := h.place(run("sleep", "6m", "exit", "1"), restart(bourse.RestartOnFailure, 1))
 		time.Sleep(time.Hour)
 		if m = h.get(m.ID); h.mem.Starts() < 9 || m.State != bourse.StateStarted {
-			t.Errorf("%s after %d starts in an hour, want it to go on", m.State, h.mem.Starts())
+			t.Errorf("%s after %d starts in an hour, want more restarts", m.State, h.mem.Starts())
 		}
 	})
 }
@@ -121,7 +121,7 @@ func TestStopEndsTheWaitForARestart(t *testing.T) {
 		before := h.mem.Starts()
 		time.Sleep(5 * time.Minute)
 		if h.mem.Starts() != before {
-			t.Error("started again after it was stopped")
+			t.Error("the machine was started again after it was stopped")
 		}
 		h.verify()
 	})
@@ -139,14 +139,14 @@ func TestAutoDestroy(t *testing.T) {
 		for _, id := range []bourse.MachineID{byItself.ID, onRequest.ID} {
 			m := h.get(id)
 			if m.State != bourse.StateDestroyed || m.Boot.Exit == nil {
-				t.Errorf("machine is %s, exit %v; want destroyed, its exit kept", m.State, m.Boot.Exit)
+				t.Errorf("machine is %s, exit %v; want a destroyed machine with its exit", m.State, m.Boot.Exit)
 			}
 		}
 		if code := h.get(byItself.ID).Boot.Exit.Code; code != 7 {
 			t.Errorf("exit code %d, want 7", code)
 		}
 		if len(h.mem.Machines()) != 0 {
-			t.Errorf("the host keeps %v", h.mem.Machines())
+			t.Errorf("the host still has %v", h.mem.Machines())
 		}
 	})
 }
@@ -244,7 +244,7 @@ func TestStartIsRefusedWhenTheHostIsFull(t *testing.T) {
 		}
 		// The broker adds the prefix "aborted: could not reserve resource for machine: ".
 		if got, want := bourse.MessageOf(err), "insufficient memory available to fulfill request on the current host (memory: wanted 3000 MiB, free "; !strings.HasPrefix(got, want) {
-			t.Errorf("it says %q, want %q…", got, want)
+			t.Errorf("message %q, want %q…", got, want)
 		}
 		if h.get(m.ID).State != bourse.StateStopped {
 			t.Error("the refused start changed the machine")
@@ -256,7 +256,7 @@ func TestStartIsRefusedWhenTheHostIsFull(t *testing.T) {
 // Of a thousand clients that request a lease at once, exactly one gets it. The nonce of
 // another machine's lease does not allow its holder to act on this machine, or to
 // refresh or release its lease.
-func TestAThousandAskForOneLease(t *testing.T) {
+func TestAThousandRequestsForOneLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
@@ -280,7 +280,7 @@ func TestAThousandAskForOneLease(t *testing.T) {
 		}
 		asking.Wait()
 		if len(holders) != 1 || codes[bourse.CodeConflict] != 999 {
-			t.Fatalf("%d hold it, the others: %v; want one, and 999 conflicts", len(holders), codes)
+			t.Fatalf("%d hold the lease, other results: %v; want one holder and 999 conflicts", len(holders), codes)
 		}
 		if now := h.get(m.ID); now.Lease == nil || now.Lease.Nonce != holders[0].Nonce {
 			t.Errorf("the record has %+v, want the lease of %s", now.Lease, holders[0].Owner)
@@ -315,7 +315,7 @@ func TestAThousandAskForOneLease(t *testing.T) {
 			}
 		}
 		if now := h.get(m.ID); now.State != bourse.StateStarted || now.Instance != m.Instance || now.Lease.Nonce != holders[0].Nonce {
-			t.Errorf("it is %s, version %s, lease %+v; want it as it was", now.State, now.Instance, now.Lease)
+			t.Errorf("machine is %s, version %s, lease %+v; want it unchanged", now.State, now.Instance, now.Lease)
 		}
 		h.verify()
 	})
@@ -349,16 +349,16 @@ func TestLeases(t *testing.T) {
 		// The former holder can refresh an expired lease. Flyctl would take another nonce to
 		// mean that it has lost the lease.
 		if late, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: 5 * time.Second, Nonce: lease.Nonce}); err != nil || late.Nonce != lease.Nonce || late.Owner != "ana" {
-			t.Errorf("refresh just after its end: %+v, %v; want the same nonce", late, err)
+			t.Errorf("refresh just after the lease expired: %+v, %v; want the same nonce", late, err)
 		}
 		time.Sleep(6 * time.Second)
 		other, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{TTL: time.Second, Owner: "bob"})
 		if err != nil || other.Nonce == lease.Nonce {
-			t.Errorf("taken by another: %+v, %v", other, err)
+			t.Errorf("taken by another holder: %+v, %v", other, err)
 		}
 		time.Sleep(2 * time.Second)
 		if again, err := h.machines.Lease(ctx, m.ID, fabric.LeaseRequest{Nonce: lease.Nonce}); err != nil || again.Nonce == lease.Nonce {
-			t.Errorf("refresh after another had it: %+v, %v; want a new nonce", again, err)
+			t.Errorf("refresh after another holder had the lease: %+v, %v; want a new nonce", again, err)
 		}
 	})
 }
@@ -373,7 +373,7 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("error %v; metadata (-want +got):\n%s", err, diff)
 		}
 		if got.Instance != m.Instance || got.State != bourse.StateStarted {
-			t.Error("metadata made a new version or moved the machine")
+			t.Error("the metadata change created a new version or changed the machine's state")
 		}
 		if _, err := h.machines.SetMetadata(t.Context(), m.ID, fabric.MetadataRequest{Instance: "other"}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("stale version: %v, want failed_precondition", err)
@@ -404,26 +404,26 @@ func TestWait(t *testing.T) {
 			t.Errorf("settled: %v", err)
 		}
 		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{}, time.Second); bourse.CodeOf(err) != bourse.CodeTimeout {
-			t.Errorf("started, never: %v, want timeout", err)
+			t.Errorf("wait for a start that never happens: %v, want timeout", err)
 		}
 		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{Instance: "old"}, time.Second); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-			t.Errorf("of another version: %v, want failed_precondition", err)
+			t.Errorf("wait for another version: %v, want failed_precondition", err)
 		}
 		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{States: []string{"sleeping"}}, time.Second); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("for no state: %v, want invalid", err)
+			t.Errorf("wait without a state: %v, want invalid", err)
 		}
 		if r, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{States: []string{"started"}, After: m.LastEvents[1].ID}, time.Second); err != nil || r.State != bourse.StateStarted {
-			t.Errorf("a state passed since the event: %+v, %v", r, err)
+			t.Errorf("wait for a state that was passed since the event: %+v, %v", r, err)
 		}
 		go func() {
 			time.Sleep(time.Second)
 			_, _ = h.machines.Destroy(context.WithoutCancel(ctx), m.ID, fabric.MachineAction{}) // the wait below checks the result
 		}()
 		if _, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{}, time.Minute); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("destroyed while waiting for started: %v, want not_found", err)
+			t.Errorf("destroyed during a wait for started: %v, want not_found", err)
 		}
 		if r, err := reach.AwaitState(ctx, h.state, m.ID, reach.StateQuery{States: []string{"destroyed"}}, time.Minute); err != nil || r.State != bourse.StateDestroyed {
-			t.Errorf("for its end: %+v, %v", r, err)
+			t.Errorf("wait for destroyed: %+v, %v", r, err)
 		}
 	})
 }

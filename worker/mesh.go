@@ -106,8 +106,8 @@ func (v *MeshView) Whole() bool {
 // Changed implements mesh.View.
 func (v *MeshView) Changed() <-chan struct{} { return v.changes.C }
 
-// Elsewhere returns an app's machines on other workers that the mesh reaches. A placement admits one machine, that with
-// the lowest ID, as in the plan of the mesh.
+// Elsewhere returns an app's machines on other workers that the mesh reaches. If several machines claim the same
+// placement, it returns only the one with the lowest ID, as the mesh's plan does.
 func (v *MeshView) Elsewhere(ctx context.Context, app *bourse.App, m Mesh) ([]bourse.Machine, error) {
 	list, err := v.view.Machines(ctx, inventory.Filter{App: app.Name})
 	slices.SortFunc(list, func(a, b inventory.Listed) int { return cmp.Compare(a.Machine.ID, b.Machine.ID) })

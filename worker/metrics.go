@@ -43,7 +43,7 @@ func describe() descriptions {
 	}
 	return descriptions{
 		machines:      desc("machines", "Number of machines by state, excluding destroyed ones.", "state"),
-		exits:         desc("machine_exits_total", "Number of exits of machines' programs. stopped: a stop was requested; lost: there is no exit code.", "end"),
+		exits:         desc("machine_exits_total", "Number of exits of machines' programs. stopped: a stop was requested; lost: the exit code is unknown.", "end"),
 		restarts:      desc("machine_restarts_total", "Number of restarts by machines' restart policies."),
 		runs:          desc("runs", "Number of unfinished runs by status; stuck runs require an operator (bourse worker runs).", "status"),
 		capacity:      desc("ledger_capacity", "Capacity multiplied by the overcommit factor; cpu is in thousandths of a core, memory and disk are in MiB.", "resource"),
@@ -170,7 +170,7 @@ func (c *collector) collectVolumes(out scrape) error {
 	return err
 }
 
-// collectCounts collects the counters since the daemon's start.
+// collectCounts collects the counters, which start at 0 when the daemon starts.
 func (c *collector) collectCounts(out scrape) {
 	n := &c.w.state.Counts
 	exits, restarts := n.Exits()
@@ -228,7 +228,7 @@ func (w *Worker) usageOfAll() []machineUsage {
 		group.Go(func() error {
 			d, err := w.machines.DriverOf(&m)
 			if err != nil {
-				return nil //nolint:nilerr // it is left out
+				return nil //nolint:nilerr // leave this machine out
 			}
 			if used, err := d.Usage(ctx, machines.TaskOf(&m)); err == nil {
 				mu.Lock()

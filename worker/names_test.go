@@ -21,10 +21,10 @@ func TestNames(t *testing.T) {
 			t.Fatalf("the default app: %+v, %t, %v", app, ok, err)
 		}
 		if list, err := names.Machines(&app); err != nil || len(list) != 0 {
-			t.Errorf("before there is a machine: %+v, %v", list, err)
+			t.Errorf("before a machine exists: %+v, %v", list, err)
 		}
 		if _, ok, err := names.App("web"); ok || err != nil {
-			t.Errorf("an app that is not there: %t, %v", ok, err)
+			t.Errorf("a missing app: %t, %v", ok, err)
 		}
 		m := h.place(image(rigImage), func(o *bourse.Order) { o.App = app })
 		list, err := names.Machines(&app)

@@ -12,12 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// The operator decides which machines get a network of their own. The others use the
-// host's network and get a $PORT.
+// The operator decides which machines get private networks. The others use the host's network and get a $PORT.
 func TestNetworkModes(t *testing.T) {
 	for _, c := range []struct {
 		mode        NetworkMode
-		image, host bool // whether machines of this kind have a network of their own
+		image, host bool // whether machines of this kind have private networks
 	}{
 		{"", true, false},
 		{NetworkContainers, true, false},
@@ -37,7 +36,7 @@ func TestNetworkModes(t *testing.T) {
 					m := h.place(image(name))
 					attached := slices.Contains(h.rig.network.attached(), m.ID)
 					if attached != own || m.PrivateIP.IsValid() != own || (m.Boot.Port == 0) != own {
-						t.Errorf("%s: attached %t, address %s, port %d; want a network of its own: %t", name, attached, m.PrivateIP, m.Boot.Port, own)
+						t.Errorf("%s: attached %t, address %s, port %d; want a private network: %t", name, attached, m.PrivateIP, m.Boot.Port, own)
 					}
 					m = h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{}))
 					if (m.Boot.Port == 0) != own || slices.Contains(h.rig.network.attached(), m.ID) != own {
@@ -67,13 +66,12 @@ func TestRecoveryOfNetworks(t *testing.T) {
 		h.start(nil)
 		defer h.crash()
 		if got := h.rig.network.attached(); !slices.Equal(got, []bourse.MachineID{running.ID}) {
-			t.Errorf("networks of %v, want of %s alone", got, running.ID)
+			t.Errorf("networks of %v, want only that of %s", got, running.ID)
 		}
 	})
 }
 
-// A network that cannot be removed for some time does not prevent its machine from
-// stopping, and is removed later.
+// A network that temporarily cannot be removed does not prevent its machine from stopping, and is removed later.
 func TestANetworkThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)

@@ -53,10 +53,9 @@ func (w *Worker) claimKind(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 	return w.machines.Claim(ctx, c)
 }
 
-// cancel ensures that this worker does not fill the order now or later. It records a
-// tombstone, so that all later claims are refused. It also begins to destroy the order's
-// machine or volume, if any, and ends the order's hold. cancel returns once all this is
-// recorded. If the order's volume belongs to a machine, cancel returns
+// cancel ensures that this worker does not fill the order now or later. It records a tombstone, which causes all later
+// claims to be refused. It also starts destroying the order's machine or volume, if any, and ends the order's hold.
+// cancel returns once all of this is recorded. If the order's volume belongs to a machine, cancel returns
 // failed_precondition and does not cancel the order.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	return w.cancelFor(ctx, id, "a request")
@@ -148,17 +147,15 @@ const (
 	taskLease    = 25 * time.Millisecond
 )
 
-// claimTurns limits the concurrent claims of all brokers together. The limit is twice a
-// single broker's own limit, so that one broker alone never exceeds it. The queue's
-// timeout is short, because a claim that does not get a turn soon should be sent to
-// another worker.
+// claimTurns limits the concurrent claims of all brokers together. The limit is twice the number of claims that one
+// broker sends at the same time, so a single broker never reaches it. Claims wait in the queue only briefly, because
+// the broker should send a claim that does not get a turn soon to another worker.
 func claimTurns() throttle.OrderLimits {
 	n := 64 * runtime.GOMAXPROCS(0)
 	return throttle.OrderLimits{Concurrency: n, Queue: n, QueueTimeout: 100 * time.Millisecond}
 }
 
-// admit calls claim, unless the worker's limit on concurrent claims is exceeded. In that
-// case, it returns the error rate_limited, which is not a refusal.
+// admit calls claim, or returns rate_limited, which is not a refusal, if the limit on concurrent claims is exceeded.
 func (w *Worker) admit(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	lease := machineLease
 	if c.Order.Warm() {
@@ -178,7 +175,7 @@ func (w *Worker) claimStream(ctx context.Context, c bourse.Claim, out *codec.Wri
 		return err
 	}
 	if c.Order.Kind() != bourse.KindTask {
-		return bourse.Errorf(bourse.CodeInvalid, "the order is not for a task: only a task's answer can be streamed")
+		return bourse.Errorf(bourse.CodeInvalid, "only a task's answer can be streamed, and the order is not for a task")
 	}
 	c.Order.Task.Output = func(part []byte) { _ = out.Write(fabric.ClaimPart{Output: part}) } // ctx ends if the caller disconnects
 	end := fabric.ClaimPart{}

@@ -16,9 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// While starts and other changes of a machine overlap on a slow disk, the worker
-// returns many versions of the machine's record. A later version must never contain
-// older data, so that a caller can rely on the latest version that it has received.
+// While starts and other changes to a machine overlap on a slow disk, the worker returns many versions of the machine's
+// record. A later version must never contain older data, so that a caller can rely on the latest version that it has
+// received.
 func TestALaterVersionIsNeverOlder(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -55,7 +55,7 @@ func overlap(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 
-	var told []bourse.Machine
+	var seen []bourse.Machine
 	var wg sync.WaitGroup
 	do := func(act func() (bourse.Machine, error)) {
 		delay := pick(60)
@@ -64,7 +64,7 @@ func overlap(t *testing.T, seed uint64) {
 			if m, err := act(); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, m)
+				seen = append(seen, m)
 			}
 		})
 	}
@@ -89,11 +89,11 @@ func overlap(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told = append(told, last)
-	for i := range told {
-		for k := range told {
-			if d := older(&told[i], &told[k], &last); d != "" {
-				t.Errorf("version %s: %s", told[i].UpdatedAt.Format(time.RFC3339Nano), d)
+	seen = append(seen, last)
+	for i := range seen {
+		for k := range seen {
+			if d := older(&seen[i], &seen[k], &last); d != "" {
+				t.Errorf("version %s: %s", seen[i].UpdatedAt.Format(time.RFC3339Nano), d)
 			}
 		}
 	}
@@ -115,13 +115,13 @@ func older(later, earlier, last *bourse.Machine) string {
 	}
 	switch {
 	case earlier.Cordoned && !later.Cordoned:
-		return "is not cordoned any more"
+		return "is no longer cordoned"
 	case earlier.Boot.Number > later.Boot.Number:
-		return "is of an earlier boot"
+		return "is from an earlier boot"
 	case earlier.Boot.Number == later.Boot.Number && earlier.Boot.Exit != nil && later.Boot.Exit == nil:
 		return "has not ended yet"
 	case later.UpdatedAt.After(last.UpdatedAt):
-		return "is later than the last: " + last.UpdatedAt.Format(time.RFC3339Nano)
+		return "is later than the last version: " + last.UpdatedAt.Format(time.RFC3339Nano)
 	}
 	return ""
 }

@@ -19,9 +19,9 @@ func appOf(name bourse.AppName, org string, life int) bourse.App {
 
 func of(app bourse.App) func(*bourse.Order) { return func(o *bourse.Order) { o.App = app } }
 
-// If an app uses the order id of another app, it does not see that order's record, and
-// its own order is refused, whatever its kind.
-func TestAnOrderOfAnotherAppIsNotTold(t *testing.T) {
+// If an app uses another app's order id, it does not see that order's record, and its own order is refused, whatever
+// the order's kind.
+func TestAnOrderOfAnotherAppIsNotRevealed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
@@ -59,7 +59,7 @@ func TestAnOrderOfAnotherAppIsNotTold(t *testing.T) {
 		}
 		again, _ := claim(order)
 		if again == nil || !again.Repeated || again.Machine.ID != first.Machine.ID {
-			t.Errorf("its own repetition: %+v", again)
+			t.Errorf("repetition by the order's own app: %+v", again)
 		}
 		h.verify()
 	})
@@ -98,7 +98,7 @@ func TestClaimsOfAFormerAppAreRefused(t *testing.T) {
 		refused("deleted", former)
 		present := appOf("shop", "evil", 1)
 		if m := h.place(of(present)); m.AppID != present.ID {
-			t.Errorf("the machine of the new app is of %q, want %q", m.AppID, present.ID)
+			t.Errorf("the new app's machine belongs to %q, want %q", m.AppID, present.ID)
 		}
 		refused("made again", former)
 
@@ -119,7 +119,7 @@ func TestTheDefaultAppIsUsedAgain(t *testing.T) {
 		app := bourse.DefaultApp(bourse.App{})
 		for range 3 {
 			if m := h.place(of(app)); m.AppID != app.ID {
-				t.Errorf("the machine is of %q, want %q", m.AppID, app.ID)
+				t.Errorf("the machine belongs to %q, want %q", m.AppID, app.ID)
 			}
 			at := app.CreatedAt.Add(time.Hour)
 			app.DeletedAt = &at

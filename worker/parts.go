@@ -45,7 +45,7 @@ func (w *Worker) newTasks() *tasks.Tasks {
 	})
 }
 
-// startForUse starts a machine because a client wants to use it.
+// startForUse starts a machine for a client that wants to use it.
 func (w *Worker) startForUse(ctx context.Context, id bourse.MachineID) error {
 	_, err := w.machines.Start(ctx, id, fabric.MachineAction{})
 	return err
@@ -117,13 +117,11 @@ type Volumes interface {
 // CodeInsufficient.
 type Puller interface {
 	driver.Driver
-	// Room returns why a task with these limits would be refused now, or nil if it would
-	// be accepted. It does not block.
+	// Room returns a refusal if a task with these limits would be refused now, and nil otherwise. It does not block.
 	Room(limits driver.Limits) *bourse.Refusal
 }
 
-// newHost returns the description of the worker that package admit needs for decisions.
-// collectLabels adds the labels later.
+// newHost describes the worker for package admit. collectLabels adds the labels later.
 func (w *Worker) newHost() *admit.Host {
 	cfg := &w.cfg
 	h := &admit.Host{

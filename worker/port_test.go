@@ -42,7 +42,7 @@ func TestEachMachineHasAPort(t *testing.T) {
 		if i == 0 {
 			all = append(all, fill.Machine.ID)
 		} else if fill.Machine.ID != all[ports-1] {
-			t.Errorf("claim %d gives machine %s, want %s", i, fill.Machine.ID, all[ports-1])
+			t.Errorf("claim %d returns machine %s, want %s", i, fill.Machine.ID, all[ports-1])
 		}
 	}
 	had := map[bourse.MachineID]int{}
@@ -52,11 +52,11 @@ func TestEachMachineHasAPort(t *testing.T) {
 		for _, id := range all {
 			port := h.get(id).Boot.Port
 			if had[id] != 0 && had[id] != port {
-				t.Errorf("%s: machine %s has port %d, it had %d", when, id, port, had[id])
+				t.Errorf("%s: machine %s has port %d, previously %d", when, id, port, had[id])
 			}
 			had[id] = port
 			if used[port] != "" || port < h.cfg.Ports.First || port > h.cfg.Ports.Last {
-				t.Errorf("%s: machine %s has port %d, which is %q's, of %+v", when, id, port, used[port], h.cfg.Ports)
+				t.Errorf("%s: machine %s has port %d, which belongs to %q, ports %+v", when, id, port, used[port], h.cfg.Ports)
 			}
 			used[port] = id
 		}
@@ -65,7 +65,7 @@ func TestEachMachineHasAPort(t *testing.T) {
 	none := func(how string, r *bourse.Refusal, err error) {
 		t.Helper()
 		if err != nil || r == nil || r.Reason != bourse.RefusedResource || r.Resource != admit.ResourcePorts || r.Wanted != 1 || r.Free != 0 {
-			t.Errorf("one more than there are ports is %s: %+v, %v", how, r, err)
+			t.Errorf("one machine too many for the ports is %s: %+v, %v", how, r, err)
 		}
 	}
 	q, err := h.quote(t.Context(), newOrder(t))
@@ -75,7 +75,7 @@ func TestEachMachineHasAPort(t *testing.T) {
 	own := newOrder(t)
 	own.Config.Env = map[string]string{admit.EnvPort: "80"}
 	if q, err := h.quote(t.Context(), own); err != nil || q.Refusal != nil {
-		t.Errorf("one that names its port: %+v, %v", q.Refusal, err)
+		t.Errorf("a machine with a declared port: %+v, %v", q.Refusal, err)
 	}
 	for range 5 {
 		var again sync.WaitGroup
@@ -101,22 +101,22 @@ func TestEachMachineHasAPort(t *testing.T) {
 	h.reaches(all[1], bourse.StateStopped)
 	distinct("one is stopped")
 	_, refusal, err = h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t)})
-	none("claimed while one is stopped", refusal, err)
+	none("claimed while another machine is stopped", refusal, err)
 	h.crash()
 	h.start(nil)
-	distinct("after the daemon's end")
+	distinct("after the daemon's restart")
 	h.must(h.machines.Start(t.Context(), all[1], fabric.MachineAction{}))
 	distinct("started after it")
 	h.must(h.machines.Destroy(t.Context(), all[0], fabric.MachineAction{Force: true}))
 	delete(had, all[0])
 	all[0] = h.place().ID
-	distinct("after another has gone")
+	distinct("after another machine was destroyed")
 	h.verify()
 }
 
 // If another program listens on a stopped machine's port, starting the machine fails
 // and the error says so. Once the port is free again, the machine starts with it.
-func TestAPortThatSomethingElseTook(t *testing.T) {
+func TestAPortTakenByAnotherProgram(t *testing.T) {
 	free := freePorts(t, 1)
 	h := newHost(t, func(c *Config) { c.Ports = free })
 	m := h.place()
@@ -135,7 +135,7 @@ func TestAPortThatSomethingElseTook(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now := h.must(h.machines.Start(t.Context(), m.ID, fabric.MachineAction{})); now.Boot.Port != m.Boot.Port {
-		t.Errorf("port %d, it had %d", now.Boot.Port, m.Boot.Port)
+		t.Errorf("port %d, previously %d", now.Boot.Port, m.Boot.Port)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestADeclaredPort(t *testing.T) {
 	defer l.Close()
 	first := h.place(names(declared))
 	if first.Boot.Port != declared {
-		t.Errorf("the first machine has port %d, it names %d", first.Boot.Port, declared)
+		t.Errorf("the first machine has port %d, its service names %d", first.Boot.Port, declared)
 	}
 	h.must(h.machines.Stop(t.Context(), first.ID, fabric.MachineAction{}))
 	h.reaches(first.ID, bourse.StateStopped)
@@ -166,21 +166,21 @@ func TestADeclaredPort(t *testing.T) {
 	second := h.place(names(declared))
 	for _, port := range []int{second.Boot.Port, h.place(names(busy)).Boot.Port, h.place(names(80)).Boot.Port, h.place(names(outside)).Boot.Port} {
 		if !given(port) || port == declared || port == busy {
-			t.Errorf("a machine has port %d, which is not the worker's to give, or something else's", port)
+			t.Errorf("a machine has port %d, which is outside the worker's range or taken by another program", port)
 		}
 	}
 	if moved, err := admit.PortOf(&second, declared); err != nil || moved != second.Boot.Port {
 		t.Errorf("requests for the second machine go to port %d, %v; its $PORT is %d", moved, err, second.Boot.Port)
 	}
-	// A start chooses the port again, but the machine keeps the port that it has.
+	// A start chooses the port again, but the machine keeps its port.
 	if now := h.must(h.machines.Start(t.Context(), first.ID, fabric.MachineAction{})); now.Boot.Port != declared {
-		t.Errorf("the first machine has port %d at its second start", now.Boot.Port)
+		t.Errorf("the first machine has port %d after its second start", now.Boot.Port)
 	}
 	h.must(h.machines.Destroy(t.Context(), first.ID, fabric.MachineAction{Force: true}))
 	h.must(h.machines.Stop(t.Context(), second.ID, fabric.MachineAction{}))
 	h.reaches(second.ID, bourse.StateStopped)
 	if now := h.must(h.machines.Start(t.Context(), second.ID, fabric.MachineAction{})); now.Boot.Port != declared {
-		t.Errorf("the second machine has port %d, and %d is free", now.Boot.Port, declared)
+		t.Errorf("the second machine has port %d, although %d is free", now.Boot.Port, declared)
 	}
 	h.verify()
 }

@@ -49,18 +49,18 @@ func (h *host) checkView(v *memView) {
 	}
 	facts.Load = 0 // the load of the real host may change at any time
 	if v.facts == nil {
-		h.t.Errorf("the view has no facts of the worker")
+		h.t.Errorf("the view does not contain the worker's facts")
 	} else if heard := *v.facts; true {
 		heard.Load = 0
 		if publish.IsUrgent(&facts, &heard) {
-			h.t.Errorf("the view believes in %+v, the worker in %+v", heard, facts)
+			h.t.Errorf("the view has facts %+v, the worker %+v", heard, facts)
 		}
 	}
 }
 
 // A change is published even if its caller has stopped waiting before the change was
 // durable.
-func TestAChangeWithoutItsCallerIsPublished(t *testing.T) {
+func TestAChangeIsPublishedAfterItsCallerHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
 		h := newHostWith(t, v)
@@ -77,11 +77,11 @@ func TestAChangeWithoutItsCallerIsPublished(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if _, err := h.machines.Cordon(ctx, id, fabric.MachineAction{}, true); err == nil {
-			t.Fatal("the caller did not leave early: the test shows nothing")
+			t.Fatal("the caller did not stop waiting early, so the test proves nothing")
 		}
 		time.Sleep(time.Minute)
 		if m := h.get(id); !m.Cordoned {
-			t.Fatal("the cordon never happened: the test shows nothing")
+			t.Fatal("the machine was never cordoned, so the test proves nothing")
 		}
 		h.checkView(v)
 	})
@@ -107,7 +107,7 @@ func TestABurstIsPublishedInBatches(t *testing.T) {
 			t.Errorf("%d updates of %d machines", got, n)
 		}
 		if got := after.machines - before.machines; got > n+n/10 {
-			t.Errorf("%d machines published, want about one of each of %d", got, n)
+			t.Errorf("%d machines were published, want each of %d about once", got, n)
 		}
 		if after.largest > publish.Batch {
 			t.Errorf("an update has %d machines, want at most %d", after.largest, publish.Batch)
@@ -116,7 +116,7 @@ func TestABurstIsPublishedInBatches(t *testing.T) {
 }
 
 // A machine that is destroyed before it could be published is never published.
-func TestAShortLifeIsNotWorthAWord(t *testing.T) {
+func TestAShortLivedMachineIsNotPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
 		h := newHostWith(t, v)
@@ -129,7 +129,7 @@ func TestAShortLifeIsNotWorthAWord(t *testing.T) {
 		time.Sleep(time.Minute)
 		after := v.counted()
 		if after.machines != before.machines || after.gone != before.gone {
-			t.Errorf("told of %d machines and of %d gone, want nothing", after.machines-before.machines, after.gone-before.gone)
+			t.Errorf("%d machines were published and %d removed, want none", after.machines-before.machines, after.gone-before.gone)
 		}
 	})
 }
@@ -159,7 +159,7 @@ func TestAViewThatHangsDelaysNothing(t *testing.T) {
 		}
 		h.must(h.machines.Destroy(t.Context(), kept[0], fabric.MachineAction{Force: true}))
 		if took := time.Since(begin); took > 0 {
-			t.Errorf("claims took %s with a view that hangs", took)
+			t.Errorf("claims took %s while the view was hanging", took)
 		}
 		for i := range 10_000 { // more machines than an outbox notes; see package publish
 			h.state.Machines.Applied(bourse.MachineID(fmt.Sprintf("%014x", i)))
@@ -186,7 +186,7 @@ func TestALostViewIsFilledAgain(t *testing.T) {
 		h.checkView(v)
 		v.has(func() {
 			if len(v.apps) != 1 {
-				t.Errorf("the view has %d apps, want the one of the machines", len(v.apps))
+				t.Errorf("the view has %d apps, want only the machines' app", len(v.apps))
 			}
 		})
 	})
@@ -206,14 +206,14 @@ func TestTheStoreWins(t *testing.T) {
 		m := h.place()
 		time.Sleep(time.Minute)
 		h.checkView(v)
-		// The worker is not told about this change; its regular check finds it.
+		// The worker is not notified of this change, but its regular check finds it.
 		v.has(func() { v.machines[m.ID] = bourse.Machine{ID: m.ID, State: bourse.StateFailed} })
 		time.Sleep(publish.CheckInterval)
 		h.checkView(v)
 	})
 }
 
-func TestWhatTheViewCannotHoldIsLeftOut(t *testing.T) {
+func TestUnacceptableMachinesAreLeftOutOfTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMemView()
 		v.refused = func(m *bourse.Machine) bool { return m.Config.Env["poison"] != "" } // no daemon uses v yet
@@ -230,7 +230,7 @@ func TestWhatTheViewCannotHoldIsLeftOut(t *testing.T) {
 			time.Sleep(time.Minute)
 			v.has(func() {
 				if got := len(v.machines); got != 45 {
-					t.Errorf("the view has %d machines, want all but the 5 that it cannot hold: 45", got)
+					t.Errorf("the view has %d machines, want 45: all except the 5 that it does not accept", got)
 				}
 			})
 			v.lose() // publish everything again
@@ -249,7 +249,7 @@ func TestAWorkerThatLeavesSaysSo(t *testing.T) {
 		}
 		v.has(func() {
 			if !v.leaving {
-				t.Error("the worker has left and the view does not know")
+				t.Error("the view does not show that the worker has left")
 			}
 		})
 		if err := h.DestroyAll(t.Context()); err != nil {
@@ -257,7 +257,7 @@ func TestAWorkerThatLeavesSaysSo(t *testing.T) {
 		}
 		v.has(func() {
 			if len(v.machines) != 0 {
-				t.Errorf("the view still has %d machines that are destroyed", len(v.machines))
+				t.Errorf("the view still has %d destroyed machines", len(v.machines))
 			}
 		})
 		h.crash()
@@ -265,14 +265,14 @@ func TestAWorkerThatLeavesSaysSo(t *testing.T) {
 		time.Sleep(time.Second)
 		v.has(func() {
 			if v.leaving {
-				t.Error("the worker is back and the view says that it leaves")
+				t.Error("the worker is back, but the view shows it as leaving")
 			}
 		})
 		v.fail(func(context.Context, string, bool) error { return errView })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := h.Leave(ctx); err == nil {
-			t.Error("a view that fails was told that the worker leaves")
+			t.Error("Leave succeeded although the view fails")
 		}
 	})
 }

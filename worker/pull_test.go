@@ -75,7 +75,7 @@ func TestAPulledMachine(t *testing.T) {
 			},
 		} {
 			if r := ask(); r == nil || r.Reason != bourse.RefusedResource || r.Resource != admit.ResourcePollers || r.Worker != "w1" {
-				t.Errorf("%s without a poller: %+v, want a refusal for want of pollers", what, r)
+				t.Errorf("%s without a poller: %+v, want a refusal because there is no poller", what, r)
 			}
 		}
 		jobs := poll(t, d)
@@ -86,7 +86,7 @@ func TestAPulledMachine(t *testing.T) {
 		}()
 		m := h.place(pulled, func(o *bourse.Order) { o.Name, o.Config.Env = "job", map[string]string{"PORT": "4281"} })
 		if m.State != bourse.StateStarted || len(m.Takes) != 0 || m.Boot.PID != 0 || m.Boot.Port != 0 {
-			t.Errorf("machine %+v, want it started, taking nothing of this host", m)
+			t.Errorf("machine %+v, want it started, without any of this host's resources", m)
 		}
 		if _, err := h.dial(t.Context(), m.ID, 4281); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("a tunnel to a port of the gateway's host: %v, want failed_precondition", err)
@@ -96,7 +96,7 @@ func TestAPulledMachine(t *testing.T) {
 		}
 		m, err := h.state.AwaitMachine(t.Context(), m.ID, func(m *bourse.Machine) bool { return m.State == bourse.StateStopped })
 		if err != nil || m.Boot.Exit.Code != 4 {
-			t.Errorf("machine %+v, %v; want it stopped with code 4", m, err)
+			t.Errorf("machine %+v, %v; want it stopped with exit code 4", m, err)
 		}
 	})
 }
@@ -112,10 +112,10 @@ func TestAPulledMachineThatNobodyClaims(t *testing.T) {
 		order := newOrder(t, pulled, func(o *bourse.Order) { o.Timeout = bourse.Duration(40 * time.Second) })
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 		if err != nil || refusal == nil || refusal.Resource != admit.ResourcePollers || !strings.Contains(refusal.Detail, "deadline") {
-			t.Errorf("refusal %+v, %v; want that nobody claimed it", refusal, err)
+			t.Errorf("refusal %+v, %v; want a refusal because no poller claimed the machine", refusal, err)
 		}
 		if took := time.Since(begin); took < 39*time.Second || took > 41*time.Second {
-			t.Errorf("it took %s, want the order's 40 s", took)
+			t.Errorf("the refusal took %s, want the order's 40 s", took)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
 				t.Errorf("%s: %+v after %s, want canceled at once", what, r, time.Since(begin))
 			}
 			if err := d.Claim(j.Name, pull.Claimer{By: "late", Ticket: "late"}); bourse.CodeOf(err) != bourse.CodeNotFound {
-				t.Errorf("%s: a late claim gave %v, want not_found", what, err)
+				t.Errorf("%s: late claim: %v, want not_found", what, err)
 			}
 			h.crash()
 		}
@@ -163,7 +163,7 @@ func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
 
 // The daemon dies while a job is offered, or just after a poller has claimed it. The
 // next daemon withdraws the offer, or adopts the job.
-func TestAPulledMachineAndABounce(t *testing.T) {
+func TestAPulledMachineAndARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, claimed := range []bool{false, true} {
 			h, d := gatewayHost(t)
@@ -191,7 +191,7 @@ func TestAPulledMachineAndABounce(t *testing.T) {
 			case err != nil:
 				t.Errorf("claimed %v: %v", claimed, err)
 			case claimed && (fill == nil || fill.Machine.ID != j.Machine || fill.Machine.State != bourse.StateStarted):
-				t.Errorf("the order has fill %+v, refusal %+v; want the machine that was claimed", fill, refusal)
+				t.Errorf("the order has fill %+v, refusal %+v; want the claimed machine", fill, refusal)
 			case !claimed && refusal == nil:
 				t.Errorf("an order that nobody claimed has fill %+v", fill)
 			}
@@ -202,7 +202,7 @@ func TestAPulledMachineAndABounce(t *testing.T) {
 
 // If a claim is repeated while the first one is in progress, both end with the same
 // result, even if no poller claims the machine.
-func TestARepeatedClaimOfWhatNobodyClaims(t *testing.T) {
+func TestARepeatedClaimOfAnUnclaimedMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := gatewayHost(t)
 		defer h.crash()

@@ -24,7 +24,7 @@ func TestInvariant1OwnTruth(t *testing.T) {
 		h.place(func(o *bourse.Order) { o.Config.Guest.MemoryMB = 3500 })
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, func(o *bourse.Order) { o.Config.Guest.MemoryMB = 3000 })})
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedResource {
-			t.Errorf("a claim on an old quote: %+v, %v; want a refusal by the ledger of now", refusal, err)
+			t.Errorf("claim based on an old quote: %+v, %v; want a refusal based on the current ledger", refusal, err)
 		}
 		before := h.get(m.ID)
 		h.crash()
@@ -79,7 +79,7 @@ func TestRecoveryRemovesStrays(t *testing.T) {
 		h.setup = func(c *Config) { c.Forget = true }
 		h.start(nil)
 		if got := h.mem.Running(); len(got) != 1 || got[0].Machine != m.ID {
-			t.Errorf("runs %v, want machine %s alone", got, m.ID)
+			t.Errorf("runs %v, want only machine %s", got, m.ID)
 		}
 		h.crash()
 	})

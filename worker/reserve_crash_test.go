@@ -117,18 +117,18 @@ func (h *host) checkReserved(d *holdDiary) {
 			}
 			live := time.Now().Before(end)
 			if live != (have != nil) || err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
-				h.t.Errorf("%s: hold %s, told to end at %s: %+v, %v", when, order, end, have, err)
+				h.t.Errorf("%s: hold %s was reported to end at %s: %+v, %v", when, order, end, have, err)
 			}
 			if have != nil && (!have.ExpiresAt.Equal(end) || have.Remaining.Of("memory") != d.left[order]) {
-				h.t.Errorf("%s: hold %s is %+v, told to end at %s with %d left", when, order, have, end, d.left[order])
+				h.t.Errorf("%s: hold %s is %+v, was reported to end at %s with %d remaining", when, order, have, end, d.left[order])
 			}
 		}
-		for key, told := range d.released {
-			if _, err := h.holds.Of(h.t.Context(), key); told && bourse.CodeOf(err) != bourse.CodeNotFound {
-				h.t.Errorf("%s: of a released reservation: %v", when, err)
+		for key, reported := range d.released {
+			if _, err := h.holds.Of(h.t.Context(), key); reported && bourse.CodeOf(err) != bourse.CodeNotFound {
+				h.t.Errorf("%s: holds of a released reservation: %v", when, err)
 			}
-			if told {
-				h.refuses(when+": a reserve after its release", newHoldOrder(h.t, key, 2, time.Minute), bourse.RefusedCanceled)
+			if reported {
+				h.refuses(when+": a claim after the reservation's release", newHoldOrder(h.t, key, 2, time.Minute), bourse.RefusedCanceled)
 			}
 		}
 		h.verify()
@@ -138,13 +138,13 @@ func (h *host) checkReserved(d *holdDiary) {
 	check("later")
 	for id := range d.machines {
 		if m := h.get(id); m.State != bourse.StateStarted {
-			h.t.Errorf("machine %s was told started and is %s", id, m.State)
+			h.t.Errorf("machine %s was reported as started and is %s", id, m.State)
 		}
 	}
 	// No expired hold is left.
 	if err := h.store.View(func(tx *store.Tx) error {
 		if end, ok := tx.NextExpiry(); ok {
-			h.t.Errorf("what has ended at %s is held for ever", end)
+			h.t.Errorf("a hold that expired at %s is still recorded", end)
 		}
 		return nil
 	}); err != nil {
@@ -162,13 +162,13 @@ func TestReservationsSurviveACrashAtEveryCommit(t *testing.T) {
 		h.crash()
 		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
 		if err := h.reserved(newHoldDiary()); err != nil {
-			t.Fatalf("the scenario fails by itself: %v", err)
+			t.Fatalf("the scenario fails even without a crash: %v", err)
 		}
 		h.crash()
 	})
 	t.Logf("%d commits", commits)
 	if commits < 8 {
-		t.Fatalf("the scenario makes %d commits only", commits)
+		t.Fatalf("the scenario makes only %d commits", commits)
 	}
 	for n := uint64(1); n <= commits; n++ {
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
@@ -241,7 +241,7 @@ func TestInvariant4WithReservations(t *testing.T) {
 		}
 		check("at the end")
 		time.Sleep(10 * time.Second)
-		check("when all holds are over")
+		check("when all holds have expired")
 		h.verify()
 		t.Logf("%d keys", pool.n)
 	})

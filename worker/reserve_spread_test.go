@@ -27,7 +27,7 @@ func TestHoldsAreSpread(t *testing.T) {
 		says("the third", key, 2)
 		says("another reservation's first", bourse.NewReservationKey(), 0)
 		h.place(mem(64), fromHold(hold))
-		says("with a machine out of a hold", key, 2)
+		says("with a machine that uses a hold", key, 2)
 		time.Sleep(2 * time.Minute)
 		says("after its end", key, 1)
 	})

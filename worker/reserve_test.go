@@ -49,7 +49,7 @@ func (h *host) refuses(what string, order *bourse.Order, reason bourse.RefusalRe
 	h.t.Helper()
 	_, refusal := h.tryHold(order)
 	if refusal == nil || refusal.Reason != reason || refusal.Worker != "w1" || refusal.Region != "gru" || refusal.Detail == "" {
-		h.t.Errorf("%s: %+v, want %s with a sentence", what, refusal, reason)
+		h.t.Errorf("%s: %+v, want reason %s with a detail", what, refusal, reason)
 	}
 }
 
@@ -78,7 +78,7 @@ func fromHold(h bourse.Hold) func(*bourse.Order) {
 
 // A machine that names a reservation takes the reservation's capacity first, and the
 // rest from the free capacity. Other machines can only use free capacity.
-func TestMachinesTakeWhatIsHeld(t *testing.T) {
+func TestMachinesTakeHeldCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
@@ -99,7 +99,7 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 		if err != nil || q.Refusal != nil || !q.Held {
 			t.Fatalf("quote %+v, %v; want all of it held", q, err)
 		}
-		for _, a := range q.Accounts { // amounts before the fill, without what the machine takes out of the hold
+		for _, a := range q.Accounts { // amounts before the fill, without the held amounts that the machine takes
 			if a.Resource == "memory" && a.Used != 2000 {
 				t.Errorf("quoted %+v, want 2000 used", a)
 			}
@@ -107,11 +107,11 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 		h.place(mem(1000), fromHold(hold))
 		h.verify()
 		if got := h.used(); got != 3000 {
-			t.Errorf("used %d after a machine of 1000 was taken from it, want 3000", got)
+			t.Errorf("used %d after a machine took 1000 from the hold, want 3000", got)
 		}
 		order = newOrder(t, mem(2500), fromHold(hold)) // 2000 MiB are held and 500 are free
 		if q, err = h.quote(t.Context(), order); err != nil || q.Refusal != nil || q.Held {
-			t.Fatalf("quote %+v, %v; want a yes, not all of it held", q.Refusal, err)
+			t.Fatalf("quote %+v, %v; want a quote with Held unset", q.Refusal, err)
 		}
 		h.refuses("more than held and free", newOrder(t, mem(3097), fromHold(hold)), bourse.RefusedResource)
 		m := h.place(mem(2500), fromHold(hold))
@@ -120,7 +120,7 @@ func TestMachinesTakeWhatIsHeld(t *testing.T) {
 		}
 		left, err := h.holds.Of(t.Context(), key)
 		if err != nil || len(left) != 1 || left[0].Remaining.Of("memory") != 0 || left[0].Takes.Of("memory") != 3000 {
-			t.Errorf("left %+v, %v; want nothing of 3000", left, err)
+			t.Errorf("remaining holds %+v, %v; want 0 of 3000", left, err)
 		}
 		if _, err := h.cancel(t.Context(), m.Order); err != nil { // resources that a machine has taken out of a hold do not return to it
 			t.Fatal(err)
@@ -147,22 +147,22 @@ func TestHoldsExpire(t *testing.T) {
 		}
 		time.Sleep(10*time.Second - 1)
 		if got := h.used(); got != 128 {
-			t.Errorf("a moment before its end %d are used, want 128", got)
+			t.Errorf("just before the holds expire, %d are used, want 128", got)
 		}
 		time.Sleep(time.Nanosecond)
 		if got := h.used(); got != 0 { // although nothing has deleted the holds yet
-			t.Errorf("at its end %d are used, want 0", got)
+			t.Errorf("when the holds expire, %d are used, want 0", got)
 		}
 		synctest.Wait()
 		if err := h.store.View(func(tx *store.Tx) error {
 			if end, ok := tx.NextExpiry(); ok {
-				t.Errorf("what has ended at %s is recorded", end)
+				t.Errorf("a hold that expired at %s is still recorded", end)
 			}
 			return tx.Verify()
 		}); err != nil {
 			t.Error(err)
 		}
-		h.refuses("a claim that comes too late", newOrder(t, fromHold(first)), bourse.RefusedReservation)
+		h.refuses("a claim after the expiry", newOrder(t, fromHold(first)), bourse.RefusedReservation)
 		h.refuses("a late repetition", newHoldOrder(t, key, 0, 10*time.Second), bourse.RefusedCanceled)
 		for what, call := range map[string]func() error{
 			"show":   func() error { _, err := h.holds.Of(t.Context(), key); return err },
@@ -214,7 +214,7 @@ func TestReserveIsIdempotent(t *testing.T) {
 	first := h.hold(order)
 	fill, _ := h.tryHold(order)
 	if fill == nil || !fill.Repeated || !fill.Hold.CreatedAt.Equal(first.CreatedAt) || fill.Hold.Order != first.Order {
-		t.Errorf("the second time: %+v, want the first one's %+v", fill, first)
+		t.Errorf("second claim: %+v, want the first claim's hold %+v", fill, first)
 	}
 	q, err := h.quote(t.Context(), order)
 	if err != nil || q.FilledHold == nil || q.FilledHold.Order != first.Order || q.Fill() == nil {
@@ -226,37 +226,37 @@ func TestReserveIsIdempotent(t *testing.T) {
 	if d, err := h.decision(t.Context(), order.ID); err != nil || d.Outcome != bourse.OutcomeFilled || d.Worker != "w1" {
 		t.Errorf("decision %+v, %v", d, err)
 	}
-	h.refuses("a machine under its id", newOrder(t, func(o *bourse.Order) { o.ID = order.ID }), bourse.RefusedCanceled)
-	h.refuses("a volume under its id", newOrder(t, volumeOrder, func(o *bourse.Order) { o.ID = order.ID }), bourse.RefusedUnknown)
+	h.refuses("a machine with the same order id", newOrder(t, func(o *bourse.Order) { o.ID = order.ID }), bourse.RefusedCanceled)
+	h.refuses("a volume with the same order id", newOrder(t, volumeOrder, func(o *bourse.Order) { o.ID = order.ID }), bourse.RefusedUnknown)
 	h.verify()
 }
 
 // Invariant 7: if a release of a reservation, or of one of its orders, arrives before
 // the order to hold capacity, the release wins. Releases are idempotent and do not
 // affect other reservations.
-func TestAReleaseThatOvertakesItsReserveWins(t *testing.T) {
+func TestAReleaseBeforeItsClaimWins(t *testing.T) {
 	h := newHost(t, nil)
 	other := h.hold(newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute))
 	m := h.place()
-	key := bourse.ReservationKey(m.Order) // a reservation whose key is an existing order's id, by accident or on purpose
+	key := bourse.ReservationKey(m.Order) // a reservation whose key equals an existing order's id, by accident or on purpose
 	for range 2 {
 		if err := h.releaseHolds(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h.refuses("after the release of all", newHoldOrder(t, key, 0, time.Minute), bourse.RefusedCanceled)
+	h.refuses("after the release of all orders", newHoldOrder(t, key, 0, time.Minute), bourse.RefusedCanceled)
 	key = bourse.NewReservationKey()
 	if _, err := h.cancel(t.Context(), key.Order(1)); err != nil {
 		t.Fatal(err)
 	}
-	h.refuses("after the release of one", newHoldOrder(t, key, 1, time.Minute), bourse.RefusedCanceled)
+	h.refuses("after the release of one order", newHoldOrder(t, key, 1, time.Minute), bourse.RefusedCanceled)
 	h.hold(newHoldOrder(t, key, 0, time.Minute))
 	h.hold(newHoldOrder(t, key, 2, time.Minute))
 	if _, err := h.cancel(t.Context(), key.Order(2)); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.used(); got != 64*3 {
-		t.Errorf("%d are used, want a machine's, another's and one hold's", got)
+		t.Errorf("%d are used, want the amounts of a machine, another reservation's hold and one hold", got)
 	}
 	for range 2 {
 		if err := h.releaseHolds(t.Context(), key); err != nil {
@@ -264,19 +264,19 @@ func TestAReleaseThatOvertakesItsReserveWins(t *testing.T) {
 		}
 	}
 	if holds, err := h.holds.Of(t.Context(), other.Reservation); err != nil || len(holds) != 1 {
-		t.Errorf("the other's: %+v, %v", holds, err)
+		t.Errorf("the other reservation: %+v, %v", holds, err)
 	}
 	if got := h.get(m.ID); got.State != bourse.StateStarted {
 		t.Errorf("the machine is %s", got.State)
 	}
 	if got := h.used(); got != 64*2 {
-		t.Errorf("%d are used, want a machine's and another's", got)
+		t.Errorf("%d are used, want the amounts of a machine and another reservation's hold", got)
 	}
 	h.verify()
 }
 
 // Tombstones of releases are deleted after some time, like those of orders.
-func TestReleasesAreForgotten(t *testing.T) {
+func TestReleasesArePruned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
@@ -300,10 +300,10 @@ func TestHoldsOutliveTheDaemon(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		h.start(nil)
 		if _, err := h.holds.Of(t.Context(), short); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("what ended meanwhile: %v, want not_found", err)
+			t.Errorf("the expired hold: %v, want not_found", err)
 		}
 		if _, err := h.holds.Of(t.Context(), long); err != nil {
-			t.Errorf("what did not: %v", err)
+			t.Errorf("the hold that has not expired: %v", err)
 		}
 		synctest.Wait()
 		if got := h.used(); got != 64 {

@@ -96,8 +96,7 @@ func volumeOrder(o *bourse.Order) {
 	o.Volume = new(bourse.VolumeOrder{Name: "data", SizeGB: 1}.WithDefaults())
 }
 
-// dress changes an order of the scenario to one for an image. The first machine also
-// gets every attachment that a machine can have.
+// dress makes a scenario's order use an image. The first machine also gets every attachment that a machine can have.
 func (r *rig) dress(o *bourse.Order) {
 	if r == nil || o.Volume != nil {
 		return
@@ -148,7 +147,7 @@ func (h *host) frozen() []driver.TaskID {
 	return out
 }
 
-// kept returns the machines of which a driver still keeps something.
+// kept returns the machines for which a driver still has data.
 func (h *host) kept() []bourse.MachineID {
 	out := h.mem.Machines()
 	if h.rig != nil {
@@ -181,12 +180,12 @@ func (h *host) checkRig(all []bourse.Machine) {
 		}
 		for _, name := range m.Devices {
 			if other := devices[name]; other != "" {
-				h.t.Errorf("device %s is %s's and %s's", name, other, m.ID)
+				h.t.Errorf("device %s belongs to both %s and %s", name, other, m.ID)
 			}
 			devices[name] = m.ID
 		}
 		if len(m.Devices) > 0 && m.Takes.Of(bourse.GPUResource("a10")) == 0 {
-			h.t.Errorf("machine %s is %s and has devices %v", m.ID, m.State, m.Devices)
+			h.t.Errorf("machine %s is %s but has devices %v", m.ID, m.State, m.Devices)
 		}
 	}
 	for what, c := range map[string][2][]string{
@@ -211,7 +210,7 @@ func (h *host) checkRig(all []bourse.Machine) {
 	}
 	for _, image := range list {
 		if h.Worker.machines.ImageInUse(image.Ref.Digest) != recorded[image.Ref.Digest] {
-			h.t.Errorf("image %s is held for a machine that is not recorded with it, or may go", image.Ref)
+			h.t.Errorf("image %s is protected for a machine whose record does not contain it, or is not protected", image.Ref)
 		}
 	}
 }
@@ -232,8 +231,7 @@ func stories(all []bourse.Machine) string {
 	return out.String()
 }
 
-// onlyAfterStart returns hooks with which every call fails with the error of fault. A
-// failing start nevertheless takes effect.
+// onlyAfterStart returns hooks that make every call fail with fault's error. A failing start still takes effect.
 func onlyAfterStart(fault func() error) drivertest.Hooks {
 	return drivertest.Hooks{
 		Before: func(_ context.Context, c drivertest.Call) error {

@@ -48,7 +48,7 @@ func TestSchedule(t *testing.T) {
 		h.start(nil)
 		time.Sleep(time.Minute)
 		if got := byClock(h.get(m.ID)); len(got) != 4 {
-			t.Errorf("started %d times, want one more after an absence of five hours", len(got))
+			t.Errorf("started %d times, want one more after five hours without the daemon", len(got))
 		}
 		time.Sleep(time.Hour)
 		if got := byClock(h.get(m.ID)); len(got) != 5 {
@@ -69,7 +69,7 @@ func TestSchedule(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		for _, id := range []bourse.MachineID{m.ID} {
 			if now := h.get(id); now.Due != nil || now.Boot.Exit == nil {
-				t.Errorf("machine is %s, due %+v, want that nothing starts it", now.State, now.Due)
+				t.Errorf("machine is %s, due %+v, want it not to be started", now.State, now.Due)
 			}
 		}
 		h.verify()
@@ -89,7 +89,7 @@ func TestScheduleWaitsForALease(t *testing.T) {
 		}
 		time.Sleep(15 * time.Minute)
 		if got := byClock(h.get(m.ID)); len(got) > 0 {
-			t.Errorf("started at %v under a lease", got)
+			t.Errorf("started at %v while the machine was leased", got)
 		}
 		time.Sleep(10 * time.Minute)
 		if got := byClock(h.get(m.ID)); len(got) != 1 {

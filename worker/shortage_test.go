@@ -29,7 +29,7 @@ func TestARefusalNamesEveryShortage(t *testing.T) {
 		}
 		_, claimed, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 		if diff := cmp.Diff(q.Refusal, claimed); err != nil || diff != "" {
-			t.Errorf("the claim: %v (-quote +claim):\n%s", err, diff)
+			t.Errorf("claim: %v (-quote +claim):\n%s", err, diff)
 		}
 		var got []string
 		for _, s := range claimed.Shortages() {

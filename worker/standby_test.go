@@ -19,7 +19,7 @@ import (
 // primary is a machine of another worker. This worker's standby can replace it.
 const primary = bourse.MachineID("0000ff00000001")
 
-// outlook is the worker's view of the primary. It outlives the daemons.
+// outlook is the worker's view of the primary machine. It outlives the daemons.
 type outlook struct {
 	moved chan struct{}
 
@@ -95,16 +95,16 @@ func TestASpareStandsInAndDown(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			if m = h.get(m.ID); m.State != state || m.Boot.PromotedFor != standsIn {
-				t.Fatalf("%s: %s, stands in for %q; want %s and %q", what, m.State, m.Boot.PromotedFor, state, standsIn)
+				t.Fatalf("%s: %s, promoted for %q; want %s and %q", what, m.State, m.Boot.PromotedFor, state, standsIn)
 			}
 		}
 		is("the primary runs", time.Hour, bourse.StateStopped, "")
 		o.set(bourse.StateStopped, watch.HostLost)
 		is("the primary was stopped", time.Hour, bourse.StateStopped, "")
 		o.set(bourse.StateStarted, watch.HostLost)
-		is("lost for less than the patience", 9*time.Second, bourse.StateStopped, "")
+		is("lost for less than the failover delay", 9*time.Second, bourse.StateStopped, "")
 		o.set(bourse.StateStarted, watch.HostReachable)
-		is("it was away for a moment", time.Minute, bourse.StateStopped, "")
+		is("it was unreachable for a moment", time.Minute, bourse.StateStopped, "")
 		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost", 11*time.Second, bourse.StateStarted, primary)
 		h.crash()
@@ -132,14 +132,14 @@ func TestASpareStandsInAndDown(t *testing.T) {
 		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost again", time.Minute, bourse.StateStarted, primary)
 		h.must(h.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
-		is("someone has stopped the spare", time.Hour, bourse.StateStopped, primary)
+		is("someone has stopped the standby", time.Hour, bourse.StateStopped, primary)
 		o.set(bourse.StateStarted, watch.HostReachable)
 		is("the primary is back", time.Minute, bourse.StateStopped, "")
 		o.set(bourse.StateStarted, watch.HostLost)
 		is("it is lost once more", time.Minute, bourse.StateStarted, primary)
 		h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{}))
 		o.set(bourse.StateStarted, watch.HostReachable)
-		is("someone has restarted the spare: it is theirs", time.Hour, bourse.StateStarted, "")
+		is("someone has restarted the standby, so it is not demoted", time.Hour, bourse.StateStarted, "")
 		h.verify()
 	})
 }
@@ -155,7 +155,7 @@ func TestASpareWaitsForTheView(t *testing.T) {
 		o.set("", watch.HostLost) // the view's file was replaced, so the primary is missing
 		time.Sleep(time.Hour)
 		if m = h.get(m.ID); m.State != bourse.StateStopped {
-			t.Errorf("%s while the view is not whole", m.State)
+			t.Errorf("%s while the view is incomplete", m.State)
 		}
 		o.setBlind(false)
 		o.set(bourse.StateStarted, watch.HostReachable)
@@ -170,7 +170,7 @@ func TestASpareWaitsForTheView(t *testing.T) {
 
 // If a host is full, its standby is not started, but the worker tries again later. The
 // host is never oversold.
-func TestASpareWaitsForRoom(t *testing.T) {
+func TestAStandbyWaitsForCapacity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutlook()
 		h := standbyHost(t, o)
@@ -186,7 +186,7 @@ func TestASpareWaitsForRoom(t *testing.T) {
 		h.must(h.machines.Destroy(t.Context(), full.ID, fabric.MachineAction{Force: true}))
 		time.Sleep(10 * time.Second)
 		if m = h.get(m.ID); m.State != bourse.StateStarted {
-			t.Errorf("%s once there is room", m.State)
+			t.Errorf("%s once the host has capacity", m.State)
 		}
 		h.verify()
 	})

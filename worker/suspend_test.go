@@ -29,10 +29,10 @@ func TestSuspendAndResume(t *testing.T) {
 		m := h.place(run("run"))
 		suspended := h.must(h.machines.Suspend(ctx, m.ID, fabric.MachineAction{}))
 		if suspended.State != bourse.StateSuspended || suspended.Boot.PID != m.Boot.PID || !cmp.Equal(suspended.Takes, m.Takes) {
-			t.Errorf("suspended as %+v, takes %v, want its program and all of %v", suspended.Boot, suspended.Takes, m.Takes)
+			t.Errorf("suspended as %+v, takes %v, want the same program and all of %v", suspended.Boot, suspended.Takes, m.Takes)
 		}
 		if again := h.must(h.machines.Suspend(ctx, m.ID, fabric.MachineAction{})); again.State != bourse.StateSuspended {
-			t.Errorf("suspended again it is %s", again.State)
+			t.Errorf("after a second suspend: %s", again.State)
 		}
 		if _, err := h.machines.Usage(ctx, m.ID); err != nil {
 			t.Errorf("usage of a suspended machine: %v", err)
@@ -40,15 +40,15 @@ func TestSuspendAndResume(t *testing.T) {
 		h.crash()
 		h.start(nil)
 		if now := h.get(m.ID); now.State != bourse.StateSuspended || !slices.Contains(h.frozen(), machines.TaskOf(&now)) {
-			t.Errorf("after a bounce it is %s, frozen are %v", now.State, h.frozen())
+			t.Errorf("after the daemon's restart: %s, frozen tasks: %v", now.State, h.frozen())
 		}
 		resumed := h.must(h.machines.Start(ctx, m.ID, fabric.MachineAction{}))
 		if resumed.State != bourse.StateStarted || resumed.Boot.PID != m.Boot.PID || resumed.Boot.Number != 1 || len(h.frozen()) != 0 {
-			t.Errorf("resumed as %s %+v, frozen are %v; want the same program", resumed.State, resumed.Boot, h.frozen())
+			t.Errorf("resumed as %s %+v, frozen tasks: %v; want the same program", resumed.State, resumed.Boot, h.frozen())
 		}
 		h.must(h.machines.Suspend(ctx, m.ID, fabric.MachineAction{}))
 		if again := h.must(h.machines.Restart(ctx, m.ID, fabric.MachineAction{})); again.State != bourse.StateStarted || again.Boot.PID != m.Boot.PID {
-			t.Errorf("restart of a suspended machine: %s %+v, want that it goes on", again.State, again.Boot)
+			t.Errorf("restart of a suspended machine: %s %+v, want its program resumed", again.State, again.Boot)
 		}
 		want := []string{
 			"launch/created", "start/started", "suspend/suspending", "suspend/suspended", "resume/started",
@@ -61,8 +61,7 @@ func TestSuspendAndResume(t *testing.T) {
 	})
 }
 
-// When a suspended machine is stopped, its program is killed. When it is destroyed,
-// nothing is left of it.
+// When a suspended machine is stopped, its program is killed. When it is destroyed, nothing is left behind.
 func TestEndOfASuspendedMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -76,16 +75,16 @@ func TestEndOfASuspendedMachine(t *testing.T) {
 		h.must(h.machines.Stop(ctx, m.ID, fabric.MachineAction{Timeout: bourse.Duration(time.Minute)}))
 		stopped := h.reaches(m.ID, bourse.StateStopped)
 		if e := stopped.LastEvents[0].Exit; e == nil || !e.RequestedStop || e.Signal != bourse.Signal("SIGKILL").Number() {
-			t.Errorf("exit event %+v, want a requested end by SIGKILL", e)
+			t.Errorf("exit event %+v, want a requested stop by SIGKILL", e)
 		}
 		if next := h.must(h.update(ctx, third.ID, env("VERSION", "2"))); next.Boot.Number != 2 || next.State != bourse.StateStarted || next.Boot.Frozen {
-			t.Errorf("updated it is %s, %+v; want its new version", next.State, next.Boot)
+			t.Errorf("after an update: %s, %+v; want the new version", next.State, next.Boot)
 		}
 		if cold := h.must(h.machines.Start(ctx, m.ID, fabric.MachineAction{})); cold.Boot.Number != 2 || cold.Boot.Frozen {
 			t.Errorf("started as %+v, want a second boot", cold.Boot)
 		}
 		if gone := h.must(h.machines.Destroy(ctx, other.ID, fabric.MachineAction{})); gone.State != bourse.StateDestroyed || len(h.frozen()) > 0 {
-			t.Errorf("destroyed it is %s, frozen are %v", gone.State, h.frozen())
+			t.Errorf("after the destruction: %s, frozen tasks: %v", gone.State, h.frozen())
 		}
 		h.verify()
 	})
@@ -104,11 +103,11 @@ func TestSuspendedMachineIsLost(t *testing.T) {
 		h.start(nil)
 		stopped := h.reaches(m.ID, bourse.StateStopped)
 		if e := stopped.LastEvents[0]; e.Exit == nil || e.Exit.Error == "" || e.Exit.Restarting || e.From != bourse.StateSuspended {
-			t.Errorf("event %+v, want an end from suspended, with its cause", e)
+			t.Errorf("event %+v, want an exit from suspended, with its cause", e)
 		}
 		time.Sleep(time.Hour) // virtual time
 		if now := h.get(m.ID); now.State != bourse.StateStopped {
-			t.Errorf("it is %s, want that nothing starts it", now.State)
+			t.Errorf("machine is %s, want it not to be started", now.State)
 		}
 		h.verify()
 	})
@@ -158,18 +157,18 @@ func TestMachineThatCannotBeSuspended(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := h.machines.Suspend(ctx, m.ID, fabric.MachineAction{}); err == nil {
-			t.Error("suspended by a driver that fails")
+			t.Error("suspend succeeded although the driver fails")
 		}
 		h.mem.SetHooks(drivertest.Hooks{})
 		if now := h.reaches(m.ID, bourse.StateStarted); now.Boot.PID != m.Boot.PID || len(h.frozen()) > 0 {
-			t.Errorf("it is %s, frozen are %v", now.State, h.frozen())
+			t.Errorf("machine is %s, frozen tasks: %v", now.State, h.frozen())
 		}
 		h.crash()
 		h.mem.SetLabels(map[string]string{"cgroup": "none"})
 		h.start(nil)
 		_, err := h.machines.Suspend(t.Context(), m.ID, fabric.MachineAction{})
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(bourse.MessageOf(err), "stop it instead") {
-			t.Errorf("got %v, want that its host cannot", err)
+			t.Errorf("got %v, want an error about the host", err)
 		}
 		h.verify()
 	})
@@ -202,10 +201,10 @@ func TestSuspendAmongOthers(t *testing.T) {
 		time.Sleep(10 * time.Minute) // virtual time
 		now := h.get(m.ID)
 		if !now.State.Settled() || slices.Contains(h.frozen(), machines.TaskOf(&now)) != (now.State == bourse.StateSuspended) {
-			t.Errorf("it is %s, frozen are %v: %v", now.State, h.frozen(), story(now))
+			t.Errorf("machine is %s, frozen tasks: %v: %v", now.State, h.frozen(), story(now))
 		}
 		if ran := slices.Contains(h.tasks(), driver.TaskID{Machine: m.ID, Boot: now.Boot.Number}); ran != (now.Boot.Exit == nil) {
-			t.Errorf("its program runs: %t, its boot is %+v", ran, now.Boot)
+			t.Errorf("program running: %t, boot %+v", ran, now.Boot)
 		}
 		h.verify()
 	})

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Invariant 7 for tasks: repeating a task's order returns the first answer, even from
-// the next daemon, and the payload arrives at the program only once.
+// Invariant 7 for tasks: repeating a task's order returns the first answer, even from the next daemon, and the program
+// receives the payload only once.
 func TestInvariant7ATaskRunsOnce(t *testing.T) {
 	p := newProgram(t, nil)
 	h := newHost(t, nil)
@@ -19,7 +19,7 @@ func TestInvariant7ATaskRunsOnce(t *testing.T) {
 	for range 2 {
 		fill, _, err := h.claim(t.Context(), &bourse.Claim{Order: *order})
 		if err != nil || !fill.Repeated || ended(fill.Task) != ended(first) || !fill.Task.StartedAt.Equal(first.StartedAt) {
-			t.Errorf("again: %+v, %v; want %+v", fill, err, first)
+			t.Errorf("repeated: %+v, %v; want %+v", fill, err, first)
 		}
 		order.HasChosenID = true
 		q, err := h.quote(t.Context(), order.ForQuote())
@@ -72,6 +72,6 @@ func TestClaimsOfOneTaskAreOneCall(t *testing.T) {
 		return true
 	})
 	if firsts != 1 || p.Calls.Load() != 1 {
-		t.Errorf("%d claims were the first, %d calls", firsts, p.Calls.Load())
+		t.Errorf("%d claims began the call, %d calls", firsts, p.Calls.Load())
 	}
 }

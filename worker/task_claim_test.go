@@ -36,7 +36,7 @@ func TestAWarmTaskIsAnswered(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if n := h.slots(); n != 0 {
-		t.Errorf("%d slots are taken after the end", n)
+		t.Errorf("%d slots are still taken after the task's end", n)
 	}
 	d, err := h.decision(t.Context(), order.ID)
 	if err != nil || d.Machine != m.ID || d.Outcome != bourse.OutcomeFilled {
@@ -45,8 +45,7 @@ func TestAWarmTaskIsAnswered(t *testing.T) {
 	h.verify()
 }
 
-// If a program does not answer properly, the caller gets a result that says what
-// happened.
+// If a program does not answer properly, the result explains what happened.
 func TestProgramsThatDoNotAnswer(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -96,7 +95,7 @@ func TestProgramsThatDoNotAnswer(t *testing.T) {
 				t.Errorf("got %s: %s, want %s: … %s", ended(got), got.Error, c.want, c.text)
 			}
 			if n := h.slots(); n != 0 {
-				t.Errorf("%d slots are lost", n)
+				t.Errorf("%d slots were not released", n)
 			}
 			<-p.Left                                                 // the program notices that its request has ended
 			h.result(t.Context(), call(t, "bad", 10, within(limit))) // the place on the machine is free again
@@ -158,7 +157,7 @@ func TestRefusalsOfTasks(t *testing.T) {
 					t.Fatalf("refusal %+v, %v, %v", got, err, err2)
 				}
 				if got.Detail == "" || got.Worker != "w1" || got.Region != "gru" {
-					t.Errorf("who says what: %+v", got)
+					t.Errorf("unexpected worker or detail in the refusal: %+v", got)
 				}
 				c.want.Worker, c.want.Region, c.want.Detail = "w1", "gru", got.Detail
 				if got.Also != nil || got.Reason != c.want.Reason || got.Resource != c.want.Resource || got.Wanted != c.want.Wanted || got.Free != c.want.Free {
@@ -171,15 +170,14 @@ func TestRefusalsOfTasks(t *testing.T) {
 	group.Wait()
 	h.must(h.stop2(m.ID))
 	if q, err := h.quote(t.Context(), call(t, "one", 0).ForQuote()); err != nil || q.Refusal == nil || q.Refusal.Reason != bourse.RefusedUnknown {
-		t.Errorf("a stopped machine: %+v, %v", q.Refusal, err)
+		t.Errorf("with a stopped machine: %+v, %v", q.Refusal, err)
 	}
 	if _, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, func(o *bourse.Order) { o.ID = done(t, h, p).ID })}); err != nil || refusal == nil {
-		t.Errorf("a machine with a task's id: %+v, %v", refusal, err)
+		t.Errorf("order for a machine with a task's order id: %+v, %v", refusal, err)
 	}
 }
 
-// A task is refused if its app was deleted, or if another try of its order has asked
-// this worker since.
+// A task is refused if its app was deleted, or if another attempt at its order has asked this worker since.
 func TestATaskIsRefusedAsOtherOrders(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(*host, *bourse.Order) error
@@ -210,9 +208,9 @@ func TestATaskIsRefusedAsOtherOrders(t *testing.T) {
 				t.Errorf("claim: refusal %+v, error %v, %d calls; want %s", refusal, err, p.Calls.Load(), c.reason)
 			}
 			if n, open := h.slots(), h.openTasks(); n != 0 || len(open) != 0 {
-				t.Errorf("%d slots, tasks %v are left", n, open)
+				t.Errorf("left behind: %d slots, tasks %v", n, open)
 			}
-			if c.reason == bourse.RefusedSuperseded { // the quote would make this try the latest one
+			if c.reason == bourse.RefusedSuperseded { // the quote would make this attempt the latest one
 				return
 			}
 			if q, err := h.quote(t.Context(), order.ForQuote()); err != nil || q.Refusal == nil || q.Refusal.Reason != c.reason {
@@ -241,7 +239,7 @@ func done(t *testing.T, h *host, _ *program) *bourse.Order {
 
 // If the caller disconnects or the order is canceled, the program notices that its
 // request has ended, and repeating the order returns the canceled result.
-func TestATaskIsCutWithItsCaller(t *testing.T) {
+func TestATaskEndsWithItsCaller(t *testing.T) {
 	for _, protocol := range taskProtocols {
 		t.Run(string(protocol), func(t *testing.T) { cutWithItsCaller(t, protocol) })
 	}
@@ -281,10 +279,10 @@ func cutWithItsCaller(t *testing.T, protocol bourse.TaskProtocol) {
 				t.Errorf("the claim ended with %+v", fill)
 			}
 			if got := h.result(t.Context(), order); got.End != bourse.TaskCanceled || p.Calls.Load() != 1 {
-				t.Errorf("a repetition: %+v, %d calls", got, p.Calls.Load())
+				t.Errorf("repeated: %+v, %d calls", got, p.Calls.Load())
 			}
 			if n := h.slots(); n != 0 {
-				t.Errorf("%d slots are lost", n)
+				t.Errorf("%d slots were not released", n)
 			}
 			h.verify()
 		})

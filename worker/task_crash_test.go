@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// scriptedProgram returns a program that does what the payload says.
+// scriptedProgram returns a program whose behavior is determined by the payload.
 func scriptedProgram(t testing.TB, protocol bourse.TaskProtocol) *program {
 	return newProgramOf(t, protocol, func(w http.ResponseWriter, r *http.Request) {
 		switch body, _ := io.ReadAll(r.Body); string(body) {
@@ -27,9 +27,9 @@ func scriptedProgram(t testing.TB, protocol bourse.TaskProtocol) *program {
 	})
 }
 
-// tasksLife calls a warm machine in various ways until the daemon dies, and records in
-// told which results callers got.
-func (h *host) tasksLife(p *program, orders []*bourse.Order, told map[bourse.OrderID]string) error {
+// tasksLife calls a warm machine in various ways until the daemon dies, and records in reported which results callers
+// got.
+func (h *host) tasksLife(p *program, orders []*bourse.Order, reported map[bourse.OrderID]string) error {
 	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second) // a caller gives up on a dead worker after this time
 	defer cancel()
 	_, refusal, err := h.claim(ctx, &bourse.Claim{Order: *newOrder(h.t, p.Warmed("script", 2))})
@@ -47,7 +47,7 @@ func (h *host) tasksLife(p *program, orders []*bourse.Order, told map[bourse.Ord
 		if err != nil || refusal != nil {
 			return errors.Join(err, errCrash)
 		}
-		told[order.ID] = ended(fill.Task)
+		reported[order.ID] = ended(fill.Task)
 		if _, again, _ := h.claim(ctx, &bourse.Claim{Order: *order}); again != nil {
 			return errCrash
 		}
@@ -63,10 +63,9 @@ func scriptedOrders(t testing.TB) []*bourse.Order {
 	}
 }
 
-// Invariants 4, 5 and 7 for tasks: the daemon dies before and after every commit of a
-// scenario with tasks. After each death and restart, no slot is lost, no task is in
-// progress, and no payload has arrived twice. Repeating an order returns its first
-// result, or that the task was lost.
+// Invariants 4, 5 and 7 for tasks: the daemon dies before and after every commit of a scenario with tasks. After each
+// restart, no slot is lost, no task is in progress, and no payload has arrived twice. Repeating an order returns its
+// first result, or reports that the task was lost.
 func TestADaemonDiesAtEveryCommitOfATask(t *testing.T) {
 	for _, protocol := range taskProtocols {
 		t.Run(string(protocol), func(t *testing.T) { dieInTasks(t, protocol) })
@@ -80,14 +79,14 @@ func dieInTasks(t *testing.T, protocol bourse.TaskProtocol) {
 	var commits uint64
 	h := newHostDown(t, nil)
 	h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
-	told := map[bourse.OrderID]string{}
-	if err := h.tasksLife(scriptedProgram(t, protocol), scriptedOrders(t), told); err != nil || len(told) != 4 {
-		t.Fatalf("the scenario fails by itself: %v, %v", err, told)
+	reported := map[bourse.OrderID]string{}
+	if err := h.tasksLife(scriptedProgram(t, protocol), scriptedOrders(t), reported); err != nil || len(reported) != 4 {
+		t.Fatalf("the scenario fails even without a crash: %v, %v", err, reported)
 	}
 	h.crash()
 	t.Logf("%d commits", commits)
 	if commits < 8 {
-		t.Fatalf("the scenario makes %d commits only", commits)
+		t.Fatalf("the scenario makes only %d commits", commits)
 	}
 	for n := uint64(2); n <= commits; n++ {
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
@@ -99,9 +98,9 @@ func dieInTasks(t *testing.T, protocol bourse.TaskProtocol) {
 func dieInTask(t *testing.T, protocol bourse.TaskProtocol, stage store.FaultStage, n uint64) {
 	p := scriptedProgram(t, protocol)
 	h := newHostDown(t, nil)
-	orders, told := scriptedOrders(t), map[bourse.OrderID]string{}
+	orders, reported := scriptedOrders(t), map[bourse.OrderID]string{}
 	if h.tryStart(crashAt(stage, n)) == nil {
-		_ = h.tasksLife(p, orders, told) // the crash ends the scenario early
+		_ = h.tasksLife(p, orders, reported) // the crash ends the scenario early
 		h.crash()
 	}
 	before := map[bourse.OrderID]int{}
@@ -110,26 +109,26 @@ func dieInTask(t *testing.T, protocol bourse.TaskProtocol, stage store.FaultStag
 	}
 	h.start(nil)
 	if slots, open := h.slots(), h.openTasks(); slots != 0 || len(open) != 0 {
-		t.Errorf("%d slots and the tasks %v are left", slots, open)
+		t.Errorf("left behind: %d slots, tasks %v", slots, open)
 	}
 	for i, o := range orders {
 		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *o})
 		now := p.Times(o.ID)
 		switch {
 		case err != nil:
-			t.Errorf("order %d again: %v", i, err)
+			t.Errorf("order %d, repeated: %v", i, err)
 		case now > 1 || before[o.ID] > 0 && now > before[o.ID]:
-			t.Errorf("order %d: its payload arrived %d times before, %d now", i, before[o.ID], now)
-		case refusal != nil && told[o.ID] != "":
-			t.Errorf("order %d was told %s and is refused: %+v", i, told[o.ID], refusal)
-		case fill != nil && told[o.ID] != "" && ended(fill.Task) != told[o.ID] && fill.Task.End != bourse.TaskLost:
-			t.Errorf("order %d was told %s, and now %s", i, told[o.ID], ended(fill.Task))
+			t.Errorf("order %d: its payload arrived %d times before, and now %d times", i, before[o.ID], now)
+		case refusal != nil && reported[o.ID] != "":
+			t.Errorf("order %d was reported as %s and is now refused: %+v", i, reported[o.ID], refusal)
+		case fill != nil && reported[o.ID] != "" && ended(fill.Task) != reported[o.ID] && fill.Task.End != bourse.TaskLost:
+			t.Errorf("order %d was reported as %s, and now as %s", i, reported[o.ID], ended(fill.Task))
 		case fill != nil && before[o.ID] > 0 && !fill.Repeated:
-			t.Errorf("order %d was begun before, and is begun again: %+v", i, fill.Task)
+			t.Errorf("order %d has begun a second time: %+v", i, fill.Task)
 		}
 	}
 	if n := h.slots(); n != 0 {
-		t.Errorf("%d slots are lost", n)
+		t.Errorf("%d slots were not released", n)
 	}
 	h.verify()
 }

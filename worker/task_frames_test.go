@@ -87,13 +87,12 @@ func TestAWarmTaskIsAnsweredOverFrames(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	if n := h.slots(); n != 0 {
-		t.Errorf("%d slots are lost", n)
+		t.Errorf("%d slots were not released", n)
 	}
 	h.verify()
 }
 
-// If a program violates the frame protocol, the caller gets a result that says what
-// happened.
+// If a program violates the frame protocol, the result explains what happened.
 func TestProgramsThatBreakTheirFrames(t *testing.T) {
 	say := func(text string) func(net.Conn, *bufio.Reader) {
 		return func(c net.Conn, r *bufio.Reader) {
@@ -138,7 +137,7 @@ func TestProgramsThatBreakTheirFrames(t *testing.T) {
 					t.Errorf("got %s: %s, want %s: … %s", ended(got), got.Error, c.want, c.text)
 				}
 				if n := h.slots(); n != 0 {
-					t.Errorf("%d slots are lost", n)
+					t.Errorf("%d slots were not released", n)
 				}
 			}
 			h.verify()
@@ -149,7 +148,7 @@ func TestProgramsThatBreakTheirFrames(t *testing.T) {
 
 // If a connection breaks, only its own calls fail. Calls to another machine continue,
 // and the next call opens a new connection.
-func TestABrokenConnectionBreaksItsCallsOnly(t *testing.T) {
+func TestABrokenConnectionFailsOnlyItsCalls(t *testing.T) {
 	var mu sync.Mutex
 	first := true
 	arrived := make(chan struct{}, 8)
@@ -183,13 +182,13 @@ func TestABrokenConnectionBreaksItsCallsOnly(t *testing.T) {
 	for range 3 {
 		broken.Go(func() {
 			if got := h.result(t.Context(), call(t, "bad", 1)); got.End != bourse.TaskBroken {
-				t.Errorf("on the broken connection: %+v", got)
+				t.Errorf("call on the broken connection: %+v", got)
 			}
 		})
 	}
 	group.Go(func() {
 		if got := h.result(t.Context(), call(t, "good", 1)); ended(got) != "answered 0 fine" {
-			t.Errorf("of the other machine: %+v", got)
+			t.Errorf("call to the other machine: %+v", got)
 		}
 	})
 	for range 3 {
@@ -201,13 +200,13 @@ func TestABrokenConnectionBreaksItsCallsOnly(t *testing.T) {
 	close(release)
 	group.Wait()
 	if got := h.result(t.Context(), call(t, "bad", 1)); ended(got) != "answered 0 here" {
-		t.Errorf("after it: %+v", got)
+		t.Errorf("next call: %+v", got)
 	}
 	h.verify()
 }
 
 // When a machine stops, its connection is closed. Its next boot gets a new one.
-func TestAMachineThatStopsIsLeft(t *testing.T) {
+func TestAStoppedMachinesConnectionIsClosed(t *testing.T) {
 	opened, closed := make(chan struct{}, 8), make(chan struct{}, 8)
 	p := rawProgram(t, func(c net.Conn, r *bufio.Reader) {
 		opened <- struct{}{}

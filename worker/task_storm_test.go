@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// However many callers there are, a machine never has more payloads in progress than it
-// accepts. If a call is ended early, its place becomes free when the connection is
-// closed, although the program may notice that a moment later.
-func TestAMachineHasNoMorePayloadsThanItTakes(t *testing.T) {
+// However many callers there are, a machine never has more payloads in progress than it accepts. If a call is ended
+// early, its place becomes free as soon as the connection is closed, although the program may notice the end a moment
+// later.
+func TestAMachineHasNoMorePayloadsThanItAccepts(t *testing.T) {
 	const places, enough = 3, 20 // enough is a number of answers
 	p := newProgram(t, func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(time.Millisecond) // real time: so that calls overlap
@@ -36,7 +36,7 @@ func TestAMachineHasNoMorePayloadsThanItTakes(t *testing.T) {
 				case fill != nil:
 					answered.Add(1)
 				case refusal.Resource != "task narrow" || refusal.Free != 0:
-					t.Errorf("refused for %+v", refusal)
+					t.Errorf("refused: %+v", refusal)
 				}
 			}
 		})

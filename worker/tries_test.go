@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A claim is refused if a later try of its order has asked this worker before. That try
-// was told that the order is not filled here.
+// A claim is refused if a later attempt at its order has already asked this worker, because that attempt was told that
+// the order is not filled here.
 func TestAClaimIsSuperseded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -21,23 +21,23 @@ func TestAClaimIsSuperseded(t *testing.T) {
 		}
 		for _, try := range []string{"one", "two"} {
 			if q, err := h.quote(t.Context(), as(try)); err != nil || q.Refusal != nil || q.Filled != nil {
-				t.Fatalf("the quote of try %s: %+v, %v", try, q, err)
+				t.Fatalf("quote for attempt %s: %+v, %v", try, q, err)
 			}
 		}
 		_, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *as("one")})
 		if err != nil || refusal == nil || refusal.Reason != bourse.RefusedSuperseded {
-			t.Fatalf("the claim of the first try: %+v, %v; want it superseded", refusal, err)
+			t.Fatalf("claim of the first attempt: %+v, %v; want it superseded", refusal, err)
 		}
 		fill, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *as("two")})
 		if err != nil || refusal != nil {
-			t.Fatalf("the claim of the second try: %+v, %v", refusal, err)
+			t.Fatalf("claim of the second attempt: %+v, %v", refusal, err)
 		}
 		if q, err := h.quote(t.Context(), as("three")); err != nil || q.Filled == nil || q.Filled.ID != fill.Machine.ID {
-			t.Errorf("the quote of the third try: %+v, %v; want machine %s", q, err, fill.Machine.ID)
+			t.Errorf("quote for the third attempt: %+v, %v; want machine %s", q, err, fill.Machine.ID)
 		}
 		again, refusal, err := h.claim(t.Context(), &bourse.Claim{Order: *as("two")})
 		if err != nil || refusal != nil || again.Machine.ID != fill.Machine.ID {
-			t.Errorf("a claim that comes twice: %+v, %v, %v", again, refusal, err)
+			t.Errorf("repeated claim: %+v, %v, %v", again, refusal, err)
 		}
 	})
 }

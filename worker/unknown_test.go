@@ -54,10 +54,10 @@ func TestUnknownMachinesAreNotRemoved(t *testing.T) {
 						return
 					}
 					if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), string(f.found[0].Machine)) {
-						t.Errorf("start: %v, want a refusal that names machine %s", err, f.found[0].Machine)
+						t.Errorf("start: %v, want an error that names machine %s", err, f.found[0].Machine)
 					}
 					if f.recovered || len(h.mem.Running()) != 1 {
-						t.Errorf("recovered %t, %v run; want nothing to be changed", f.recovered, h.mem.Running())
+						t.Errorf("recovered %t, %v run; want no change", f.recovered, h.mem.Running())
 					}
 				})
 			})
@@ -77,7 +77,7 @@ func TestUnknownMachinesOfTheDriver(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := h.tryStart(nil); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), string(stray.Machine)) {
-			t.Errorf("start: %v, want a refusal that names %s", err, stray.Machine)
+			t.Errorf("start: %v, want an error that names %s", err, stray.Machine)
 		}
 		if got := h.mem.Running(); len(got) != 2 {
 			t.Errorf("runs %v, want both", got)

@@ -25,17 +25,17 @@ func TestUnknownVolumesAreNotRemoved(t *testing.T) {
 		err := h.tryStart(nil)
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), string(v.ID)) ||
 			!strings.Contains(err.Error(), "--forget-machines") {
-			t.Errorf("start: %v, want a refusal that names volume %s", err, v.ID)
+			t.Errorf("start: %v, want an error that names volume %s", err, v.ID)
 		}
 		_, there := vols.Read(v.ID)
 		if snapshots, _ := vols.Kept(); !there || snapshots != 1 {
-			t.Errorf("volume there: %t, snapshots: %d; want both to be left alone", there, snapshots)
+			t.Errorf("volume exists: %t, snapshots: %d; want both unchanged", there, snapshots)
 		}
 		h.setup = func(c *Config) { setup(c); c.Forget = true }
 		h.start(nil)
 		_, there = vols.Read(v.ID)
 		if snapshots, _ := vols.Kept(); there || snapshots != 0 {
-			t.Errorf("volume there: %t, snapshots: %d; want them removed, as was asked", there, snapshots)
+			t.Errorf("volume exists: %t, snapshots: %d; want both removed", there, snapshots)
 		}
 		h.crash()
 	})

@@ -91,7 +91,7 @@ func TestUpdateReplacesAVersion(t *testing.T) {
 	})
 }
 
-// If the program would not notice an update, it keeps running.
+// If an update makes no difference to the program, the program keeps running.
 func TestUpdateThatNoProgramNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -110,7 +110,7 @@ func TestUpdateThatNoProgramNotices(t *testing.T) {
 		}
 		grouped := h.must(h.update(t.Context(), old.ID, metadata("fly_process_group", "worker")))
 		if grouped.Boot.Number != 2 {
-			t.Error("the program finds its group in its environment, and was not started again")
+			t.Error("the program's environment contains its group, but the program was not restarted")
 		}
 		h.verify()
 	})
@@ -128,7 +128,7 @@ func TestUpdateOfAMachineThatDoesNotRun(t *testing.T) {
 					h.reaches(m.ID, bourse.StateStopped)
 					if failed {
 						if _, err := h.update(t.Context(), m.ID, execs("missing")); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-							t.Fatalf("a program that is not there: %v", err)
+							t.Fatalf("a missing program: %v", err)
 						}
 						h.reaches(m.ID, bourse.StateFailed)
 					}
@@ -159,11 +159,11 @@ func TestUpdateOfAScheduledMachine(t *testing.T) {
 		h.reaches(m.ID, bourse.StateStopped)
 		now := h.must(h.update(t.Context(), m.ID, env("A", "1")))
 		if now.State != bourse.StateStopped || now.Boot.Number != 1 || now.Config.Env["A"] != "1" || len(now.Takes) != 0 {
-			t.Errorf("%s, boot %d, takes %v: %v, want it stopped", now.State, now.Boot.Number, now.Takes, story(now))
+			t.Errorf("%s, boot %d, takes %v: %v, want a stopped machine", now.State, now.Boot.Number, now.Takes, story(now))
 		}
 		time.Sleep(70 * time.Minute)
 		if now := h.get(m.ID); now.Boot.Number != 2 {
-			t.Errorf("boot %d: %v, want a start by its schedule", now.Boot.Number, story(now))
+			t.Errorf("boot %d: %v, want a start by the schedule", now.Boot.Number, story(now))
 		}
 		h.reaches(m.ID, bourse.StateStopped)
 		now = h.must(h.update(t.Context(), m.ID, execs("run"), func(c *bourse.Config) { c.Schedule = "" }))
@@ -175,7 +175,7 @@ func TestUpdateOfAScheduledMachine(t *testing.T) {
 }
 
 // If a new version cannot start, the machine keeps it, and the error says so.
-func TestUpdateToWhatDoesNotStart(t *testing.T) {
+func TestUpdateToAVersionThatDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()
@@ -187,7 +187,7 @@ func TestUpdateToWhatDoesNotStart(t *testing.T) {
 			t.Errorf("%s with version %s (was %s): %v", now.State, now.Instance, old.Instance, err)
 		}
 		if now = h.must(h.update(t.Context(), old.ID, execs("run"))); now.State != bourse.StateStarted {
-			t.Errorf("repaired, it is %s", now.State)
+			t.Errorf("machine is %s after another update", now.State)
 		}
 		h.verify()
 	})
@@ -203,10 +203,10 @@ func TestUpdateOnAFullHost(t *testing.T) {
 		h.must(h.update(t.Context(), m.ID, env("A", "1")))
 		_, err := h.update(t.Context(), m.ID, memory(4352))
 		if bourse.CodeOf(err) != bourse.CodeInsufficient || !strings.Contains(bourse.MessageOf(err), "insufficient memory available to fulfill request") {
-			t.Errorf("more than there is: %v", err)
+			t.Errorf("more memory than the host has: %v", err)
 		}
 		if now := h.get(m.ID); now.State != bourse.StateStarted || now.Next != nil || now.Takes.Of(bourse.ResourceMemory) != 4096 {
-			t.Errorf("refused, it is %s, takes %v, next %v", now.State, now.Takes, now.Next)
+			t.Errorf("after the refusal: %s, takes %v, next %v", now.State, now.Takes, now.Next)
 		}
 		h.must(h.update(t.Context(), m.ID, memory(2048)))
 		h.place(run("run"), func(o *bourse.Order) { o.Config.Guest.MemoryMB = 2048 })
@@ -225,7 +225,7 @@ func TestUpdateOfAScheduledMachineOnAFullHost(t *testing.T) {
 		h.place(run("run"), func(o *bourse.Order) { o.Config.Guest.MemoryMB = 4096 })
 		now := h.must(h.update(t.Context(), m.ID, env("A", "1")))
 		if now.State != bourse.StateStopped || now.Config.Env["A"] != "1" || now.Takes.Of(bourse.ResourceMemory) != 0 {
-			t.Errorf("it is %s with %v, and takes %v", now.State, now.Config.Env, now.Takes)
+			t.Errorf("machine is %s with %v, and takes %v", now.State, now.Config.Env, now.Takes)
 		}
 		h.verify()
 	})
@@ -254,7 +254,7 @@ func TestUpdateRefused(t *testing.T) {
 			}, bourse.CodeFailedPrecondition},
 			"a label of another host": {func(r *fabric.UpdateRequest) { r.Config.Requirements = bourse.Requirements{"arch": {Label: "arm64"}} }, bourse.CodeFailedPrecondition},
 			"no program":              {func(r *fabric.UpdateRequest) { r.Config.Init.Exec = nil }, bourse.CodeInvalid},
-			"a lease for ever":        {func(r *fabric.UpdateRequest) { r.LeaseTTL = 1 << 40 }, bourse.CodeInvalid},
+			"an endless lease":        {func(r *fabric.UpdateRequest) { r.LeaseTTL = 1 << 40 }, bourse.CodeInvalid},
 			"nothing wrong":           {func(r *fabric.UpdateRequest) { r.Name, r.Region, r.Current = m.Name, "gru", m.Instance }, ""},
 		} {
 			req, _ := h.updateOf(t.Context(), m.ID)
@@ -267,7 +267,7 @@ func TestUpdateRefused(t *testing.T) {
 			m = h.get(m.ID)
 		}
 		if len(h.mem.Running()) != 1 || h.mem.Starts() != 1 {
-			t.Errorf("%d starts for that", h.mem.Starts())
+			t.Errorf("%d starts because of refused updates", h.mem.Starts())
 		}
 		if m.Lease == nil || m.Lease.Nonce != lease.Nonce {
 			t.Errorf("the lease is %+v after an update", m.Lease)
@@ -275,7 +275,7 @@ func TestUpdateRefused(t *testing.T) {
 	})
 }
 
-// An update of a machine that keeps crashing does not wait for its restart.
+// An update of a machine that keeps crashing does not wait for the machine's restart.
 func TestUpdateEndsTheWaitForARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -296,8 +296,7 @@ func TestUpdateEndsTheWaitForARestart(t *testing.T) {
 	})
 }
 
-// While a version is being stopped, calls are either refused because of the machine's
-// state, or executed.
+// While a version is being stopped, each call is either refused because of the machine's state, or executed.
 func TestCallsDuringAnUpdate(t *testing.T) {
 	for name, c := range map[string]struct {
 		call func(*host, bourse.MachineID) error
@@ -330,10 +329,10 @@ func TestCallsDuringAnUpdate(t *testing.T) {
 				err := <-done
 				now := h.get(m.ID)
 				if now.State != c.ends || now.Next != nil || (err != nil) != (c.ends == bourse.StateDestroyed) {
-					t.Errorf("in the end it is %s (the update: %v): %v", now.State, err, story(now))
+					t.Errorf("at the end, the machine is %s (the update: %v): %v", now.State, err, story(now))
 				}
 				if name == "metadata" && now.Config.Metadata["k"] != "v" {
-					t.Error("the metadata are lost with the version that had them")
+					t.Error("the metadata was lost together with its version")
 				}
 				h.verify()
 			})
@@ -357,10 +356,10 @@ func TestUpdateOfAnImage(t *testing.T) {
 		}
 		same := h.must(h.update(t.Context(), m.ID, metadata("a", "b")))
 		if same.Boot.Number != now.Boot.Number || same.Instance == now.Instance {
-			t.Errorf("boot %d of version %s, for metadata", same.Boot.Number, same.Instance)
+			t.Errorf("boot %d of version %s, although only metadata changed", same.Boot.Number, same.Instance)
 		}
 		if pulled := slices.Contains(tail(same, 1), "pull/started"); pulled {
-			t.Error("an image that has not changed is pulled")
+			t.Error("an unchanged image was pulled")
 		}
 		h.checkRig([]bourse.Machine{h.get(m.ID)})
 		h.verify()
@@ -379,17 +378,16 @@ func TestUpdateWithoutItsImage(t *testing.T) {
 			t.Errorf("%s, boot %d: %v", now.State, now.Boot.Number, err)
 		}
 		if last := now.LastEvents[0]; last.Type != bourse.EventUpdate || !strings.Contains(last.Reason, "example.com/none:1") {
-			t.Errorf("the last event is %+v, want an update with why it was abandoned", last)
+			t.Errorf("the last event is %+v, want the reason why the update was abandoned", last)
 		}
 		if diff := cmp.Diff(m.Takes, now.Takes); diff != "" {
-			t.Errorf("it takes something else (-before +after):\n%s", diff)
+			t.Errorf("the machine's resources changed (-before +after):\n%s", diff)
 		}
 		h.verify()
 	})
 }
 
-// Each version is recorded with its original config. A limited number of versions, of a
-// limited total size, is kept.
+// Each version is recorded with its original config. The number of recorded versions and their total size are limited.
 func TestVersions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
@@ -416,14 +414,14 @@ func TestVersions(t *testing.T) {
 		}
 		h.must(h.machines.Destroy(t.Context(), m.ID, fabric.MachineAction{Force: true}))
 		if list, err = h.state.Versions(t.Context(), m.ID); err != nil || len(list) != 1 {
-			t.Errorf("destroyed, %d versions are left, %v", len(list), err)
+			t.Errorf("after the destruction, %d versions remain, %v", len(list), err)
 		}
 		h.verify()
 	})
 }
 
 // Changing metadata does not change the recorded version.
-func TestAVersionIsAsItWasSent(t *testing.T) {
+func TestAVersionKeepsItsOriginalMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)
 		defer h.crash()

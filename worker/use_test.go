@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// listening starts an HTTP server on a machine's port. It stands in for the machine's
-// program, which does not listen in these tests.
+// listening starts an HTTP server on a machine's port. It replaces the machine's program, which does not listen in
+// these tests.
 func listening(t *testing.T, port int) {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -39,16 +39,16 @@ func (s *served) use(id bourse.MachineID, change func(*fabric.UseRequest)) (fabr
 	return fabric.MachineUse.Call(s.t.Context(), s.api, w1, req)
 }
 
-// TestUse checks that a stopped machine on the host's network is started once, however
-// many clients request it, and is reached at its $PORT, whatever port its service
-// names. Clients on the same host connect directly, all others through the tunnel.
+// TestUse checks that a stopped machine on the host's network is started once, however many clients request it, and is
+// reached at its $PORT, whatever port its service names. Clients on the same host connect directly, and all others
+// through the tunnel.
 func TestUse(t *testing.T) {
 	s := newServed(t)
 	m := s.place(func(o *bourse.Order) { o.Config.Services = []byte(`[{"internal_port":8080}]`) })
 	s.must(s.machines.Stop(t.Context(), m.ID, fabric.MachineAction{}))
 	s.reaches(m.ID, bourse.StateStopped)
 	if _, err := s.use(m.ID, func(r *fabric.UseRequest) { r.Start = false }); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("not to be started: %v", err)
+		t.Errorf("request that does not start the machine: %v", err)
 	}
 	var all sync.WaitGroup
 	for range 20 {
@@ -90,7 +90,7 @@ func TestUse(t *testing.T) {
 func TestUseOfWhatIsNotThere(t *testing.T) {
 	s := newServed(t)
 	if _, err := s.use("148e21ea1d5389", nil); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("no machine: %v", err)
+		t.Errorf("a missing machine: %v", err)
 	}
 	m := s.place()
 	got, err := s.use(m.ID, func(r *fabric.UseRequest) { r.Wait = bourse.Duration(100 * time.Millisecond) })
@@ -99,6 +99,6 @@ func TestUseOfWhatIsNotThere(t *testing.T) {
 	}
 	private := s.place(image(rigImage))
 	if got, err := s.use(private.ID, nil); err != nil || got.Address != "" || got.Port != 8080 {
-		t.Errorf("a machine of its own network: %+v, %v", got, err)
+		t.Errorf("a machine with a private network: %+v, %v", got, err)
 	}
 }

@@ -103,8 +103,7 @@ func (h *host) volumeLife(d *volumeDiary, vols *volumetest.Host) error {
 	return nil
 }
 
-// goes records that a volume is being destroyed. If err is not nil, it is unknown
-// whether it was.
+// goes records that a volume was destroyed. If err is not nil, it is unknown whether the volume was destroyed.
 func (d *volumeDiary) goes(id bourse.VolumeID, err error) error {
 	delete(d.data, id)
 	delete(d.sizes, id)
@@ -123,13 +122,13 @@ func TestInvariant5VolumesIntentBeforeEffect(t *testing.T) {
 		h := newHostDown(t, withVolumes(vols))
 		h.start(func(_ store.FaultStage, n uint64) error { commits = n; return nil })
 		if err := h.volumeLife(newVolumeDiary(), vols); err != nil {
-			t.Fatalf("the scenario fails by itself: %v", err)
+			t.Fatalf("the scenario fails even without a crash: %v", err)
 		}
 		h.crash()
 	})
 	t.Logf("%d commits", commits)
 	if commits < 20 {
-		t.Fatalf("the scenario makes %d commits only", commits)
+		t.Fatalf("the scenario makes only %d commits", commits)
 	}
 	for n := uint64(2); n <= commits; n++ { // the first commit creates the store
 		for _, stage := range []store.FaultStage{store.FaultBefore, store.FaultAfter} {
@@ -162,7 +161,7 @@ func (h *host) checkVolumes(d *volumeDiary, vols *volumetest.Host) {
 	for _, v := range all {
 		records[v.ID] = v
 		if v.State != bourse.VolumeCreated && v.State != bourse.VolumeDestroyed {
-			h.t.Errorf("volume %s is %s for ever (%s)", v.ID, v.State, v.Error)
+			h.t.Errorf("volume %s is %s forever (%s)", v.ID, v.State, v.Error)
 		}
 		if v.State == bourse.VolumeCreated {
 			want[string(v.ID)] = true
@@ -176,36 +175,36 @@ func (h *host) checkVolumes(d *volumeDiary, vols *volumetest.Host) {
 		for _, s := range v.Snapshots {
 			want[string(s.ID)] = s.State == bourse.SnapshotCreated
 			if s.State != bourse.SnapshotCreated {
-				h.t.Errorf("snapshot %s is %s for ever", s.ID, s.State)
+				h.t.Errorf("snapshot %s is %s forever", s.ID, s.State)
 			}
 		}
 	}
 	left, mounted := vols.Left()
 	slices.Sort(left)
 	if wanted := slices.Sorted(maps.Keys(want)); !slices.Equal(left, wanted) {
-		h.t.Errorf("the host has %v, the records say %v", left, wanted)
+		h.t.Errorf("the host has %v, the records contain %v", left, wanted)
 	}
 	for _, id := range mounted {
 		if !attached[id] {
-			h.t.Errorf("volume %s is mounted and has no machine", id)
+			h.t.Errorf("volume %s is mounted but has no machine", id)
 		}
 	}
 	for id, data := range d.data {
 		if mem, ok := vols.Read(id); !ok || mem.Data != data || mem.SizeGB < d.sizes[id] || records[id].Spec.SizeGB < d.sizes[id] {
-			h.t.Errorf("volume %s was told to have %q in %d GB, the host has %+v", id, data, d.sizes[id], mem)
+			h.t.Errorf("volume %s was reported to have %q in %d GB, the host has %+v", id, data, d.sizes[id], mem)
 		}
 		if mem, _ := vols.Read(id); mem.SizeGB != records[id].Spec.SizeGB {
-			h.t.Errorf("volume %s has %d GB, its record says %d", id, mem.SizeGB, records[id].Spec.SizeGB)
+			h.t.Errorf("volume %s has %d GB, its record has %d", id, mem.SizeGB, records[id].Spec.SizeGB)
 		}
 	}
 	for id, volume := range d.snapshots {
 		if !slices.ContainsFunc(records[volume].Snapshots, func(s bourse.Snapshot) bool { return s.ID == id }) {
-			h.t.Errorf("snapshot %s was told and is not there", id)
+			h.t.Errorf("snapshot %s was reported but does not exist", id)
 		}
 	}
-	for id, told := range d.destroyed {
-		if state := records[id].State; told && state != bourse.VolumeDestroyed {
-			h.t.Errorf("volume %s was told destroyed and is %s", id, state)
+	for id, reported := range d.destroyed {
+		if state := records[id].State; reported && state != bourse.VolumeDestroyed {
+			h.t.Errorf("volume %s was reported as destroyed and is %s", id, state)
 		}
 	}
 	if runs, err := h.listRuns(false); err != nil || len(runs) != 0 {

@@ -82,9 +82,9 @@ func TestExportNeedsAGrant(t *testing.T) {
 			{"none", string(v.ID), "", w2, bourse.CodeForbidden},
 			{"none, of nothing", "nothing", "", w2, bourse.CodeForbidden},
 			{"another volume's", string(other.ID), good, w2, bourse.CodeForbidden},
-			{"its volume's, for the snapshot", string(snap.ID), good, w2, bourse.CodeForbidden},
+			{"the volume's grant, for the snapshot", string(snap.ID), good, w2, bourse.CodeForbidden},
 			{"another worker's", string(v.ID), good, certificateOf(t, ca, "w3", bourse.RoleWorker), bourse.CodeForbidden},
-			{"a broker of the worker's name", string(v.ID), good, certificateOf(t, ca, "w2", bourse.RoleBroker), bourse.CodeForbidden},
+			{"a broker with the worker's name", string(v.ID), good, certificateOf(t, ca, "w2", bourse.RoleBroker), bourse.CodeForbidden},
 			{"a connection without a certificate", string(v.ID), good, &tls.ConnectionState{}, bourse.CodeForbidden},
 			{"in another's name", string(v.ID), strings.Replace(good, "w2.", "w3.", 1), certificateOf(t, ca, "w3", bourse.RoleWorker), bourse.CodeForbidden},
 			{"made up", string(v.ID), "w2.zzzzzz.AAAA", w2, bourse.CodeForbidden},
@@ -95,7 +95,7 @@ func TestExportNeedsAGrant(t *testing.T) {
 		}
 		_, err = h.volumes.Grant(t.Context(), string(v.ID), &fabric.GrantRequest{To: "w2", App: bourse.App{Name: "others", ID: "others"}}, time.Now())
 		if bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("another app's volume is granted: %v", err)
+			t.Errorf("grant of another app's volume: %v", err)
 		}
 		h.crash()
 		h.start(nil)

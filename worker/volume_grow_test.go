@@ -29,10 +29,10 @@ func TestAFullVolumeGrows(t *testing.T) {
 				t.Errorf("%s: %s with %d GB, want %d", what, v.State, v.Spec.SizeGB, want)
 			}
 			if mount := h.get(m.ID).Config.Mounts[0]; mount.SizeGB != want {
-				t.Errorf("%s: the machine's mount says %d GB, want %d", what, mount.SizeGB, want)
+				t.Errorf("%s: the machine's mount has %d GB, want %d", what, mount.SizeGB, want)
 			}
 		}
-		told := func() (out []string) {
+		growEvents := func() (out []string) {
 			for _, e := range h.get(m.ID).LastEvents {
 				if e.Type == bourse.EventExtend {
 					out = append(out, e.Reason)
@@ -42,21 +42,21 @@ func TestAFullVolumeGrows(t *testing.T) {
 		}
 		grown("7 GB are used", 7<<18, 10)
 		grown("8 GB are used", 8<<18, 30)
-		if got := told(); len(got) != 1 || !strings.Contains(got[0], string(v.ID)) || !strings.Contains(got[0], "30 GB") {
-			t.Errorf("told %q", got)
+		if got := growEvents(); len(got) != 1 || !strings.Contains(got[0], string(v.ID)) || !strings.Contains(got[0], "30 GB") {
+			t.Errorf("events %q", got)
 		}
 		other := h.placeVolume(func(o *bourse.VolumeOrder) { o.SizeGB = 60 })
 		grown("there is no room", 30<<18, 30)
-		if got := told(); len(got) != 2 || !strings.Contains(got[0], "is 100 % full and cannot have 50 GB: ") {
-			t.Errorf("told %q", got)
+		if got := growEvents(); len(got) != 2 || !strings.Contains(got[0], "is 100 % full and cannot grow to 50 GB: ") {
+			t.Errorf("events %q", got)
 		}
 		if _, err := h.volumes.Destroy(t.Context(), other.ID); err != nil {
 			t.Fatal(err)
 		}
 		grown("there is room", 80<<18, 90)
 		grown("at its limit", 90<<18, 90)
-		if got := told(); len(got) != 5 {
-			t.Errorf("told %q", got)
+		if got := growEvents(); len(got) != 5 {
+			t.Errorf("events %q", got)
 		}
 		h.verify()
 	})

@@ -31,7 +31,7 @@ func TestAVolumeHasOneMachine(t *testing.T) {
 			case fill != nil:
 				fills <- fill.Machine.ID
 			case refusal.Reason != bourse.RefusedVolume || refusal.Resource != string(v.ID):
-				t.Errorf("refused %+v, want for the volume", refusal)
+				t.Errorf("refusal %+v, want a refusal because of the volume", refusal)
 			default:
 				reasons <- refusal.Detail
 			}
@@ -49,7 +49,7 @@ func TestAVolumeHasOneMachine(t *testing.T) {
 		t.Errorf("mounted %d times, want once", mem.Mounts)
 	}
 	if got := <-reasons; !strings.Contains(got, "already claimed by machine "+string(holder)) {
-		t.Errorf("refused with %q, want the machine named", got)
+		t.Errorf("refusal %q, want one that names the machine", got)
 	}
 	h.must(h.machines.Destroy(t.Context(), holder, fabric.MachineAction{Force: true}))
 	h.place(mounts(v.ID)) // the volume is free again
@@ -87,7 +87,7 @@ func TestInvariant4DiskNeverOversold(t *testing.T) {
 				if _, err := h.volumes.Extend(ctx, id, fill.Volume.Spec.SizeGB+rng.Int64N(4)); bourse.CodeOf(err) == bourse.CodeInsufficient {
 					refusals <- struct{}{}
 					if !strings.Contains(err.Error(), "insufficient disk") {
-						t.Errorf("extend: %v, want the phrase", err)
+						t.Errorf("extend: %v, want the Machines API's phrase", err)
 					}
 				} else if err != nil {
 					t.Errorf("extend: %v", err)
@@ -112,19 +112,19 @@ func TestInvariant4DiskNeverOversold(t *testing.T) {
 	cancel()
 	checker.Wait()
 	if len(refusals) == 0 {
-		t.Error("nothing was refused: the test asks for too little")
+		t.Error("nothing was refused, so the test requests too little")
 	}
 	if err := h.DestroyAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.verify()
 	if left, _ := vols.Left(); h.usedDisk() != 0 || len(left) != 0 {
-		t.Errorf("%d MiB taken at the end, the host has %v: want nothing", h.usedDisk(), left)
+		t.Errorf("%d MiB taken at the end, the host has %v; want nothing", h.usedDisk(), left)
 	}
 }
 
-// Invariant 7 for volumes: any number of claims and cancellations of one order, in any
-// sequence, leave at most one volume, and none once the order is canceled.
+// Invariant 7 for volumes: after any number of claims and cancellations of one order, in any sequence, there is at most
+// one volume, and none if the order was canceled.
 func TestInvariant7OneVolumeForAnOrder(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -182,14 +182,14 @@ func TestARepeatedClaimGivesTheSameVolume(t *testing.T) {
 		}
 		again, _, err := h.claim(t.Context(), claim)
 		if err != nil || !again.Repeated || again.Volume.ID != first.Volume.ID {
-			t.Errorf("again: %+v, %v; want volume %s", again, err, first.Volume.ID)
+			t.Errorf("repeated: %+v, %v; want volume %s", again, err, first.Volume.ID)
 		}
 		q, err := h.quote(t.Context(), &claim.Order)
 		if err != nil || q.FilledVolume == nil || q.FilledVolume.ID != first.Volume.ID {
-			t.Errorf("quote: %+v, %v; want it filled", q, err)
+			t.Errorf("quote: %+v, %v; want a filled order", q, err)
 		}
 		if d, err := h.decision(t.Context(), claim.Order.ID); err != nil || d.Volume != first.Volume.ID || d.Outcome != bourse.OutcomeFilled {
-			t.Errorf("decision: %+v, %v; want it filled by %s", d, err, first.Volume.ID)
+			t.Errorf("decision: %+v, %v; want the order filled by %s", d, err, first.Volume.ID)
 		}
 		h.place(mounts(first.Volume.ID))
 		if _, err := h.cancel(t.Context(), claim.Order.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
@@ -223,7 +223,7 @@ func TestADaemonStopsDuringTheClaimOfAVolume(t *testing.T) {
 		broken.Store(false)
 		h.start(nil)
 		if _, refusal, err := h.claim(t.Context(), claim); refusal != nil || err != nil {
-			t.Errorf("claim again: refusal %+v, error %v; want the volume", refusal, err)
+			t.Errorf("repeated claim: refusal %+v, error %v; want the volume", refusal, err)
 		}
 	})
 }

@@ -22,7 +22,7 @@ func openVolumes(t *testing.T) (*volume.Store, string) {
 	dir := t.TempDir()
 	vols, err := volume.Open(volume.Config{Dir: dir, Log: testLog(t)})
 	if bourse.CodeOf(err) == bourse.CodeUnavailable {
-		t.Skipf("this host cannot make volumes: %v", err)
+		t.Skipf("this host does not support volumes: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -30,9 +30,8 @@ func openVolumes(t *testing.T) (*volume.Store, string) {
 	return vols, dir
 }
 
-// Two workers use real file systems. A fork of a volume in use, made on another worker,
-// contains what the machine has written, and so does a volume restored from a snapshot.
-// At the end nothing is left.
+// Two workers use real file systems. A fork of a volume in use, made on another worker, contains what the machine has
+// written, and so does a volume restored from a snapshot. At the end, nothing is left behind.
 func TestVolumesOnARealHost(t *testing.T) {
 	hosts := map[bourse.WorkerTag]*host{}
 	peers := &volumetest.Peers{Find: func(tag bourse.WorkerTag) *volumes.Volumes {

@@ -48,10 +48,10 @@ func TestRecoveryFinishesVolumes(t *testing.T) {
 		h.volumeReaches(goes.ID, bourse.VolumeDestroyed)
 		v, err := h.volumes.Await(t.Context(), kept.ID, func(v *bourse.Volume) bool { return v.Snapshots[0].State == bourse.SnapshotCreated })
 		if err != nil || v.Machine != m.ID {
-			t.Errorf("the third: %+v, %v", v, err)
+			t.Errorf("the third volume: %+v, %v", v, err)
 		}
 		if mem, _ := vols.Read(kept.ID); !mem.Mounted || mem.Mounts != 1 {
-			t.Errorf("of a running machine: %+v, want it mounted all the time", mem)
+			t.Errorf("a running machine's volume: %+v, want it mounted all the time", mem)
 		}
 		if left, _ := vols.Left(); len(left) != 3 {
 			t.Errorf("the host has %v, want two volumes and a snapshot", left)

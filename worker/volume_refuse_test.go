@@ -36,13 +36,13 @@ func TestVolumeRefusalsSayWhy(t *testing.T) {
 			"another app's source": {func(o *bourse.Order) {
 				o.App.Name, o.Volume.Source = "other", have.ID
 			}, bourse.RefusedVolume, string(have.ID)},
-			"source out of reach": {func(o *bourse.Order) { o.Volume.Source = bourse.NewVolumeID(h.self.Tag + 1) }, bourse.RefusedVolume, ""},
+			"unreachable source": {func(o *bourse.Order) { o.Volume.Source = bourse.NewVolumeID(h.self.Tag + 1) }, bourse.RefusedVolume, ""},
 		} {
 			order := newVolumeOrder(t)
 			c.change(order)
 			r := h.refusalOf(order)
 			if r.Reason != c.reason || c.what != "" && r.Resource != c.what || r.Worker != "w1" || r.Region != "gru" || r.Detail == "" {
-				t.Errorf("%s: %+v, want %s of %q by w1 in gru, with a sentence", name, r, c.reason, c.what)
+				t.Errorf("%s: %+v, want reason %s and resource %q from w1 in gru, with a detail", name, r, c.reason, c.what)
 			}
 		}
 		for name, ok := range map[string]func(*bourse.VolumeOrder){
@@ -61,7 +61,7 @@ func TestAWorkerWithoutVolumesRefusesThem(t *testing.T) {
 	h := newHost(t, nil)
 	_, r, err := h.claim(t.Context(), &bourse.Claim{Order: *newVolumeOrder(t)})
 	if err != nil || r == nil || r.Reason != bourse.RefusedUnknown || r.Resource != admit.LabelVolume {
-		t.Errorf("claim: %+v, %v; want a refusal of what it does not know", r, err)
+		t.Errorf("claim: %+v, %v; want a refusal with an unknown resource", r, err)
 	}
 	_, r, err = h.claim(t.Context(), &bourse.Claim{Order: *newOrder(t, mounts(bourse.NewVolumeID(h.self.Tag)))})
 	if err != nil || r == nil || r.Reason != bourse.RefusedVolume {
@@ -69,8 +69,8 @@ func TestAWorkerWithoutVolumesRefusesThem(t *testing.T) {
 	}
 }
 
-// If a machine's volume is lost, or belongs to another machine by now, the machine
-// cannot be updated, and the other machine keeps the volume.
+// If a machine's volume is lost, or now belongs to another machine, the machine cannot be updated, and the other
+// machine keeps the volume.
 func TestAnUpdateWithoutItsVolume(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(tx *store.Tx, v *bourse.Volume, other bourse.MachineID) error
@@ -92,7 +92,7 @@ func TestAnUpdateWithoutItsVolume(t *testing.T) {
 			v.Machine = ""
 			return tx.PutVolume(v)
 		}, true},
-		"of a machine without a record": {func(tx *store.Tx, v *bourse.Volume, _ bourse.MachineID) error {
+		"belongs to a machine without a record": {func(tx *store.Tx, v *bourse.Volume, _ bourse.MachineID) error {
 			v.Machine = bourse.NewMachineID(7)
 			return tx.PutVolume(v)
 		}, true},

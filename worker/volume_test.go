@@ -77,7 +77,7 @@ func (h *host) volumeReaches(id bourse.VolumeID, want bourse.VolumeState) bourse
 	defer cancel()
 	v, err := h.volumes.Await(ctx, id, func(v *bourse.Volume) bool { return v.State == want })
 	if err != nil {
-		h.t.Fatalf("volume %s is %s (%s), never %s: %v", id, v.State, v.Error, want, err)
+		h.t.Fatalf("volume %s is %s (%s) and never became %s: %v", id, v.State, v.Error, want, err)
 	}
 	return v
 }
@@ -95,8 +95,8 @@ func (h *host) usedDisk() bourse.MiB {
 	return bourse.MiB(h.host.Ledger.Totals.Of(bourse.ResourceDisk) - free.Of(bourse.ResourceDisk))
 }
 
-// A volume is created, mounted by a machine, extended while it is in use, snapshotted,
-// and outlives the machine. The ledger always contains its disk.
+// A volume is created, mounted by a machine, extended while it is in use, snapshotted, and outlives the machine. The
+// ledger always contains its disk space.
 func TestLifeOfAVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, vols := newVolumeHost(t)
@@ -109,7 +109,7 @@ func TestLifeOfAVolume(t *testing.T) {
 		}
 		v := h.placeVolume()
 		if v.State != bourse.VolumeCreated || v.Spec.Name != "data" || v.ID.Tag() != h.self.Tag || h.usedDisk() != 10<<10 {
-			t.Fatalf("created %+v, %d MiB taken; want a volume of this worker and 10 GB", v, h.usedDisk())
+			t.Fatalf("created %+v, %d MiB taken; want a volume on this worker and 10 GB", v, h.usedDisk())
 		}
 		m := h.place(mounts(v.ID))
 		if got := m.Config.Mounts[0]; got.Name != "data" || got.SizeGB != 10 {
@@ -119,7 +119,7 @@ func TestLifeOfAVolume(t *testing.T) {
 			t.Errorf("the volume belongs to %q, want machine %s", v.Machine, m.ID)
 		}
 		if mem, _ := vols.Read(v.ID); !mem.Mounted {
-			t.Error("the machine runs, its volume is not mounted")
+			t.Error("the machine runs, but its volume is not mounted")
 		}
 		if v, err = h.volumes.Extend(ctx, v.ID, 20); err != nil || v.Spec.SizeGB != 20 || v.State != bourse.VolumeCreated || v.Usage == nil || h.usedDisk() != 20<<10 {
 			t.Errorf("extended: %+v, %v, %d MiB taken; want 20 GB and its usage", v, err, h.usedDisk())
@@ -133,23 +133,23 @@ func TestLifeOfAVolume(t *testing.T) {
 			t.Errorf("snapshot %+v, %v; want one of 4 MiB", s, err)
 		}
 		if got := h.usedDisk(); got != 20<<10+4 {
-			t.Errorf("%d MiB taken, want those of the volume and 4", got)
+			t.Errorf("%d MiB taken, want the volume's and 4", got)
 		}
 		if _, err := h.volumes.Destroy(ctx, v.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "currently bound to machine: "+string(m.ID)) {
 			t.Errorf("destroy while attached: %v, want failed_precondition", err)
 		}
 		h.must(h.machines.Destroy(ctx, m.ID, fabric.MachineAction{Force: true}))
 		if mem, ok := vols.Read(v.ID); !ok || mem.Mounted || len(mem.Data) != 1024 {
-			t.Errorf("after the machine the host has %+v (%t), want the data, unmounted", mem.Mounted, ok)
+			t.Errorf("after the machine's destruction, the host has %+v (%t), want the data, unmounted", mem.Mounted, ok)
 		}
 		if v = h.getVolume(v.ID); v.Machine != "" {
-			t.Errorf("the volume belongs to %s, which is gone", v.Machine)
+			t.Errorf("the volume still belongs to %s, which was destroyed", v.Machine)
 		}
 		if v, err = h.volumes.Destroy(ctx, v.ID); err != nil || v.State != bourse.VolumeDestroyed || len(v.Snapshots) != 1 {
 			t.Errorf("destroyed: %+v, %v; want its snapshot listed", v, err)
 		}
 		if got := h.usedDisk(); got != 4 {
-			t.Errorf("%d MiB taken, want those of the snapshot", got)
+			t.Errorf("%d MiB taken, want the snapshot's", got)
 		}
 		if _, err := h.volumes.Destroy(ctx, v.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
 			t.Errorf("destroy again: %v, want not_found", err)
@@ -159,7 +159,7 @@ func TestLifeOfAVolume(t *testing.T) {
 }
 
 // The view contains the store's volumes, even after the view was lost.
-func TestTheViewHearsOfVolumes(t *testing.T) {
+func TestVolumesArePublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		view, vols := newMemView(), volumetest.NewHost()
 		h := newHost(t, func(c *Config) { withVolumes(vols)(c); c.View = view })
@@ -208,6 +208,6 @@ func TestTheViewHearsOfVolumes(t *testing.T) {
 		stray := bourse.NewVolumeID(1)
 		view.has(func() { view.volumes[stray] = bourse.Volume{ID: stray} })
 		time.Sleep(publish.CheckInterval)
-		check("a stray in the view")
+		check("an unknown volume in the view")
 	})
 }

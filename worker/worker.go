@@ -183,8 +183,8 @@ func (w *Worker) Close() error {
 	return w.store.Close()
 }
 
-// Run recovers the state that an earlier daemon left, and then works until ctx ends.
-// Machines continue to run after Run has returned. Run must be called once.
+// Run recovers the state that an earlier daemon left behind, and then serves calls and runs machines until ctx ends.
+// Machines continue to run after Run has returned. Run must be called exactly once.
 func (w *Worker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	w.state.SetContext(ctx)
@@ -250,7 +250,7 @@ func (w *Worker) recover(ctx context.Context) error {
 
 const (
 	pruneEvery = time.Minute
-	// leaveTimeout limits how long DestroyAll waits for its changes to be published.
+	// leaveTimeout is how long DestroyAll waits for its changes to be published.
 	leaveTimeout = time.Second
 )
 
@@ -270,9 +270,8 @@ func (w *Worker) pruneStore(ctx context.Context) error {
 	}
 }
 
-// DestroyAll destroys all machines and volumes. It returns once they are destroyed, or
-// when ctx ends. After the destruction, it waits up to leaveTimeout until they are
-// removed from the view.
+// DestroyAll destroys all machines and volumes. It returns once they are destroyed, or when ctx ends. After destroying
+// them, it waits up to leaveTimeout for the view to remove them.
 func (w *Worker) DestroyAll(ctx context.Context) error {
 	all, err := w.machines.List(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
@@ -302,8 +301,8 @@ func (w *Worker) DestroyAll(ctx context.Context) error {
 	return nil
 }
 
-// Leave publishes that the worker accepts no more orders. It returns once the view
-// contains this, or ctx's error if ctx ends first. Run must be running.
+// Leave publishes that the worker accepts no more orders. It returns nil once the view contains this, or ctx's error if
+// ctx ends first. Run must be running.
 func (w *Worker) Leave(ctx context.Context) error {
 	if w.publisher == nil {
 		return nil

@@ -20,10 +20,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// TestMain limits the tests to one processor. Before Go 1.27, timers that two threads
-// run at once in one synctest bubble share the race detector's state for a goroutine,
-// and the process crashes in its C code (golang/go#78156). Daemons have many tickers,
-// so this happened about once in twenty runs.
+// TestMain limits the tests to one processor. Before Go 1.27, timers that two threads run at the same time in one
+// synctest bubble share the race detector's state for a goroutine, which can crash the race detector's C code
+// (golang/go#78156). Daemons have many tickers, so this happened about once in twenty runs.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	goleak.VerifyTestMain(m)
@@ -61,9 +60,8 @@ func newHostDown(t testing.TB, setup func(*Config)) *host {
 	return h
 }
 
-// hostDir creates a host's directory, in memory if the system supports that. The death
-// of a daemon does not lose any file, so tests need not wait for a disk. Benchmarks use
-// the disk.
+// hostDir creates a host's directory, in memory if the system supports that. Files survive the death of a daemon, so
+// tests need not wait for a disk. Benchmarks use the disk.
 func hostDir(t testing.TB) string {
 	t.Helper()
 	const memory = "/dev/shm"
@@ -127,7 +125,7 @@ func (h *host) crash() {
 	h.Worker = nil
 }
 
-// run sets the words that the in-memory driver executes as an order's program.
+// run makes an order's program consist of these words, which the in-memory driver executes.
 func run(words ...string) func(*bourse.Order) {
 	return func(o *bourse.Order) { o.Config.Init.Exec = words }
 }
@@ -169,7 +167,7 @@ func (h *host) reaches(id bourse.MachineID, want bourse.State) bourse.Machine {
 	defer cancel()
 	m, err := h.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool { return m.State == want })
 	if err != nil {
-		h.t.Fatalf("machine %s is %s, never %s: %v", id, m.State, want, err)
+		h.t.Fatalf("machine %s is %s and never became %s: %v", id, m.State, want, err)
 	}
 	return m
 }

@@ -12,9 +12,9 @@
 // decision, using the same functions: [Host.UnsupportedTask], [History], [Host.CheckConditions] and
 // [Host.Fits].
 //
-// A decision writes nothing. Besides the store, it consults only parts of the host that
-// answer within microseconds. Only [Holds] writes to the store: an order to hold capacity
-// requires nothing but records, so this package also fills it.
+// A decision writes nothing. In addition to the store, it consults only those parts of the host that answer within
+// microseconds. Only [Holds] writes to the store: filling an order to hold capacity only requires writing records, so
+// this package does that, too.
 package admit
 
 import (
@@ -67,7 +67,7 @@ type Images interface {
 // machine may require.
 type Labels struct {
 	ByKind map[bourse.ImageKind]map[string]string
-	All    map[string]string // labels that the worker publishes; if drivers disagree, the label from the driver for host images
+	All    map[string]string // labels that the worker publishes; if drivers set the same label, the host-image driver wins
 }
 
 // Labels that describe a host's features.
@@ -138,9 +138,9 @@ func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) 
 	return n, err
 }
 
-// NewQuote returns a quote that contains only the worker's name, region and load. An
-// order that may be a repetition may have been filled a moment ago. For such an order,
-// NewQuote waits until everything submitted to the store is durable.
+// NewQuote returns a quote that contains only the worker's name, region and load. If the order may be a repetition,
+// this worker may have filled it a moment ago. For such an order, NewQuote waits until everything submitted to the
+// store is durable.
 func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	h.Tries.Asked(order)
 	q := bourse.Quote{Worker: h.Worker, Region: h.Region, Load: h.Load()}
@@ -150,22 +150,20 @@ func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order
 	return q, nil
 }
 
-// Fits returns a refusal if the amounts in takes cannot be taken, and nil otherwise. The
-// reason is either that too little of a resource is free, or that the store is so short
-// of space that it only records the ends of existing objects.
-func (h *Host) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
+// Fits returns a refusal if the ledger has no room for the requested amounts in addition to the committed ones, or if
+// the store is so short of disk space that it accepts no new work. Otherwise, it returns nil.
+func (h *Host) Fits(committed, requested bourse.Amounts) *bourse.Refusal {
 	if err := h.SpaceError(); err != nil {
 		return h.FromThisWorker(&bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)})
 	}
-	return h.Ledger.Fits(committed, takes)
+	return h.Ledger.Fits(committed, requested)
 }
 
-// CheckRoom returns a refusal if a machine's amounts cannot change from has, the current ones,
-// to wants, the desired ones, and nil otherwise. It checks only the resources whose
-// amounts increase, so a machine may keep its resources even after the operator has
-// lowered the worker's capacity.
-func (h *Host) CheckRoom(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refusal, error) {
-	more := slices.DeleteFunc(slices.Clone(wants), func(a bourse.Amount) bool { return a.Amount <= has.Of(a.Resource) })
+// CheckRoom returns a refusal if the ledger has no room to change a machine's amounts from current to desired, and nil
+// otherwise. It checks only the resources whose amounts increase, so a machine may keep its resources even after the
+// operator has lowered the worker's capacity.
+func (h *Host) CheckRoom(tx *store.Tx, current, desired bourse.Amounts) (*bourse.Refusal, error) {
+	more := slices.DeleteFunc(slices.Clone(desired), func(a bourse.Amount) bool { return a.Amount <= current.Of(a.Resource) })
 	if len(more) == 0 {
 		return nil, nil
 	}
@@ -173,10 +171,10 @@ func (h *Host) CheckRoom(tx *store.Tx, has, wants bourse.Amounts) (*bourse.Refus
 	if err != nil {
 		return nil, err
 	}
-	return h.FromThisWorker(h.Ledger.Fits(less(committed, has), more)), nil
+	return h.FromThisWorker(h.Ledger.Fits(less(committed, current), more)), nil
 }
 
-// FromThisWorker names this worker in a refusal and returns the refusal, which may be nil.
+// FromThisWorker fills in this worker's name and region in r, which may be nil, and returns r.
 func (h *Host) FromThisWorker(r *bourse.Refusal) *bourse.Refusal {
 	if r != nil {
 		r.Worker, r.Region = h.Worker, h.Region
@@ -189,10 +187,9 @@ func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refus
 	return h.FromThisWorker(&bourse.Refusal{Reason: reason, Detail: detail})
 }
 
-// Answer converts the error of a claim that recorded nothing into the claim's answer: the
-// order's existing fill, a refusal, or err itself if it means neither. It must not be
-// called once something has been recorded, because a refused order is filled on another
-// worker.
+// Answer converts the error of a claim that recorded nothing into the claim's answer: the order's existing fill, a
+// refusal, or err itself if err stands for neither. It must not be called once something has been recorded, because
+// brokers fill refused orders on other workers.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 	if d, ok := errors.AsType[NotFilledError](err); ok {
 		return d.Fill, d.Refusal, nil

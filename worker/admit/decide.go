@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Decision is a worker's answer to one order, based on one snapshot of its store. A claim
-// carries out the decision in the transaction that made it.
+// Decision is a worker's answer to one order, based on one snapshot of its store. A claim carries out the decision in
+// the same transaction.
 type Decision struct {
 	Fill    *bourse.Fill    // the order's existing fill on this worker; if set, the other fields are not
 	Refusal *bourse.Refusal // why the worker does not fill the order; nil if it does
@@ -42,9 +42,9 @@ func (h *Host) Take(tx *store.Tx, order *bourse.Order, now time.Time) (Decision,
 	return d, notFilled(d, err)
 }
 
-// Precheck checks a claim's order before the claim begins a write transaction, so that
-// refused orders do not need one. It does not try ports or ask pollers, because their
-// state may change before the transaction. Like Take, it returns a [NotFilledError].
+// Precheck checks a claim's order before the claim begins a write transaction, so that refused orders do not need one.
+// It does not check ports or pollers, because their state may change before the transaction. Like Take, it returns a
+// [NotFilledError].
 func (h *Host) Precheck(s *store.Store, order *bourse.Order) error {
 	return s.View(func(tx *store.Tx) error {
 		d, err := h.byRecords(tx, order, time.Now())
@@ -61,9 +61,8 @@ func notFilled(d Decision, err error) error {
 	return err
 }
 
-// Decide decides whether the worker fills an order for a machine, a volume, a cold task
-// or held capacity. It first checks whether the order is already filled, because in that
-// case the filled order itself may be the reason why there is no room.
+// Decide decides whether the worker fills an order for a machine, a volume, a cold task or held capacity. It first
+// checks whether the order is already filled, because the filled order itself may be why there is no room.
 func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.byRecords(tx, order, now)
 	if err == nil && d.Fill == nil && d.Refusal == nil && order.Kind() != bourse.KindVolume {
@@ -72,8 +71,7 @@ func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decisio
 	return d, err
 }
 
-// byRecords makes the part of a decision that depends only on the worker's records and
-// features.
+// byRecords decides as far as the decision depends only on the worker's records and features.
 func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
 	fill, past, err := History(tx, order, now)
 	if err != nil || fill != nil {
@@ -108,11 +106,10 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 	return nil
 }
 
-// CheckConditions checks the conditions for starting anything for an order, apart from resources.
-// It refuses the order if a later try of the order has asked this worker, if the order's
-// app was deleted, or if past is not nil. past is the refusal that [History] has returned.
-// It ignores a cordon, because a cordoned worker's machines still receive calls and
-// requests.
+// CheckConditions checks the conditions for starting anything for an order, apart from resources. It refuses the order
+// if a later attempt at the order has asked this worker for a quote, if the order's app was deleted, or if past, the
+// refusal returned by [History], is not nil. It ignores cordons, because a cordoned worker's machines still receive
+// calls and requests.
 func (h *Host) CheckConditions(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
 	return first([]check{
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
@@ -187,7 +184,7 @@ func History(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *b
 	case rec.Held && kind == bourse.KindHold:
 		return no("the order's hold has ended")
 	case rec.Held:
-		return no("the order's id is one of a reservation's")
+		return no("the order's id belongs to a reservation")
 	case rec.Machine != "" && kind == bourse.KindMachine:
 		m, err := state.ReadMachine(tx, rec.Machine, state.RecentEvents)
 		if bourse.CodeOf(err) == bourse.CodeNotFound {

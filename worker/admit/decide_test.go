@@ -22,9 +22,8 @@ func newStore(t *testing.T) *store.Store {
 	return s
 }
 
-// On one worker, an order id belongs to one order. Repeating that order finds what
-// fills it; an order of another kind or app with the same id is refused. An order that
-// could not be filled may be filled later.
+// On one worker, an order id belongs to one order. Repeating that order returns its fill. An order of another kind or
+// app with the same id is refused. An order that could not be filled may be filled later.
 func TestPast(t *testing.T) {
 	now := time.Now().UTC()
 	app := bourse.App{Name: "web", ID: "01", CreatedAt: time.Unix(1, 0).UTC()}
@@ -118,8 +117,8 @@ func TestPast(t *testing.T) {
 	}
 }
 
-// A machine keeps the resources that it already has, and needs free capacity only for
-// those of which it wants more, even after the worker's capacity was lowered.
+// A machine keeps its current resources, and needs free capacity only for resources whose amounts increase, even after
+// the worker's capacity was lowered.
 func TestRoom(t *testing.T) {
 	s := newStore(t)
 	h := &Host{Worker: "w1", Region: "gru", Ledger: Ledger{Totals: bourse.Amounts{{Resource: "disk", Amount: 10}, {Resource: "memory", Amount: 100}}}}
@@ -151,7 +150,7 @@ func TestRoom(t *testing.T) {
 			}
 			r, err := h.CheckRoom(tx, m.Takes, c.wants)
 			if (r == nil) != (c.short == "") || r != nil && (r.Resource != string(c.short) || r.Worker != h.Worker) {
-				t.Errorf("%s: %+v, want it short of %q", name, r, c.short)
+				t.Errorf("%s: %+v, want a shortage of %q", name, r, c.short)
 			}
 			return err
 		}); err != nil {
@@ -160,9 +159,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Precheck does not ask for the current state of the host's ports and pollers. A
-// claim's transaction and a quote do.
-func TestPrecheckAsksNothingOfTheHost(t *testing.T) {
+// Precheck does not check the current state of the host's ports and pollers. A claim's transaction and a quote do.
+func TestPrecheckIgnoresPortsAndPollers(t *testing.T) {
 	s := newStore(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -193,14 +191,14 @@ func TestPrecheckAsksNothingOfTheHost(t *testing.T) {
 		}
 		asked = 0
 		if err := h.Precheck(s, &order); err != nil || asked != 0 {
-			t.Errorf("%s: precheck: %v, pollers were asked %d times; want neither", image, err, asked)
+			t.Errorf("%s: precheck: %v, pollers were asked %d times; want no error and no such call", image, err, asked)
 		}
 		if q, err := h.Quote(t.Context(), s, &order); err != nil || q.Refusal == nil || q.Refusal.Reason != want || q.Refusal.Worker != h.Worker {
-			t.Errorf("%s: quote: %+v, %v; want it refused: %s", image, q.Refusal, err, want)
+			t.Errorf("%s: quote: %+v, %v; want a refusal with reason %s", image, q.Refusal, err, want)
 		}
 		err := s.View(func(tx *store.Tx) error { _, err := h.Take(tx, &order, time.Now()); return err })
 		if d, ok := errors.AsType[NotFilledError](err); !ok || d.Refusal == nil || d.Refusal.Reason != want {
-			t.Errorf("%s: claim: %v; want it refused: %s", image, err, want)
+			t.Errorf("%s: claim: %v; want a refusal with reason %s", image, err, want)
 		}
 	}
 }

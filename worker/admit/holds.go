@@ -47,8 +47,8 @@ func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	return &bourse.Fill{Hold: &hold, Claimed: time.Since(begin)}, nil, nil
 }
 
-// record writes an order and its hold. It extends the reservation's other holds on
-// this worker so that all of them expire together.
+// record writes an order and its hold. It extends the reservation's other holds on this worker, so that all of them
+// expire together.
 func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err error) {
 	order, now := &c.Order, time.Now().UTC()
 	d, err := hs.host.Take(tx, order, now)
@@ -129,12 +129,12 @@ func (d *Decision) useHolds(tx *store.Tx, order *bourse.Order, now time.Time) (_
 	drawn := subtractHeld(slices.Clone(holds), d.Takes)
 	d.Held = slices.Equal(drawn, d.Takes)
 	d.Committed = less(d.Committed, drawn)
-	takes := d.Takes
+	used := d.Takes
 	if order.SkipLaunch { // the machine does not start yet, so it takes only its disk from the holds
-		takes = WhileStopped(takes)
+		used = WhileStopped(used)
 	}
 	after := slices.Clone(holds)
-	subtractHeld(after, takes)
+	subtractHeld(after, used)
 	for i := range after {
 		if !slices.Equal(holds[i].Remaining, after[i].Remaining) {
 			after[i].Remaining = slices.DeleteFunc(after[i].Remaining, func(a bourse.Amount) bool { return a.Amount == 0 })
@@ -144,10 +144,10 @@ func (d *Decision) useHolds(tx *store.Tx, order *bourse.Order, now time.Time) (_
 	return nil, nil
 }
 
-// subtractHeld subtracts takes from the holds, one hold after the other, as far as their
-// remaining amounts allow. It returns the amounts that it has subtracted.
-func subtractHeld(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
-	need := slices.Clone(takes)
+// subtractHeld subtracts amounts from the holds, one hold after the other, as far as their remaining amounts allow. It
+// returns what it has subtracted.
+func subtractHeld(holds []bourse.Hold, amounts bourse.Amounts) bourse.Amounts {
+	need := slices.Clone(amounts)
 	for h := range holds {
 		holds[h].Remaining = slices.Clone(holds[h].Remaining) // the caller's holds may share this slice
 		for j := range holds[h].Remaining {
@@ -159,7 +159,7 @@ func subtractHeld(holds []bourse.Hold, takes bourse.Amounts) bourse.Amounts {
 			}
 		}
 	}
-	drawn := slices.Clone(takes)
+	drawn := slices.Clone(amounts)
 	for i := range drawn {
 		drawn[i].Amount -= need[i].Amount
 	}

@@ -22,8 +22,8 @@ func drawAmounts(t *rapid.T, what string) bourse.Amounts {
 	return out
 }
 
-// draw removes from the holds exactly what it returns. For each resource that is the
-// wanted amount, or all that the holds contain if that is less.
+// subtractHeld removes exactly the amounts that it returns from the holds. For each resource, that is the requested
+// amount, or everything that the holds contain if that is less.
 func TestDraw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		holds := make([]bourse.Hold, rapid.IntRange(0, 4).Draw(t, "holds"))
@@ -44,24 +44,24 @@ func TestDraw(t *testing.T) {
 				is += holds[h].Remaining.Of(a.Resource)
 			}
 			if got := drawn[i]; got.Resource != a.Resource || got.Amount != min(a.Amount, was) || was-is != got.Amount {
-				t.Fatalf("takes %v of %d: drew %v and left %d", a, was, got, is)
+				t.Fatalf("requested %v of %d: subtracted %v, %d remaining", a, was, got, is)
 			}
 		}
 		for i := range shared {
 			if diff := cmp.Diff(before[i], shared[i].Remaining); diff != "" {
-				t.Fatalf("a list that others have was changed (-before +after):\n%s", diff)
+				t.Fatalf("the caller's list was changed (-before +after):\n%s", diff)
 			}
 			for _, a := range holds[i].Remaining {
 				if a.Amount < 0 || !takes.Has(a.Resource) && a.Amount != before[i].Of(a.Resource) {
-					t.Fatalf("left %v of %v after %v", holds[i].Remaining, before[i], takes)
+					t.Fatalf("remaining %v of %v after %v", holds[i].Remaining, before[i], takes)
 				}
 			}
 		}
 	})
 }
 
-// A hold that has expired but is not deleted yet stays expired when its reservation's
-// other holds are prolonged, because its capacity may already be taken.
+// A hold that has expired but is not deleted yet stays expired when its reservation's other holds are extended, because
+// its capacity may already be taken.
 func TestProlong(t *testing.T) {
 	s := newStore(t)
 	now := time.Now().UTC()

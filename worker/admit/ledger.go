@@ -35,39 +35,37 @@ func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 // a poller runs the machine, the machine takes only countables, and disk for its log and
 // record.
 func (l *Ledger) WhileRunning(c *bourse.Config) bourse.Amounts {
-	takes := Countables(c.Requirements)
+	amounts := Countables(c.Requirements)
 	if c.ImageKind() != bourse.PollerImage {
 		for _, a := range c.Guest.Takes(l.Shared) {
-			takes = takes.Plus(a)
+			amounts = amounts.Plus(a)
 		}
 	}
 	if n := l.Scratch(c) + l.MachineDisk; n > 0 {
-		takes = takes.Plus(bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(n)})
+		amounts = amounts.Plus(bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(n)})
 	}
-	return takes.Sorted()
+	return amounts.Sorted()
 }
 
-// WhileStopped returns the part of takes that a machine keeps while it is stopped, which is
-// its disk.
-func WhileStopped(takes bourse.Amounts) bourse.Amounts {
-	if n := takes.Of(bourse.ResourceDisk); n > 0 {
+// WhileStopped returns the amounts that a machine keeps while it is stopped: only its disk.
+func WhileStopped(amounts bourse.Amounts) bourse.Amounts {
+	if n := amounts.Of(bourse.ResourceDisk); n > 0 {
 		return bourse.Amounts{{Resource: bourse.ResourceDisk, Amount: n}}
 	}
 	return nil
 }
 
-// Fits returns a refusal if takes cannot be added to the committed amounts without
-// overselling a resource (invariant 4), and nil otherwise. The refusal names every
-// resource that is short.
-func (l *Ledger) Fits(committed, takes bourse.Amounts) *bourse.Refusal {
+// Fits returns a refusal if adding the requested amounts to the committed ones would oversell a resource (invariant 4),
+// and nil otherwise. The refusal names every resource that is short.
+func (l *Ledger) Fits(committed, requested bourse.Amounts) *bourse.Refusal {
 	var r *bourse.Refusal
-	for _, want := range takes {
+	for _, want := range requested {
 		var free int64
 		known := l.Totals.Has(want.Resource)
 		if known {
 			free = l.Totals.Of(want.Resource) - committed.Of(want.Resource)
 		}
-		if known && want.Amount <= free { // comparing with the difference, which is at most MaxAmount, cannot overflow as a sum could
+		if known && want.Amount <= free { // subtract instead of adding, because a sum could overflow
 			continue
 		}
 		free = max(0, free)
@@ -125,7 +123,7 @@ func Min(a, b bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// less subtracts the amounts in taken from the committed amounts.
+// less returns the committed amounts minus the amounts in taken.
 func less(committed, taken bourse.Amounts) bourse.Amounts {
 	out := append(bourse.Amounts(nil), committed...)
 	for i := range out {
@@ -137,11 +135,11 @@ func less(committed, taken bourse.Amounts) bourse.Amounts {
 // Countables returns the countables among an order's requirements. A call to a warm
 // machine takes only these, since the machine already holds its other resources.
 func Countables(requirements bourse.Requirements) bourse.Amounts {
-	var takes bourse.Amounts
+	var amounts bourse.Amounts
 	for name, r := range requirements {
 		if r.Count > 0 {
-			takes = append(takes, bourse.Amount{Resource: bourse.Resource(name), Amount: r.Count})
+			amounts = append(amounts, bourse.Amount{Resource: bourse.Resource(name), Amount: r.Count})
 		}
 	}
-	return takes.Sorted()
+	return amounts.Sorted()
 }

@@ -23,17 +23,17 @@ func TestFitsNamesWhatIsShort(t *testing.T) {
 		reason bourse.RefusalReason
 		free   int64
 	}{
-		"nothing":                  {nil, "", 0},
-		"memory, overcommitted":    {bourse.Amounts{{Resource: "memory", Amount: 536}}, "", 0},
-		"memory, one too much":     {bourse.Amounts{{Resource: "memory", Amount: 537}}, bourse.RefusedResource, 536},
-		"a countable":              {bourse.Amounts{{Resource: "slots", Amount: 1}}, "", 0},
-		"a countable, too many":    {bourse.Amounts{{Resource: "slots", Amount: 2}}, bourse.RefusedResource, 1},
-		"a gpu":                    {bourse.Amounts{{Resource: "gpu.a10", Amount: 1}}, "", 0},
-		"a gpu of another kind":    {bourse.Amounts{{Resource: "gpu.l40s", Amount: 1}}, bourse.RefusedUnknown, 0},
-		"an unknown countable":     {bourse.Amounts{{Resource: "licences", Amount: 1}}, bourse.RefusedUnknown, 0},
-		"more than there can be":   {bourse.Amounts{{Resource: "memory", Amount: bourse.MaxAmount}}, bourse.RefusedResource, 536},
-		"more than any int64 sum":  {bourse.Amounts{{Resource: "memory", Amount: math.MaxInt64}}, bourse.RefusedResource, 536},
-		"cpus to the last of them": {bourse.Amounts{{Resource: "cpu", Amount: 2000}}, "", 0},
+		"nothing":                            {nil, "", 0},
+		"memory, overcommitted":              {bourse.Amounts{{Resource: "memory", Amount: 536}}, "", 0},
+		"one MiB of memory too many":         {bourse.Amounts{{Resource: "memory", Amount: 537}}, bourse.RefusedResource, 536},
+		"a countable":                        {bourse.Amounts{{Resource: "slots", Amount: 1}}, "", 0},
+		"too many of a countable":            {bourse.Amounts{{Resource: "slots", Amount: 2}}, bourse.RefusedResource, 1},
+		"a gpu":                              {bourse.Amounts{{Resource: "gpu.a10", Amount: 1}}, "", 0},
+		"a gpu of another kind":              {bourse.Amounts{{Resource: "gpu.l40s", Amount: 1}}, bourse.RefusedUnknown, 0},
+		"an unknown countable":               {bourse.Amounts{{Resource: "licences", Amount: 1}}, bourse.RefusedUnknown, 0},
+		"more than the maximum amount":       {bourse.Amounts{{Resource: "memory", Amount: bourse.MaxAmount}}, bourse.RefusedResource, 536},
+		"so much that a sum overflows int64": {bourse.Amounts{{Resource: "memory", Amount: math.MaxInt64}}, bourse.RefusedResource, 536},
+		"all of the CPUs":                    {bourse.Amounts{{Resource: "cpu", Amount: 2000}}, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := l.Fits(committed, c.takes)
@@ -41,7 +41,7 @@ func TestFitsNamesWhatIsShort(t *testing.T) {
 			case r == nil && c.reason != "":
 				t.Errorf("fits, want refusal %s", c.reason)
 			case r != nil && (r.Reason != c.reason || r.Free != c.free):
-				t.Errorf("refused %s with %d free, want %q with %d free", r.Reason, r.Free, c.reason, c.free)
+				t.Errorf("refusal %s with %d free, want %q with %d free", r.Reason, r.Free, c.reason, c.free)
 			}
 		})
 	}

@@ -36,25 +36,23 @@ func (p PortRange) Validate() error {
 // transactions short on a host whose other programs use many ports.
 const maxBinds = 64
 
-// Port chooses a machine's $PORT. The parameter has is the machine's current port, or 0
-// if it has none. Port prefers a port that the machine's services name, if that port is
-// free and in the worker's range. Otherwise it returns the current port, even if another
-// program uses it now. If the machine has no current port, Port returns any free one. It
-// returns 0 if the machine needs no port: its environment sets PORT, it has a private
-// network, or it runs on a poller's host.
-func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int, *bourse.Refusal) {
+// Port chooses a machine's $PORT. current is the machine's current port, or 0 if it has none. Port prefers a port that
+// one of the machine's services names, if that port is free and in the worker's range. Otherwise it returns the current
+// port, even if another program uses it now. If the machine has no current port, Port returns any free one. It returns
+// 0 if the machine needs no port: its environment sets PORT, it has a private network, or it runs on a poller's host.
+func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, current int) (int, *bourse.Refusal) {
 	if _, own := c.Env[EnvPort]; own || private || c.ImageKind() == bourse.PollerImage {
 		return 0, nil
 	}
 	taken := func(port int) bool { _, taken := tx.PortUser(port); return taken }
 	declared := declaredPort(c, h.Ports)
 	switch {
-	case has != 0 && (declared == 0 || declared == has):
-		return has, nil
+	case current != 0 && (declared == 0 || declared == current):
+		return current, nil
 	case declared != 0 && !taken(declared) && bind(declared) == nil:
 		return declared, nil
-	case has != 0:
-		return has, nil
+	case current != 0:
+		return current, nil
 	case !tx.HasFreePort(h.Ports.First, h.Ports.Last):
 		return 0, h.FromThisWorker(&bourse.Refusal{
 			Reason: bourse.RefusedResource, Resource: ResourcePorts, Wanted: 1,
@@ -63,14 +61,13 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, has int) (int,
 	}
 	port, tried := h.Ports.find(rand.IntN(h.Ports.Last-h.Ports.First+1), taken, bind)
 	if port == 0 {
-		return 0, h.Refusal(bourse.RefusedUnavailable, fmt.Sprintf("no free port found in %d-%d: other programs on the host use all that were tried (%d)", h.Ports.First, h.Ports.Last, tried))
+		return 0, h.Refusal(bourse.RefusedUnavailable, fmt.Sprintf("no free port found in %d-%d: all %d ports that were tried are in use by other programs on the host", h.Ports.First, h.Ports.Last, tried))
 	}
 	return port, nil
 }
 
-// find returns the first port, starting at offset from in the range, that no machine uses
-// and that can be bound. If it does not find a port in maxBinds attempts, it returns port
-// 0. It also returns how many ports it tried to bind.
+// find returns the first port, starting at offset from in the range, that no machine uses and that can be bound. If it
+// does not find a port in maxBinds attempts, it returns port 0. It also returns the number of attempts.
 func (p PortRange) find(from int, taken func(int) bool, bind func(int) error) (port, tried int) {
 	n := p.Last - p.First + 1
 	for i := range n {

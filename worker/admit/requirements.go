@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	// UnknownImage is the assumed size, in bytes, of an image that the worker has never
-	// seen. It is about the size of a small program's image, so that workers that have the
-	// image rank above all others.
+	// UnknownImage is the assumed size, in bytes, of an image that the worker has never seen. It is about the size of a
+	// small program's image. Because it is not 0, workers that already have the image rank above all others.
 	UnknownImage = 128 << 20
 	// ResourceImages is the resource that refusals name if there is too little disk space
 	// for images.
@@ -73,11 +72,10 @@ func (h *Host) region(order *bourse.Order) *bourse.Refusal {
 	return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker is in %s", h.Region)}
 }
 
-// labels refuses an order that requires a label that is missing from has, the available
-// labels.
-func (h *Host) labels(requirements bourse.Requirements, has map[string]string) *bourse.Refusal {
+// labels refuses an order that requires a label that is not available.
+func (h *Host) labels(requirements bourse.Requirements, available map[string]string) *bourse.Refusal {
 	for name, wanted := range requirements {
-		label, known := has[name]
+		label, known := available[name]
 		if name == bourse.LabelWorker {
 			label, known = string(h.Worker), true
 		}
@@ -161,7 +159,7 @@ func (h *Host) refuseVM(c *bourse.Config) *bourse.Refusal {
 	r := &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: driver.LabelVM}
 	switch {
 	case labels[driver.LabelVM] == "":
-		r.Detail = "the worker runs images in virtual machines, and its host lacks what they need"
+		r.Detail = "the worker runs images in virtual machines, but its host lacks the programs or devices that they need"
 	case !h.Private[bourse.RegistryImage]:
 		r.Detail = "virtual machines need private networks, which the worker does not provide"
 	case c.Guest.GPUs > 0:
@@ -178,8 +176,8 @@ func (h *Host) refuseVM(c *bourse.Config) *bourse.Refusal {
 	return r
 }
 
-// offersRuntime reports whether a driver's labels contain a runtime, under its short name
-// or its containerd name.
+// offersRuntime reports whether a driver's labels contain a runtime, either by its short name or by its containerd
+// name.
 func offersRuntime(labels map[string]string, name string) bool {
 	if _, short := labels[labelRuntime+name]; short {
 		return true

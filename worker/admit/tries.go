@@ -6,21 +6,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxTries is the maximum number of orders in each of the two generations of a Tries.
+// maxTries is the maximum number of orders in each of a Tries's two generations.
 const maxTries = 1 << 14
 
-// Tries remembers the latest try of each order that asked this worker. The worker refuses
-// a claim by an earlier try, because the later try's broker has already learned that the
-// order is not filled here, and may fill it on another worker. Tries need not be
-// persisted: a claim does not outlive its connection, and therefore not this daemon.
+// Tries remembers, for each order, the latest attempt (try) that asked this worker for a quote. The worker refuses a
+// claim from an earlier attempt, because the broker of the later attempt has already learned that the order is not
+// filled here, and may fill it on another worker. Tries need not be persisted: claims end with their connections, so
+// none of them outlives this daemon.
 type Tries struct {
 	mu   sync.Mutex
 	last map[bourse.OrderID]string // guarded by mu
 	old  map[bourse.OrderID]string // guarded by mu; the previous generation
 }
 
-// Asked records the try that is asking this worker for a quote. It must be called before
-// the worker checks whether the order is already filled.
+// Asked records the attempt that is asking this worker for a quote. It must be called before the worker checks whether
+// the order is already filled.
 func (t *Tries) Asked(order *bourse.Order) {
 	if order.Try == "" {
 		return
@@ -33,8 +33,8 @@ func (t *Tries) Asked(order *bourse.Order) {
 	t.last[order.ID] = order.Try
 }
 
-// refuse refuses a claim's order if another try of the order was the last to ask this
-// worker. It must be called in the transaction that fills the order.
+// refuse refuses a claim's order if a different attempt was the last to ask this worker. It must be called in the
+// transaction that fills the order.
 func (t *Tries) refuse(order *bourse.Order) *bourse.Refusal {
 	if order.Try == "" {
 		return nil

@@ -14,10 +14,10 @@ func TestTriesAreBounded(t *testing.T) {
 		x.Asked(&bourse.Order{ID: bourse.OrderID(fmt.Sprint(i)), Options: bourse.Options{Try: "a"}})
 	}
 	if n := len(x.last) + len(x.old); n > 2*maxTries {
-		t.Errorf("%d orders are remembered, want %d at most", n, 2*maxTries)
+		t.Errorf("%d orders are remembered, want at most %d", n, 2*maxTries)
 	}
 	late := bourse.Order{ID: bourse.OrderID(fmt.Sprint(5*maxTries - maxTries)), Options: bourse.Options{Try: "b"}}
 	if x.refuse(&late) == nil {
-		t.Error("the try of a late order is forgotten")
+		t.Error("the attempt of a recent order was discarded")
 	}
 }

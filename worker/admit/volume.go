@@ -30,11 +30,11 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 		func() (*bourse.Refusal, error) { return zone(tx, order.App, &spec) },
 		func() (_ *bourse.Refusal, err error) {
 			d.Committed, err = tx.CommittedAt(now)
-			wants := bourse.Amounts{}
+			compute := bourse.Amounts{}
 			if spec.Compute != nil { // include the resources of the machine that will use the volume
-				wants = spec.Compute.Takes(h.Ledger.Shared)
+				compute = spec.Compute.Takes(h.Ledger.Shared)
 			}
-			return h.Fits(d.Committed, wants.Plus(disk).Sorted()), err
+			return h.Fits(d.Committed, compute.Plus(disk).Sorted()), err
 		},
 	}
 }
@@ -49,9 +49,9 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	case id == "":
 		return nil, nil
 	case tag != h.Tag && !h.Peers:
-		return no("the worker cannot reach the one that has %s", id)
+		return no("this worker cannot reach the worker that has %s", id)
 	case tag != h.Tag:
-		return nil, nil // the source's worker checks the source when this worker requests its content
+		return nil, nil // the worker that has the source checks it when this worker requests its content
 	}
 	source, err := LocalSource(tx, app, spec, now)
 	switch {
@@ -62,7 +62,7 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	case source.SizeGB > spec.SizeGB:
 		return no("%s has %d GB, wanted %d: a volume never shrinks", id, source.SizeGB, spec.SizeGB)
 	case source.Encrypted != spec.Encrypted:
-		return no("a copy has the setting of its source, and %s has encrypted: %t", id, source.Encrypted)
+		return no("a copy is encrypted if its source is, and %s has encrypted: %t", id, source.Encrypted)
 	}
 	return nil, nil
 }

@@ -29,8 +29,8 @@ type Network interface {
 	Namespace(machine bourse.MachineID) string
 }
 
-// Scratch manages directories of limited size. They store the changes that containers
-// make to their root file systems. Its methods are idempotent.
+// Scratch manages directories of limited size. The directories store the changes that containers make to their root
+// file systems. The methods are idempotent.
 type Scratch interface {
 	Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (path string, err error)
 	RemoveScratch(ctx context.Context, machine bourse.MachineID) error
@@ -74,8 +74,8 @@ func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, err
 	return out, nil
 }
 
-// tearDown undoes setUp. A stopped machine still keeps the changes to its root file
-// system, and its address, which is derived from its id.
+// tearDown undoes setUp, except that a stopped machine keeps the changes to its root file system, and its address,
+// which is derived from its id.
 func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
 	if isHostProgram(m) {
 		return nil
@@ -83,7 +83,7 @@ func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
 	return errors.Join(ms.volumes.Unmount(ctx, m), ms.detachNetwork(ctx, m))
 }
 
-// removeAll undoes setUp completely.
+// removeAll undoes setUp, and also removes what tearDown keeps.
 func (ms *Machines) removeAll(ctx context.Context, m *bourse.Machine) error {
 	err := ms.tearDown(ctx, m)
 	if ms.scratch != nil && m.Config.ImageKind() == bourse.RegistryImage {
@@ -97,10 +97,10 @@ const (
 	tearDownTimeout = 10 * time.Second // timeout of each attempt
 )
 
-// tryTearDown calls tearDown for a machine whose exit is about to be recorded. It gives
-// up after a few attempts, so that the record is not delayed for long. The machine's next
-// start reuses what is left; otherwise recovery or the machine's destruction removes it.
-// tryTearDown only returns an error if ctx ends. The exit must then not be recorded.
+// tryTearDown calls tearDown for a machine whose exit is about to be recorded. It gives up after a few attempts, so
+// that the record is not delayed for long. The machine's next start reuses any attachments that remain. If the machine
+// does not start again, recovery or the machine's destruction removes them. tryTearDown returns an error only if ctx
+// ends. In that case, the exit must not be recorded.
 func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 	for n := range tearDownTries {
 		try, cancel := context.WithTimeout(ctx, tearDownTimeout)
@@ -206,7 +206,7 @@ func (ms *Machines) recoverNetworks(ctx context.Context) error {
 	return ms.network.Recover(ctx, keep)
 }
 
-// willRun reports whether m is running, or will run without a further request.
+// willRun reports whether m is running, or will start without another request.
 func willRun(m *bourse.Machine) bool {
 	switch m.State {
 	case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateSuspended, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
@@ -219,10 +219,10 @@ func willRun(m *bourse.Machine) bool {
 	return false
 }
 
-// reportLostNetworks looks for running machines whose network namespace was removed while the
-// daemon was down. Their programs do not join the new namespace, so they have no
-// network until they are restarted. The worker does not restart machines without a
-// request, so reportLostNetworks reports the problem in the log and in the machine's events.
+// reportLostNetworks looks for running machines whose network namespace was removed while the daemon was down. Running
+// programs do not join a new namespace, so these machines have no network until they are restarted. The worker does not
+// restart machines without a request, so reportLostNetworks only reports the problem, in the log and in the machine's
+// events.
 func (ms *Machines) reportLostNetworks(ctx context.Context, running []driver.TaskID) {
 	for _, id := range running {
 		m, err := ms.state.Machine(ctx, id.Machine)
@@ -258,8 +258,7 @@ func outsideNetwork(pid int, namespace string) bool {
 	return err == nil && !os.SameFile(own, other)
 }
 
-// lossReported reports whether m's events since its last start already contain the
-// problem.
+// lossReported reports whether an event since m's last start already reports the lost network.
 func lossReported(m *bourse.Machine) bool {
 	i := slices.IndexFunc(m.LastEvents, func(e bourse.Event) bool { // newest first
 		return e.Type == bourse.EventCutOff || e.Type == bourse.EventStart

@@ -14,10 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Claim fills an order for a machine, or returns the refusal. It returns once the machine
-// has started or, if the order does not launch it, is prepared. If the machine fails to
-// start, Claim returns a refusal. If ctx ends first, the start continues in the
-// background, and the order's id can be used to find or cancel it.
+// Claim fills an order for a machine, or returns the refusal. It returns once the machine has started or, if the order
+// does not launch it, is prepared. If the machine fails to start, Claim returns a refusal. If ctx ends first, the start
+// continues in the background, and the caller can look up or cancel the order by its id.
 func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	order := &c.Order
@@ -53,11 +52,10 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 	}
 }
 
-// Begin decides whether to fill a claim's order. If so, one transaction records the
-// machine, its resources, its order (with recordOrder) and the run that will start it,
-// before anything happens on the host. The returned function waits for the run, like
-// [state.Started]. The error is an [admit.NotFilledError] if the order is already filled or is
-// refused.
+// Begin decides whether to fill a claim's order. If it is filled, one transaction records the machine, its resources,
+// its order (with recordOrder) and the run that will start it, before anything happens on the host. The returned
+// function waits for the run, like [state.Started]. The error is an [admit.NotFilledError] if the order is already
+// filled or is refused.
 func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func(*store.Tx, *bourse.Machine) error) (bourse.Machine, func(context.Context) error, error) {
 	for {
 		m := ms.newMachine(c)
@@ -169,8 +167,8 @@ func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine,
 	return state.AppendEvent(tx, &m, "", launch)
 }
 
-// filledBefore answers a repeated claim. It first waits until the machine that the
-// order's first claim recorded has started or failed to start.
+// filledBefore answers a repeated claim, once the machine that the order's first claim recorded has started or failed
+// to start.
 func (ms *Machines) filledBefore(ctx context.Context, order *bourse.Order, id bourse.MachineID) (*bourse.Fill, *bourse.Refusal, error) {
 	if _, err := ms.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool { return m.State.Settled() }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
@@ -197,14 +195,13 @@ func (ms *Machines) StartRefusal(ctx context.Context, order *bourse.Order, id bo
 	r := ms.host.Refusal(reason, bourse.MessageOf(err))
 	r.Resource = about
 	if known && bourse.CodeOf(err) == bourse.CodeInternal && m.Boot.Exit != nil {
-		r.Detail = m.Boot.Exit.Error // the run's error hides internal errors, but this message is safe to show
+		r.Detail = m.Boot.Exit.Error // the run's error hides internal errors, but this message may be shown to clients
 	}
 	return r
 }
 
-// startReason returns a refusal's reason and the resource that the refusal names. pulled
-// is true if the machine's image is on the host; otherwise the error came from the
-// image's registry.
+// startReason returns a refusal's reason and the resource that the refusal names. pulled is true if the machine's image
+// is on the host. If pulled is false, the error came from the image's registry.
 func startReason(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
 	kind := order.Config.ImageKind()
 	pulling := kind == bourse.RegistryImage && !pulled
@@ -235,9 +232,8 @@ func startReason(order *bourse.Order, pulled bool, code bourse.Code) (reason bou
 	return bourse.RefusedDriver, ""
 }
 
-// answerMargin is the time reserved for answering a claim. The worker gives up starting
-// the claim's machine this long before the claim ends, so that it can still answer with
-// the reason.
+// answerMargin is the time reserved for answering a claim. The worker gives up starting the claim's machine this long
+// before the claim's deadline, so that it can still report the reason.
 const answerMargin = 300 * time.Millisecond
 
 // startDeadline returns the time when the worker gives up starting an order's machine: the

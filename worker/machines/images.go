@@ -14,12 +14,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// ImageHost manages the images on a worker's host. Its errors with the codes not_found,
-// invalid and insufficient_capacity are final; after unavailable, the caller may retry.
+// ImageHost manages the images on a worker's host. Errors with the codes not_found, invalid and insufficient_capacity
+// are final. After unavailable, the caller may retry.
 type ImageHost interface {
-	// Resolve asks an image's registry for the image's digest, on behalf of the
-	// organization, and returns the reference with that digest. Organization "" has no
-	// credentials.
+	// Resolve asks an image's registry for the image's digest, with the organization's credentials, and returns the
+	// reference with that digest. If org is empty, it uses no credentials.
 	Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error)
 	// Pull makes an image available on the host. It returns once machines can be started
 	// from the image. Concurrent calls for one image share one pull. The organization must
@@ -36,7 +35,7 @@ type ImageHost interface {
 	MarkUsed(digest string)
 }
 
-// images manages the images of a worker's machines.
+// images resolves and pulls the images of a worker's machines.
 type images struct {
 	ImageHost // nil if the worker cannot run images
 
@@ -73,8 +72,8 @@ func (i *images) Pulling(id bourse.MachineID) (bourse.Image, bool) {
 	return image.(bourse.Image), true
 }
 
-// Drop ends the protection of an image that was pulled for a machine. It is called once
-// the machine's record contains the image, or once it is certain that it never will.
+// Drop ends the protection of an image that was pulled for a machine. It is called once the machine's record contains
+// the image, or once it is certain that the record will never contain it.
 func (i *images) Drop(id bourse.MachineID) { i.protected.drop(id) }
 
 // protected tracks the images that must not be removed. These are the images of all machines
@@ -85,8 +84,8 @@ type protected struct {
 	used map[string]struct{}         // recorded digests; nil if the records must be read again
 }
 
-// changed discards the recorded digests, so that they are read again when they are next
-// needed. It is called after a machine is added, changed or removed.
+// changed discards the cached digests, so that the records are read again when needed. It is called after a machine is
+// added, changed or removed.
 func (u *protected) changed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,8 +112,8 @@ func (u *protected) drop(id bourse.MachineID) {
 	}
 }
 
-// has reports whether an image is in use. It calls read under the lock, so that no
-// protection ends between the two checks.
+// has reports whether an image is in use. It calls read while holding the lock, so that drop cannot end a protection
+// between the two checks.
 func (u *protected) has(digest string, read func() (map[string]struct{}, error)) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -183,8 +182,8 @@ func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 	return nil
 }
 
-// PullFor pulls a machine's image and protects the image until it is recorded. The event
-// is nil if nothing had to be pulled.
+// PullFor pulls a machine's image and protects the image until the machine's record contains it. The event is nil if
+// the image was already on the host.
 func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRef, *bourse.PullEvent, error) {
 	org, err := i.OrgOf(m)
 	if err != nil {
@@ -257,10 +256,10 @@ func pullBegun(m *bourse.Machine) bool {
 	return slices.ContainsFunc(m.LastEvents, func(e bourse.Event) bool { return e.Type == bourse.EventPull })
 }
 
-// pullStep pulls the image of an order's machine, and records the digest that its name
-// resolved to. This version of the machine keeps that digest. The step ends early at the
-// order's deadline, or when the machine is no longer wanted. If the image does not exist
-// or its registry cannot be reached, this worker does not fill the order.
+// pullStep pulls the image of an order's machine, and records the digest to which the image's name resolved. This
+// version of the machine always uses that digest. The step gives up at the order's deadline, or when the machine is
+// stopped or destroyed. If the image does not exist or its registry cannot be reached, this worker does not fill the
+// order.
 func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
@@ -300,9 +299,8 @@ var (
 	errDeadline  = errors.New("the order's deadline has passed")
 )
 
-// deadlineError returns the error of a pull whose context has ended because of cause. If the
-// cause is the order's deadline, the error includes failure, the error of the previous
-// attempt.
+// deadlineError returns the error of a pull whose context has ended because of cause. If cause is the order's deadline,
+// the error also contains failure, the error of the previous attempt.
 func deadlineError(cause error, m *bourse.Machine, failure string) error {
 	if !errors.Is(cause, errDeadline) {
 		return cause

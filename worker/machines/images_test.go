@@ -12,24 +12,24 @@ func TestAnImageIsHeldUntilItIsRecorded(t *testing.T) {
 	recorded := map[string]struct{}{}
 	read := func() (map[string]struct{}, error) { return recorded, nil }
 	if u.has("a", read) {
-		t.Error("no machine has it")
+		t.Error("no machine has the image")
 	}
 	u.hold("m1", "a")
 	if !u.has("a", read) || u.has("b", read) {
-		t.Error("held: a is not in use, or b is")
+		t.Error("held: a is not in use, or b is in use")
 	}
 	recorded = map[string]struct{}{"a": {}}
 	u.drop("m1")
 	if !u.has("a", read) {
-		t.Error("recorded, and an older reading hides it")
+		t.Error("the recorded image does not count as in use, because older digests were cached")
 	}
 	recorded = nil
 	u.changed()
 	if u.has("a", read) {
-		t.Error("its machine is gone, and it is in use for ever")
+		t.Error("the machine is gone, but its image still counts as in use")
 	}
 	u.changed()
 	if !u.has("a", func() (map[string]struct{}, error) { return nil, errors.New("disk") }) {
-		t.Error("an unreadable store lets an image go")
+		t.Error("an image does not count as in use although the store cannot be read")
 	}
 }

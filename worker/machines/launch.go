@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// launch starts the task of a machine that is recorded as starting. The driver starts at
-// most one task per boot number. If launch executes again after a crash, it therefore
-// finds the started task and only completes the record.
+// launch starts the task of a machine that is recorded as starting. The driver starts at most one task per boot number.
+// If launch runs again after a crash, it therefore finds the task that was already started and only completes the
+// record.
 func (ms *Machines) launch(ctx context.Context, r *machineRun, failed onFailure) fsm.Outcome {
 	m, err := ms.starting(r.Request.Machine)
 	if err != nil {
@@ -24,7 +24,7 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed onFailure)
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	var f Attached
 	if err == nil {
-		f, err = ms.setUp(ctx, &m) // repeated in this step, since the host may have restarted after the previous one
+		f, err = ms.setUp(ctx, &m) // repeated in this step, because the host may have rebooted since the previous step
 	}
 	var status driver.Status
 	task, version := driver.Task{}, uint64(0)
@@ -53,9 +53,9 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed onFailure)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordStart(tx, status, version, now) }))
 }
 
-// recordStart records that a task is running. The event contains the driver's start time,
-// so recording the start again produces the same event. The machine's next start will use
-// at least the same version of the app's secrets.
+// recordStart records that a task is running. The event contains the driver's start time, so recording the start again
+// produces the same event. secrets is the version of the app's secrets that the program received. The machine's next
+// start requires at least that version.
 func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) error {
 	_, err := state.ChangeMachineAt(tx, s.ID.Machine, now, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Boot.Number != s.ID.Boot || m.Boot.Exit != nil {
@@ -90,8 +90,8 @@ func recordBoot(m *bourse.Machine, port int) {
 	m.Boot.Requested, m.Boot.Exit = false, nil
 }
 
-// onFailure ends the launch of a machine that cannot be started. It removes the attempt's
-// leftovers from the host, then records the failure.
+// onFailure ends the launch of a machine that cannot be started. It removes everything that the attempt has created on
+// the host, and then records the failure.
 type onFailure func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
 // starting returns the machine that a run is about to start. It returns
@@ -130,11 +130,10 @@ func (ms *Machines) attach(ctx context.Context, r *machineRun, failed onFailure)
 	return fsm.Done()
 }
 
-// launchFailed decides what happens after a failed attempt to start m. It gives up at once
-// if another attempt would fail, too, and otherwise after launchAttempts attempts.
-// However, if the error is temporary and m needs attachments or secrets, the step is
-// retried until the order's deadline. Without an order, it is retried as long as the
-// machine is wanted.
+// launchFailed decides what happens after a failed attempt to start m. It gives up at once if another attempt would
+// fail, too, and otherwise after launchAttempts attempts. However, if the error is temporary and m needs attachments or
+// secrets, the step is retried until the order's deadline. If the start has no order, the step is retried until the
+// machine is stopped or destroyed.
 func (ms *Machines) launchFailed(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed onFailure) fsm.Outcome {
 	late := r.Attempt+1 >= launchAttempts
 	switch bourse.CodeOf(cause) {
@@ -168,10 +167,9 @@ func (ms *Machines) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome
 	return ms.launch(ctx, r, ms.destroyUnfilled)
 }
 
-// destroyUnfilled destroys an order's machine that cannot be started. The claim's answer is then
-// a refusal with the reason. If the machine's leftovers cannot be removed from the host
-// now, a separate run destroys the machine, and the machine keeps its resources until
-// then.
+// destroyUnfilled destroys an order's machine that cannot be started. The claim is then answered with a refusal that
+// contains the reason. If some of the machine's objects cannot be removed from the host now, a separate run destroys
+// the machine, and the machine keeps its resources until then.
 func (ms *Machines) destroyUnfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	nothing := isHostProgram(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have just claimed the machine
 	if nothing || ms.removeFromHost(ctx, m) == nil {
@@ -264,9 +262,8 @@ func failedLaunchEvents(m *bourse.Machine, cause error) []bourse.Event {
 	}
 }
 
-// prepareStep marks an order's machine as stopped, because the order does not launch it.
-// Nothing else remains to be done: a host process needs no preparation, and an earlier
-// step has pulled the image.
+// prepareStep marks an order's machine as stopped, because the order does not launch it. It has nothing else to do: a
+// host process needs no preparation, and an earlier step has pulled the image of any other machine.
 func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	ms.images.Drop(r.Request.Machine)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
@@ -281,9 +278,8 @@ func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// awaitPoller waits until a poller claims the task of m, which must be starting. It gives up
-// at the order's deadline, after bourse.DefaultOrderTimeout if the start has no order, or when
-// the machine is no longer wanted.
+// awaitPoller waits until a poller claims the task of m, which must be starting. It gives up at the order's deadline,
+// after bourse.DefaultOrderTimeout if the start has no order, or when the machine is stopped or destroyed.
 func (ms *Machines) awaitPoller(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
 	// A poller that claimed the task before this daemon started may still have it.
 	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {

@@ -62,8 +62,8 @@ type Volumes interface {
 type Tasks interface {
 	// Payload returns the stdin of a machine's program, which is its task's payload.
 	Payload(m *bourse.Machine) ([]byte, error)
-	// MachineExited returns a function that records the end of a machine's task. It is called in
-	// the transaction that records the program's exit.
+	// MachineExited returns a function that records the end of a machine's task. The function is called in the
+	// transaction that records the program's exit.
 	MachineExited(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error)
 	// MachineDestroyed records the end of a task whose machine was destroyed.
 	MachineDestroyed(tx *store.Tx, m *bourse.Machine) error
@@ -110,7 +110,7 @@ func (ms *Machines) ImageInUse(digest string) bool { return ms.images.InUse(dige
 
 var (
 	errNoPollers = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without pollers")
-	// errDriverNotReady is returned for the container driver until RetryRecover has succeeded.
+	// errDriverNotReady is returned for the container driver until the driver has recovered.
 	errDriverNotReady = bourse.Errorf(bourse.CodeUnavailable, "the container driver is not available yet")
 )
 

@@ -14,8 +14,8 @@ import (
 type machineRequest struct {
 	Machine bourse.MachineID  `json:"machine"`
 	Boot    int               `json:"boot,omitempty"`
-	Signal  bourse.Signal     `json:"signal,omitempty"`  // signal of a stop; "" for the machine's default
-	Timeout time.Duration     `json:"timeout,omitempty"` // timeout of a stop; 0 for the machine's default
+	Signal  bourse.Signal     `json:"signal,omitempty"`  // stop signal; "" for the machine's default
+	Timeout time.Duration     `json:"timeout,omitempty"` // stop timeout; 0 for the machine's default
 	Until   time.Time         `json:"until,omitzero"`    // deadline for starting an order's machine, or for pulling an update's image
 	Version bourse.InstanceID `json:"version,omitempty"` // the version that an update creates
 }
@@ -28,9 +28,8 @@ type (
 	machineDef = fsm.Def[machineRequest, machineResult]
 )
 
-// definitions contains the operations that change machines on the host. The engine
-// executes the operations on the same machine one after the other. A step may execute
-// more than once.
+// definitions contains the operations that change machines on the host. The engine executes the operations on the same
+// machine one after the other. A step may run more than once.
 type definitions struct {
 	plain          launches // for host programs without attachments
 	pulled         launches // for programs that pollers run
@@ -43,7 +42,7 @@ type definitions struct {
 	delayedRestart *machineDef // waits for a restart policy's backoff, in a separate queue
 }
 
-// launches contains the operations that prepare and start machines of one kind.
+// launches contains the operations that prepare and start one kind of machine.
 type launches struct {
 	create  *machineDef // starts an order's machine, or removes all traces of it
 	prepare *machineDef // prepares an order's machine without starting it
@@ -154,10 +153,9 @@ func (ms *Machines) define() {
 // is not recorded.
 func mayHaveTask(m *bourse.Machine) bool { return m.Boot.Number > 0 && m.Boot.Exit == nil }
 
-// begin starts a run on a machine. write records the operation's intent in the same
-// transaction. begin never joins a run in progress, because that run may already have
-// finished its work. write must therefore check the machine's state and decide whether
-// anything remains to be done.
+// begin starts a run on a machine. write records the operation's intent in the same transaction. begin never joins a
+// run in progress, because that run may already have finished its work. write must therefore check the machine's state
+// and decide whether there is anything left to do.
 func (ms *Machines) begin(ctx context.Context, def *machineDef, req machineRequest, write fsm.Write) (*fsm.Handle[machineResult], error) {
 	run, err := def.Start(ctx, ms.state.Engine, state.OfMachine(req.Machine), req, fsm.StartOptions{Queue: true, Write: write})
 	if err == nil {

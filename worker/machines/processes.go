@@ -22,7 +22,7 @@ const (
 	maxSockets   = 64   // sockets per process
 )
 
-// tick is the duration of a kernel clock tick, in milliseconds.
+// tick is the duration in milliseconds of the clock ticks in /proc.
 const tick = 10
 
 // Table reads a host's process table from /proc.
@@ -110,8 +110,8 @@ func (t Table) file(pid int, name string) string {
 	return filepath.Join(t.Root, strconv.Itoa(pid), name)
 }
 
-// stat reads a process's stat file. The process's name is in parentheses and may itself
-// contain parentheses, so it ends at the last closing parenthesis.
+// stat reads a process's stat file. The process's name is in parentheses and may itself contain parentheses, so stat
+// looks for the last closing parenthesis.
 func (t Table) stat(pid int) (p process, ok bool) {
 	text, err := os.ReadFile(t.file(pid, "stat"))
 	if err != nil {
@@ -190,7 +190,7 @@ func (t Table) uptime() int64 {
 	return int64(seconds * 1000 / tick)
 }
 
-// sockets returns the sockets in the map listening that a process has open.
+// sockets returns those sockets in listening that a process has open.
 func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bourse.ListenSocket {
 	out := []bourse.ListenSocket{}
 	dir, err := os.Open(t.file(pid, "fd"))
@@ -214,8 +214,8 @@ func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bour
 // maxTable limits how many bytes of a socket table are read.
 const maxTable = 4 << 20
 
-// State values in the tables below /proc/net of listening TCP sockets and of bound,
-// unconnected UDP sockets.
+// In the tables below /proc/net, these are the states of listening TCP sockets, and of bound but unconnected UDP
+// sockets.
 const (
 	stateListen = "0A"
 	stateBound  = "07"

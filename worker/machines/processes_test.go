@@ -57,13 +57,13 @@ func TestOf(t *testing.T) {
 	main := got[0]
 	want := bourse.ListenSocket{Proto: "tcp", Address: listener.Addr().String()}
 	if main.PID != int64(shell.Process.Pid) || !strings.HasPrefix(main.Command, "/bin/sh -c echo up") || main.Directory != shell.Dir || !slices.Contains(main.Listens, want) || main.RSS == 0 {
-		t.Errorf("the shell is %+v", main)
+		t.Errorf("unexpected shell: %+v", main)
 	}
 	if got[1].Command != "cat" {
-		t.Errorf("its child is %+v", got[1])
+		t.Errorf("unexpected child: %+v", got[1])
 	}
 	if _, err := (Table{Root: "/proc"}).Of(1 << 30); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("a process that is not there: %v", err)
+		t.Errorf("a missing process: %v", err)
 	}
 	if _, err := (Table{Root: t.TempDir() + "/none"}).Of(1); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("a host without /proc: %v", err)
@@ -87,11 +87,11 @@ func TestMembers(t *testing.T) {
 		t.Errorf("processes %v, want %v", got, want)
 	}
 	if got, want := (Table{root}).members(all, 5), []int{5, 7, 8, 10}; !slices.Equal(got, want) {
-		t.Errorf("processes without a group %v, want %v", got, want)
+		t.Errorf("processes without a cgroup: %v, want %v", got, want)
 	}
 	loop := map[int]process{2: {parent: 3}, 3: {parent: 2}, 4: {parent: 1}}
 	if got := (Table{root}).members(loop, 4); !slices.Equal(got, []int{4}) {
-		t.Errorf("beside a circle %v", got)
+		t.Errorf("with a cycle of parents: %v", got)
 	}
 }
 

@@ -43,8 +43,8 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 	})
 }
 
-// readyPull pulls the image of the machine's next version. The image is not evicted,
-// because the machine's record already names it.
+// readyPull pulls the image of the machine's next version. The image cannot be evicted in the meantime, because the
+// machine's record already names it.
 func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.prepareUpdate(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
 		ref := *m.Next.Image
@@ -146,8 +146,7 @@ func (ms *Machines) prepareUpdate(ctx context.Context, r *machineRun, do func(co
 	return ms.abandonUpdate(r, err)
 }
 
-// transient reports whether err, the error of resolving or pulling an image, may
-// disappear if the operation is retried.
+// transient reports whether resolving or pulling an image may succeed if it is retried after err.
 func transient(err error) bool {
 	switch bourse.CodeOf(err) { //nolint:exhaustive // the others are final
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeInternal:

@@ -14,10 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Recover reconciles the host with the store after the daemon has started. It watches the
-// drivers' tasks that have a record, removes those that have none, and records tasks that
-// no longer exist as lost. Networks are restored first, so that their rules are not
-// missing for longer than necessary. The engine resumes unfinished runs afterwards.
+// Recover reconciles the host with the store after the daemon has started. It watches the drivers' tasks that have a
+// record, removes those that have none, and records tasks that no longer exist as lost. It restores networks first,
+// because running machines' network rules are missing until then. The engine resumes unfinished runs afterwards.
 // Recover does not restart any machine.
 func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.checkFound(ctx); err != nil {
@@ -119,7 +118,7 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (recoveryS
 		}
 	}
 	for _, id := range found.watched {
-		ms.watch(d, id, errTextLost) // a lost task ends at once
+		ms.watch(d, id, errTextLost) // a lost task's exit is recorded at once
 	}
 	if ms.network != nil {
 		ms.state.Go(func(life context.Context) { ms.reportLostNetworks(life, found.watched) })
@@ -265,7 +264,7 @@ func (ms *Machines) allKnown(held []driver.TaskID) error {
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
 	if ms.forget {
-		ms.state.Log.Warn("machines that the store does not know are removed", "machines", unknown)
+		ms.state.Log.Warn("machines without a record in the store are removed", "machines", unknown)
 		return nil
 	}
 	return UnknownObjectsError(unknown)

@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// beginNext begins an update whose image is available. If the machine is not running, or
-// its program would not notice the update, the next version becomes the current one at
-// once. Otherwise the current version must be stopped first.
+// beginNext begins an update whose image is available. If the machine is not running, or its program would not notice
+// the update, the next version becomes the current one at once. Otherwise, beginNext records that the current version
+// must be stopped first.
 func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, error) {
 	switch {
 	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
@@ -30,9 +30,9 @@ func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, 
 		if err := tx.RecordVersion(m); err != nil {
 			return nil, err
 		}
-		takes := m.Next.Takes
+		resources := m.Next.Takes
 		adoptNext(m)
-		m.Takes = takes
+		m.Takes = resources
 		return []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser}}, nil
 	}
 	m.Boot.Requested = true
@@ -60,9 +60,9 @@ func (ms *Machines) makeNextCurrent(tx *store.Tx, m *bourse.Machine) (events []b
 	if err := tx.RecordVersion(m); err != nil {
 		return nil, err
 	}
-	launch, takes := m.Next.Launch, m.Next.Takes
+	launch, resources := m.Next.Launch, m.Next.Takes
 	adoptNext(m)
-	m.Takes = takes
+	m.Takes = resources
 	events = []bourse.Event{{Type: bourse.EventLaunch, State: bourse.StateCreated, Source: bourse.SourceUser}}
 	if launch {
 		return events, ms.recordLaunch(tx, m)
@@ -127,8 +127,8 @@ func (ms *Machines) recordNextVersion(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// stopUpdate completes an update whose run an operator has canceled. The machine gets its
-// new version but is not launched.
+// stopUpdate completes an update after an operator has canceled its run. The machine gets its new version but is not
+// launched.
 func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err := ms.endCurrent(ctx, r.Request.Machine); err != nil {
 		return fsm.Retry(err)
@@ -148,8 +148,8 @@ func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.nextVersionStep(ctx, r)
 }
 
-// sameForProgram reports whether m's program would observe no difference between the next
-// version and the current one. A new version number alone does not justify a restart.
+// sameForProgram reports whether the next version and the current one are the same from the point of view of m's
+// program. A new version number alone does not justify a restart.
 func sameForProgram(m *bourse.Machine) bool {
 	if m.Next.Renew {
 		return false
@@ -187,11 +187,11 @@ func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.I
 			return false, nil, nil
 		}
 		m.Next = nil
-		takes := ms.host.Ledger.WhileRunning(&m.Config)
+		resources := ms.host.Ledger.WhileRunning(&m.Config)
 		if !willRun(m) {
-			takes = admit.WhileStopped(takes)
+			resources = admit.WhileStopped(resources)
 		}
-		m.Takes = admit.Min(m.Takes, takes)
+		m.Takes = admit.Min(m.Takes, resources)
 		return true, []bourse.Event{{
 			Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceWorker, At: time.Now().UTC(),
 			Reason: "abandoned, the version stays: " + bourse.MessageOf(cause),

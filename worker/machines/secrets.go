@@ -15,8 +15,8 @@ func withSecrets(m *bourse.Machine) bool {
 	return !m.SkipSecrets && m.Config.ImageKind() != bourse.PollerImage
 }
 
-// keepKeys records the keys for a machine's secrets, if a broker has sent any. They are
-// needed later, when a restart policy or a schedule starts the machine without a broker.
+// keepKeys records the keys for a machine's secrets, if a broker has sent any. The worker needs them later, when a
+// restart policy or a schedule starts the machine without a broker.
 func keepKeys(tx *store.Tx, id bourse.MachineID, keys bourse.AppKeys) error {
 	if len(keys) == 0 {
 		return nil
@@ -51,11 +51,9 @@ func (ms *Machines) secretsOf(ctx context.Context, m *bourse.Machine) (map[strin
 	return values, version, nil
 }
 
-// openSecrets decrypts the secrets of m's app, in the given version or a later one. If
-// keys is empty, it uses the recorded keys. These may no longer suffice, because the
-// cluster's key for secrets was replaced after the machine's last start. In that case,
-// openSecrets asks a broker for the keys and records them. Errors are those of
-// [SecretReader.Of].
+// openSecrets decrypts the secrets of m's app, in the given version or a later one. If keys is empty, it uses the
+// recorded keys. If these fail, the cluster's key for secrets may have been replaced since the machine's last start, so
+// openSecrets asks a broker for new keys and records them. Errors are those of [SecretReader.Of].
 func (ms *Machines) openSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error) {
 	app, err := ms.appOf(m)
 	if err != nil {
@@ -95,10 +93,9 @@ func (ms *Machines) appOf(m *bourse.Machine) (string, error) {
 	return app.ID, err
 }
 
-// awaitSecrets checks that m's secrets can be decrypted. It is called before m is started
-// or restarted, so that a running machine is not stopped if it could not be started
-// again. It uses keys, or the recorded keys if keys is empty. Errors are those of
-// [SecretReader.Of].
+// awaitSecrets checks that m's secrets can be decrypted. It is called before m is started or restarted, so that a
+// running machine is not stopped if it could not be started again. If keys is empty, it uses the recorded keys. Errors
+// are those of [SecretReader.Of].
 func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) error {
 	if !withSecrets(m) {
 		return nil
@@ -156,7 +153,7 @@ func (s *SecretReader) Of(ctx context.Context, app string, version uint64, keys 
 	if err != nil || len(marks) == 0 {
 		return nil, 0, err
 	}
-	list, err := s.View.Secrets(ctx, app) // read after AwaitSecrets, so that the secrets are at least as new as the marks that it returned
+	list, err := s.View.Secrets(ctx, app) // read after AwaitSecrets, so that the secrets are at least as new as the versions that it returned
 	if err != nil || len(list) == 0 {
 		return nil, marks.Version(), err
 	}

@@ -84,8 +84,8 @@ func newKeys(t *testing.T) *seal.Keys {
 	return keys
 }
 
-// A start waits until the view has been compared with another one. This also holds for
-// a machine that had no secrets before, because its app may have secrets by now.
+// A start waits until the view has been compared with another one, even if the machine had no secrets before, because
+// its app may have secrets by now.
 func TestAStartWaitsForANewView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := newKeys(t)
@@ -111,14 +111,14 @@ func TestNoStartWithoutItsSecrets(t *testing.T) {
 		s, own := &machines.SecretReader{View: v}, keys.OfApp("app")
 		began := time.Now()
 		if _, _, err := s.Of(t.Context(), "app", version, own); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("a version that has not come: %v, want unavailable", err)
+			t.Errorf("a version that has not arrived: %v, want unavailable", err)
 		}
 		if took := time.Since(began); took > machines.SecretsTimeout {
 			t.Errorf("it waited %s", took)
 		}
 		close(v.came) // as after a network partition, there is no other view to compare with, so the secrets that arrived before are enough
 		if got, _, err := s.Of(t.Context(), "app", version, own); err != nil || got["PASSWORD"] != "hunter2" {
-			t.Errorf("cut off, with the version: %v, %v", got, err)
+			t.Errorf("during a partition, with the required version: %v, %v", got, err)
 		}
 		if _, _, err := s.Of(t.Context(), "app", version+1024, own); bourse.CodeOf(err) != bourse.CodeUnavailable {
 			t.Errorf("a later version: %v, want unavailable", err)
@@ -129,7 +129,7 @@ func TestNoStartWithoutItsSecrets(t *testing.T) {
 	})
 }
 
-// Only the app's own keys open its secrets. The error explains what to do.
+// Only the app's own keys decrypt its secrets. The error explains what to do.
 func TestOnlyTheAppsKeysOpenItsSecrets(t *testing.T) {
 	keys := newKeys(t)
 	v, version := filled(t, keys)
@@ -148,10 +148,10 @@ func TestOnlyTheAppsKeysOpenItsSecrets(t *testing.T) {
 	} {
 		got, _, err := s.Of(t.Context(), c.app, version, c.keys)
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "machine restart") || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, %v, want failed_precondition and what to do", what, got, err)
+			t.Errorf("%s: %v, %v, want failed_precondition with an explanation of what to do", what, got, err)
 		}
 	}
 	if got, _, err := s.Of(t.Context(), "app", version, keys.OfApp("app")); err != nil || got["PASSWORD"] != "hunter2" {
-		t.Errorf("its own keys: %v, %v", got, err)
+		t.Errorf("the app's own keys: %v, %v", got, err)
 	}
 }

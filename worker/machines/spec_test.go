@@ -33,8 +33,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// If a config has one entry in processes, that entry is what runs, with the environment
-// that it requests.
+// If a config has one entry in processes, that entry's program runs, with the environment that the entry requests.
 func TestProcess(t *testing.T) {
 	m := &bourse.Machine{ID: "000001ff000000", App: "web", Region: "gru", Config: bourse.Config{
 		Image: "nginx", Guest: &bourse.Guest{CPUKind: "shared", CPUs: 1, MemoryMB: 64}, Env: map[string]string{"A": "1", "B": "1"},
@@ -52,9 +51,8 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// A program that ignores its app's secrets gets only those that it names. A host
-// program gets them in its environment. For a program of an image they are passed
-// separately, so that they are never written to a disk.
+// A program that ignores its app's secrets gets only those that it names. A host program gets secrets in its
+// environment. For an image's program, they are passed separately, so that they are never written to disk.
 func TestSecretsOfAProcess(t *testing.T) {
 	secrets := map[string]string{"PASSWORD": "hunter2", "TOKEN": "t"}
 	m := &bourse.Machine{Config: bourse.Config{
@@ -68,13 +66,13 @@ func TestSecretsOfAProcess(t *testing.T) {
 	m.Config.Image = "nginx"
 	image := machines.Policy{}.Of(m, machines.Attached{}, secrets)
 	if !slices.Contains(host.Env, "PASS=hunter2") || slices.Contains(host.Env, "TOKEN=t") || slices.Contains(host.Env, "PASSWORD=hunter2") {
-		t.Errorf("a program of the host has %q", host.Env)
+		t.Errorf("a host program has %q", host.Env)
 	}
 	if !slices.Equal(image.Secrets, []string{"PASS=hunter2"}) || slices.Contains(image.Env, "PASS=hunter2") {
-		t.Errorf("an image's has %q, and %q of secrets", image.Env, image.Secrets)
+		t.Errorf("an image's program has %q, and secrets %q", image.Env, image.Secrets)
 	}
 	delete(secrets, "PASSWORD")
 	if err := machines.CheckSecrets(&m.Config, secrets); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a secret that the app does not have: %v", err)
+		t.Errorf("a missing secret: %v", err)
 	}
 }

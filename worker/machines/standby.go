@@ -9,10 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Promote starts a stopped standby because its primary machine is lost, and returns once
-// the standby has started. It does nothing if the standby is running, or if it was
-// promoted before and has not been demoted or rearmed since. Leases do not prevent a
-// promotion. Errors are those of Start.
+// Promote starts a stopped standby because its primary machine is lost, and returns once the standby has started. It
+// does nothing if the standby is running, or if it was promoted before and has not been demoted or reset since. Promote
+// ignores leases. Errors are those of Start.
 func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.start(ctx, id, startOptions{
 		may: func(m *bourse.Machine) error {
@@ -29,9 +28,9 @@ func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, w
 	return err
 }
 
-// Demote stops a standby because primary, which it replaces, no longer needs it. It
-// returns once the standby is recorded as stopping, and is idempotent. It returns
-// CodeConflict while a caller holds the machine's lease.
+// Demote stops a standby because primary, the machine that it replaces, runs again or has another standby. It returns
+// once the standby is recorded as stopping, and is idempotent. It returns CodeConflict while a caller holds the
+// machine's lease.
 func (ms *Machines) Demote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.begin(ctx, ms.defs.stop, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		return endStandby(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {

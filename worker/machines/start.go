@@ -28,9 +28,8 @@ func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.M
 	})
 }
 
-// StartIf starts a machine on the worker's own initiative. The transaction that records
-// the start calls check, which can prevent the start by returning an error, and then
-// write, which may change the machine and return additional events.
+// StartIf starts a machine without a client's request. The transaction that records the start calls check, which can
+// prevent the start by returning an error, and then write, which may change the machine and return additional events.
 func (ms *Machines) StartIf(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) (fabric.ActReply, error) {
 	return ms.start(ctx, id, startOptions{write: write, may: func(m *bourse.Machine) error { return cmp.Or(check(m), may(m, bourse.CallStart, "")) }})
 }
@@ -77,7 +76,7 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s startO
 			case frozen != (m.State == bourse.StateSuspended):
 				return false, nil, errChanged
 			case frozen:
-				m.State = bourse.StateStarting // a suspended machine has kept its resources
+				m.State = bourse.StateStarting // a suspended machine still has its resources
 			default:
 				m.Secrets = max(m.Secrets, s.secrets)
 				if err := ms.takeBoot(tx, m); err != nil {
@@ -116,9 +115,8 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s startO
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// appliedMachine returns a machine once the effects of a run on it are visible. The
-// effects may not be durable yet. After a crash, however, the resumed run would find the
-// task and record the same state.
+// appliedMachine returns a machine once the effects of a run on it are visible. The effects need not be durable yet,
+// because after a crash, the resumed run finds the task and records the same state.
 func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		return bourse.Machine{}, err
@@ -126,9 +124,9 @@ func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run
 	return ms.state.Machine(ctx, id)
 }
 
-// may checks whether the machine's state and lease allow a call. It returns errAlready if
-// there is nothing to do; conflict while another caller holds the lease; not_found if the
-// machine is gone; failed_precondition if its state does not allow the call.
+// may returns an error unless the machine's state and lease allow a call: errAlready if there is nothing to do,
+// conflict while another caller holds the lease, not_found if the machine is gone, and failed_precondition if the
+// machine's state does not allow the call.
 func may(m *bourse.Machine, call bourse.Call, nonce string) error {
 	if err := checkLease(m, nonce); err != nil {
 		return err
@@ -136,7 +134,7 @@ func may(m *bourse.Machine, call bourse.Call, nonce string) error {
 	return on(m, call)
 }
 
-// on is like may, but for calls that do not require the lease.
+// on is like may, but ignores the lease.
 func on(m *bourse.Machine, call bourse.Call) error {
 	switch answer, text := call.On(m.State); answer {
 	case bourse.CallAllowed:
@@ -151,18 +149,18 @@ func on(m *bourse.Machine, call bourse.Call) error {
 	return bourse.Errorf(bourse.CodeInternal, "machine %s: unknown call %s", m.ID, call)
 }
 
-// takeBoot takes the resources that m needs while it runs, and records its next boot.
+// takeBoot allocates the resources that m needs while it runs, and records its next boot.
 func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 	if admit.PortInUse(m.Boot.Port) {
 		return bourse.Errorf(bourse.CodeFailedPrecondition,
 			"machine %s cannot start: another program on its host listens on port %d, its $PORT", m.ID, m.Boot.Port)
 	}
-	takes := ms.host.Ledger.WhileRunning(&m.Config)
+	resources := ms.host.Ledger.WhileRunning(&m.Config)
 	if n := m.Next; n != nil { // the resources must also suffice for the machine's next version
 		n.Launch, n.Takes = true, ms.host.Ledger.WhileRunning(&n.Config)
-		takes = admit.Max(takes, n.Takes)
+		resources = admit.Max(resources, n.Takes)
 	}
-	if err := ms.setResources(tx, m, takes); err != nil {
+	if err := ms.setResources(tx, m, resources); err != nil {
 		return err
 	}
 	if err := ms.recordLaunch(tx, m); err != nil {
@@ -174,13 +172,13 @@ func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 
 // setResources replaces the resources that a machine takes. It returns CodeInsufficient if
 // the host has no room.
-func (ms *Machines) setResources(tx *store.Tx, m *bourse.Machine, takes bourse.Amounts) error {
-	r, err := ms.host.CheckRoom(tx, m.Takes, takes)
+func (ms *Machines) setResources(tx *store.Tx, m *bourse.Machine, resources bourse.Amounts) error {
+	r, err := ms.host.CheckRoom(tx, m.Takes, resources)
 	if err == nil && r != nil {
 		err = hostFull(r)
 	}
 	if err == nil {
-		m.Takes = takes
+		m.Takes = resources
 	}
 	return err
 }
@@ -222,8 +220,8 @@ func hostFull(r *bourse.Refusal) error {
 		"insufficient %s available to fulfill request on the current host (%s)", r.Resource, strings.TrimPrefix(r.Detail, "insufficient "))
 }
 
-// startAttach and startLaunch are the steps that start a machine again. If they fail for
-// good, the machine's state becomes failed.
+// startAttach and startLaunch are the steps that start a machine again. If all attempts fail, the machine's state
+// becomes failed.
 func (ms *Machines) startAttach(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.attach(ctx, r, ms.recordStartFailed)
 }
@@ -292,7 +290,7 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 					return false, nil, err
 				}
 			}
-			m.Boot.Requested, m.Boot.PromotedFor = true, "" // a restarted standby no longer replaces another machine
+			m.Boot.Requested, m.Boot.PromotedFor = true, "" // a standby that was restarted on request no longer replaces another machine
 			m.Secrets = max(m.Secrets, act.Secrets)
 			m.State = bourse.StateRestarting
 			return true, []bourse.Event{{Type: bourse.EventRestart, State: m.State, Source: bourse.SourceUser, By: act.By}}, nil

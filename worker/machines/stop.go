@@ -13,9 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Stop begins to stop a machine, and returns once the stop is recorded. Stopping a
-// stopped machine is not an error. A machine that is waiting for its restart policy's
-// backoff is stopped at once.
+// Stop records that a machine must stop, and begins the run that stops it. It does not wait for the run. Stopping a
+// stopped machine is not an error. A machine that is waiting for its restart policy's backoff is stopped at once.
 func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old, now bourse.Machine
 	_, err := ms.begin(ctx, ms.defs.stop, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
@@ -97,7 +96,7 @@ func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Si
 	if err != nil {
 		return err
 	}
-	if m.Boot.Frozen { // the frozen program cannot handle a signal, so it is killed and its memory is lost
+	if m.Boot.Frozen { // the frozen program cannot handle a signal, so kill it, which discards its memory
 		signal, timeout = "SIGKILL", 0
 	}
 	err = d.Stop(ctx, TaskOf(m), signal, timeout)
@@ -169,8 +168,8 @@ func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, sourc
 	}))
 }
 
-// Discard begins to destroy a machine that is no longer needed, for example because its
-// order was canceled. It returns once the destruction is recorded.
+// Discard records that a machine that is no longer needed must be destroyed, for example because its order was
+// canceled, and begins the run that destroys it. It does not wait for the run.
 func (ms *Machines) Discard(ctx context.Context, id bourse.MachineID) error {
 	_, err := ms.beginDestroy(ctx, id, bourse.SourceWorker, "", func(*bourse.Machine) error { return nil })
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

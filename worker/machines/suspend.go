@@ -67,7 +67,7 @@ func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	if m.State != bourse.StateSuspending || !mayHaveTask(&m) {
 		return fsm.Finish() // the machine was stopped in the meantime, or its program has ended
 	}
-	err = bourse.Errorf(bourse.CodeUnavailable, "the program of machine %s could not be frozen and continues", m.ID)
+	err = bourse.Errorf(bourse.CodeUnavailable, "the program of machine %s could not be frozen and continues to run", m.ID)
 	failed := r.Attempt >= launchAttempts
 	if !failed {
 		err = ms.freeze(ctx, &m, true)
@@ -128,9 +128,8 @@ func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
 }
 
-// setState returns a write that changes a machine's state from one to another. The write
-// has no effect if the machine's state or boot has changed in the meantime, or if its
-// program has exited.
+// setState returns an fsm.Write that changes a machine's state. The write has no effect unless the machine is still in
+// state from and in the given boot, and its program has not exited.
 func setState(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
 	return state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

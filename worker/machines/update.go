@@ -16,10 +16,9 @@ import (
 // updateTimeout is the time limit for pulling an update's image.
 const updateTimeout = 10 * time.Minute
 
-// Update creates a new version of a machine. It returns once the version has started or,
-// if it must not be started, once it exists. The current version runs until the new image
-// is on the host, and is kept if the pull fails. Then it is stopped, the new config is
-// recorded, and the machine is launched. If the program would not notice the changes,
+// Update creates a new version of a machine. It returns once the version has started or, if it is not to be started,
+// once it is recorded. The current version runs until the new image is on the host, and is kept if the pull fails. Then
+// it is stopped, the new config is recorded, and the machine is launched. If the program would not notice the changes,
 // they are applied without a restart.
 //
 // Errors: conflict while another caller holds the lease, another update is in progress,
@@ -137,13 +136,13 @@ func mayUpdate(m *bourse.Machine, req *fabric.UpdateRequest) error {
 	case m.Next != nil:
 		return bourse.Errorf(bourse.CodeConflict, "machine %s is being updated to version %s: wait until the update has finished", m.ID, m.Next.Instance)
 	case req.Current != "" && req.Current != m.Instance:
-		return bourse.Errorf(bourse.CodeConflict, "machine %s has version %s, not %s: read it again", m.ID, m.Instance, bourse.Quoted(string(req.Current)))
+		return bourse.Errorf(bourse.CodeConflict, "machine %s has version %s, not %s: read the machine again", m.ID, m.Instance, bourse.Quoted(string(req.Current)))
 	case req.Name != "" && req.Name != m.Name:
 		return bourse.Errorf(bourse.CodeInvalid, "invalid name %s: machine %s keeps its name, %s", bourse.Quoted(req.Name), m.ID, m.Name)
 	case req.Region != "" && req.Region != string(m.Region):
-		return bourse.Errorf(bourse.CodeInvalid, "invalid region %s: machine %s stays in %s; clone it to have one elsewhere", bourse.Quoted(req.Region), m.ID, m.Region)
+		return bourse.Errorf(bourse.CodeInvalid, "invalid region %s: machine %s stays in %s; clone it to have a machine in another region", bourse.Quoted(req.Region), m.ID, m.Region)
 	case req.Config.ImageKind() != m.Config.ImageKind():
-		return bourse.Errorf(bourse.CodeInvalid, "invalid config.image %s: machine %s has image %s, which runs differently: create a new machine",
+		return bourse.Errorf(bourse.CodeInvalid, "invalid config.image %s: machine %s has image %s, which needs another driver: create a new machine",
 			bourse.Quoted(req.Config.Image), m.ID, bourse.Quoted(m.Config.Image))
 	case !sameVolumes(m.Config.Mounts, req.Config.Mounts):
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s keeps the volumes that it was created with: create a new machine for another volume", m.ID)
@@ -185,7 +184,7 @@ func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 // resources.
 func (ms *Machines) recordNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
 	if !willRun(m) && (!next.Launch || waitsForSchedule(m, &next)) {
-		next.Launch, next.Takes = false, admit.WhileStopped(next.Takes) // if the machine is started in the meantime, the start takes the remaining resources
+		next.Launch, next.Takes = false, admit.WhileStopped(next.Takes) // if the machine is started in the meantime, takeBoot allocates the remaining resources
 	}
 	if err := ms.setResources(tx, m, admit.Max(m.Takes, next.Takes)); err != nil {
 		return err

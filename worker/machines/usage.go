@@ -64,9 +64,8 @@ const (
 	maxAge       = 30 * time.Second // maximum age, because older samples say little about the current usage
 )
 
-// cpuSamples computes tasks' current CPU usage from samples of the CPU time that they
-// have used. A sample is taken whenever usage is requested, and compared with an earlier
-// one.
+// cpuSamples computes tasks' current CPU usage from samples of the CPU time that the tasks have used. It takes a sample
+// whenever usage is requested, and compares the sample with an earlier one.
 type cpuSamples struct {
 	mu     sync.Mutex
 	tasks  map[driver.TaskID][2]cpuSample // guarded by mu; two samples per task, the older one first
@@ -79,8 +78,8 @@ type cpuSample struct {
 	CPU time.Duration
 }
 
-// Add adds a sample. It returns the newest earlier sample that is neither too recent
-// nor too old for a comparison.
+// Add adds a sample. It returns the newest of the earlier samples that are neither too recent nor too old for a
+// comparison.
 func (u *cpuSamples) Add(id driver.TaskID, now cpuSample) (before cpuSample, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -55,8 +55,8 @@ func (ms *Machines) Logs(ctx context.Context, m *bourse.Machine, query driver.Lo
 	return d.Logs(ctx, m.ID, query, fn)
 }
 
-// Running returns the machine, or an error if its program is not running. It is called
-// before a signal is sent to the program or a command is run alongside it.
+// Running returns the machine, or an error if its program is not running. Call it before sending a signal to the
+// program or running a command in the machine.
 func (ms *Machines) Running(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	m, err := ms.state.Machine(ctx, id)
 	if err == nil {
@@ -162,7 +162,7 @@ func (ms *Machines) applyCallTx(
 // lease. The machine must not be leased to another caller.
 func takeLease(m *bourse.Machine, nonce, owner, description string, ttl time.Duration) {
 	expires := time.Now().Add(ttl)
-	late := m.Lease != nil && m.Lease.Nonce == nonce // the caller's lease has expired, but nobody else has taken it
+	late := m.Lease != nil && m.Lease.Nonce == nonce // the caller's lease has expired, but nobody else has taken the lease since
 	if m.Lease.Expired(time.Now()) && !late {
 		m.Lease = newLease(owner, description, expires)
 	} else {
@@ -235,7 +235,7 @@ func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fa
 		}
 		setMetadata(&m.Config, &req)
 		err := m.Config.Normalize()
-		if err == nil && m.Next != nil { // the next version's config was sent before this change, so change it, too
+		if err == nil && m.Next != nil { // the next version's config was submitted before this change, so change it, too
 			setMetadata(&m.Next.Config, &req)
 			err = m.Next.Config.Normalize()
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	errChanged    = errors.New("the machine has moved on")
+	errChanged    = errors.New("the machine's state has changed")
 	errNotStarted = errors.New("the start is not recorded yet")
 )
 
@@ -53,7 +53,7 @@ func (s *watching) remove(id driver.TaskID) {
 	delete(s.tasks, id)
 }
 
-// Errors recorded for tasks that the driver does not know.
+// Errors recorded as the exits of tasks that the driver does not know.
 const (
 	errTextLost       = "the driver lost it"
 	errTextNotStarted = "ended before it was started"
@@ -88,9 +88,8 @@ func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	})
 }
 
-// ended records a task's exit. In the same transaction, it begins the run that follows
-// the exit, if any: a delayed restart, or the machine's destruction. Then it causes the
-// driver to discard the exit.
+// ended records a task's exit. In the same transaction, it begins the run that follows the exit, if any: a delayed
+// restart, or the machine's destruction. Afterwards, it tells the driver to discard the exit.
 func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
 	for {
 		change := ms.state.Machines.Next(id.Machine)
@@ -123,8 +122,8 @@ func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse
 	}
 	next, _ := decideExit(&m, id.Boot, exit)
 	if next == exitStay && m.State == bourse.StateStopped {
-		// Tear down before the exit is recorded, because the machine cannot start again until
-		// then. Only this goroutine records the exit, so no later boot is affected.
+		// Tear down before the exit is recorded, because the machine cannot start again until then. Since only this
+		// goroutine records the exit, no later boot can be running yet.
 		if err := ms.tryTearDown(ctx, &m); err != nil {
 			return err
 		}
@@ -185,27 +184,27 @@ func decideExit(m *bourse.Machine, boot int, exit bourse.Exit) (exitAction, bour
 	if m.Boot.Number != boot || m.Boot.Exit != nil || m.State == bourse.StateDestroyed {
 		return exitIgnored, bourse.Event{}
 	}
-	told := &bourse.ExitEvent{Exit: exit, RequestedStop: m.Boot.Requested}
+	event := &bourse.ExitEvent{Exit: exit, RequestedStop: m.Boot.Requested}
 	next := exitStay
 	switch {
 	case m.State == bourse.StateDestroying:
 	case m.State == bourse.StateReplacing: // the update's run continues with the machine
 	case m.State == bourse.StateRestarting: // a restart was requested, and its run continues with the machine
-		told.Restarting = true
+		event.Restarting = true
 	case !m.Boot.Requested && !m.Boot.Frozen && policyRestarts(m, exit): // a program that was lost while suspended is restarted only on request
-		next, m.State, told.Restarting = exitRestart, bourse.StateRestarting, true
+		next, m.State, event.Restarting = exitRestart, bourse.StateRestarting, true
 		m.Boot.Restarts = append(m.Boot.Restarts, exit.At)
 	case m.Config.AutoDestroy:
 		next, m.State = exitDestroy, bourse.StateStopped
 	default:
 		m.State = bourse.StateStopped
 	}
-	told.RestartCount = len(m.Boot.Restarts)
+	event.RestartCount = len(m.Boot.Restarts)
 	if m.State == bourse.StateStopped {
 		releaseRunning(m)
 	}
 	m.Boot.Exit, m.Boot.PID, m.Boot.Frozen = &exit, 0, false
-	return next, bourse.Event{Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: exit.At, Exit: told}
+	return next, bourse.Event{Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: exit.At, Exit: event}
 }
 
 // releaseRunning releases the resources that only a running machine needs, except those that are
@@ -217,16 +216,15 @@ func releaseRunning(m *bourse.Machine) {
 	}
 }
 
-// policyRestarts reports whether m's policy restarts it after an exit. It also removes
-// restarts from m's record that are older than the policy's window.
+// policyRestarts reports whether m's policy restarts it after an exit. It also removes from m's record those restarts
+// that are older than the policy's window.
 func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
 	again, m.Boot.Restarts = m.Config.RestartPolicy().ShouldRestart(exit, m.Boot.Restarts)
 	return again
 }
 
-// recordExit records a task's exit. It returns errChanged if the exit now requires an
-// aftermath other than the prepared one, and errNotStarted if the task's start is not
-// recorded yet.
+// recordExit records a task's exit. It returns errChanged if the exit now requires a different action from the one that
+// was prepared, and errNotStarted if the task's start is not recorded yet.
 func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, prepared exitAction) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if notStarted(m, boot) {

@@ -16,15 +16,15 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// lame is a driver that fails to report a task's exit.
+// lame is a driver whose Wait always fails.
 type lame struct{ driver.Driver }
 
 func (lame) Wait(context.Context, driver.TaskID) (bourse.Exit, error) {
 	return bourse.Exit{}, bourse.Errorf(bourse.CodeUnavailable, "not now")
 }
 
-// Ten goroutines watch machines while the disk is full. Together they log one line a
-// minute, with the number of lines that were left out.
+// Ten goroutines watch machines while the disk is full. Together, they log one line a minute, with the number of
+// suppressed lines.
 func TestWatchesLogOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -38,7 +38,7 @@ func TestWatchesLogOnceAMinute(t *testing.T) {
 		cancel()
 		ms.state.Wait()
 		if got := strings.Count(out.String(), "watch of a machine"); got != 2 || !strings.Contains(out.String(), "not_logged=599") {
-			t.Errorf("%d lines, want 2 of which one counts 599 more:\n%s", got, &out)
+			t.Errorf("%d lines, want 2, one of which reports 599 suppressed lines:\n%s", got, &out)
 		}
 	})
 }

@@ -41,9 +41,9 @@ func (l *Listener) shareApps(ctx context.Context) error {
 	return nil
 }
 
-// reconcile compares kept, the worker's records of apps, with listed, the view's records.
-// It returns the listed records that the worker must store, and the kept records that it
-// must publish. It ignores records with invalid names.
+// reconcile compares kept, the worker's records of apps, with listed, the view's records. It returns the records in
+// listed that the worker must store, and the records in kept that it must publish. It ignores records with invalid
+// names.
 func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 	have := make(map[bourse.AppName]*bourse.App, len(kept))
 	for i := range kept {

@@ -47,7 +47,7 @@ func TestReconcile(t *testing.T) {
 			return out
 		}
 		if keep, publish := reconcile(after(want), after(want)); len(keep)+len(publish) > 0 {
-			t.Fatalf("two who agree exchange %v and %v", keep, publish)
+			t.Fatalf("two equal stores exchange %v and %v", keep, publish)
 		}
 	})
 }

@@ -17,7 +17,7 @@ const (
 	// people who read them.
 	factsDivisor = 16
 	exactDelay   = 5 * time.Second
-	factsLoad    = 0.25 // the load in the view may be off by this much
+	factsLoad    = 0.25 // maximum error of the load in the view
 )
 
 // publishedFacts holds the facts that were published last.
@@ -59,7 +59,7 @@ func (p *Publisher) addFacts(u *Update, always bool) error {
 	return nil
 }
 
-// IsUrgent reports whether the facts have changed enough to be published at once.
+// IsUrgent reports whether the difference between old and now is large enough to be published at once.
 func IsUrgent(old, now *bourse.Facts) bool {
 	return math.Abs(old.Load-now.Load) >= factsLoad ||
 		old.Tag != now.Tag || old.Region != now.Region || old.Version != now.Version || (old.Cordon == nil) != (now.Cordon == nil) ||

@@ -12,11 +12,11 @@ import (
 const (
 	imagesTimeout    = 2 * time.Second  // time limit for listing images, so that machines are still published in time
 	imagesRetryDelay = 15 * time.Second // delay after a failure
-	imagesAge        = 10 * time.Minute // how much the time of an image's last use in the view may be off
+	imagesAge        = 10 * time.Minute // maximum error of an image's last use in the view
 )
 
-// publishedImages tracks which images were published. The store does not record images, so
-// changes are found by comparing the published images with those on the host.
+// publishedImages tracks which images were published. The store does not record images, so the publisher finds changes
+// by comparing the published images with those on the host.
 type publishedImages struct {
 	due       bool                    // whether the host's images may have changed
 	after     time.Time               // the earliest time at which images may be listed again

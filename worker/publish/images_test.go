@@ -21,6 +21,6 @@ func TestNewsOfImages(t *testing.T) {
 		got = append(got, i.Ref.Digest)
 	}
 	if !slices.Equal(got, []string{"b", "d", "f"}) || !slices.Equal(gone, []string{"c"}) {
-		t.Errorf("there %v, gone %v; want b, d and f, and c gone", got, gone)
+		t.Errorf("publish %v, remove %v; want b, d and f published, and c removed", got, gone)
 	}
 }

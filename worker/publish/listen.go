@@ -22,9 +22,8 @@ const (
 	listenTimeout     = time.Minute
 )
 
-// Listener carries out the requests that it finds in the view: it cancels orders whose
-// cancellations could not be delivered, and stores apps' records. Only the goroutine
-// that calls Run may use its fields.
+// Listener carries out the requests that it finds in the view: it cancels orders whose cancellations brokers could not
+// deliver, and stores apps' records. Only the goroutine that calls Run may use its fields.
 type Listener struct {
 	state     *state.State
 	view      View
@@ -64,7 +63,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.view.Changed():
-		case <-l.lost: // the next call of look handles the loss
+		case <-l.lost: // the next call of readView handles the loss
 		case <-check.C:
 		}
 	}
@@ -76,7 +75,7 @@ func (l *Listener) readView(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	err := l.cancelListed(ctx)
-	if err == nil { // a failed cancellation must be repeated soon, without waiting for the publisher
+	if err == nil { // the publisher may take long, so retry failed cancellations without waiting for it
 		err = l.awaitPublisher(ctx)
 	}
 	if err == nil {
@@ -114,8 +113,8 @@ func (l *Listener) awaitPublisher(ctx context.Context) error {
 	return err
 }
 
-// cancelListed cancels the orders whose cancellations could not be delivered, as invariant 7
-// requires. Canceling is idempotent, and a cancellation that arrives before its claim wins.
+// cancelListed cancels the orders whose cancellations brokers could not deliver, as invariant 7 requires. Canceling is
+// idempotent, and a cancellation that arrives before its claim wins.
 func (l *Listener) cancelListed(ctx context.Context) error {
 	orders, err := l.view.Canceled(ctx)
 	if err != nil {

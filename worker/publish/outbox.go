@@ -10,9 +10,8 @@ import (
 // If more of them change, all records are published again, which costs about the same.
 const maxNoted = 4096
 
-// outbox contains the ids of records that have changed since they were published. Several
-// changes of one machine are therefore published once. While publishing fails, memory is
-// needed only for the ids. Adding to an outbox never blocks.
+// outbox contains the ids of records that have changed since they were published. Several changes to one machine are
+// therefore published once, and while publishing fails, only ids take up memory. Adding to an outbox never blocks.
 type outbox struct {
 	wake chan struct{} // contains a token if the outbox may contain changes
 

@@ -13,28 +13,27 @@ import (
 func TestAnOutboxIsBounded(t *testing.T) {
 	o := newOutbox()
 	for i := range maxNoted {
-		for range 3 { // several changes of one machine are noted once
+		for range 3 { // several changes to one machine are noted once
 			o.add(bourse.MachineID(fmt.Sprint(i)), false)
 		}
 	}
 	p := o.take()
 	if len(p.ids) != maxNoted || p.all {
-		t.Errorf("%d names, all %t; want %d names", len(p.ids), p.all, maxNoted)
+		t.Errorf("%d ids, all %t; want %d ids", len(p.ids), p.all, maxNoted)
 	}
 	o.add("one more", true)
 	o.putBack(p)
 	o.add("and one", false)
 	if p = o.take(); !p.all || len(p.ids) != 0 || !p.unsure {
-		t.Errorf("%d names, all %t, unsure %t; want all, no name, and still unsure", len(p.ids), p.all, p.unsure)
+		t.Errorf("%d ids, all %t, unsure %t; want all, no ids, and still unsure", len(p.ids), p.all, p.unsure)
 	}
 	if p = o.take(); p.all || p.unsure || len(p.ids) != 0 {
-		t.Errorf("an emptied outbox has %+v", p)
+		t.Errorf("an empty outbox contains %+v", p)
 	}
 }
 
-// Changes that are put back are kept together with those that were added since, and so
-// are the channels of the callers that wait.
-func TestAnOutboxForgetsNothing(t *testing.T) {
+// putBack merges the changes, and the channels of waiting callers, with those that were added in the meantime.
+func TestAnOutboxLosesNothing(t *testing.T) {
 	o := newOutbox()
 	o.add("a", false)
 	first := o.await()
@@ -45,15 +44,15 @@ func TestAnOutboxForgetsNothing(t *testing.T) {
 	select {
 	case <-o.wake:
 	default:
-		t.Error("no one is woken for what was put back")
+		t.Error("putBack did not wake the publisher")
 	}
 	if p = o.take(); len(p.ids) != 2 || len(p.waits) != 2 {
-		t.Errorf("%d names and %d who wait, want a and b, and both who wait for them", len(p.ids), len(p.waits))
+		t.Errorf("%d ids and %d waiting callers, want a and b, and both callers", len(p.ids), len(p.waits))
 	}
 	for _, done := range []<-chan struct{}{first, second} {
 		select {
 		case <-done:
-			t.Error("who waits was told before anything was published")
+			t.Error("a waiting caller was notified before anything was published")
 		default:
 		}
 	}
@@ -72,7 +71,7 @@ func TestHalves(t *testing.T) {
 		a, b, ok := u.split()
 		if !ok {
 			if n := len(u.Machines) + len(u.Gone) + len(u.Apps); n > 1 || n == 1 && u.Facts != nil || u.empty() {
-				t.Fatalf("%+v is not one thing", u)
+				t.Fatalf("%+v does not contain exactly one value", u)
 			}
 			got = append(got, u.name())
 			if (u.Facts != nil) != u.Leaving {

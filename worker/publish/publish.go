@@ -28,9 +28,8 @@ const (
 	MaxRetryDelay = 5 * time.Second
 	minRetryDelay = 100 * time.Millisecond
 
-	// batchDelay is how long the publisher waits for more changes before it publishes. Changes
-	// of a machine occur in bursts: a start alone causes three within milliseconds.
-	// Publishing them together halves the work.
+	// batchDelay is how long the publisher waits for more changes before it publishes. Changes to a machine occur in
+	// bursts: a start alone causes three within milliseconds. Publishing them together halves the work.
 	batchDelay = 50 * time.Millisecond
 )
 
@@ -84,7 +83,7 @@ func New(s *state.State, cfg Config) *Publisher {
 func (p *Publisher) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckInterval)
 	defer check.Stop()
-	facts := time.NewTicker(factsInterval) // facts may change without a change of a machine, or may have been held back
+	facts := time.NewTicker(factsInterval) // facts may change although no machine does, or their publication may have been delayed
 	defer facts.Stop()
 	lost := p.view.RowsLost()
 	p.box.addAll()
@@ -189,8 +188,8 @@ func (p *Publisher) publishMachines(ctx context.Context, u Update, ids []bourse.
 	return nil
 }
 
-// read adds the current records of machines to u. It leaves out machines that were
-// destroyed before they were ever published.
+// read adds the machines' current records to u. It leaves out machines that were destroyed before they were ever
+// published.
 func (p *Publisher) read(u *Update, ids []bourse.MachineID) error {
 	return p.state.Store.View(func(tx *store.Tx) error {
 		for _, id := range ids {

@@ -72,7 +72,7 @@ func put(t testing.TB, s *state.State, id bourse.MachineID, states ...bourse.Sta
 
 // However the view fails, in the end it contains exactly the machines that are not
 // destroyed, and so does the publisher's list of published machines.
-func TestTheViewHasWhatLives(t *testing.T) {
+func TestTheViewHasTheLiveMachines(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 4))
@@ -104,10 +104,10 @@ func TestTheViewHasWhatLives(t *testing.T) {
 			v.fault = func() error { return nil }
 			p.publishChanges(t.Context())
 			if !maps.Equal(v.machines, lives) {
-				t.Errorf("seed %d: the view has %d machines, %d live", seed, len(v.machines), len(lives))
+				t.Errorf("seed %d: the view has %d machines, want %d", seed, len(v.machines), len(lives))
 			}
 			if len(p.published) != len(lives) {
-				t.Errorf("seed %d: the publisher remembers %d machines, %d live", seed, len(p.published), len(lives))
+				t.Errorf("seed %d: the publisher remembers %d machines, want %d", seed, len(p.published), len(lives))
 			}
 		})
 	}
@@ -123,8 +123,8 @@ func TestPublishBackoff(t *testing.T) {
 	}
 }
 
-// BenchmarkPublish measures the work for each changed machine, which no request waits
-// for: noting the change, and reading the machine with its events for the view.
+// BenchmarkPublish measures the work for each changed machine: noting the change, and reading the machine with its
+// events for the view. No request waits for this work.
 func BenchmarkPublish(b *testing.B) {
 	p, _ := newPublisher(b)
 	ids := make([]bourse.MachineID, Batch)

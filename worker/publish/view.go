@@ -8,14 +8,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// View receives the worker's records, and contains the cluster's requests to the worker.
-// It is only a hint (invariant 8): the worker does not need it, and wherever it differs
-// from the worker's store, the store wins.
+// View receives the worker's records, and contains other members' requests to the worker. It is only a hint (invariant
+// 8): the worker does not need it, and wherever it differs from the worker's store, the store wins.
 //
-// One goroutine calls Publish and the methods of ViewRows. Another one calls Apps and
-// Canceled, and Publish for apps. Every call must respect its context. Failed calls
-// are repeated after a backoff, so all calls must be idempotent. If a call's context
-// ends, the call must not take effect after a later call.
+// One goroutine calls Publish and the methods of ViewRows. Another goroutine calls Apps and Canceled, and Publish for
+// apps. Every call must respect its context. Failed calls are repeated after a backoff, so all calls must be
+// idempotent. If a call's context ends, the call must not take effect after a later call.
 type View interface {
 	// Publish applies u to the view, and returns once the view contains the changes. If the
 	// view does not accept a value in u, Publish changes nothing and returns CodeInvalid.

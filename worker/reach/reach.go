@@ -26,9 +26,9 @@ const (
 	maxRequests = 1 << 20
 )
 
-// If a program was restarted at least crashLoopRestarts times, and its last run was shorter than
-// shortRun, the program is expected to exit again, so requests for it fail at once.
-// Requests do wait for programs that crash only occasionally.
+// If a program was restarted at least crashLoopRestarts times, and its last run was shorter than shortRun, the program
+// is expected to exit again, so requests for it fail at once. Requests still wait for programs that crash only
+// occasionally.
 const (
 	crashLoopRestarts = 3
 	shortRun          = 10 * time.Second
@@ -45,10 +45,9 @@ type Machines interface {
 
 // Uses tracks which machines are in use.
 type Uses interface {
-	// Use counts a machine as in use for the duration ttl. The parameter who names the user,
-	// and requests is the number of requests that the user has in progress. If the worker
-	// decided to stop the machine before it learned of this use, the machine's recorded
-	// state reflects that decision by the time Use returns.
+	// Use counts a machine as in use for the duration ttl. who names the user, and requests is the number of requests
+	// that the user has in progress. If the worker decided to stop the machine before it learned of this use, the
+	// machine's record reflects that decision by the time Use returns.
 	Use(id bourse.MachineID, who string, requests int, ttl time.Duration)
 	// Begin counts a machine as in use until done is called.
 	Begin(id bourse.MachineID) (done func())
@@ -120,7 +119,7 @@ func validate(req *fabric.UseRequest) error {
 	case req.Port < 0 || req.Port > 65535:
 		return bourse.Errorf(bourse.CodeInvalid, "invalid port %d: use 1 to 65535, or 0 for the machine's $PORT", req.Port)
 	case req.TTL < 0 || req.Wait < 0 || req.Requests < 0:
-		return bourse.Errorf(bourse.CodeInvalid, "invalid use: times and requests are 0 or more")
+		return bourse.Errorf(bourse.CodeInvalid, "invalid use: times and requests must be 0 or more")
 	}
 	return req.By.Validate()
 }
@@ -156,7 +155,7 @@ func (r *Reach) liveMachine(ctx context.Context, id bourse.MachineID) (bourse.Ma
 }
 
 var (
-	errWaitLimit = errors.New("waited long enough")
+	errWaitLimit = errors.New("the wait has timed out")
 	errMoved     = errors.New("the machine no longer runs")
 )
 
@@ -265,8 +264,7 @@ func errNotStarted(m *bourse.Machine) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, and the request does not start it", m.ID, m.State)
 }
 
-// exit describes how the machine's program last exited. The result is the end of a
-// sentence.
+// exit describes how the machine's program last exited, as a phrase to append to an error message.
 func exit(m *bourse.Machine) string {
 	switch e := m.Boot.Exit; {
 	case e == nil:

@@ -132,7 +132,7 @@ func (h *host) ask(t *testing.T, change func(*fabric.UseRequest)) (fabric.UseRep
 	return h.Reach.Use(t.Context(), req)
 }
 
-func TestAMachineThatRunsIsReachedAtOnce(t *testing.T) {
+func TestARunningMachineIsReachedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(bourse.StateStarted)
 		h.opens = true
@@ -146,7 +146,7 @@ func TestAMachineThatRunsIsReachedAtOnce(t *testing.T) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 		if took := time.Since(begin); took != 0 || h.dials != 1 || h.starts != 0 {
-			t.Errorf("it took %s, %d connections and %d starts", took, h.dials, h.starts)
+			t.Errorf("the request took %s, %d connections and %d starts", took, h.dials, h.starts)
 		}
 		if diff := cmp.Diff([]string{"p1 while started", "p1 while started"}, h.uses); diff != "" {
 			t.Errorf("uses (-want +got):\n%s", diff)
@@ -154,7 +154,7 @@ func TestAMachineThatRunsIsReachedAtOnce(t *testing.T) {
 	})
 }
 
-func TestTheAddressIsForThoseOnTheHost(t *testing.T) {
+func TestTheAddressIsOnlyForClientsOnTheHost(t *testing.T) {
 	h := newHost(bourse.StateStarted)
 	h.opens = true
 	for _, from := range []string{"", "there"} {
@@ -164,7 +164,7 @@ func TestTheAddressIsForThoseOnTheHost(t *testing.T) {
 	}
 	h.m.PrivateIP = netip.MustParseAddr("fdaa::1")
 	if got, err := h.ask(t, nil); err != nil || got.Address != "" || got.Port != 8080 {
-		t.Errorf("with a network of its own: %+v, %v", got, err)
+		t.Errorf("with a private network: %+v, %v", got, err)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestOneStart(t *testing.T) {
 							t.Errorf("%+v, %v", got, err)
 						}
 						if late := time.Since(begin) - opens; late < 0 || late > 25*time.Millisecond {
-							t.Errorf("answered %s after it could be", late)
+							t.Errorf("answered %s later than possible", late)
 						}
 					})
 				}
@@ -205,16 +205,16 @@ func TestOneStart(t *testing.T) {
 					t.Errorf("%d starts", h.starts)
 				}
 				if !strings.HasSuffix(h.uses[0], string(from)) {
-					t.Errorf("counted first %q, want while %s", h.uses[0], from)
+					t.Errorf("counted as in use first when %q, want %s", h.uses[0], from)
 				}
 			})
 		})
 	}
 }
 
-// TestNoPauseThatCouldBeFelt checks that a request returns soon after the program
+// TestListeningIsNoticedSoon checks that a request returns soon after the program
 // begins to listen.
-func TestNoPauseThatCouldBeFelt(t *testing.T) {
+func TestListeningIsNoticedSoon(t *testing.T) {
 	for _, after := range []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHost(bourse.StateStarted)
@@ -224,7 +224,7 @@ func TestNoPauseThatCouldBeFelt(t *testing.T) {
 				t.Error(err)
 			}
 			if late := time.Since(begin) - after; late > max(after/100, 300*time.Microsecond) {
-				t.Errorf("what listened after %s was found %s later", after, late)
+				t.Errorf("a program that listened after %s was found %s later", after, late)
 			}
 			if h.dials > 1000 {
 				t.Errorf("%d attempts within %s", h.dials, after)
@@ -289,7 +289,7 @@ func TestRefusals(t *testing.T) {
 		},
 		{name: "by no one", ask: func(r *fabric.UseRequest) { r.By = "" }, code: bourse.CodeInvalid},
 		{name: "no such port", ask: func(r *fabric.UseRequest) { r.Port = 65536 }, code: bourse.CodeInvalid},
-		{name: "less than no time", ask: func(r *fabric.UseRequest) { r.TTL = -1 }, code: bourse.CodeInvalid},
+		{name: "a negative time", ask: func(r *fabric.UseRequest) { r.TTL = -1 }, code: bourse.CodeInvalid},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -307,9 +307,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestARestartIsWaitedFor checks that a request keeps waiting while the program exits
+// TestARequestWaitsForARestart checks that a request keeps waiting while the program exits
 // and is restarted.
-func TestARestartIsWaitedFor(t *testing.T) {
+func TestARequestWaitsForARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(bourse.StateStarted)
 		time.AfterFunc(time.Second, func() { h.become(bourse.StateRestarting) })
@@ -325,8 +325,8 @@ func TestARestartIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A request does not wait for a program that exits shortly after each start. Within a
-// second, it returns an error that describes the crash loop and the last exit.
+// A request does not wait for a program that exits shortly after each start. It fails within a second, with an error
+// that describes the crash loop and the last exit.
 func TestACrashLoopIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(bourse.StateStarted)
@@ -348,9 +348,9 @@ func TestACrashLoopIsReported(t *testing.T) {
 	})
 }
 
-// A request waits for a program that repeatedly exits after running for a minute, and
-// for one that comes up at its third start.
-func TestARecoveringProgramIsWaitedFor(t *testing.T) {
+// A request waits for a program that repeatedly exits after running for a minute, and for one that succeeds at its
+// third start.
+func TestARequestWaitsForARecoveringProgram(t *testing.T) {
 	t.Run("after a minute", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHost(bourse.StateStarted)
@@ -378,8 +378,8 @@ func TestARecoveringProgramIsWaitedFor(t *testing.T) {
 	})
 }
 
-// crashAfter lets the machine's program exit after running for the given time, and its
-// policy restart it. This is repeated the given number of times.
+// crashAfter makes the machine's program exit after running for the given time, whereupon its policy restarts it. This
+// happens the given number of times.
 func (h *host) crashAfter(run time.Duration, times int) {
 	if times == 0 {
 		return

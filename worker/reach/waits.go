@@ -16,7 +16,7 @@ import (
 type StateQuery struct {
 	States   []string          // any of these states; "settled" means any state in which a machine may stay indefinitely
 	Instance bourse.InstanceID // version of the machine; "" for any
-	After    bourse.EventID    // if set, only states that were reached after this event count; if "", the current state also counts
+	After    bourse.EventID    // if set, wait for a state that was reached after this event; if "", the current state also counts
 }
 
 const waitSettled = "settled"
@@ -66,7 +66,7 @@ func AwaitState(ctx context.Context, s *state.State, id bourse.MachineID, want S
 	return reply, errors.Join(err, verdict)
 }
 
-var errWaitOver = errors.New("waited long enough")
+var errWaitOver = errors.New("the wait has timed out")
 
 // judge reports whether a wait is over, and returns the wait's reply or error.
 func judge(m *bourse.Machine, want *StateQuery) (fabric.WaitReply, bool, error) {

@@ -2,8 +2,8 @@ package state
 
 import "sync"
 
-// Changes announces changes of records of one kind. Users can wait for the next change of
-// one record, or follow the changes of all records.
+// Changes announces changes to records of one kind. Callers can wait for the next change to one record, or follow the
+// changes to all records.
 type Changes[ID comparable] struct {
 	followers []func(id ID, unsure bool) // fixed before the first change
 
@@ -18,8 +18,8 @@ func newChanges[ID comparable]() *Changes[ID] { return &Changes[ID]{waits: map[I
 // store but may still fail. Followers must be registered before the worker runs.
 func (n *Changes[ID]) Follow(fn func(id ID, unsure bool)) { n.followers = append(n.followers, fn) }
 
-// Next returns a channel that is closed at the next change of a record. Call it before
-// reading the record, so that no change in between is missed.
+// Next returns a channel that is closed at the next change to a record. Call it before reading the record, so that no
+// change in between is missed.
 func (n *Changes[ID]) Next(id ID) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()

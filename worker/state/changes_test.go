@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 )
 
-// A caller that waits for a record is notified of every change after Next was called,
-// whatever else happens at the same time.
-func TestNoChangeFallsBetween(t *testing.T) {
+// A caller that waits for a record is notified of every change after its call of Next, whatever else happens at the
+// same time.
+func TestNoChangeIsMissed(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		const changes = 200
 		n := newChanges[int]()
@@ -40,7 +40,7 @@ func TestNoChangeFallsBetween(t *testing.T) {
 
 // Followers see all changes in order. Callers that wait are not notified of a change
 // that may still fail.
-func TestFollowersSeeWhatMayChange(t *testing.T) {
+func TestFollowersSeeUnsureChanges(t *testing.T) {
 	n := newChanges[string]()
 	var got []string
 	for _, name := range []string{"first", "second"} {
@@ -61,9 +61,9 @@ func TestFollowersSeeWhatMayChange(t *testing.T) {
 	n.Applied("a")
 	<-change
 	if want := []string{"first a?", "second a?", "first a", "second a"}; !slices.Equal(got, want) {
-		t.Errorf("followed %q, want %q", got, want)
+		t.Errorf("followers saw %q, want %q", got, want)
 	}
 	if len(n.waits) != 0 {
-		t.Errorf("%d records are still waited for", len(n.waits))
+		t.Errorf("there are still waiting callers for %d records", len(n.waits))
 	}
 }

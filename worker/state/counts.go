@@ -13,8 +13,8 @@ var startBounds = [...]time.Duration{
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 10 * time.Second,
 }
 
-// Counts holds a worker's counters for metrics, counted since the daemon's start.
-// Counting costs a few atomic additions; sums are computed when they are read.
+// Counts holds the counters for a worker's metrics, which start at 0 when the daemon starts. Counting costs a few
+// atomic additions; sums are computed when they are read.
 type Counts struct {
 	starts    [len(startBounds) + 1]atomic.Uint64 // number of starts per bucket; the last bucket is for starts that exceed all bounds
 	startTime atomic.Int64                        // total duration of starts in nanoseconds
@@ -26,7 +26,7 @@ type Counts struct {
 	restarts  atomic.Uint64
 }
 
-// exitEnds lists the ways in which a machine's program can end, as named in the metrics.
+// exitEnds lists the classes of exits, as named in the metrics.
 var exitEnds = [...]string{"stopped", "ok", "failed", "oom_killed", "lost"}
 
 // endOf classifies an exit. It returns the index of its class in exitEnds.
@@ -85,7 +85,7 @@ func (c *Counts) Exits() (ends map[string]uint64, restarts uint64) {
 	return ends, c.restarts.Load()
 }
 
-// TaskEnded counts a finished task under its outcome.
+// TaskEnded counts a finished task by its outcome.
 func (c *Counts) TaskEnded(end bourse.TaskEnd) {
 	for i, e := range taskEnds {
 		if e == end {

@@ -62,9 +62,9 @@ func ChangeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Mach
 	return ChangeMachineAt(tx, id, time.Now().UTC(), change)
 }
 
-// nextVersion returns the version of a record that is about to change. It is the current
-// time or, if the clock was set back, slightly later than the last version. Readers keep
-// the later of two versions, so versions must always increase.
+// nextVersion returns the version of a record that is about to change. It is the current time or, if the clock was set
+// back, slightly later than the last version. Versions must always increase, because readers keep the later of two
+// versions.
 func nextVersion(last, now time.Time) time.Time {
 	if now.After(last) {
 		return now
@@ -100,8 +100,8 @@ func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change fu
 	return m, nil
 }
 
-// Commit executes fn as a durable transaction on a machine, and then notifies all
-// goroutines that wait for a change of the machine.
+// Commit executes fn as a durable transaction on a machine, and then notifies all goroutines that wait for a change to
+// the machine.
 func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
 	err := s.Store.Update(ctx, fn)
 	switch {

@@ -82,7 +82,7 @@ func OfUpdate(id bourse.MachineID) string { return updatePrefix + string(id) }
 // OfVolume returns the resource for runs on a volume.
 func OfVolume(id bourse.VolumeID) string { return volumePrefix + string(id) }
 
-// observe is called for every durable state change of a run.
+// observe is called after every durable change to a run's state.
 func (s *State) observe(r fsm.Record) {
 	if id, ok := strings.CutPrefix(r.Resource, machinePrefix); ok {
 		s.Machines.Applied(bourse.MachineID(id))
@@ -95,10 +95,9 @@ func (s *State) observe(r fsm.Record) {
 	}
 }
 
-// Started waits for the run that a claim has begun. It returns nil as soon as the run's
-// success is visible to later transactions. It returns a failure only once the failure is
-// durable. Otherwise, a crash could cause the run to be retried, and to fill an order
-// that was already refused.
+// Started waits for the run that a claim has begun. It returns nil as soon as the run's success is visible to later
+// transactions. It returns a failure only once the failure is durable. Otherwise, the run could be retried after a
+// crash and fill an order that was already refused.
 func Started[Res any](ctx context.Context, run *fsm.Handle[Res]) error {
 	_, err := run.Applied(ctx)
 	if err != nil {

@@ -21,8 +21,8 @@ func open(t *testing.T, fault func(store.FaultStage, uint64) error) *State {
 	return New(store.Identity{Worker: "w1", Tag: 1, Region: "gru"}, s, nil)
 }
 
-// A state change of a run is reported as a change of its machine or volume.
-func TestRunsAreNews(t *testing.T) {
+// A change to a run's state is reported as a change to its machine or volume.
+func TestRunsAreReportedAsChanges(t *testing.T) {
 	s := open(t, nil)
 	machine, volume := bourse.MachineID("m"), bourse.VolumeID("v")
 	for resource, changed := range map[string]<-chan struct{}{
@@ -34,7 +34,7 @@ func TestRunsAreNews(t *testing.T) {
 		select {
 		case <-changed:
 		default:
-			t.Errorf("a run on %s notifies no one", resource)
+			t.Errorf("a run on %s notifies nobody", resource)
 		}
 	}
 }
@@ -54,7 +54,7 @@ func TestCommitReportsWhatMayHaveChanged(t *testing.T) {
 	check := func(name string, wantSure, wantUnsure int) {
 		t.Helper()
 		if sure != wantSure || unsure != wantUnsure {
-			t.Errorf("%s: %d changes and %d that may be, want %d and %d", name, sure, unsure, wantSure, wantUnsure)
+			t.Errorf("%s: %d certain and %d unsure changes, want %d and %d", name, sure, unsure, wantSure, wantUnsure)
 		}
 		sure, unsure = 0, 0
 	}
@@ -74,9 +74,9 @@ func TestCommitReportsWhatMayHaveChanged(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := s.Commit(ctx, "m", func(*store.Tx) error { cancel(); return wrong }); err == nil {
-		t.Fatal("a failed transaction succeeds")
+		t.Fatal("a failing transaction succeeded")
 	}
-	check("a caller that has left", 0, 1)
+	check("a caller that stopped waiting", 0, 1)
 }
 
 // A function started by Go can run until the daemon ends, and Wait waits for it.
@@ -92,7 +92,7 @@ func TestGoEndsWithTheDaemon(t *testing.T) {
 	end()
 	s.Wait()
 	if !ended {
-		t.Error("Wait does not wait")
+		t.Error("Wait returned too early")
 	}
 }
 

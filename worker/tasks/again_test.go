@@ -10,7 +10,7 @@ import (
 
 // A repeated order gets its answer even if other orders have taken all places. If it
 // were refused, it would be filled on another worker and run twice.
-func TestARepetitionNeedsNoPlace(t *testing.T) {
+func TestARepetitionNeedsNoFreePlace(t *testing.T) {
 	p := taskstest.NewProgramOf(t, bourse.TaskFrames, nil)
 	h := newHost(t)
 	h.place(p.Warmed("echo", 1))
@@ -34,9 +34,9 @@ func TestARepetitionNeedsNoPlace(t *testing.T) {
 	}
 	m, _ := h.warm.take(seen.warm) // another order takes the only place
 	v, err := h.answerFull(done, seen)
-	again("a place that is gone", v.result, v.refusal, err)
+	again("a place that was taken in the meantime", v.result, v.refusal, err)
 	if v, err := h.answerFull(taskstest.Call(t, "echo", 1), seen); err != nil || v.refusal == nil || v.refusal.Reason != bourse.RefusedResource {
-		t.Errorf("an order that is new: %+v, %v", v.refusal, err)
+		t.Errorf("a new order: %+v, %v", v.refusal, err)
 	}
 	for _, how := range []string{"no place", "a place"} {
 		fill, refusal, err := h.Claim(t.Context(), &bourse.Claim{Order: *done})
@@ -49,10 +49,10 @@ func TestARepetitionNeedsNoPlace(t *testing.T) {
 		}
 	}
 	if got := v.result; !bytes.Equal(got.Sum, done.TaskSum()) || done.HasChosenID != (got.Sum != nil) {
-		t.Errorf("the record's sum of the work is %x, of the order %x", got.Sum, done.TaskSum())
+		t.Errorf("the hash of the work is %x in the record and %x for the order", got.Sum, done.TaskSum())
 	}
 	if p.Times(done.ID) != 1 {
-		t.Errorf("it ran %d times", p.Times(done.ID))
+		t.Errorf("the task ran %d times", p.Times(done.ID))
 	}
 	h.verify()
 }

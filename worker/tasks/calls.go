@@ -25,7 +25,7 @@ type calls struct {
 // caller leaves, the task is canceled.
 type call struct {
 	order  bourse.OrderID
-	begun  store.OrderRecord // a warm task's record; set before the record is written
+	begun  store.OrderRecord // a warm task's record when the task begins; set before the record is written
 	cancel context.CancelCauseFunc
 	write  func(*store.Tx) error // writes the task's end to the store
 	saved  *store.Commit         // the commit that contains write's changes
@@ -86,9 +86,8 @@ func (s *calls) withdraw(id bourse.OrderID) {
 // Withdraw cancels the call of a canceled order, if one is in progress.
 func (t *Tasks) Withdraw(id bourse.OrderID) { t.calls.withdraw(id) }
 
-// Cancel records the end of a canceled order's cold task, in the transaction that cancels
-// the order. For a warm task, its call records the end instead. The record of a finished
-// task is not changed.
+// Cancel records the end of a canceled order's cold task, in the transaction that cancels the order. A warm task's end
+// is recorded by its call instead. The record of a finished task is not changed.
 func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	if rec.Task.Cold == nil {
 		return nil
@@ -104,7 +103,7 @@ func (s *calls) forget(c *call) {
 	delete(s.of, c.order)
 }
 
-// settle passes a call to Run, which makes its end durable.
+// settle passes a call to Run, which makes the call's end durable.
 func (s *calls) settle(c *call) {
 	s.mu.Lock()
 	s.ending = append(s.ending, c)

@@ -55,8 +55,7 @@ func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error
 	return &fill, nil, nil
 }
 
-// runWarm executes a claim of a warm task. It sets call.saved if it has submitted a
-// record that must become durable.
+// runWarm executes a claim for a warm task. It sets call.saved if it has submitted a record that must become durable.
 func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
 	v, m, err := t.takeSlot(ctx, order)
@@ -98,7 +97,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	if err := t.send(ctx, m, order.Task, &result); err != nil {
 		t.warm.changed(m.id)
 		t.save(call, func(tx *store.Tx) error { return tx.DeleteTask(order.ID) })
-		if err := call.saved.Wait(ctx); err != nil { // if the task still has a record, a crash would cause it to be recorded as lost
+		if err := call.saved.Wait(ctx); err != nil { // until the task's record is gone, a crash would cause the task to be recorded as lost
 			return nil, nil, err
 		}
 		return nil, t.host.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil
@@ -108,9 +107,8 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	return &bourse.Fill{Task: &result, Claimed: claimed, Started: result.Took - claimed}, nil, nil
 }
 
-// takeSlot takes a place on a warm machine for the order. If no place is free, it checks
-// whether the order was filled before. If one is free, the transaction that records the
-// task makes this check.
+// takeSlot takes a place on a warm machine for the order. If no place is free, takeSlot checks whether the order was
+// filled before. If a place is free, the transaction that records the task makes this check.
 func (t *Tasks) takeSlot(ctx context.Context, order *bourse.Order) (answer, *warmMachine, error) {
 	for {
 		v, err := t.newAnswer(order)
@@ -133,8 +131,8 @@ func (t *Tasks) takeSlot(ctx context.Context, order *bourse.Order) (answer, *war
 	}
 }
 
-// answerFull returns the answer to an order if no place is free. This is the order's result
-// if it was filled here before, and a refusal otherwise.
+// answerFull returns the answer to an order if no place is free: the order's result if the order was filled here
+// before, and a refusal otherwise.
 func (t *Tasks) answerFull(order *bourse.Order, seen answer) (answer, error) {
 	v, err := t.earlierResult(order)
 	if err == nil && v.result == nil && v.refusal == nil {
@@ -143,7 +141,7 @@ func (t *Tasks) answerFull(order *bourse.Order, seen answer) (answer, error) {
 	return v, err
 }
 
-// repeatAnswer answers a claim of an order that an earlier call has filled.
+// repeatAnswer answers a claim whose order was filled by an earlier call.
 func repeatAnswer(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
 	if result.End == "" { // cannot happen: recovery has ended the tasks of earlier daemons, and this daemon's tasks have a call
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress without a call", result.Order)

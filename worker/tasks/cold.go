@@ -34,7 +34,7 @@ func (t *Tasks) coldRecord(order *bourse.Order, m *bourse.Machine) store.OrderRe
 	}}
 }
 
-// runCold executes a claim of a cold task.
+// runCold executes a claim for a cold task.
 func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
 	err := t.host.Precheck(t.state.Store, &c.Order)
@@ -64,7 +64,7 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 		if err != nil {
 			return nil, nil, err
 		}
-		if rec.Task == nil { // the record was undone because the machine could not be started
+		if rec.Task == nil { // the record was removed because the machine could not be started
 			return nil, t.machines.StartRefusal(ctx, &c.Order, m.ID, failure), nil
 		}
 	}
@@ -148,8 +148,8 @@ func endedEarly(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.Ta
 	return r
 }
 
-// endCold records a task's end, and then begins to destroy its machine. If the daemon
-// dies in between, recovery destroys the machine.
+// endCold records a task's end, and then starts destroying its machine. If the daemon dies in between, recovery
+// destroys the machine.
 func (t *Tasks) endCold(ctx context.Context, id bourse.OrderID, result bourse.TaskResult) error {
 	err := t.state.Store.Update(ctx, func(tx *store.Tx) error {
 		_, err := tx.RecordTaskEnd(id, result, time.Now().UTC())

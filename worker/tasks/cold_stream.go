@@ -8,10 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// streamCold calls output with nil once m's task has begun, and then with the bytes that
-// its program writes to stdout. It does nothing if output is nil. The caller must call
-// finish with the task's fill, which may be nil. Once finish returns, output has received
-// the complete answer exactly once.
+// streamCold calls output with nil once m's task has begun, and then with the bytes that the task's program writes to
+// stdout. It does nothing if output is nil. The caller must call finish with the task's fill, which may be nil. By the
+// time finish returns, output has received every byte of the answer exactly once.
 func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([]byte)) (finish func(*bourse.Fill)) {
 	if output == nil {
 		return func(*bourse.Fill) {}

@@ -16,7 +16,7 @@ func TestTally(t *testing.T) {
 	t.Parallel()
 	var y Tasks
 	if y.Counts("m1") != nil {
-		t.Error("a machine that has run nothing has a tally")
+		t.Error("a machine without tasks has counts")
 	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var wg sync.WaitGroup
@@ -36,10 +36,10 @@ func TestTally(t *testing.T) {
 	}
 	y.counts.add(&bourse.TaskResult{Machine: "m1", End: bourse.TaskLost, StartedAt: at})
 	if got := y.Counts("m1"); got.Error != "lost" {
-		t.Errorf("an error without words is %q", got.Error)
+		t.Errorf("an empty error was stored as %q", got.Error)
 	}
 	y.counts.forget("m1")
 	if y.Counts("m1") != nil {
-		t.Error("a machine that is gone has a tally")
+		t.Error("a removed machine still has counts")
 	}
 }

@@ -55,9 +55,8 @@ func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline t
 	}
 }
 
-// connect returns the connection for new calls. Calls that need a connection at the same
-// time share one attempt to dial. The attempt must finish before the deadline of the call
-// that began it.
+// connect returns the connection for new calls. Concurrent calls that need a connection share one attempt to dial,
+// which is limited by the deadline of the call that began it.
 func (l *frameLink) connect(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
 	for {
 		l.mu.Lock()
@@ -112,7 +111,7 @@ func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn
 	return nil, errNotSent{err}
 }
 
-// after must be called after each call. A broken connection is not used for new calls. A
+// after must be called after each call. It ensures that a broken connection is not used for new calls, and that a
 // connection that is no longer needed is closed once its calls have ended.
 func (l *frameLink) after(conn *warm.Conn, err error) {
 	l.mu.Lock()

@@ -45,7 +45,7 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 		t.Errorf("again: %+v", got)
 	}
 	if n := h.slots(); n != 4 {
-		t.Errorf("%d slots are taken, want 4: nothing says that they are back", n)
+		t.Errorf("%d slots are taken, want 4 until their release is recorded", n)
 	}
 	close(full)
 	deadline := time.Now().Add(10 * time.Second)
@@ -53,7 +53,7 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if n := h.slots(); n != 0 {
-		t.Errorf("%d slots are lost", n)
+		t.Errorf("%d slots were not released", n)
 	}
 	if got := h.result(t.Context(), order); string(got.Answer) != "kept" || p.Calls.Load() != 0 {
 		t.Errorf("again: %+v", got)
@@ -61,9 +61,8 @@ func TestAnEndThatCannotBeRecordedYet(t *testing.T) {
 	h.verify()
 }
 
-// The record of a task whose program does not listen must be removed. Until the disk
-// accepts that, the order is not refused, because a crash would leave a lost task on
-// this worker.
+// The record of a task whose program does not listen must be removed. Until the disk accepts the removal, the order is
+// not refused, because after a crash, the task would be recorded as lost on this worker.
 func TestATaskThatCannotBeUndoneYet(t *testing.T) {
 	h := newHost(t)
 	h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1} })

@@ -45,7 +45,7 @@ func newHTTPLink(address string, dial dialer) *httpLink {
 
 func (l *httpLink) drain() { l.transport.CloseIdleConnections() }
 
-// userAgent is the User-Agent header of all requests. It must not be changed.
+// userAgent is the User-Agent header of all requests. All requests share the slice, so it must not be changed.
 var userAgent = []string{"bourse"}
 
 // send sends one request. When ctx ends or the deadline passes, send closes the

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// If a program begins to listen shortly after its start, its task waits for it. If a
-// program never listens, the order is refused and nothing is left of it.
+// If a program begins to listen shortly after its start, its task waits for it. If a program never listens, the order
+// is refused and nothing is left behind.
 func TestAProgramThatIsLate(t *testing.T) {
 	for _, protocol := range taskProtocols {
 		t.Run(string(protocol), func(t *testing.T) { programThatIsLate(t, protocol) })
@@ -55,17 +55,17 @@ func programThatIsLate(t *testing.T, protocol bourse.TaskProtocol) {
 	}
 
 	never := h.place(func(o *bourse.Order) { o.Config.Task = &bourse.TaskConfig{Name: "never", Port: 1, Protocol: protocol} })
-	h.warm.timeout = 0 // the time in which the program must begin to listen is over
+	h.warm.timeout = 0 // the program's time to begin listening is over
 	order = taskstest.Call(t, "never", 4)
 	_, refusal, err := h.Claim(t.Context(), &bourse.Claim{Order: *order})
 	if err != nil || refusal == nil || refusal.Reason != bourse.RefusedUnavailable || !strings.Contains(refusal.Detail, string(never.ID)) {
 		t.Errorf("refusal %+v, %v", refusal, err)
 	}
 	if n, open := h.slots(), h.openTasks(); n != 0 || len(open) != 0 {
-		t.Errorf("%d slots, tasks %v are left", n, open)
+		t.Errorf("left behind: %d slots, tasks %v", n, open)
 	}
 	if rec, err := h.orderRecord(t.Context(), order.ID); err != nil || rec.ID != "" {
-		t.Errorf("the order has a record: %+v, %v", rec, err)
+		t.Errorf("the order still has a record: %+v, %v", rec, err)
 	}
 	h.verify()
 }

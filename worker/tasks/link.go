@@ -35,7 +35,7 @@ type endedEarlyError struct{ error }
 func (e endedEarlyError) Unwrap() error { return e.error }
 
 // errTime is the reason for ending a call at its deadline.
-var errTime = errors.New("the task's time is over")
+var errTime = errors.New("the task's time limit has passed")
 
 // dialer connects to one machine's program.
 type dialer func(context.Context) (net.Conn, error)
@@ -94,9 +94,8 @@ func (t *Tasks) warmGone(m *warmMachine) bool {
 	return list[0] != m || m.places == 0
 }
 
-// send sends a payload to a machine's program. It fills in the result even if the call
-// fails, unless the payload was not sent: it then returns errNotSent, its only error. It
-// notifies the program when ctx ends.
+// send sends a payload to a machine's program. If the payload was not sent, it returns errNotSent, which is its only
+// error. Otherwise, it fills in the result, even if the call fails. It notifies the program when ctx ends.
 func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder, out *bourse.TaskResult) error {
 	t.warm.mu.Lock()
 	limit, link := time.Duration(task.Timeout), m.link
@@ -118,8 +117,7 @@ func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder
 	return nil
 }
 
-// recordBroken fills in the result of a call that the program did not answer properly or that
-// was ended early.
+// recordBroken fills in the result of a call that was ended early or that the program did not answer properly.
 func (t *Tasks) recordBroken(m *warmMachine, limit time.Duration, err error, out *bourse.TaskResult) {
 	out.ExitCode, out.Answer = -1, nil
 	cut, ended := errors.AsType[endedEarlyError](err)

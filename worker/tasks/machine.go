@@ -11,9 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// This file contains the functions that are called during the life of a cold task's
-// machine: Payload before it starts, MachineExited when its program exits, and MachineDestroyed when the
-// machine is destroyed.
+// This file contains the functions that are called for a cold task's machine: Payload before it starts, MachineExited
+// when its program exits, and MachineDestroyed when the machine is destroyed.
 
 // Payload returns the payload that m's program reads from stdin, or nil if m does not
 // belong to a cold task.
@@ -31,9 +30,8 @@ func (t *Tasks) Payload(m *bourse.Machine) (payload []byte, err error) {
 	return payload, err
 }
 
-// MachineExited returns a function that records the end of m's task. It must be called in the
-// transaction that records the machine's exit. It does nothing if m does not belong to a
-// task.
+// MachineExited returns a function that records the end of m's task. The function must be called in the transaction
+// that records the machine's exit. It does nothing if m does not belong to a task.
 func (t *Tasks) MachineExited(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error) {
 	nothing := func(*store.Tx) error { return nil }
 	if !m.Config.AutoDestroy {

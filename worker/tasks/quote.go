@@ -50,10 +50,9 @@ func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, e
 	return q, nil
 }
 
-// findAnswer returns the worker's answer to an order. If this is a refusal, findAnswer waits until
-// everything submitted to the store is durable, and tries again, because tasks that have
-// just ended may have released resources, and machines that have just started may accept
-// tasks.
+// findAnswer returns the worker's answer to an order. If the answer is a refusal, findAnswer waits until everything
+// submitted to the store is durable, and tries again, because tasks that have just ended may have released resources,
+// and machines that have just started may accept tasks.
 func (t *Tasks) findAnswer(ctx context.Context, order *bourse.Order) (answer, error) {
 	v, err := t.read(order)
 	if err != nil || v.refusal == nil || v.refusal.Reason == bourse.RefusedRegion || v.refusal.Reason == bourse.RefusedLabel {
@@ -65,7 +64,7 @@ func (t *Tasks) findAnswer(ctx context.Context, order *bourse.Order) (answer, er
 	return t.read(order)
 }
 
-// read is like look, but does not wait for the store.
+// read is like findAnswer, but does not wait for the store.
 func (t *Tasks) read(order *bourse.Order) (answer, error) {
 	v, err := t.earlierResult(order)
 	if err != nil || v.result != nil || v.refusal != nil {
@@ -74,8 +73,8 @@ func (t *Tasks) read(order *bourse.Order) (answer, error) {
 	return t.newAnswer(order)
 }
 
-// earlierResult returns the parts of a view that do not depend on the warm machines: the order's
-// result if the order was filled here before, or a refusal.
+// earlierResult returns the part of an answer that does not depend on the warm machines: the order's result if the
+// order was filled here before, or a refusal.
 func (t *Tasks) earlierResult(order *bourse.Order) (v answer, err error) {
 	err = t.state.Store.View(func(tx *store.Tx) error {
 		fill, past, err := admit.History(tx, order, time.Now())

@@ -12,11 +12,10 @@ import (
 // transaction.
 const lostBatch = 256
 
-// Recover records as lost all calls that an earlier daemon did not finish, and releases
-// their resources. Programs may have done the work, so the calls are not repeated
-// (invariant 7). All places on warm machines are free again: the calls' connections were
-// closed when the earlier daemon died, and programs treat that as a cancellation. Recover
-// also continues to wait for cold tasks.
+// Recover records all calls that an earlier daemon did not finish as lost, and releases their resources. The calls are
+// not repeated, because programs may already have done the work (invariant 7). All places on warm machines are free
+// again: the calls' connections were closed when the earlier daemon died, which programs treat as a cancellation.
+// Recover also continues to wait for cold tasks.
 func (t *Tasks) Recover(ctx context.Context) error {
 	lost := 0
 	for {
@@ -69,8 +68,8 @@ func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	return out, nil
 }
 
-// Decision returns the parts of the decision about a task's order that the task's record
-// contains. Only the broker that made the decision stores it completely.
+// Decision returns those parts of the decision about a task's order that the task's record contains. Only the broker
+// that made the decision stores all of it.
 func Decision(rec *store.OrderRecord) bourse.Decision {
 	r := &rec.Task.Result
 	d := bourse.Decision{

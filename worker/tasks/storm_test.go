@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/tasks/taskstest"
 )
 
-// Invariants 4 and 7 hold while many callers claim tasks with random numbers of slots,
-// cancel, disconnect, time out and repeat orders, and a machine is restarted. No
-// payload arrives twice, and at the end no slot and no place is lost.
+// Invariants 4 and 7 hold while many callers claim tasks with random numbers of slots, cancel, disconnect, time out and
+// repeat orders, and a machine is restarted. No payload arrives twice, and in the end all slots and places are free
+// again.
 func TestAStormOfTasks(t *testing.T) {
 	for _, protocol := range taskProtocols {
 		t.Run(string(protocol), func(t *testing.T) { stormOfTasks(t, protocol) })
@@ -66,12 +66,12 @@ func stormOfTasks(t *testing.T, protocol bourse.TaskProtocol) {
 		}
 	}
 	if slots, open := h.slots(), h.openTasks(); slots != 0 || len(open) != 0 {
-		t.Errorf("%d slots and the tasks %v are left", slots, open)
+		t.Errorf("left behind: %d slots, tasks %v", slots, open)
 	}
 	h.warm.mu.Lock()
 	for id, w := range h.warm.known {
 		if w.busy != 0 {
-			t.Errorf("%d places of machine %s are lost", w.busy, id)
+			t.Errorf("%d places of machine %s were not released", w.busy, id)
 		}
 	}
 	h.warm.mu.Unlock()

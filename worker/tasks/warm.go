@@ -35,7 +35,7 @@ type warmMachine struct {
 	limit    time.Duration // time limit of each call; 0 if the machine sets none
 	since    time.Time     // time of the machine's last start or change
 	busy     int           // number of places in use
-	changes  int           // number of reported changes of the machine's record, plus 1
+	changes  int           // number of reported changes to the machine's record, plus 1
 	read     int           // value of changes when the fields above were read
 	link     link
 }
@@ -85,9 +85,8 @@ func (s *warmMachines) close() {
 	}
 }
 
-// entry returns a machine's entry, creating it if necessary, and the number of its
-// latest change. If fresh is false, the caller must then read the machine's record from
-// the store and call learn.
+// entry returns a machine's entry, creating it if necessary, and the number of the machine's latest change. If fresh is
+// false, the caller must read the machine's record from the store and call learn.
 func (s *warmMachines) entry(id bourse.MachineID) (m *warmMachine, change int, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

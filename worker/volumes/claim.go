@@ -15,9 +15,8 @@ import (
 // errIDInUse reports that a new volume's random id is already in use.
 var errIDInUse = errors.New("taken")
 
-// Claim fills an order for a volume, or returns the refusal. If the volume has no
-// source, Claim returns once the volume has been created. Otherwise it returns once the
-// volume is recorded, and the volume is filled in the background.
+// Claim fills an order for a volume, or returns the refusal. If the volume has no source, Claim returns once the volume
+// has been created. Otherwise, Claim returns once the volume is recorded, and the volume is filled in the background.
 func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	v, run, err := vs.record(ctx, c)
@@ -61,9 +60,8 @@ func (vs *Volumes) awaitCreated(ctx context.Context, id bourse.VolumeID, run *fs
 	}
 }
 
-// record decides whether to fill a claim's order. If so, one transaction records the
-// volume, its resources, its order and the run that will create it, before anything
-// happens on the host.
+// record decides whether to fill a claim's order. If it is filled, one transaction records the volume, its resources,
+// its order and the run that will create it, before anything happens on the host.
 func (vs *Volumes) record(ctx context.Context, c *bourse.Claim) (bourse.Volume, *fsm.Handle[result], error) {
 	if err := vs.admit.Precheck(vs.state.Store, &c.Order); err != nil {
 		return bourse.Volume{}, nil, err
@@ -109,8 +107,7 @@ func (vs *Volumes) recordClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volume) e
 	return putRecord(tx, &v, "", "create")
 }
 
-// filledBefore answers a repeated claim. It first waits until the order's first claim has
-// created the volume or has failed.
+// filledBefore answers a repeated claim, once the order's first claim has created the volume or has failed.
 func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bourse.VolumeID) (*bourse.Fill, *bourse.Refusal, error) {
 	if _, err := vs.Await(ctx, id, func(v *bourse.Volume) bool { return v.State != bourse.VolumeCreating }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)

@@ -43,8 +43,8 @@ func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.H
 	if err != nil {
 		return nil, err
 	}
-	// If the daemon dies before the runs are canceled, they find that the volume is being
-	// destroyed and stop. Recovery cancels stuck runs.
+	// If the daemon dies before the runs are canceled, they stop as soon as they find that the volume is being
+	// destroyed. Recovery cancels stuck runs.
 	return run, vs.endRuns(ctx, id)
 }
 
@@ -131,7 +131,7 @@ func MayCancel(tx *store.Tx, id bourse.VolumeID) error {
 	return err
 }
 
-// DestroyCanceled begins to destroy the volume of a canceled order, if it exists.
+// DestroyCanceled starts destroying a canceled order's volume, if there is one.
 func (vs *Volumes) DestroyCanceled(ctx context.Context, id bourse.VolumeID) error {
 	_, err := vs.beginDestroy(ctx, id)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

@@ -129,9 +129,8 @@ func (n *exportWriter) Write(p []byte) (int, error) {
 	return n.to.Write(p)
 }
 
-// spaceToExport returns an error if the ledger does not have enough space for a copy of a
-// volume that is in use. It does not reserve the space, because the copy exists only
-// while it is being read.
+// spaceToExport returns an error if the ledger does not have enough space for a copy of a volume that is in use. It
+// does not reserve the space, because the copy is temporary.
 func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error {
 	if id.Validate() != nil {
 		return nil //nolint:nilerr // the id is a snapshot's
@@ -183,15 +182,14 @@ func (g *grants) secret(dir string) ([]byte, error) {
 		err = wholefile.Write(path, key, 0o600)
 	}
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "the key of grants: %w", err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "read or create the key for grants: %w", err)
 	}
 	g.key = key
 	return key, nil
 }
 
-// Grant returns a grant that allows another worker to read an app's volume or snapshot
-// for a day. A broker requests it when that worker has claimed a fork or a restored
-// volume.
+// Grant returns a grant that allows another worker to read an app's volume or snapshot for a day. A broker requests it
+// when that worker has claimed an order for a fork or for a volume restored from a snapshot.
 func (vs *Volumes) Grant(ctx context.Context, id string, req *fabric.GrantRequest, now time.Time) (string, error) {
 	if err := req.To.Validate(); err != nil {
 		return "", err
@@ -210,8 +208,8 @@ func (vs *Volumes) Grant(ctx context.Context, id string, req *fabric.GrantReques
 	return string(req.To) + "." + until + "." + grantMark(key, id, string(req.To), until), nil
 }
 
-// mayGrant returns CodeNotFound unless the volume or snapshot exists and belongs to the
-// app. It does not check whether the data is complete; each read checks that.
+// mayGrant returns CodeNotFound unless the volume or snapshot exists and belongs to the app. It does not check whether
+// the data is complete, because each read checks that.
 func mayGrant(tx *store.Tx, id string, app *bourse.App) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		_, v, err := tx.Snapshot(snap)
@@ -249,7 +247,7 @@ func (vs *Volumes) Granted(id, grant string, conn *tls.ConnectionState) error {
 	}
 	end, err := strconv.ParseInt(until, 36, 64)
 	if err != nil || time.Now().Unix() > end {
-		return bourse.Errorf(bourse.CodeForbidden, "the grant to read %s has expired: order it again", id)
+		return bourse.Errorf(bourse.CodeForbidden, "the grant to read %s has expired: order the copy again", id)
 	}
 	if conn == nil {
 		return nil
@@ -260,5 +258,5 @@ func (vs *Volumes) Granted(id, grant string, conn *tls.ConnectionState) error {
 			return nil
 		}
 	}
-	return bourse.Errorf(bourse.CodeForbidden, "the grant to read %s is another worker's", id)
+	return bourse.Errorf(bourse.CodeForbidden, "the grant to read %s belongs to another worker", id)
 }

@@ -163,8 +163,8 @@ func targetSize(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage)
 	return sizeGB, percent
 }
 
-// grower extends volumes automatically, as their machines' mounts require. Only the
-// goroutine that calls run may use it.
+// grower extends volumes automatically, as configured in their machines' mounts. Only the goroutine that calls run may
+// use it.
 type grower struct {
 	vs      *Volumes
 	refused map[bourse.VolumeID]refusal
@@ -236,8 +236,8 @@ func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	return out, err
 }
 
-// extendIfFull extends a volume if it is full enough. If the extension fails, extendIfFull adds an event
-// to the volume's machine, but only once per target size, and tries again later.
+// extendIfFull extends a volume if it is full enough. If the extension fails, extendIfFull adds an event to the
+// volume's machine, but only once per target size. The next attempt follows after growRetryDelay.
 func (g *grower) extendIfFull(ctx context.Context, a *attached, now time.Time) {
 	v := &a.volume
 	last, ok := g.refused[v.ID]
@@ -265,7 +265,7 @@ func (g *grower) extendIfFull(ctx context.Context, a *attached, now time.Time) {
 	g.refused[v.ID] = refusal{size, now}
 	if last.sizeGB != size {
 		g.vs.state.Log.Warn("extend full volume failed", "volume", v.ID, "size_gb", size, "err", err)
-		g.addEvent(ctx, v, fmt.Sprintf("volume %s is %d %% full and cannot have %d GB: %s", v.ID, percent, size, bourse.MessageOf(err)))
+		g.addEvent(ctx, v, fmt.Sprintf("volume %s is %d %% full and cannot grow to %d GB: %s", v.ID, percent, size, bourse.MessageOf(err)))
 	}
 }
 

@@ -39,8 +39,8 @@ func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return failRecord(tx, v.ID, err) }))
 }
 
-// failRecord records that a volume could not be filled. The order still counts as filled,
-// because its caller has already received the volume's id and can read the error.
+// failRecord records that a volume could not be filled. The order still counts as filled, because the client has
+// already received the volume's id and can read the error.
 func failRecord(tx *store.Tx, id bourse.VolumeID, cause error) error {
 	_, err := changeRecord(tx, id, "fail", func(v *bourse.Volume) (bool, error) {
 		if !v.State.CanBecome(bourse.VolumeFailed) {
@@ -83,10 +83,10 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 }
 
 const (
-	// beginTimeout limits how long a stream may take to begin. The source may first have to
-	// copy the volume, or to read again the data that was already sent.
+	// beginTimeout limits how long a stream may take to begin. The source may first have to copy the volume, or to skip
+	// the data that it has already sent.
 	beginTimeout = 30 * time.Minute
-	// readTimeout limits how long the source may then send nothing.
+	// readTimeout limits how long the source may pause while it sends.
 	readTimeout = 2 * time.Minute
 )
 

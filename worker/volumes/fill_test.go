@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes/volumetest"
 )
 
-var errAway = bourse.Errorf(bourse.CodeUnavailable, "the source is away")
+var errAway = bourse.Errorf(bourse.CodeUnavailable, "the source is unavailable")
 
 // pair is two workers that can read each other's volumes.
 type pair struct {
@@ -82,15 +82,15 @@ func TestFillFromAnywhere(t *testing.T) {
 			during bourse.VolumeState
 			sizeGB int64
 		}{
-			"a snapshot here":       {p.far, fromSnapshot(snap), bourse.VolumeRestoring, 10},
-			"a volume here":         {p.far, from(src), bourse.VolumeHydrating, 11},
-			"a snapshot from afar":  {p.near, fromSnapshot(snap), bourse.VolumeRestoring, 10},
-			"a volume from afar":    {p.near, from(src), bourse.VolumeHydrating, 11},
-			"a second one, at once": {p.near, from(src), bourse.VolumeHydrating, 11},
+			"a snapshot here":                      {p.far, fromSnapshot(snap), bourse.VolumeRestoring, 10},
+			"a volume here":                        {p.far, from(src), bourse.VolumeHydrating, 11},
+			"a snapshot on another worker":         {p.near, fromSnapshot(snap), bourse.VolumeRestoring, 10},
+			"a volume on another worker":           {p.near, from(src), bourse.VolumeHydrating, 11},
+			"a second one, immediately afterwards": {p.near, from(src), bourse.VolumeHydrating, 11},
 		} {
 			v := c.to.place(c.change)
 			if v.State != c.during {
-				t.Errorf("%s: answered with state %s, want %s at once", name, v.State, c.during)
+				t.Errorf("%s: the claim returned state %s, want %s", name, v.State, c.during)
 			}
 			v = c.to.reaches(v.ID, bourse.VolumeCreated)
 			if mem, ok := c.to.vols.Read(v.ID); !ok || mem.Data != poem || mem.SizeGB != c.sizeGB {
@@ -99,7 +99,7 @@ func TestFillFromAnywhere(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, forks := p.far.vols.Kept(); forks != 0 {
-			t.Errorf("%d copies left at the source", forks)
+			t.Errorf("%d copies were not removed from the source", forks)
 		}
 		p.near.verify()
 		p.far.verify()
@@ -108,7 +108,7 @@ func TestFillFromAnywhere(t *testing.T) {
 
 // If a source is temporarily unavailable, the volume is filled later. Data that has
 // arrived is not fetched again, even if the daemon dies in between.
-func TestFillGoesOn(t *testing.T) {
+func TestFillResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
 		defer p.crash()
@@ -124,7 +124,7 @@ func TestFillGoesOn(t *testing.T) {
 		v := p.near.place(from(src))
 		time.Sleep(150 * time.Millisecond) // virtual time for some attempts
 		if got := p.near.get(v.ID).State; got != bourse.VolumeHydrating {
-			t.Fatalf("the volume is %s, want it in the middle of being filled", got)
+			t.Fatalf("the volume is %s, want it only partly filled", got)
 		}
 		p.near.crash()
 		p.near.start()
@@ -139,8 +139,8 @@ func TestFillGoesOn(t *testing.T) {
 	})
 }
 
-// If a source stays unavailable, the fill's run becomes stuck. That can be seen, the
-// run can be retried, and destroying the volume ends it.
+// If a source stays unavailable, the fill's run becomes stuck. An operator can see the stuck run and retry it, and
+// destroying the volume ends it.
 func TestFillIsStuckVisibly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -151,8 +151,8 @@ func TestFillIsStuckVisibly(t *testing.T) {
 		a, b := p.near.place(from(src)), p.near.place(from(src))
 		time.Sleep(time.Hour)
 		runs := p.near.state.Engine.Runs()
-		if len(runs) != 2 || runs[0].Status != fsm.Stuck || !strings.Contains(runs[0].Error, "worker 2 is not known") {
-			t.Fatalf("runs: %+v; want two that are stuck, and why", runs)
+		if len(runs) != 2 || runs[0].Status != fsm.Stuck || !strings.Contains(runs[0].Error, "worker 2 is unknown") {
+			t.Fatalf("runs: %+v; want two stuck runs with their errors", runs)
 		}
 		p.far.start()
 		for _, r := range runs {
@@ -164,10 +164,10 @@ func TestFillIsStuckVisibly(t *testing.T) {
 		}
 		p.near.reaches(a.ID, bourse.VolumeCreated)
 		if _, err := p.near.Destroy(t.Context(), b.ID); err != nil {
-			t.Errorf("destroy the one that is stuck: %v", err)
+			t.Errorf("destroy the volume whose fill is stuck: %v", err)
 		}
 		if left, _ := p.near.vols.Left(); len(left) != 1 {
-			t.Errorf("the host has %v, want the filled one only", left)
+			t.Errorf("the host has %v, want only the filled volume", left)
 		}
 		p.near.verify()
 	})
@@ -192,7 +192,7 @@ func TestDestroyEndsAFill(t *testing.T) {
 		if err := p.near.state.Store.View(func(tx *store.Tx) error {
 			d, err := p.near.admit.Decide(tx, mounting, time.Now())
 			if d.Refusal == nil || d.Refusal.Reason != bourse.RefusedVolume {
-				t.Errorf("a machine that mounts a volume which is being filled: %+v, want a refusal", d.Refusal)
+				t.Errorf("a machine that mounts a volume being filled: %+v, want a refusal", d.Refusal)
 			}
 			return err
 		}); err != nil {
@@ -233,7 +233,7 @@ func TestFillFailsForGood(t *testing.T) {
 			v := p.near.place(order)
 			v = p.near.reaches(v.ID, bourse.VolumeFailed)
 			if v.Error == "" || p.near.used() != 0 {
-				t.Errorf("%s: %+v, %d MiB taken; want to know why, and nothing taken", name, v, p.near.used())
+				t.Errorf("%s: %+v, %d MiB taken; want a reason, and nothing taken", name, v, p.near.used())
 			}
 			if _, err := p.near.Destroy(t.Context(), v.ID); err != nil {
 				t.Errorf("%s: destroy: %v", name, err)
@@ -264,7 +264,7 @@ func TestForkOfAVolumeInUse(t *testing.T) {
 		v := p.near.place(func(v *bourse.VolumeOrder) { v.Source, v.SizeGB = src.ID, 99 })
 		v = p.near.reaches(v.ID, bourse.VolumeCreated)
 		if mem, _ := p.near.vols.Read(v.ID); mem.Data != poem {
-			t.Errorf("filled with %q, want one moment of the source", mem.Data)
+			t.Errorf("filled with %q, want the source's content at one moment", mem.Data)
 		}
 		if _, err := p.far.Extend(t.Context(), src.ID, 100); err != nil { // this leaves no room for a copy
 			t.Fatal(err)
@@ -274,7 +274,7 @@ func TestForkOfAVolumeInUse(t *testing.T) {
 		}
 		p.far.unmount(m)
 		if err := p.far.Export(t.Context(), string(src.ID), volume.Position{}, io.Discard); err != nil {
-			t.Errorf("export of a volume that nobody uses: %v", err)
+			t.Errorf("export of an unused volume: %v", err)
 		}
 	})
 }

@@ -35,19 +35,18 @@ func Takes(v *bourse.Volume) bourse.Amounts {
 // snapshotDisk converts bytes to the ledger's unit and rounds up.
 func snapshotDisk(bytes int64) bourse.MiB { return bourse.MiB(max(0, bytes)+1<<20-1) >> 20 }
 
-// updateResources updates v.Takes after other fields of v have changed. If v would take more than
-// before, and the difference is not free, updateResources returns a refusal and does not change
-// v.Takes (invariant 4).
+// updateResources updates v.Takes after other fields of v have changed. If v now needs more than before, and the
+// difference is not free, updateResources returns a refusal and does not change v.Takes (invariant 4).
 func (vs *Volumes) updateResources(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, error) {
-	takes := Takes(v)
-	r, err := vs.admit.CheckRoom(tx, v.Takes, takes)
+	needed := Takes(v)
+	r, err := vs.admit.CheckRoom(tx, v.Takes, needed)
 	if r == nil && err == nil {
-		v.Takes = takes
+		v.Takes = needed
 	}
 	return r, err
 }
 
-// insufficient converts a refusal of the ledger to an error.
+// insufficient converts the ledger's refusal to an error.
 func insufficient(r *bourse.Refusal, what string) error {
 	return bourse.Errorf(bourse.CodeInsufficient, "%s: %s", what, r.Detail)
 }

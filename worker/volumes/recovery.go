@@ -62,8 +62,8 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 	return nil
 }
 
-// keepsOnHost reports whether the object with this id must stay on the host because the
-// store contains its volume, its snapshot or, for scratch space, its machine.
+// keepsOnHost reports whether the object with this id must stay on the host, because the store contains a record of the
+// volume or snapshot or, for scratch space, of the machine.
 func (vs *Volumes) keepsOnHost(id string) bool {
 	keep := false
 	err := vs.state.Store.View(func(tx *store.Tx) error {
@@ -89,9 +89,9 @@ func (vs *Volumes) keepsOnHost(id string) bool {
 	return keep
 }
 
-// unknown reports whether a volume on the host has no record. Since a volume's record
-// is durable before the volume is created, this means that the store was lost, damaged
-// or replaced by an older copy, and that the volume may contain data.
+// unknown reports whether a volume on the host has no record. Since a volume's record is durable before the volume is
+// created, a missing record means that the store was lost, damaged or replaced by an older copy, and that the volume
+// may contain data.
 func (vs *Volumes) unknown(id string) bool {
 	if vs.forget || bourse.VolumeID(id).Validate() != nil {
 		return false
@@ -148,8 +148,8 @@ func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	return nil
 }
 
-// resume ensures that a volume has a run that finishes it. The run usually exists
-// already, unless an operator has skipped its step.
+// resume ensures that a volume has a run that finishes it. The run usually exists, unless an operator has skipped its
+// step.
 func (vs *Volumes) resume(ctx context.Context, v *bourse.Volume) error {
 	req := request{Volume: v.ID}
 	for _, s := range v.Snapshots {

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// If the host cannot create a volume, the order is refused and nothing is left.
+// If the host cannot create a volume, the order is refused and nothing is left behind.
 func TestAVolumeThatCannotBeMadeIsARefusal(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -95,10 +95,10 @@ func TestExtendSaysNo(t *testing.T) {
 			t.Errorf("extend a damaged one: %v", err)
 		}
 		if got := h.get(v.ID); got.State != bourse.VolumeCreated || got.Spec.SizeGB != 10 || h.used() != 10<<10 {
-			t.Errorf("afterwards %+v, %d MiB taken; want it as it was", got, h.used())
+			t.Errorf("afterwards: %+v, %d MiB taken; want no change", got, h.used())
 		}
 		if _, err := h.Extend(t.Context(), bourse.NewVolumeID(1), 20); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("extend nothing: %v", err)
+			t.Errorf("extend a missing volume: %v", err)
 		}
 		h.verify()
 	})

@@ -128,7 +128,7 @@ func (r *rig) reaches(id bourse.VolumeID, want bourse.VolumeState) bourse.Volume
 	defer cancel()
 	v, err := r.Await(ctx, id, func(v *bourse.Volume) bool { return v.State == want })
 	if err != nil {
-		r.t.Fatalf("volume %s is %s (%s), never %s: %v", id, v.State, v.Error, want, err)
+		r.t.Fatalf("volume %s is %s (%s) and never became %s: %v", id, v.State, v.Error, want, err)
 	}
 	return v
 }
@@ -198,8 +198,8 @@ func (r *rig) used() (taken bourse.MiB) {
 	return taken
 }
 
-// verify checks that the ledger contains exactly the disk that the volumes take, and no
-// more than there is (invariant 4).
+// verify checks that the ledger contains exactly the disk space that the volumes take, and that this does not exceed
+// the capacity (invariant 4).
 func (r *rig) verify() {
 	r.t.Helper()
 	used := r.used()

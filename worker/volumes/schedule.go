@@ -18,9 +18,9 @@ const (
 	snapshotTimeout    = copyLimit + time.Minute
 )
 
-// snapshotDue reports whether a volume's next scheduled snapshot is due. The result
-// depends only on the volume's record. After the daemon was down, only one snapshot is
-// therefore taken, instead of all missed ones, and none is taken twice.
+// snapshotDue reports whether a volume's next scheduled snapshot is due. The result depends only on the volume's
+// record. After an outage of the daemon, only one snapshot is therefore taken instead of all missed ones, and no
+// snapshot is taken twice.
 func snapshotDue(v *bourse.Volume, now time.Time) bool {
 	if !v.Spec.ScheduledSnaps || !v.State.Usable() {
 		return false
@@ -73,7 +73,7 @@ func (vs *Volumes) Run(ctx context.Context) error {
 		return nil
 	}
 	g := &grower{vs: vs, refused: map[bourse.VolumeID]refusal{}}
-	var growing sync.WaitGroup // concurrent, because taking snapshots takes a long time
+	var growing sync.WaitGroup // runs concurrently, because taking snapshots takes a long time
 	growing.Go(func() { g.run(ctx) })
 	defer growing.Wait()
 	k := &scheduler{vs: vs, later: map[bourse.VolumeID]time.Time{}}
@@ -119,7 +119,7 @@ func (k *scheduler) do(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	for id, old := range expire { // Start may join a run in progress; expired snapshots that this run does not remove are removed next time
+	for id, old := range expire { // Start may join a run in progress, which may not remove all of them; the next call removes the others
 		_, err := k.vs.defs.expire.Start(ctx, k.vs.state.Engine, state.OfVolume(id), request{Volume: id, Snapshots: old}, fsm.StartOptions{})
 		if err != nil && bourse.CodeOf(err) != bourse.CodeRateLimited {
 			return err

@@ -22,22 +22,22 @@ func TestWhatIsDueForVolumes(t *testing.T) {
 		expires int
 		due     bool
 	}{
-		"young":                        {now: day - 1},
-		"a day old":                    {now: day, due: true},
-		"not wanted":                   {now: day, off: true},
-		"not usable":                   {now: day, state: bourse.VolumeDestroyed},
-		"growing":                      {now: day, state: bourse.VolumeExtending, due: true},
-		"taken yesterday":              {now: 2*day - 1, snaps: []bourse.Snapshot{snap(day, made, true)}},
-		"taken a day ago":              {now: 2 * day, snaps: []bourse.Snapshot{snap(day, made, true)}, due: true},
-		"missed for a week":            {now: 8 * day, snaps: []bourse.Snapshot{snap(day, made, true)}, due: true, expires: 1},
-		"a person's does not count":    {now: day, snaps: []bourse.Snapshot{snap(day-1, made, false)}, due: true},
-		"one is being taken":           {now: 9 * day, snaps: []bourse.Snapshot{snap(0, going, false)}},
-		"failed a moment ago":          {now: day + 1, snaps: []bourse.Snapshot{snap(day, failed, true)}},
-		"failed an hour ago":           {now: day + time.Hour, snaps: []bourse.Snapshot{snap(day, failed, true)}, due: true},
-		"kept as long as promised":     {now: 2*day - 1, snaps: []bourse.Snapshot{snap(0, made, false)}, off: true},
-		"not longer":                   {now: 2 * day, snaps: []bourse.Snapshot{snap(0, made, false)}, off: true, expires: 1},
-		"also of a destroyed volume":   {now: 2 * day, snaps: []bourse.Snapshot{snap(0, made, true)}, state: bourse.VolumeDestroyed, expires: 1},
-		"a failed one is seen as long": {now: 2 * day, snaps: []bourse.Snapshot{snap(0, failed, false), snap(day, failed, false)}, off: true, expires: 1},
+		"young":             {now: day - 1},
+		"a day old":         {now: day, due: true},
+		"not wanted":        {now: day, off: true},
+		"not usable":        {now: day, state: bourse.VolumeDestroyed},
+		"growing":           {now: day, state: bourse.VolumeExtending, due: true},
+		"taken yesterday":   {now: 2*day - 1, snaps: []bourse.Snapshot{snap(day, made, true)}},
+		"taken a day ago":   {now: 2 * day, snaps: []bourse.Snapshot{snap(day, made, true)}, due: true},
+		"missed for a week": {now: 8 * day, snaps: []bourse.Snapshot{snap(day, made, true)}, due: true, expires: 1},
+		"a snapshot that a user took does not count": {now: day, snaps: []bourse.Snapshot{snap(day-1, made, false)}, due: true},
+		"one is being taken":                         {now: 9 * day, snaps: []bourse.Snapshot{snap(0, going, false)}},
+		"failed a moment ago":                        {now: day + 1, snaps: []bourse.Snapshot{snap(day, failed, true)}},
+		"failed an hour ago":                         {now: day + time.Hour, snaps: []bourse.Snapshot{snap(day, failed, true)}, due: true},
+		"kept for its retention time":                {now: 2*day - 1, snaps: []bourse.Snapshot{snap(0, made, false)}, off: true},
+		"not longer":                                 {now: 2 * day, snaps: []bourse.Snapshot{snap(0, made, false)}, off: true, expires: 1},
+		"also of a destroyed volume":                 {now: 2 * day, snaps: []bourse.Snapshot{snap(0, made, true)}, state: bourse.VolumeDestroyed, expires: 1},
+		"a failed one is listed as long":             {now: 2 * day, snaps: []bourse.Snapshot{snap(0, failed, false), snap(day, failed, false)}, off: true, expires: 1},
 	} {
 		v := bourse.Volume{State: bourse.VolumeCreated, CreatedAt: born, Snapshots: c.snaps, Spec: bourse.VolumeOrder{ScheduledSnaps: !c.off}}
 		if c.state != "" {

@@ -155,7 +155,7 @@ func (vs *Volumes) settleStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	if err := vs.host.RemoveSnapshot(ctx, s.ID); err != nil {
 		return fsm.Retry(err)
 	}
-	why := bourse.Errorf(bourse.CodeInsufficient, "insufficient disk for a snapshot of volume %s: more was written while it was taken", v.ID)
+	why := bourse.Errorf(bourse.CodeInsufficient, "insufficient disk for a snapshot of volume %s: too much data was written while it was taken", v.ID)
 	if r.Result.Failure != nil {
 		why = r.Result.Failure.err()
 	}

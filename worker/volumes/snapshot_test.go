@@ -60,7 +60,7 @@ func TestScheduledSnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := h.Record(t.Context(), v.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("the record after its last snapshot: %v, want it forgotten", err)
+			t.Errorf("the record after its last snapshot: %v, want it removed", err)
 		}
 		if left, _ := vols.Left(); len(left) != 0 || h.used() != 0 {
 			t.Errorf("the host has %v, %d MiB taken", left, h.used())
@@ -71,7 +71,7 @@ func TestScheduledSnapshots(t *testing.T) {
 
 // Only one snapshot of a volume can be taken at a time, and only if there is room. A
 // failed snapshot takes no disk and remains listed.
-func TestSnapshotsSayNo(t *testing.T) {
+func TestSnapshotsAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRig(t, "w1", 1, nil)
 		vols := h.vols
@@ -111,7 +111,7 @@ func TestSnapshotsSayNo(t *testing.T) {
 			t.Errorf("on a full disk: %v", err)
 		}
 		if got := h.get(v.ID).Snapshots; len(got) != 2 || got[1].State != bourse.SnapshotFailed || h.used() != used {
-			t.Errorf("afterwards %+v, %d MiB taken; want it seen as failed and %d", got, h.used(), used)
+			t.Errorf("afterwards: %+v, %d MiB taken; want a failed snapshot and %d", got, h.used(), used)
 		}
 
 		h.place(func(v *bourse.VolumeOrder) { v.SizeGB = 89 })
@@ -122,14 +122,14 @@ func TestSnapshotsSayNo(t *testing.T) {
 			return nil
 		})
 		if _, err := h.Snapshot(t.Context(), v.ID); bourse.CodeOf(err) != bourse.CodeInsufficient {
-			t.Errorf("of more than there is room for: %v", err)
+			t.Errorf("a snapshot that became too large: %v", err)
 		}
 		if kept, _ := vols.Kept(); kept != 1 || h.used() != used+89<<10 {
 			t.Errorf("the host has %d snapshots, %d MiB are taken; want 1, %d", kept, h.used(), used+89<<10)
 		}
 		vols.SetFault(nil)
 		if _, err := h.Snapshot(t.Context(), v.ID); bourse.CodeOf(err) != bourse.CodeInsufficient {
-			t.Errorf("without room: %v", err)
+			t.Errorf("a snapshot without free space: %v", err)
 		}
 		h.verify()
 	})
@@ -156,16 +156,16 @@ func TestASnapshotInUseIsKept(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		if kept, _ := vols.Kept(); kept != 1 {
-			t.Error("removed while it was read")
+			t.Error("the snapshot was removed while it was being read")
 		}
 		if err := read(s.ID); err != nil {
-			t.Errorf("read again: %v", err)
+			t.Errorf("second read: %v", err)
 		}
 		time.Sleep(10*time.Minute - time.Second)
 		h.crash()
 		h.start()
 		if err := read(s.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("a new reading after its time: %v, want not_found", err)
+			t.Errorf("a new read after the retention: %v, want not_found", err)
 		}
 		time.Sleep(2 * time.Minute)
 		if kept, _ := vols.Kept(); kept != 0 || len(h.get(v.ID).Snapshots) != 0 {

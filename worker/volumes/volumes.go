@@ -1,11 +1,10 @@
 // Package volumes manages a worker's volumes: claims, snapshots, copies to and from other
 // workers, and mounts for machines.
 //
-// Disk space for a volume and its snapshots is taken from the ledger before it is used
-// (invariant 4). Each operation is a run that is recorded before it begins, and the runs
-// on one volume execute one after the other (invariant 5). A volume belongs to at most
-// one machine, as decided in the transaction that records the machine. A copy from
-// another worker resumes after interruptions until it is complete or stuck.
+// Disk space for a volume and its snapshots is taken from the ledger before it is used (invariant 4). Each operation is
+// a run that is recorded before it begins, and the runs on one volume execute one after the other (invariant 5). A
+// volume belongs to at most one machine, as decided in the transaction that records the machine. An interrupted copy
+// from another worker is resumed until it is complete or stuck.
 package volumes
 
 import (
@@ -91,7 +90,7 @@ type definitions struct {
 
 const (
 	makeAttempts = 5  // low, because a claim is waiting
-	fillAttempts = 40 // take about 20 minutes if the source stays unavailable
+	fillAttempts = 40 // about 20 minutes in total if the source stays unavailable
 	// copyLimit is the time limit for copying a whole volume on one host.
 	copyLimit = time.Hour
 )
@@ -114,10 +113,9 @@ func (vs *Volumes) define() {
 	vs.state.Engine.Register(d.create, d.fill, d.extend, d.snapshot, d.expire, d.destroy)
 }
 
-// begin starts a run on a volume. write records the operation's intent in the same
-// transaction. begin never joins a run in progress, because that run may already have
-// finished its work. write must therefore check the volume's record and decide whether
-// anything remains to be done.
+// begin starts a run on a volume. write records the operation's intent in the same transaction. begin never joins a run
+// in progress, because that run may already have finished its work. write must therefore check the volume's record and
+// decide whether there is anything left to do.
 func (vs *Volumes) begin(ctx context.Context, def *volumeDef, req request, write func(*store.Tx) error) (*fsm.Handle[result], error) {
 	run, err := def.Start(ctx, vs.state.Engine, state.OfVolume(req.Volume), req, fsm.StartOptions{Queue: true, Write: state.InTx(write)})
 	if err == nil {
@@ -126,8 +124,7 @@ func (vs *Volumes) begin(ctx context.Context, def *volumeDef, req request, write
 	return run, err
 }
 
-// isFinal reports whether an error of the host is final, which means that another attempt
-// would fail in the same way.
+// isFinal reports whether an error from the host is final, which means that another attempt would fail in the same way.
 func isFinal(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeInsufficient, bourse.CodeForbidden:

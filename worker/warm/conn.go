@@ -38,8 +38,8 @@ const restTimeout = 10 * time.Second
 // Conn is a worker's end of a connection to a program. It is safe for concurrent use.
 type Conn struct{ *mux.Conn }
 
-// NewConn returns a Conn that owns conn. The connection is closed when it has been idle
-// for the given time, or never if idle is 0.
+// NewConn returns a Conn that owns conn. It closes the connection when it has been idle for the given time, or never if
+// idle is 0.
 func NewConn(conn net.Conn, idle time.Duration) *Conn {
 	p := mux.NewPipe(conn)
 	c := &Conn{mux.NewConn(p, p, mux.Config{Limits: limits, Idle: idle, Rest: restTimeout})}
@@ -49,10 +49,9 @@ func NewConn(conn net.Conn, idle time.Duration) *Conn {
 
 var errNoDeadline = errors.New("the call has no deadline")
 
-// Call sends a payload and waits for its answer until the deadline, or until ctx ends. If
-// the deadline passes or ctx ends, the error is context.DeadlineExceeded or ctx's cause,
-// and the program is notified. The error is [NotSent] if the call exceeds the limits or
-// nothing was sent for another reason. Any other error means that the connection broke.
+// Call sends a payload and waits for its answer until the deadline, or until ctx ends. If the deadline passes or ctx
+// ends, the error is context.DeadlineExceeded or ctx's cause, and the program is notified. The error is [NotSent] if
+// nothing was sent, for example because the call exceeds the limits. Any other error means that the connection broke.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	if q.Deadline.IsZero() {
 		return Answer{}, NotSent{Err: errNoDeadline}

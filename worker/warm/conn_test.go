@@ -30,7 +30,7 @@ func serve(t *testing.T, concurrency int, h warm.Handler) string {
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("the program ended with %v", err)
+			t.Errorf("Serve returned %v", err)
 		}
 	})
 	return ln.Addr().String()

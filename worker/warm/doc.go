@@ -7,7 +7,6 @@
 // other end to use is limited by bourse.MaxPayload, bourse.MaxAnswer and the other end's
 // concurrency.
 //
-// A Conn has one goroutine, which ends with the connection. A second goroutine sometimes
-// writes data that the program does not read immediately. When Serve returns, all of its
-// goroutines and handlers have ended.
+// A Conn has one goroutine, which ends with the connection. If the program does not read data immediately, a second
+// goroutine writes the data. When Serve returns, all of its goroutines and handlers have ended.
 package warm

@@ -56,7 +56,7 @@ func answer(ctx context.Context, c *mux.Call, h Handler) mux.Answer {
 // callContext is a handler's context. It adds the call's deadline, but needs no timer,
 // because the worker notifies the program when it cancels the call.
 type callContext struct {
-	context.Context //nolint:containedctx // it is a context
+	context.Context //nolint:containedctx // callContext is a context itself
 	deadline        time.Time
 }
 

@@ -52,7 +52,7 @@ func TestConcurrency(t *testing.T) {
 	short := soon("given up")
 	short.Deadline = time.Now().Add(10 * time.Millisecond)
 	if _, err := c.Call(t.Context(), short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("beyond the limit: %v", err)
+		t.Errorf("call beyond the limit: %v", err)
 	}
 	leave()
 	<-canceled // the waiting call was abandoned earlier than this one

@@ -20,9 +20,8 @@ const (
 	// checksBatchDelay is how long the watcher waits for more changes. A machine's start causes
 	// several changes within milliseconds.
 	checksBatchDelay = 20 * time.Millisecond
-	// Until a check has passed once, its probes are more frequent than its interval, so that
-	// a machine's readiness is noticed early. The delay is an eighth of the time since the
-	// first attempt, but at least minProbeDelay.
+	// Until a check has passed once, it probes more often than its interval, so that the worker soon notices that the
+	// machine is ready. The delay is an eighth of the time since the first attempt, but at least minProbeDelay.
 	minProbeDelay = 100 * time.Millisecond
 	probeDivisor  = 8
 )
@@ -116,10 +115,9 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// portOf returns the port that a check of m connects to, or 0 if m has no such port. port
-// is the port in the check's config. If one of m's services also names this port, portOf
-// returns the port that receives the service's requests. On the host's network, that is
-// the machine's $PORT.
+// portOf returns the port that a check of m connects to, or 0 if m has no such port. port is the port in the check's
+// config. If one of m's services also names this port, portOf returns the port that receives the service's requests,
+// which is the machine's $PORT on the host's network.
 func portOf(m *bourse.Machine, port int) int {
 	if port != 0 && !slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port }) {
 		return port
@@ -134,8 +132,7 @@ func portOf(m *bourse.Machine, port int) int {
 // Running returns the number of checks that are running, for all machines.
 func (c *Checks) Running() int { return int(c.probers.Load()) }
 
-// knownStatus returns the status of a check that was recorded since the machine's last
-// start, or "" if none was.
+// knownStatus returns the status of a check if it was recorded since the machine's last start, and "" otherwise.
 func knownStatus(m *bourse.Machine, name string) bourse.CheckState {
 	if m.Checks == nil || m.Checks.Boot != m.Boot.Number {
 		return ""
@@ -160,7 +157,7 @@ type prober struct {
 func (p *prober) run(ctx context.Context) {
 	adopted, passedOnce := p.last != "", false
 	begin, wait := time.Now(), time.Duration(0)
-	if adopted { // the daemon has restarted, so delay the probe at random, to avoid probing all machines at once
+	if adopted { // the daemon has restarted, so wait for a random time, to avoid probing all machines at once
 		wait = rand.N(p.check.Interval)
 	}
 	for {

@@ -21,7 +21,7 @@ import (
 
 // follower collects the ids of a worker's changed machines for a watcher.
 type follower struct {
-	wake chan struct{} // holds a token if changed is not empty, or after poke
+	wake chan struct{} // contains a token if changed is not empty, or after poke
 
 	mu      sync.Mutex
 	changed map[bourse.MachineID]struct{} // guarded by mu

@@ -79,7 +79,7 @@ func (w *Idle) Run(ctx context.Context) error {
 		for id := range w.take() {
 			w.due[id] = now
 		}
-		next := now.Add(time.Hour) // a change of a machine wakes Run earlier
+		next := now.Add(time.Hour) // a change to a machine wakes Run earlier
 		for id, at := range w.due {
 			if !at.After(now) {
 				at = w.look(ctx, id, now)
@@ -92,8 +92,8 @@ func (w *Idle) Run(ctx context.Context) error {
 	}
 }
 
-// look decides whether to stop a machine, and returns when to decide again. The zero time
-// means after the machine's next change.
+// look decides whether to stop a machine, and returns when to decide again. The zero time means: after the machine's
+// next change.
 func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) time.Time {
 	v, app, err := w.decide(ctx, id, now)
 	switch {
@@ -106,7 +106,7 @@ func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) tim
 		w.failed(ctx, id, err)
 		v.Look = now.Add(retryAfter)
 	case v.Act != KeepRunning:
-		v.Look = now.Add(retryAfter) // a change of the machine's record wakes Run earlier
+		v.Look = now.Add(retryAfter) // a change to the machine's record wakes Run earlier
 		w.stop(id, v.Act, app)
 	}
 	delete(w.due, id)
@@ -242,7 +242,7 @@ func (w *Idle) stop(id bourse.MachineID, act IdleAct, others otherMachines) {
 		switch {
 		case err == nil:
 			w.State.Log.Info("idle machine stopped", "machine", id, "act", string(act), "why", why)
-			return // the change of the machine's record wakes Run
+			return // the change to the machine's record wakes Run
 		case !errors.Is(err, errUsed) && bourse.CodeOf(err) != bourse.CodeConflict:
 			w.failed(ctx, id, err)
 			return // look has already scheduled the next attempt

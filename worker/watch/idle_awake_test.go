@@ -41,8 +41,7 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// opened opens the sockets in a directory, and serves them until the test ends or end
-// is called.
+// opened opens the sockets' directory, and serves the sockets until the test ends or end is called.
 func opened(t *testing.T, dir string) (a *Awake, tr *Tracker, end func()) {
 	t.Helper()
 	tr = NewTracker()
@@ -88,7 +87,7 @@ func TestAProgramKeepsItsMachineAwake(t *testing.T) {
 			t.Errorf("%s %s: %d, want %d", c.method, c.query, got, c.want)
 		}
 		if until, _ := tr.Held(one); c.want != 204 && !until.Equal(before) {
-			t.Errorf("%s %s was refused, and holds the machine", c.method, c.query)
+			t.Errorf("%s %s was refused, but the machine is held", c.method, c.query)
 		}
 	}
 	if until, by := tr.Held(one); time.Until(until) < 4*time.Minute || by == "" {
@@ -98,19 +97,19 @@ func TestAProgramKeepsItsMachineAwake(t *testing.T) {
 		t.Errorf("another machine is held until %s", until)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm()&0o044 != 0 {
-		t.Errorf("others may list the sockets: %v, %v", info.Mode(), err)
+		t.Errorf("other users can list the sockets: %v, %v", info.Mode(), err)
 	}
 
 	end() // restart the daemon: the next one does not know of any use, and listens on the same paths
 	a, tr, _ = opened(t, dir)
 	if a.Socket(one) != path {
-		t.Errorf("another path after a restart: %s, and was %s", a.Socket(one), path)
+		t.Errorf("another path after a restart: %s, previously %s", a.Socket(one), path)
 	}
 	if err := a.Listen(one); err != nil {
 		t.Fatal(err)
 	}
 	if got := call(t, path, "PUT", "?ttl=1h", ""); got != 204 {
-		t.Errorf("after a restart: %d", got)
+		t.Errorf("status after a restart: %d", got)
 	}
 	if until, _ := tr.Held(one); time.Until(until) < 59*time.Minute {
 		t.Errorf("held until %s after a restart", until)
@@ -119,11 +118,11 @@ func TestAProgramKeepsItsMachineAwake(t *testing.T) {
 		t.Errorf("DELETE: %d", got)
 	}
 	if until, by := tr.Held(one); !until.IsZero() {
-		t.Errorf("held until %s by %q although its program is done", until, by)
+		t.Errorf("held until %s by %q although the program has released the machine", until, by)
 	}
 	a.Close(one)
 	if _, err := os.Stat(path); err == nil {
-		t.Error("the socket of a machine that has stopped is left")
+		t.Error("a stopped machine's socket was not removed")
 	}
 	if long, _, _ := opened(t, dir+"/"+strings.Repeat("x", 100)); long.Socket(one) != "" || long.Listen(one) != nil {
 		t.Error("a path that is too long for a socket")
@@ -149,9 +148,9 @@ func TestSocketsAreBounded(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 	}
 	if got := call(t, a.Socket(good), "PUT", "?ttl=1m", ""); got != 204 {
-		t.Errorf("another machine's: %d", got)
+		t.Errorf("another machine's socket: %d", got)
 	}
 	if _, by := tr.Held(good); by == "" {
-		t.Error("it is not held")
+		t.Error("the other machine is not held")
 	}
 }

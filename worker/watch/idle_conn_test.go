@@ -41,10 +41,10 @@ func TestConnTouches(t *testing.T) {
 			}
 		}
 		if _, ok := c.(closeWriter); ok {
-			t.Error("it has CloseWrite, which its connection has not")
+			t.Error("it implements CloseWrite, but its connection does not")
 		}
 		if _, ok := Conn(&net.TCPConn{}, func() {}).(closeWriter); !ok {
-			t.Error("it has no CloseWrite, which its connection has")
+			t.Error("it does not implement CloseWrite, but its connection does")
 		}
 	})
 }

@@ -33,7 +33,7 @@ const (
 type IdleDecision struct {
 	Act  IdleAct
 	Why  string    // why the machine is stopped or kept running
-	Look time.Time // when to decide again; zero means after a change of the machine's record or the end of a use
+	Look time.Time // when to decide again; zero means: after a change to the machine's record, or the end of a use
 
 	Others bool // whether the decision depends on which of the app's other machines are running
 }
@@ -45,12 +45,11 @@ const primaryRegion = "PRIMARY_REGION"
 // minDecisionInterval is the minimum time between decisions that depend on other machines.
 const minDecisionInterval = 5 * time.Second
 
-// DecideIdle decides whether to stop or suspend a machine. This happens if the machine was
-// not used for at least the given duration, and its app does not need it. DecideIdle is a
-// pure function of its arguments.
+// DecideIdle decides whether to stop or suspend a machine. A machine is stopped if it was not used for at least the
+// duration after, and its app does not need it. DecideIdle is a pure function of its arguments.
 //
-// If an app must keep some machines running, these are the machines with the lowest ids.
-// Two workers with the same information therefore never both stop the last machine.
+// If an app must keep some machines running, it keeps those with the lowest ids, so two workers with the same
+// information never both stop the last machine.
 func DecideIdle(s *IdleInput, now time.Time, after time.Duration) IdleDecision {
 	m := s.Machine
 	stop := workload.AutostopOf(s.Services)

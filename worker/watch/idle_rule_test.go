@@ -44,41 +44,41 @@ func TestDecide(t *testing.T) {
 		why      string
 		look     time.Duration // time after noon; 0 if it must not be set
 	}{
-		"idle for long":                   {services: web, act: Stop, why: "idle for 1h0m0s"},
-		"to be suspended":                 {services: suspend, act: Suspend, why: "idle for 1h0m0s"},
-		"no service":                      {services: `[]`, why: "autostop is off"},
-		"autostop is off":                 {services: `[{"internal_port":80}]`, why: "autostop is off"},
-		"one of two services says off":    {services: `[{"internal_port":80,"autostop":"stop"},{"internal_port":81}]`, why: "autostop is off"},
-		"one says stop, one suspend":      {services: `[{"internal_port":80,"autostop":"suspend"},{"internal_port":81,"autostop":true}]`, act: Stop, why: "idle for 1h0m0s"},
-		"stopped":                         {services: web, change: func(m *bourse.Machine) { m.State = bourse.StateStopped }, why: "it is stopped"},
-		"starting":                        {services: web, change: func(m *bourse.Machine) { m.State = bourse.StateStarting }, why: "it is starting"},
-		"warm for a task":                 {services: web, change: func(m *bourse.Machine) { m.Config.Task = &bourse.TaskConfig{} }, why: "it is warm for a task"},
-		"being updated":                   {services: web, change: func(m *bourse.Machine) { m.Next = &bourse.NextVersion{} }, why: "it is being updated"},
-		"leased":                          {services: web, change: func(m *bourse.Machine) { m.Lease = &bourse.Lease{ExpiresAt: noon.Add(time.Second)} }, why: "it is leased", look: time.Second},
-		"its lease has ended":             {services: web, change: func(m *bourse.Machine) { m.Lease = &bourse.Lease{ExpiresAt: noon} }, act: Stop, why: "idle for 1h0m0s"},
-		"something is in progress":        {services: web, sight: func(s *IdleInput) { s.Uses.Busy = true }, why: "it is in use"},
-		"used for the last time just now": {services: web, sight: func(s *IdleInput) { s.Uses.Last = noon }, why: "it is in use", look: time.Minute},
-		"used as long ago as it takes":    {services: web, sight: func(s *IdleInput) { s.Uses.Last = noon.Add(-time.Minute) }, act: Stop, why: "idle for 1m0s"},
-		"held":                            {services: web, sight: func(s *IdleInput) { s.Uses.Until = noon.Add(time.Hour) }, why: "it is in use", look: time.Hour},
-		"just started":                    {services: web, sight: func(s *IdleInput) { s.Started = noon.Add(-time.Second) }, why: "it is in use", look: 59 * time.Second},
-		"the only one that is to run":     {services: one, why: "the app must keep 1 running in gru", look: time.Minute},
-		"one with a lesser id runs":       {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{other(1, nil)} }, act: Stop, why: "idle for 1h0m0s"},
-		"one with a greater id runs":      {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{other(9, nil)} }, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one is stopped": {services: one, sight: func(s *IdleInput) {
+		"idle for long":                         {services: web, act: Stop, why: "idle for 1h0m0s"},
+		"to be suspended":                       {services: suspend, act: Suspend, why: "idle for 1h0m0s"},
+		"no service":                            {services: `[]`, why: "autostop is off"},
+		"autostop is off":                       {services: `[{"internal_port":80}]`, why: "autostop is off"},
+		"one of two services disables autostop": {services: `[{"internal_port":80,"autostop":"stop"},{"internal_port":81}]`, why: "autostop is off"},
+		"one service stops, one suspends":       {services: `[{"internal_port":80,"autostop":"suspend"},{"internal_port":81,"autostop":true}]`, act: Stop, why: "idle for 1h0m0s"},
+		"stopped":                               {services: web, change: func(m *bourse.Machine) { m.State = bourse.StateStopped }, why: "it is stopped"},
+		"starting":                              {services: web, change: func(m *bourse.Machine) { m.State = bourse.StateStarting }, why: "it is starting"},
+		"warm for a task":                       {services: web, change: func(m *bourse.Machine) { m.Config.Task = &bourse.TaskConfig{} }, why: "it is warm for a task"},
+		"being updated":                         {services: web, change: func(m *bourse.Machine) { m.Next = &bourse.NextVersion{} }, why: "it is being updated"},
+		"leased":                                {services: web, change: func(m *bourse.Machine) { m.Lease = &bourse.Lease{ExpiresAt: noon.Add(time.Second)} }, why: "it is leased", look: time.Second},
+		"its lease has ended":                   {services: web, change: func(m *bourse.Machine) { m.Lease = &bourse.Lease{ExpiresAt: noon} }, act: Stop, why: "idle for 1h0m0s"},
+		"something is in progress":              {services: web, sight: func(s *IdleInput) { s.Uses.Busy = true }, why: "it is in use"},
+		"used just now":                         {services: web, sight: func(s *IdleInput) { s.Uses.Last = noon }, why: "it is in use", look: time.Minute},
+		"unused for long enough":                {services: web, sight: func(s *IdleInput) { s.Uses.Last = noon.Add(-time.Minute) }, act: Stop, why: "idle for 1m0s"},
+		"held":                                  {services: web, sight: func(s *IdleInput) { s.Uses.Until = noon.Add(time.Hour) }, why: "it is in use", look: time.Hour},
+		"just started":                          {services: web, sight: func(s *IdleInput) { s.Started = noon.Add(-time.Second) }, why: "it is in use", look: 59 * time.Second},
+		"the only one that should run":          {services: one, why: "the app must keep 1 running in gru", look: time.Minute},
+		"a machine with a lower id runs":        {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{other(1, nil)} }, act: Stop, why: "idle for 1h0m0s"},
+		"a machine with a higher id runs":       {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{other(9, nil)} }, why: "the app must keep 1 running in gru", look: time.Minute},
+		"the lower one is stopped": {services: one, sight: func(s *IdleInput) {
 			s.Others = []bourse.Machine{other(1, func(m *bourse.Machine) { m.State = "stopped" })}
 		}, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one is cordoned": {services: one, sight: func(s *IdleInput) {
+		"the lower one is cordoned": {services: one, sight: func(s *IdleInput) {
 			s.Others = []bourse.Machine{other(1, func(m *bourse.Machine) { m.Cordoned = true })}
 		}, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one is in another region": {services: one, sight: func(s *IdleInput) {
+		"the lower one is in another region": {services: one, sight: func(s *IdleInput) {
 			s.Others = []bourse.Machine{other(1, func(m *bourse.Machine) { m.Region = "mad" })}
 		}, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one serves something else": {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{machine(1, `[{"internal_port":81}]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the lesser one serves nothing":        {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{machine(1, `[]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
-		"others are not known":                 {services: one, sight: func(s *IdleInput) { s.Unknown = true }, why: "it is unknown which other machines of the app run", look: time.Minute},
-		"others do not matter":                 {services: web, sight: func(s *IdleInput) { s.Unknown = true }, act: Stop, why: "idle for 1h0m0s"},
-		"in the primary region":                {services: one, change: primary("gru"), why: "the app must keep 1 running in gru", look: time.Minute},
-		"in another region than the primary":   {services: one, change: primary("mad"), act: Stop, why: "idle for 1h0m0s"},
+		"the lower one serves something else": {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{machine(1, `[{"internal_port":81}]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
+		"the lower one serves nothing":        {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{machine(1, `[]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
+		"the others are unknown":              {services: one, sight: func(s *IdleInput) { s.Unknown = true }, why: "it is unknown which other machines of the app run", look: time.Minute},
+		"the others do not matter":            {services: web, sight: func(s *IdleInput) { s.Unknown = true }, act: Stop, why: "idle for 1h0m0s"},
+		"in the primary region":               {services: one, change: primary("gru"), why: "the app must keep 1 running in gru", look: time.Minute},
+		"in another region than the primary":  {services: one, change: primary("mad"), act: Stop, why: "idle for 1h0m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := machine(5, c.services)
@@ -135,10 +135,10 @@ func TestDecideSparesWhatIsInUse(t *testing.T) {
 			return
 		}
 		if v.Act != KeepRunning || !v.Look.After(noon) {
-			t.Fatalf("%+v: look again although it is decided, or in the past", v)
+			t.Fatalf("%+v: the next decision is not needed, or in the past", v)
 		}
 		if early := DecideIdle(s, v.Look.Add(-1), after); early.Act != KeepRunning {
-			t.Fatalf("%+v, and just before that time %+v", v, early)
+			t.Fatalf("%+v, but just before the next decision %+v", v, early)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestDecideLeavesEnoughRunning(t *testing.T) {
 		}
 		for region, n := range before {
 			if want := min(n, least); after[region] != want {
-				t.Fatalf("%s: %d of %d run on, want %d", region, after[region], n, want)
+				t.Fatalf("%s: %d of %d keep running, want %d", region, after[region], n, want)
 			}
 		}
 	})

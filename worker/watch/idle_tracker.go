@@ -17,8 +17,8 @@ const (
 // MaxTTL is the longest time for which a single use can keep a machine awake.
 const MaxTTL = time.Hour
 
-// Tracker records which machines are in use, by whom, and until when. Its data is only in
-// memory. When the worker starts, all machines count as just used.
+// Tracker records which machines are in use, by whom, and until when. It keeps its data only in memory, so when the
+// worker starts, all machines count as just used.
 //
 // A user counts its use first and then reads the machine's state, with Machine of
 // [state.State]. A stop checks the uses in the transaction that records the stop.
@@ -64,9 +64,8 @@ func NewTracker() *Tracker {
 	return &Tracker{now: time.Now, began: time.Now(), machines: map[bourse.MachineID]*uses{}}
 }
 
-// Use counts a machine as in use for the duration ttl from now. The parameter who names
-// the holder, whose earlier use of the machine is replaced. requests is the number of
-// requests that the holder has in progress.
+// Use counts a machine as in use for the duration ttl from now. who names the holder. The new use replaces the holder's
+// earlier use of the machine. requests is the number of requests that the holder has in progress.
 func (t *Tracker) Use(id bourse.MachineID, who string, requests int, ttl time.Duration) {
 	if t.use(id, who, requests, ttl) {
 		t.notify(id)
@@ -117,8 +116,7 @@ func (t *Tracker) Touch(id bourse.MachineID) {
 	}
 }
 
-// Drop ends a hold early. The parameter who names its holder. If the hold had not ended
-// yet, the machine counts as used until now.
+// Drop ends a hold early. who names its holder. If the hold had not ended yet, the machine counts as used until now.
 func (t *Tracker) Drop(id bourse.MachineID, who string) {
 	now := t.now()
 	defer t.notify(id)
@@ -225,7 +223,7 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	}
 	if len(t.machines) >= maxMachines {
 		if now.Before(t.full.until) {
-			return nil // an attempt to remove unused machines was made recently
+			return nil // unused machines were removed only recently, so do not try again yet
 		}
 		maps.DeleteFunc(t.machines, func(_ bourse.MachineID, u *uses) bool { return u.idleSince(now, MaxTTL) })
 		if len(t.machines) >= maxMachines {
@@ -237,7 +235,7 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	return u
 }
 
-// prune removes the holds that have ended, but records when they were last used.
+// prune removes the holds that have ended, but records when the machine was last used.
 func (u *uses) prune(now time.Time) {
 	maps.DeleteFunc(u.holds, func(_ string, h hold) bool {
 		if now.Before(h.until) {

@@ -119,7 +119,7 @@ func TestTrackerHoldsWhatIsUsed(t *testing.T) {
 	for i := range 7 {
 		id := bourse.MachineID(fmt.Sprint("m", i))
 		if u := tr.Uses(id); u.Busy || !u.Until.IsZero() {
-			t.Errorf("machine %s: %+v when all is done", id, u)
+			t.Errorf("machine %s: %+v after all uses have ended", id, u)
 		}
 	}
 }
@@ -136,7 +136,7 @@ func TestTrackerIsBounded(t *testing.T) {
 		tr.Use("m", "later", 1, time.Minute)
 		tr.Touch("m")
 		if n := len(tr.machines["m"].holds); n > maxHolders+1 {
-			t.Errorf("%d holders of one machine", n)
+			t.Errorf("one machine has %d holders", n)
 		}
 		if until, _ := tr.Held("m"); !until.Equal(time.Now().Add(10 * time.Minute)) {
 			t.Errorf("held until %s, want in 10 minutes, %s", until, time.Now().Add(10*time.Minute))
@@ -151,16 +151,16 @@ func TestTrackerIsBounded(t *testing.T) {
 		}
 		last := bourse.MachineID(fmt.Sprint("n", maxMachines+9))
 		if until, _ := tr.Held(last); !until.Equal(time.Now().Add(MaxTTL)) {
-			t.Errorf("machine %s, which found no place, is held until %s", last, until)
+			t.Errorf("machine %s, for which there was no room, is held until %s", last, until)
 		}
 		time.Sleep(3 * time.Hour)
 		tr.Use("new", "p", 0, time.Minute)
 		if n := len(tr.machines); n != 1 {
-			t.Errorf("%d machines three hours later, want the one that is in use", n)
+			t.Errorf("%d machines three hours later, want only the one in use", n)
 		}
 		tr.Forget("new")
 		if n := len(tr.machines); n != 0 {
-			t.Errorf("%d machines when it is forgotten", n)
+			t.Errorf("%d machines after the last one was removed", n)
 		}
 	})
 }

@@ -47,7 +47,7 @@ func (o *Others) App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, 
 	var machines []bourse.Machine
 	for i := range list {
 		if m := &list[i].Machine; m.AppID == app.ID || m.AppID == "" {
-			hosts[m.ID.Tag()] = HostLost // overridden below if the worker is a member
+			hosts[m.ID.Tag()] = HostLost // replaced below if the worker is a member
 			machines = append(machines, *m)
 		}
 	}

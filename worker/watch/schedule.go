@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	scheduleBatchDelay = time.Second // how long to wait for more changes of a machine
+	scheduleBatchDelay = time.Second // how long to wait for more changes to a machine
 	scheduleRetry      = time.Minute // delay between attempts to start a machine that is due
 )
 
@@ -55,7 +55,7 @@ func (c *Schedules) Run(ctx context.Context) error {
 			c.try(ctx, id, c.look)
 		}
 		now := time.Now()
-		next := now.Add(24 * time.Hour) // a change of a machine wakes Run before this time
+		next := now.Add(24 * time.Hour) // a change to a machine wakes Run before this time
 		for id, at := range c.due {
 			if !at.After(now) {
 				at = now.Add(scheduleRetry) // if the start succeeds, the machine's record changes, and look sets the next time
@@ -145,7 +145,7 @@ func (c *Schedules) startDue(ctx context.Context, id bourse.MachineID) error {
 	}
 	switch {
 	case !startable(&m) && !c.waits[id].Equal(due.At):
-		c.waits[id] = due.At // the program may have exited without its exit being recorded yet, so try once more
+		c.waits[id] = due.At // the program may have exited a moment ago, so try once more
 		return nil
 	case startable(&m):
 		err = c.start(ctx, id, check, func(m *bourse.Machine) []bourse.Event {

@@ -53,19 +53,19 @@ type Standbys struct {
 
 	standbys map[bourse.MachineID]bourse.Machine // this worker's standbys
 	pending  map[bourse.MachineID]Pending
-	wanted   map[bourse.AppRef]map[bourse.MachineID]bool // for each app, the machines in StandbyInput.Wanted at the last look
+	wanted   map[bourse.AppRef]map[bourse.MachineID]bool // for each app, StandbyInput.Wanted of the last look
 
-	busy busySet // standbys that are being promoted, demoted or rearmed
+	busy busySet // standbys that are being promoted, demoted or reset
 }
 
-// NewStandbys returns the standby watcher of a worker. It begins when Run is called. If
-// patience is 0, DefaultFailoverDelay is used.
-func NewStandbys(s *state.State, view StandbyView, machines Promoter, patience time.Duration) *Standbys {
-	if patience == 0 {
-		patience = DefaultFailoverDelay
+// NewStandbys returns the standby watcher of a worker. It does nothing until Run is called. If failoverDelay is 0,
+// NewStandbys uses DefaultFailoverDelay.
+func NewStandbys(s *state.State, view StandbyView, machines Promoter, failoverDelay time.Duration) *Standbys {
+	if failoverDelay == 0 {
+		failoverDelay = DefaultFailoverDelay
 	}
 	return &Standbys{
-		follower: follow(s), state: s, view: view, machines: machines, failoverDelay: patience,
+		follower: follow(s), state: s, view: view, machines: machines, failoverDelay: failoverDelay,
 		standbys: map[bourse.MachineID]bourse.Machine{}, pending: map[bourse.MachineID]Pending{},
 	}
 }
@@ -176,13 +176,13 @@ func (w *Standbys) readInputs(ctx context.Context) (map[bourse.AppRef]*StandbyIn
 	return out, nil
 }
 
-// remember records in s which of the listed machines should be running. For a machine
-// that the view no longer contains, it uses the result of the last look.
+// remember fills in s.Wanted for the listed machines. For a machine that the view no longer contains, it uses the last
+// look's value.
 func (w *Standbys) remember(s *StandbyInput, app bourse.AppRef, list []bourse.MachineID) {
 	for _, id := range list {
 		if m := s.Machines[id]; m != nil {
 			s.Wanted[id] = Wanted(m)
-		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostReachable { // unless the worker is a member, in which case the machine was destroyed
+		} else if w.wanted[app][id] && s.Host(id.Tag()) != HostReachable { // if the worker is still a member, the machine was destroyed
 			s.Wanted[id] = true
 		}
 	}
@@ -206,7 +206,7 @@ func (w *Standbys) decide(m *bourse.Machine, s *StandbyInput) (wait time.Duratio
 	return wait, true
 }
 
-// act carries out a verdict in the background, because a start may wait for an image.
+// act carries out a decision in the background, because a start may wait for an image.
 func (w *Standbys) act(id bourse.MachineID, v StandbyDecision) {
 	if !w.busy.begin(id) {
 		return

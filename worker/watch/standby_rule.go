@@ -41,8 +41,7 @@ const (
 	ResetStandby StandbyAct = "reset"   // record that the standby may be promoted again
 )
 
-// StandbyDecision is a decision about a standby. It takes effect once it has remained
-// unchanged for the duration After.
+// StandbyDecision is a decision about a standby. It takes effect once it has been the same for the duration After.
 type StandbyDecision struct {
 	Act     StandbyAct
 	Primary bourse.MachineID // the machine that the standby replaces or would replace
@@ -55,8 +54,7 @@ type StandbyDecision struct {
 // host that has returned.
 const minSettleTime = 2 * time.Second
 
-// Pending is a verdict that is not due yet, or whose action has begun. The zero value is
-// empty.
+// Pending is a decision that is not due yet, or whose action has begun. The zero value is empty.
 type Pending struct {
 	verdict StandbyDecision
 	since   time.Time
@@ -66,8 +64,8 @@ type Pending struct {
 // standbyRetry is the delay before an action without effect is repeated.
 const standbyRetry = 5 * time.Second
 
-// Due reports whether v, the current verdict, must be carried out now, and returns how
-// long to wait before the next call.
+// Due reports whether v, the current decision, must be carried out now, and returns how long to wait before the next
+// call.
 func (p *Pending) Due(v StandbyDecision, now time.Time) (due bool, wait time.Duration) {
 	if p.verdict.Act != v.Act || p.verdict.Primary != v.Primary {
 		*p = Pending{since: now}
@@ -84,58 +82,58 @@ func (p *Pending) Due(v StandbyDecision, now time.Time) (due bool, wait time.Dur
 	return true, standbyRetry
 }
 
-// SettleTime returns the additional time that each of a machine's standbys waits, compared
-// with the previous standby. It is also how long a recovered machine must be running
-// before its standby is demoted.
-func SettleTime(patience time.Duration) time.Duration { return max(minSettleTime, patience/2) }
+// SettleTime returns how much longer each of a machine's standbys waits than the one before it. It is also how long a
+// machine that has come back must be running before its standby is demoted.
+func SettleTime(failoverDelay time.Duration) time.Duration {
+	return max(minSettleTime, failoverDelay/2)
+}
 
-// DecideStandby decides whether to promote, demote or rearm a standby of this worker. It
-// is a pure function of its arguments. self is the worker's own record of the standby.
+// DecideStandby decides whether to promote, demote or reset a standby on this worker. It is a pure function of its
+// arguments. self is the worker's own record of the standby.
 //
 // A standby is promoted if the worker of its primary machine is lost or was removed, or
 // if the primary machine could not be started, and no other standby replaces the machine.
 // If a machine has several standbys, they are promoted in the order of their ids, and
 // each waits longer than the previous one. A standby is demoted when the primary machine
 // runs again, or if another standby with a lower id also replaces the machine.
-func DecideStandby(self *bourse.Machine, s *StandbyInput, patience time.Duration) StandbyDecision {
+func DecideStandby(self *bourse.Machine, s *StandbyInput, failoverDelay time.Duration) StandbyDecision {
 	list := self.Config.Standbys
 	if primary := self.Boot.PromotedFor; primary != "" {
-		if !slices.Contains(list, primary) { // a user has removed the primary machine from the list, so leave the standby to the user
+		if !slices.Contains(list, primary) { // a user has removed the primary machine from the standby's list, so leave the standby alone
 			return StandbyDecision{}
 		}
-		return s.decidePromoted(self, primary, patience)
+		return s.decidePromoted(self, primary, failoverDelay)
 	}
 	if self.State != bourse.StateStopped && self.State != bourse.StateFailed {
 		return StandbyDecision{}
 	}
 	for _, primary := range list {
-		why, after, lost := s.lost(primary, patience)
+		why, after, lost := s.lost(primary, failoverDelay)
 		if !lost || primary == self.ID || s.covered(self, primary) {
 			continue
 		}
-		after += time.Duration(s.before(self, primary)) * SettleTime(patience)
+		after += time.Duration(s.before(self, primary)) * SettleTime(failoverDelay)
 		return StandbyDecision{Promote, primary, after, why}
 	}
 	return StandbyDecision{}
 }
 
-// decidePromoted decides whether to demote or rearm a promoted standby. The standby's program
-// may already have exited.
-func (s *StandbyInput) decidePromoted(self *bourse.Machine, primary bourse.MachineID, patience time.Duration) StandbyDecision {
+// decidePromoted decides whether to demote or reset a promoted standby. The standby's program may already have exited.
+func (s *StandbyInput) decidePromoted(self *bourse.Machine, primary bourse.MachineID, failoverDelay time.Duration) StandbyDecision {
 	m, heard := s.Machines[primary], s.Host(primary.Tag()) == HostReachable
-	_, _, lost := s.lost(primary, patience)
+	_, _, lost := s.lost(primary, failoverDelay)
 	switch {
 	case !runs(self):
 		if !lost && heard {
 			return StandbyDecision{Act: ResetStandby, Primary: primary}
 		}
-		return StandbyDecision{} // the promoted standby has stopped; it is not promoted again for the same loss
+		return StandbyDecision{} // the standby has stopped since its promotion, and is not promoted again for the same loss
 	case heard && m != nil && m.State == bourse.StateStarted:
-		return StandbyDecision{Demote, primary, SettleTime(patience), fmt.Sprintf("machine %s runs again", primary)}
+		return StandbyDecision{Demote, primary, SettleTime(failoverDelay), fmt.Sprintf("machine %s runs again", primary)}
 	}
 	for _, other := range s.otherStandbys(self, primary) {
 		if other.ID < self.ID && other.Boot.PromotedFor == primary && other.State == bourse.StateStarted {
-			return StandbyDecision{Demote, primary, SettleTime(patience), fmt.Sprintf("machine %s also replaces %s", other.ID, primary)}
+			return StandbyDecision{Demote, primary, SettleTime(failoverDelay), fmt.Sprintf("machine %s also replaces %s", other.ID, primary)}
 		}
 	}
 	return StandbyDecision{}
@@ -143,16 +141,16 @@ func (s *StandbyInput) decidePromoted(self *bourse.Machine, primary bourse.Machi
 
 // lost reports whether a standby must replace a machine. It also returns the reason and
 // the delay. A machine that was stopped or destroyed is not lost.
-func (s *StandbyInput) lost(id bourse.MachineID, patience time.Duration) (why string, after time.Duration, lost bool) {
+func (s *StandbyInput) lost(id bourse.MachineID, failoverDelay time.Duration) (why string, after time.Duration, lost bool) {
 	m := s.Machines[id]
 	switch s.Host(id.Tag()) {
 	case HostReachable:
 		if m != nil && m.State == bourse.StateFailed {
-			return fmt.Sprintf("machine %s could not be started on worker %s", id, m.Worker), patience, true
+			return fmt.Sprintf("machine %s could not be started on worker %s", id, m.Worker), failoverDelay, true
 		}
 	case HostLost:
 		if m != nil && Wanted(m) {
-			return fmt.Sprintf("machine %s: its worker %s is unreachable", id, m.Worker), patience, true
+			return fmt.Sprintf("machine %s: its worker %s is unreachable", id, m.Worker), failoverDelay, true
 		}
 	case HostRemoved:
 		if s.Wanted[id] {

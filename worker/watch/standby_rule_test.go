@@ -13,7 +13,7 @@ import (
 
 func id(tag int) bourse.MachineID { return bourse.MachineID(fmt.Sprintf("%06x%08x", tag, 1)) }
 
-const patience = 10 * time.Second
+const failoverDelay = 10 * time.Second
 
 // spareOf returns a machine that is a standby for the machines in list.
 func spareOf(self bourse.MachineID, state bourse.State, standsIn bourse.MachineID, list ...bourse.MachineID) bourse.Machine {
@@ -42,38 +42,38 @@ func TestDecide(t *testing.T) {
 		want    watch.StandbyAct
 		seconds int
 	}{
-		"the primary runs":                  {state: "started", host: watch.HostReachable, want: none},
-		"its worker is lost":                {state: "started", host: watch.HostLost, want: in, seconds: 10},
-		"its worker waits to restart it":    {state: "restarting", host: watch.HostLost, want: in, seconds: 10},
-		"it was stopped, and is lost":       {state: "stopped", host: watch.HostLost, want: none},
-		"it was being stopped, and is lost": {state: "stopping", host: watch.HostLost, want: none},
-		"it was stopped":                    {state: "stopped", host: watch.HostReachable, want: none},
-		"it could not be started":           {state: "failed", host: watch.HostReachable, want: in, seconds: 10},
-		"it was destroyed":                  {host: watch.HostReachable, want: none},
-		"nothing is known of it":            {host: watch.HostUnknown, want: none},
-		"it is not in the view, and lost":   {host: watch.HostLost, want: none},
-		"its worker was removed":            {host: watch.HostRemoved, wanted: true, want: in},
-		"stopped, and removed":              {host: watch.HostRemoved, want: none},
-		"this one runs already":             {self: spareOf(self, "started", "", primary), state: "started", host: watch.HostLost, want: none},
-		"this one stands in already":        {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, want: none},
-		"this one has ended meanwhile":      {self: spareOf(self, "stopped", primary, primary), state: "started", host: watch.HostLost, want: none},
-		"ended, and the primary is back":    {self: spareOf(self, "stopped", primary, primary), state: "stopped", host: watch.HostReachable, want: rest},
-		"the primary is back":               {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostReachable, want: down, seconds: 5},
-		"back, not started yet":             {self: spareOf(self, "started", primary, primary), state: "starting", host: watch.HostReachable, want: none},
-		"back, and stopped":                 {self: spareOf(self, "started", primary, primary), state: "stopped", host: watch.HostReachable, want: none},
-		"destroyed meanwhile":               {self: spareOf(self, "started", primary, primary), host: watch.HostReachable, want: none},
-		"taken off the list":                {self: spareOf(self, "started", primary, id(8)), state: "started", host: watch.HostReachable, want: none},
-		"a lesser spare goes first":         {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "stopped", "", primary)}, want: in, seconds: 15},
-		"a greater one does not":            {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "stopped", "", primary)}, want: in, seconds: 10},
-		"a lesser one that failed":          {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "failed", primary, primary)}, want: in, seconds: 10},
-		"a lesser one that is not heard":    {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "started", primary, primary)}, deaf: lesser, want: in, seconds: 10},
-		"a lesser one of another machine":   {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "started", "", id(8))}, want: in, seconds: 10},
-		"another stands in":                 {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "starting", primary, primary)}, want: none},
-		"another stands in for another":     {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "started", id(8), primary, id(8))}, want: in, seconds: 10},
-		"another was stopped as it did":     {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "stopped", primary, primary)}, want: none},
-		"another was started by someone":    {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "started", "", primary)}, want: none},
-		"two stand in, the lesser stays":    {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "started", primary, primary)}, want: none},
-		"two stand in, the greater stops":   {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "started", primary, primary)}, want: down, seconds: 5},
+		"the primary runs":                        {state: "started", host: watch.HostReachable, want: none},
+		"its worker is lost":                      {state: "started", host: watch.HostLost, want: in, seconds: 10},
+		"its worker waits to restart it":          {state: "restarting", host: watch.HostLost, want: in, seconds: 10},
+		"it was stopped, and is lost":             {state: "stopped", host: watch.HostLost, want: none},
+		"it was being stopped, and is lost":       {state: "stopping", host: watch.HostLost, want: none},
+		"it was stopped":                          {state: "stopped", host: watch.HostReachable, want: none},
+		"it could not be started":                 {state: "failed", host: watch.HostReachable, want: in, seconds: 10},
+		"it was destroyed":                        {host: watch.HostReachable, want: none},
+		"nothing is known about it":               {host: watch.HostUnknown, want: none},
+		"it is not in the view, and lost":         {host: watch.HostLost, want: none},
+		"its worker was removed":                  {host: watch.HostRemoved, wanted: true, want: in},
+		"stopped, and removed":                    {host: watch.HostRemoved, want: none},
+		"this standby runs already":               {self: spareOf(self, "started", "", primary), state: "started", host: watch.HostLost, want: none},
+		"this standby is already promoted":        {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, want: none},
+		"this standby has exited in the meantime": {self: spareOf(self, "stopped", primary, primary), state: "started", host: watch.HostLost, want: none},
+		"exited, and the primary is back":         {self: spareOf(self, "stopped", primary, primary), state: "stopped", host: watch.HostReachable, want: rest},
+		"the primary is back":                     {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostReachable, want: down, seconds: 5},
+		"back, not started yet":                   {self: spareOf(self, "started", primary, primary), state: "starting", host: watch.HostReachable, want: none},
+		"back, and stopped":                       {self: spareOf(self, "started", primary, primary), state: "stopped", host: watch.HostReachable, want: none},
+		"destroyed meanwhile":                     {self: spareOf(self, "started", primary, primary), host: watch.HostReachable, want: none},
+		"taken off the list":                      {self: spareOf(self, "started", primary, id(8)), state: "started", host: watch.HostReachable, want: none},
+		"a lower standby goes first":              {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "stopped", "", primary)}, want: in, seconds: 15},
+		"a higher one does not":                   {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "stopped", "", primary)}, want: in, seconds: 10},
+		"a lower one that failed":                 {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "failed", primary, primary)}, want: in, seconds: 10},
+		"a lower one that is unreachable":         {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "started", primary, primary)}, deaf: lesser, want: in, seconds: 10},
+		"a lower one for another machine":         {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "started", "", id(8))}, want: in, seconds: 10},
+		"another stands in":                       {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "starting", primary, primary)}, want: none},
+		"another is promoted for another":         {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "started", id(8), primary, id(8))}, want: in, seconds: 10},
+		"another was stopped since":               {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "stopped", primary, primary)}, want: none},
+		"another was started by a user":           {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "started", "", primary)}, want: none},
+		"two are promoted, the lower stays":       {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "started", primary, primary)}, want: none},
+		"two are promoted, the higher stops":      {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "started", primary, primary)}, want: down, seconds: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.self.ID == "" {
@@ -95,7 +95,7 @@ func TestDecide(t *testing.T) {
 				}
 				return watch.HostReachable
 			}
-			got := watch.DecideStandby(&c.self, s, patience)
+			got := watch.DecideStandby(&c.self, s, failoverDelay)
 			if got.Act != c.want || got.After != time.Duration(c.seconds)*time.Second {
 				t.Errorf("%q after %s, want %q after %d s", got.Act, got.After, c.want, c.seconds)
 			}
@@ -103,8 +103,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// world simulates several workers with a standby each, and the worker of the machine
-// that these can replace.
+// world simulates several workers, each with a standby, and the worker of the machine that the standbys can replace.
 type world struct {
 	now     time.Time
 	primary bourse.Machine
@@ -118,7 +117,7 @@ type site struct {
 	spare   bourse.Machine
 	up      bool
 	pending watch.Pending
-	heard   map[bourse.MachineID]bourse.Machine // the machines of other sites, as this site knows them
+	heard   map[bourse.MachineID]bourse.Machine // other sites' machines, as this site knows them
 	late    map[bourse.MachineID]news
 }
 
@@ -170,7 +169,7 @@ func (w *world) run(d time.Duration) (most int) {
 	return most
 }
 
-// listen receives another site's update of a machine, after the delay.
+// listen receives another site's update about a machine after the delay.
 func (s *site) listen(w *world, from, to int, m *bourse.Machine) {
 	if w.hears(from, to) && from != to {
 		if n, ok := s.late[m.ID]; !ok || n.m.State != m.State || n.m.Boot.PromotedFor != m.Boot.PromotedFor {
@@ -196,7 +195,7 @@ func (s *site) decide(w *world, self int) {
 	for id, m := range s.heard {
 		sight.Machines[id] = &m
 	}
-	v := watch.DecideStandby(&s.spare, sight, patience)
+	v := watch.DecideStandby(&s.spare, sight, failoverDelay)
 	if v.Act == watch.StayStandby {
 		s.pending = watch.Pending{}
 		return
@@ -224,14 +223,13 @@ func (w *world) running() (out []bourse.MachineID) {
 	return out
 }
 
-// Whatever fails: once all sites have been able to communicate for some time, exactly
-// one standby runs if the machine is lost, and none if it runs. As long as the standbys
-// can communicate, and no restart of a daemon resets its waiting time, no two of them
-// run at the same time.
-func TestOneSpareStandsIn(t *testing.T) {
+// Whatever fails: once all sites have been able to communicate for some time, exactly one standby runs if the machine
+// is lost, and none if the machine runs. As long as the standbys can communicate, and no daemon restarts, which would
+// reset its waiting time, no two standbys run at the same time.
+func TestOneStandbyIsPromoted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(rapid.IntRange(1, 4).Draw(t, "spares"))
-		enough := patience + time.Duration(len(w.spares)+2)*watch.SettleTime(patience) + 4*delay
+		enough := failoverDelay + time.Duration(len(w.spares)+2)*watch.SettleTime(failoverDelay) + 4*delay
 		partitioned := false
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			i := rapid.IntRange(0, len(w.spares)-1).Draw(t, "spare")
@@ -240,20 +238,20 @@ func TestOneSpareStandsIn(t *testing.T) {
 				w.up = !w.up
 			case "spare": // a host that goes down takes its machine with it, and restarts the machine when it is back
 				w.spares[i].up = !w.spares[i].up
-				partitioned = true // its machine keeps running while nobody hears of it
-			case "bounce": // the daemon begins to wait again, and may finish at the same moment as the next standby
+				partitioned = true // its machine keeps running although nobody can reach it
+			case "bounce": // the daemon's wait starts over, and may end at the same moment as the next standby's
 				partitioned = partitioned || w.spares[i].pending != watch.Pending{}
 				w.spares[i].pending = watch.Pending{}
 			case "cut":
 				j := rapid.IntRange(-1, len(w.spares)-1).Draw(t, "from")
 				w.cut[[2]int{min(i, j), max(i, j)}] = true
-				partitioned = true // also if only one standby loses contact, as it has then waited longer
+				partitioned = true // even if only one standby loses contact, because it has then waited longer
 			case "heal":
 				clear(w.cut)
 			}
 			most := w.run(time.Duration(rapid.IntRange(1, 125).Draw(t, "time")) * step)
 			if most > 1 && !partitioned {
-				t.Fatalf("%d spares run at one time", most)
+				t.Fatalf("%d standbys run at the same time", most)
 			}
 		}
 		clear(w.cut)
@@ -263,9 +261,9 @@ func TestOneSpareStandsIn(t *testing.T) {
 		w.run(2 * enough)
 		switch got := w.running(); {
 		case w.up && len(got) != 0:
-			t.Fatalf("the machine runs, and %v too", got)
+			t.Fatalf("the machine runs, but so do %v", got)
 		case !w.up && len(got) != 1:
-			t.Fatalf("the machine is lost, and %v run", got)
+			t.Fatalf("the machine is lost, but %v run", got)
 		}
 	})
 }

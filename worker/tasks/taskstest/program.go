@@ -26,7 +26,7 @@ type Program struct {
 	now      atomic.Int64 // number of payloads in progress
 	Most     atomic.Int64 // highest number of payloads in progress at the same time
 
-	Arrived, Left chan struct{} // receive a value when a payload arrives, and when the program has finished with it
+	Arrived, Left chan struct{} // receive a value when a payload arrives, and when the program has answered it
 
 	mu   sync.Mutex
 	seen map[bourse.OrderID]int // guarded by mu; how often the payload of each order has arrived
@@ -78,7 +78,7 @@ func (p *Program) serveFrames(t testing.TB, h http.HandlerFunc) {
 			w := httptest.NewRecorder()
 			r.Header.Set("Bourse-Order-Id", c.Order)
 			defer func() {
-				if err := recover(); err != nil && err != http.ErrAbortHandler { //nolint:errorlint // it is the one that is panicked with
+				if err := recover(); err != nil && err != http.ErrAbortHandler { //nolint:errorlint // handlers panic with this exact value
 					panic(err)
 				} else if err != nil {
 					a = warm.Answer{Status: http.StatusInternalServerError}
@@ -96,8 +96,7 @@ func (p *Program) serveFrames(t testing.TB, h http.HandlerFunc) {
 	})
 }
 
-// arrive records that a payload has arrived. The returned function records that the
-// program has finished with it.
+// arrive records that a payload has arrived. The returned function records that the program has answered it.
 func (p *Program) arrive(order string) func() {
 	p.Calls.Add(1)
 	now := p.now.Add(1)
@@ -122,8 +121,7 @@ func (p *Program) Times(id bourse.OrderID) int {
 	return p.seen[id]
 }
 
-// Warmed returns a function that makes an order's machine warm for the named task, which
-// p answers.
+// Warmed returns a function that configures an order's machine as warm for the named task, with p as its program.
 func (p *Program) Warmed(name string, places int) func(*bourse.Order) {
 	return func(o *bourse.Order) {
 		o.Config.Task = &bourse.TaskConfig{Name: name, Concurrency: places, Port: p.Port(), Protocol: p.Protocol}

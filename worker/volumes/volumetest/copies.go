@@ -114,7 +114,7 @@ func (f *Host) receive(ctx context.Context, have *filling, spec *bourse.VolumeOr
 	for len(have.data) < h.Length {
 		b := make([]byte, min(memPiece, h.Length-len(have.data)))
 		if _, err := io.ReadFull(r, b); err != nil {
-			return bourse.Errorf(bourse.CodeUnavailable, "the source broke off: %w", err)
+			return bourse.Errorf(bourse.CodeUnavailable, "the source's stream broke: %w", err)
 		}
 		have.data += string(b)
 		f.mu.Lock()

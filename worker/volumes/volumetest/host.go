@@ -14,9 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// Host is an in-memory implementation of volumes.Host. It outlives the daemons that use
-// it. Like a real host, it refuses operations that would lose data, and an unfinished
-// fill continues where it was interrupted.
+// Host is an in-memory implementation of volumes.Host. It outlives the daemons that use it. Like a real host, it
+// refuses operations that would lose data, and resumes an interrupted fill where it stopped.
 type Host struct {
 	mu      sync.Mutex
 	labels  map[string]string
@@ -57,8 +56,8 @@ func NewHost() *Host {
 	}
 }
 
-// call executes fn as an operation on the object with this id. It fails if another
-// operation on the same volume is in progress.
+// call runs fn as an operation on the volume or snapshot with this id. It fails if another operation on the same volume
+// is in progress.
 func (f *Host) call(ctx context.Context, name, id string, fn func() error) error {
 	f.mu.Lock()
 	fault := f.fault
@@ -240,7 +239,7 @@ func (f *Host) Recover(ctx context.Context, keep func(string) bool) error {
 	})
 }
 
-// Write changes a volume's data, as its machine would.
+// Write sets a volume's data, as the program of its machine would.
 func (f *Host) Write(id bourse.VolumeID, data string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -272,7 +271,7 @@ func (f *Host) SetFault(fault func(call, id string) error) {
 	f.fault = fault
 }
 
-// Left returns the ids of all objects on the host, and the mounted volumes.
+// Left returns the ids of all objects that remain on the host, and the mounted volumes.
 func (f *Host) Left() (things []string, mounted []bourse.VolumeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -44,7 +44,7 @@ func (p *Peers) Export(ctx context.Context, tag bourse.WorkerTag, id, _ string, 
 	}
 	vs := p.Find(tag)
 	if vs == nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %d is not known", tag)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %d is unknown", tag)
 	}
 	return &peerStream{stream(func(w io.Writer) error { return vs.Export(ctx, id, from, w) }), p}, nil
 }
