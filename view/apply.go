@@ -49,8 +49,8 @@ func (v *View) Apply(encoded []byte) (ApplyResult, error) {
 	return v.queueTx(tx, nil)
 }
 
-// knownOutcome decides from a transaction's position whether the transaction must be decoded. It returns
-// 0 if so, and otherwise the transaction's outcome.
+// knownOutcome returns a transaction's outcome if the transaction's position alone determines it, or 0 if the
+// transaction must be decoded.
 func (v *View) knownOutcome(p wire.Position) (Outcome, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -79,9 +79,8 @@ func (v *View) isFromFuture(p wire.Position) bool {
 	return p.Site == self.Site && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > v.state.heads[self].seq)
 }
 
-// queueTx checks a transaction's signature and queues the transaction. If a later transaction has
-// already proved the author, proven is that author, and queueTx does not check the signature.
-// Otherwise, proven is nil.
+// queueTx checks a transaction's signature and queues the transaction. If proven is not nil, it is the author, as
+// already proven by a later transaction, and queueTx does not check the signature.
 func (v *View) queueTx(tx *wire.SignedTx, proven *wire.Author) (ApplyResult, error) {
 	by := proven
 	if by == nil {

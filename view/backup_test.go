@@ -43,8 +43,7 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// A copy that is too old may contain rows that others have deleted. It is replaced, unless
-// no other copy is left.
+// A copy that is too old may contain rows that other members have deleted. It is replaced, unless no other copy exists.
 func TestRevive(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	later := func() time.Time { return now.Add(maxFileAge + time.Hour) }

@@ -57,8 +57,8 @@ type effects struct {
 	forged     int  // number of shared rows that their alleged sites have not signed
 }
 
-// recent is an update of the ring after a commit: it contains a transaction to add or, if frame is
-// nil, the position up to which a stream was restored from a snapshot.
+// recent is an update to the ring after a commit: it contains a transaction to add or, if frame is nil, the position up
+// to which a stream was restored from a snapshot.
 type recent struct {
 	wire.Position
 	frame []byte

@@ -72,7 +72,7 @@ func TestCertificatesAfterAPartition(t *testing.T) {
 	}
 }
 
-// heard returns the sites for which the file contains when they were last reachable.
+// heard returns the sites for which the file records when they were last reachable.
 func (r *member) heard() (sites []string) {
 	r.t.Helper()
 	err := r.Read(r.t.Context(), func(c *sqlite.Conn) error {
@@ -87,8 +87,8 @@ func (r *member) heard() (sites []string) {
 	return sites
 }
 
-// TestCertifiedServersStayHeard checks that the view contains when a proxy was last reachable until
-// its certificate has expired. Without a certificate, this is forgotten after a day.
+// TestCertifiedServersStayHeard checks that the view records when a proxy was last reachable until the proxy's
+// certificate has expired. For a server without a certificate, this record is removed after a day.
 func TestCertifiedServersStayHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var passed atomic.Int64 // advances the clock without running removeExpired thousands of times
@@ -102,10 +102,10 @@ func TestCertifiedServersStayHeard(t *testing.T) {
 		time.Sleep(2 * expiryInterval)
 		synctest.Wait()
 		if list, err := m.Certified(t.Context()); err != nil || len(list) != 1 || !list[0].HeardAt.Equal(heard) {
-			t.Errorf("after a day: %+v, %v, want p1, heard at %s", list, err, heard)
+			t.Errorf("after a day: %+v, %v, want p1, last reachable at %s", list, err, heard)
 		}
 		if got := m.heard(); !slices.Equal(got, []string{"b1", "p1"}) {
-			t.Errorf("after a day, it is known when %v were reachable, want this server and p1, which has a certificate", got)
+			t.Errorf("after a day, the view records when %v were last reachable, want only this server and p1, which has a certificate", got)
 		}
 		passed.Store(int64(retention + 2*time.Hour))
 		time.Sleep(2 * expiryInterval)

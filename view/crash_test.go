@@ -114,7 +114,7 @@ func killAt(t *testing.T, stage FaultStage, n uint64, log [][]byte, want []strin
 	play(m, log)
 	err := m.stop()
 	if err == nil && reached.Load() < n {
-		t.Log("this time the story had a commit less: the first sign of our own life was written together with something else")
+		t.Log("this time the story had one commit less, because our own first presence was written together with another change")
 		return
 	}
 	if !errors.Is(err, errKilled) {
@@ -125,8 +125,7 @@ func killAt(t *testing.T, stage FaultStage, n uint64, log [][]byte, want []strin
 		t.Error("the file was replaced")
 	}
 	again.sound()
-	// Others have received the published transactions and return them. This test publishes the
-	// rest again.
+	// Other members have received the published transactions and return them. This test publishes the rest again.
 	again.take(log...)
 	again.publish(volume("mine", fmt.Sprint(len(log)-1)))
 	again.sound()
@@ -147,12 +146,12 @@ func TestCallersGetAnErrorWhenTheWriterIsKilled(t *testing.T) {
 	}
 	<-m.View.stopped
 	if _, err := m.Publish(t.Context(), volume("v", "x")); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("publish after the end: %v, want %s", err, bourse.CodeUnavailable)
+		t.Errorf("publish after Run has ended: %v, want %s", err, bourse.CodeUnavailable)
 	}
 	if err := m.Flush(t.Context()); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("flush after the end: %v, want %s", err, bourse.CodeUnavailable)
+		t.Errorf("flush after Run has ended: %v, want %s", err, bourse.CodeUnavailable)
 	}
 	if _, err := m.Apply(encoded(t, "w2", 1, 1)); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("apply after the end: %v, want %s", err, bourse.CodeUnavailable)
+		t.Errorf("apply after Run has ended: %v, want %s", err, bourse.CodeUnavailable)
 	}
 }

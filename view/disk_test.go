@@ -43,7 +43,7 @@ func fillAndRecover(ctx context.Context, v *View, makeRoom func() error) error {
 		break
 	}
 	if kept == 0 {
-		return errors.New("nothing fitted at all")
+		return errors.New("not even one row could be written")
 	}
 	theirs := &wire.Transaction{Position: wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1}, Seq: 1}, Rows: []wire.Row{ballast(-1)}}
 	b, err := wire.Encode(theirs, testSeal())
@@ -51,7 +51,7 @@ func fillAndRecover(ctx context.Context, v *View, makeRoom func() error) error {
 		return err
 	}
 	if verdict, err := v.Apply(b); err != nil || verdict.Outcome != Queued {
-		return fmt.Errorf("on the full disk: apply %v, %w", verdict, err)
+		return fmt.Errorf("apply on the full disk: %v, %w", verdict, err)
 	}
 	for range 3 { // the disk remains full
 		if _, err := v.Publish(ctx, ballast(kept)); bourse.CodeOf(err) != bourse.CodeUnavailable {
@@ -59,10 +59,10 @@ func fillAndRecover(ctx context.Context, v *View, makeRoom func() error) error {
 		}
 	}
 	if v.Health().Error == "" {
-		return errors.New("the health says nothing of the full disk")
+		return errors.New("Health does not report the full disk")
 	}
 	if n, err := count(ctx, v); err != nil || n != kept {
-		return fmt.Errorf("reading on the full disk: %d rows, want %d, %w", n, kept, err)
+		return fmt.Errorf("read on the full disk: %d rows, want %d, %w", n, kept, err)
 	}
 	if err := makeRoom(); err != nil {
 		return err
@@ -72,10 +72,10 @@ func fillAndRecover(ctx context.Context, v *View, makeRoom func() error) error {
 		return err
 	}
 	if _, err := v.Publish(ctx, ballast(kept)); err != nil {
-		return fmt.Errorf("with room again: %w", err)
+		return fmt.Errorf("write after space was freed: %w", err)
 	}
 	if n, err := count(ctx, v); err != nil || n != kept+2 || v.Generation() != 1 || v.Health().Error != "" {
-		return fmt.Errorf("with room again: %d rows, want %d, health %q, %w", n, kept+2, v.Health().Error, err)
+		return fmt.Errorf("after space was freed: %d rows, want %d, health %q, %w", n, kept+2, v.Health().Error, err)
 	}
 	return v.verify(ctx)
 }
@@ -112,7 +112,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// TestDiskIsTemporarilyFull simulates a disk that SQLite reports as full for some time.
+// TestDiskIsTemporarilyFull simulates a disk that SQLite temporarily reports as full.
 func TestDiskIsTemporarilyFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var refuse atomic.Bool

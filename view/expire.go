@@ -58,8 +58,8 @@ func (w *writer) removeExpired() error {
 	return nil
 }
 
-// expire removes tombstones and canceled orders that are past their retention. A member that has
-// missed them until then has to replace its file.
+// expire removes tombstones and canceled orders that are past their retention. A member that has not received them by
+// then has to replace its file.
 func (b *batch) expire() error {
 	old, err := b.tables.FindExpired(b.conn, wire.ClockAt(b.now.Add(-retention)), maxExpire)
 	if err != nil {

@@ -35,7 +35,7 @@ func TestReopenKeepsEverything(t *testing.T) {
 		t.Errorf("digest (-before +after):\n%s", d)
 	}
 	if m.Self() != self {
-		t.Errorf("own stream is at %v, was at %v", m.Self(), self)
+		t.Errorf("own stream is at %v, previously at %v", m.Self(), self)
 	}
 	if p := m.publish(volume("mine", "y")); p.Seq != self.Seq+1 {
 		t.Errorf("the next transaction is at %v, after %v", p, self)
@@ -162,7 +162,7 @@ func TestFileLostWhileRunning(t *testing.T) {
 			overwrite(t, m.Path())
 			// Either a reader or the writer may notice first.
 			if err := m.Read(t.Context(), func(c *sqlite.Conn) error { return m.tables.Each(c, func(wire.Version) error { return nil }) }); err == nil {
-				t.Log("the reader saw nothing of it")
+				t.Log("the reader did not notice the damage")
 			}
 			_, err := m.Publish(t.Context(), volume("mine", "z"))
 			t.Log("publish:", err)
@@ -270,7 +270,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 		})
 		cancel()
 		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("path %q: a query without end ended with %v", path, err)
+			t.Errorf("path %q: an endless query ended with %v", path, err)
 		}
 		func() {
 			defer func() { _ = recover() }()
@@ -305,7 +305,7 @@ func TestHostCrash(t *testing.T) {
 	}
 	got := m.dump()
 	if len(got) != 2 || !strings.HasPrefix(got[0], "secret/") || !strings.HasPrefix(got[1], "volume/theirs") {
-		t.Errorf("only the server's own owned rows should be gone: %v", got)
+		t.Errorf("want only the server's own owned rows removed: %v", got)
 	}
 	m.sound()
 }

@@ -35,11 +35,11 @@ func TestAWorkersViewOpensOnAFullDisk(t *testing.T) {
 	broker := cfg
 	broker.Role = bourse.RoleBroker
 	if _, err := Open(withTestDefaults(broker)); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("a broker's: %v, want unavailable", err)
+		t.Errorf("a broker's view: %v, want unavailable", err)
 	}
 	m = startMember(t, cfg)
 	if now, _ := m.verifier.Keys.Own(); m.Path() != "" || !bytes.Equal(now, birth) {
-		t.Errorf("the view is in %q, of key %v; want it in memory, of key %v", m.Path(), now, birth)
+		t.Errorf("the view is in %q, with key %v; want it in memory, with key %v", m.Path(), now, birth)
 	}
 	m.publish(volume("v", "x"))
 	if _, err := Open(withTestDefaults(cfg)); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
@@ -53,7 +53,7 @@ func TestAWorkersViewOpensOnAFullDisk(t *testing.T) {
 	}
 	m = startMember(t, cfg)
 	if m.Path() != cfg.Path {
-		t.Errorf("with room again the view is in %q", m.Path())
+		t.Errorf("after space was freed, the view is in %q", m.Path())
 	}
 	m.publish(volume("v", "x"))
 	if err := m.stop(); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-var update = flag.Bool("update-golden", false, "write the golden file of this release again")
+var update = flag.Bool("update-golden", false, "rewrite this release's golden file")
 
 // goldenTransaction contains every kind of row and value.
 func goldenTransaction() *wire.Transaction {
@@ -54,7 +54,7 @@ func TestGoldenFiles(t *testing.T) {
 			t.Errorf("decoded (-want +got):\n%s", d)
 		}
 		if !bytes.Equal(old, b) {
-			t.Error("the encoding has changed: members of both versions would still agree, but mention it in the changelog")
+			t.Error("the encoding has changed: members of both versions would still agree, but mention the change in the changelog")
 		}
 	})
 	t.Run("snapshot", func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestGoldenFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want.Digest().Shared != m.Digest().Shared || m.ForgedCount() != 0 {
-			t.Errorf("it has %v, %d of them forged", m.dump(), m.ForgedCount())
+			t.Errorf("the view contains %v, %d of them forged", m.dump(), m.ForgedCount())
 		}
 		m.sound()
 	})

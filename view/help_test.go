@@ -23,7 +23,7 @@ type member struct {
 	cancel  context.CancelFunc
 	ended   chan error
 	stopped bool
-	told    [][]byte // its own transactions, in order; read it only while nothing is being published
+	told    [][]byte // its own transactions, in order; read only while nothing is being published
 }
 
 // startMember opens a view and runs its writer.
@@ -138,10 +138,10 @@ func encoded(t testing.TB, site bourse.WorkerID, epoch, seq uint64, rows ...wire
 	return b
 }
 
-// testStart is when tests' transactions are written. It is recent enough that their streams are not removed.
+// testStart is the time of the tests' transactions. It is recent enough that their streams are not removed.
 var testStart = time.Now().UnixNano()
 
-// testKey signs for all sites that tests make up.
+// testKey signs for all sites that tests invent.
 var testKey = wire.KeyOf(bourse.RoleBroker, ed25519.NewKeyFromSeed([]byte("the key of sites that tests make")))
 
 func testSeal() wire.SigningKey {

@@ -138,8 +138,8 @@ func (h *history) snapshot(m, peer *member) {
 	}
 }
 
-// complete sends everything to a member, in order. If a site has started too many epochs, the member no longer
-// accepts the first ones; their shared rows arrive when the members compare theirs.
+// complete sends everything to a member, in order. If a site has started too many epochs, the member no longer accepts
+// the first ones. Their shared rows arrive when the members compare their shared rows.
 func (h *history) complete(m *member) {
 	for _, o := range h.owners {
 		if o.member == m {
@@ -221,7 +221,7 @@ func (h *history) compare(rt *rapid.T, members []*member) {
 			}
 		}
 		if !maps.Equal(got, o.owns) {
-			rt.Errorf("of %s the others have %v, it owns %v", o.config.Site, got, o.owns)
+			rt.Errorf("%s: the others have rows %v, want %v", o.config.Site, got, o.owns)
 		}
 	}
 }

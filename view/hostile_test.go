@@ -47,39 +47,39 @@ func badRows() map[string]any {
 	type m = map[int]any
 	cols := func(c map[string]any) m { return m{1: "volume", 2: "k", 3: c} }
 	return map[string]any{
-		"not CBOR":                  []byte{0xff, 0x00},
-		"nothing":                   []byte{},
-		"no table":                  m{2: "k"},
-		"a table's name with SQL":   m{1: `x" (`, 2: "k"},
-		"no key":                    m{1: "volume"},
-		"a long key":                m{1: "volume", 2: strings.Repeat("k", wire.MaxKey+1)},
-		"a key with a zero byte":    m{1: "volume", 2: "a\x00b"},
-		"text in a number's column": cols(m2{"size_gb": "big"}),
-		"a number in text":          cols(m2{"name": 7}),
-		"bytes in text":             cols(m2{"name": []byte("x")}),
-		"text with a zero byte":     cols(m2{"name": "a\x00b"}),
-		"a list":                    cols(m2{"name": []int{1}}),
-		"a truth":                   cols(m2{"name": true}),
-		"a number too large":        cols(m2{"size_gb": uint64(math.MaxUint64)}),
-		"not a number":              m{1: "worker", 2: "w2", 3: m2{"load": math.NaN()}},
-		"infinite":                  m{1: "worker", 2: "w2", 3: m2{"load": math.Inf(1)}},
-		"a column's name with SQL":  cols(m2{"a\"; DROP": 1}),
-		"another's site":            cols(m2{"site": "w1"}),
-		"our bookkeeping":           cols(m2{"seq": 1}),
-		"a value too large":         cols(m2{"name": strings.Repeat("x", wire.MaxValue+1)}),
-		"a row of 10 MB":            cols(m2{"name": strings.Repeat("x", 10<<20)}),
-		"a row of 10 MB in columns": cols(manyColumns(60, 1<<17)),
-		"too many columns":          cols(manyColumns(wire.MaxColumns+1, 1)),
-		"far too many columns":      cols(manyColumns(5000, 1)),
-		"malformed JSON":            m{1: "machine", 2: "k", 3: m2{"config": `{"services":`}},
-		"JSON too deep":             m{1: "machine", 2: "k", 3: m2{"config": strings.Repeat("[", 500) + strings.Repeat("]", 500)}},
-		"another worker's account":  m{1: "worker", 2: "w1"},
-		"an owned row with a clock": m{1: "volume", 2: "k", 5: 1},
-		"a shared row without one":  m{1: "secret", 2: "k"},
-		"a deletion with columns":   m{1: "volume", 2: "k", 3: m2{"name": "x"}, 4: true},
-		"a deleted app":             m{1: "app", 2: "k", 4: true, 5: 1},
-		"a clock a year ahead":      m{1: "secret", 2: "future", 5: uint64(wire.ClockAt(time.Now().AddDate(1, 0, 0)))},
-		"a clock in the far future": m{1: "secret", 2: "future", 5: uint64(math.MaxUint64)},
+		"not CBOR":                     []byte{0xff, 0x00},
+		"nothing":                      []byte{},
+		"no table":                     m{2: "k"},
+		"a table's name with SQL":      m{1: `x" (`, 2: "k"},
+		"no key":                       m{1: "volume"},
+		"a long key":                   m{1: "volume", 2: strings.Repeat("k", wire.MaxKey+1)},
+		"a key with a zero byte":       m{1: "volume", 2: "a\x00b"},
+		"text in a number's column":    cols(m2{"size_gb": "big"}),
+		"a number in text":             cols(m2{"name": 7}),
+		"bytes in text":                cols(m2{"name": []byte("x")}),
+		"text with a zero byte":        cols(m2{"name": "a\x00b"}),
+		"a list":                       cols(m2{"name": []int{1}}),
+		"a truth":                      cols(m2{"name": true}),
+		"a number too large":           cols(m2{"size_gb": uint64(math.MaxUint64)}),
+		"not a number":                 m{1: "worker", 2: "w2", 3: m2{"load": math.NaN()}},
+		"infinite":                     m{1: "worker", 2: "w2", 3: m2{"load": math.Inf(1)}},
+		"a column's name with SQL":     cols(m2{"a\"; DROP": 1}),
+		"another's site":               cols(m2{"site": "w1"}),
+		"our bookkeeping":              cols(m2{"seq": 1}),
+		"a value too large":            cols(m2{"name": strings.Repeat("x", wire.MaxValue+1)}),
+		"a row of 10 MB":               cols(m2{"name": strings.Repeat("x", 10<<20)}),
+		"a row of 10 MB in columns":    cols(manyColumns(60, 1<<17)),
+		"too many columns":             cols(manyColumns(wire.MaxColumns+1, 1)),
+		"far too many columns":         cols(manyColumns(5000, 1)),
+		"malformed JSON":               m{1: "machine", 2: "k", 3: m2{"config": `{"services":`}},
+		"JSON too deep":                m{1: "machine", 2: "k", 3: m2{"config": strings.Repeat("[", 500) + strings.Repeat("]", 500)}},
+		"another worker's account":     m{1: "worker", 2: "w1"},
+		"an owned row with a clock":    m{1: "volume", 2: "k", 5: 1},
+		"a shared row without a clock": m{1: "secret", 2: "k"},
+		"a deletion with columns":      m{1: "volume", 2: "k", 3: m2{"name": "x"}, 4: true},
+		"a deleted app":                m{1: "app", 2: "k", 4: true, 5: 1},
+		"a clock a year ahead":         m{1: "secret", 2: "future", 5: uint64(wire.ClockAt(time.Now().AddDate(1, 0, 0)))},
+		"a clock in the far future":    m{1: "secret", 2: "future", 5: uint64(math.MaxUint64)},
 	}
 }
 
@@ -110,7 +110,7 @@ func TestBadRowIsQuarantinedAlone(t *testing.T) {
 				t.Errorf("quarantine: %+v", q)
 			}
 			if p := m.publish(secret("ours", "d", 0)); p.Seq != 1 {
-				t.Error("publishing fails afterwards")
+				t.Error("publishing failed afterwards")
 			}
 			m.sound()
 		})
@@ -143,7 +143,7 @@ func TestMalformedTransactionsChangeNothing(t *testing.T) {
 	}
 	m.flush()
 	if got := m.dump(); len(got) != 0 || len(m.Digest().Heads) != 0 || m.Health().Quarantine.Count != 0 {
-		t.Errorf("left: %v, %v", got, m.Digest())
+		t.Errorf("the view contains %v, %v", got, m.Digest())
 	}
 }
 
@@ -169,12 +169,12 @@ func TestReplayedAndReordered(t *testing.T) {
 	}
 	m.take(log...)
 	if r, _ := m.row(wire.TableVolumes, "w2", "v"); wire.TextOf(r.Columns.Get("app")) != "4" {
-		t.Errorf("the row is %v after a replay", r.Columns)
+		t.Errorf("after a replay, the row is %v", r.Columns)
 	}
 }
 
-// If other members send transactions that claim to be from this server's site, they are not
-// applied. A greater position means that this server has lost transactions.
+// If other members send transactions that claim to be from this server's site, the transactions are not applied. If
+// they are ahead of this server's own position, this server has lost transactions.
 func TestForeignTransactionsOfOwnSiteAreRejected(t *testing.T) {
 	m := startMember(t, Config{})
 	m.publish(volume("mine", "x"))
@@ -252,22 +252,22 @@ func TestRowWithFutureClockWaits(t *testing.T) {
 		m.take(encoded(t, "w2", 1, 1, secret("shop/a", "late", ahead), secret("shop/b", "good", wire.ClockAt(time.Now()))))
 		q := m.Health().Quarantine
 		if len(m.dump()) != 1 || q.Count != 1 || !strings.Contains(q.Newest[0].Reason, "clock") {
-			t.Fatalf("at once: %v, %+v", m.dump(), q)
+			t.Fatalf("immediately: %v, %+v", m.dump(), q)
 		}
 		m.publish(secret("shop/a", "ours", 0))
 		time.Sleep(50 * time.Minute)
 		synctest.Wait()
 		if m.Health().Quarantine.Count != 1 {
-			t.Error("it was applied too early")
+			t.Error("the row was applied too early")
 		}
 		time.Sleep(7 * time.Minute)
 		synctest.Wait()
 		if m.Health().Quarantine.Count != 0 {
-			t.Error("it is still in quarantine")
+			t.Error("the row is still in quarantine")
 		}
 		got := m.dump()
 		if len(got) != 2 || !strings.Contains(got[0], "late") {
-			t.Errorf("it was not applied: %v", got)
+			t.Errorf("the row was not applied: %v", got)
 		}
 		m.sound()
 	})
@@ -285,7 +285,7 @@ func TestTransactionThatPanicsIsSkipped(t *testing.T) {
 			m := startMember(t, Config{Log: testLog(t), Fault: func(stage FaultStage, _ uint64) error {
 				if stage == FaultApply {
 					applied++
-					if applied >= 3 && applied <= 5 { // the third one: together, alone, and row by row
+					if applied >= 3 && applied <= 5 { // the third transaction: in a batch, alone, and row by row
 						poison[applied] = true
 						return fail()
 					}
@@ -329,7 +329,7 @@ func TestRowThatCannotBeWrittenIsQuarantinedAlone(t *testing.T) {
 	other.take(encoded(t, "w2", 1, 1, volume("a", "x"), volume("b", "poison"), volume("c", "x")))
 	restore(t, other, m, wire.Stream{Site: "w2", Epoch: 1})
 	if m.Health().Quarantine.Count != 2 || len(m.dump()) != 3 {
-		t.Errorf("after a snapshot with it: rows %v, quarantine %+v", m.dump(), m.Health().Quarantine)
+		t.Errorf("after a snapshot with such a row: rows %v, quarantine %+v", m.dump(), m.Health().Quarantine)
 	}
 	m.sound()
 }

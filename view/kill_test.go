@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// envChild makes the test binary run as a child process. Its value is the task, a space and the view's path.
+// envChild makes the test binary run as a child process. The variable's value is the task, a space and the view's path.
 const envChild = "BOURSE_VIEW_CHILD"
 
 func TestMain(m *testing.M) {
@@ -134,7 +134,7 @@ func TestKill(t *testing.T) {
 			t.Fatal("the file was replaced")
 		}
 		if got := m.Head(wire.Stream{Site: "w2", Epoch: 1}); got < said {
-			t.Fatalf("round %d: the file has the stream up to %d, was said to have it up to %d", round, got, said)
+			t.Fatalf("round %d: the file has the stream up to %d, but the process reported %d", round, got, said)
 		}
 		m.sound()
 		if err := m.stop(); err != nil {
@@ -161,6 +161,6 @@ func compareWithUnharmed(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(unharmed.dump(), killed.dump()); d != "" {
-		t.Errorf("never killed and killed differ:\n%s", d)
+		t.Errorf("the views of the process that was never killed and the killed one differ:\n%s", d)
 	}
 }

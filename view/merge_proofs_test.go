@@ -116,13 +116,13 @@ func TestMergeAppProofsUsesOnlyProofs(t *testing.T) {
 		reported []bourse.App
 		want     []bourse.App
 	}{
-		"unchanged copy":             {[]bourse.App{kept}, []bourse.App{shop}},
-		"of another organization":    {[]bourse.App{with(func(a *bourse.App) { a.Org = "thief" })}, []bourse.App{shop}},
-		"made earlier, by others":    {[]bourse.App{with(func(a *bourse.App) { a.ID, a.Org, a.CreatedAt = "y", "thief", born.Add(-time.Hour) })}, []bourse.App{shop}},
-		"deleted":                    {[]bourse.App{with(func(a *bourse.App) { a.DeletedAt = &deletedAt })}, []bourse.App{shop}},
-		"without its proof":          {[]bourse.App{with(func(a *bourse.App) { a.Proof = nil })}, []bourse.App{}},
-		"one that has no proof, too": {[]bourse.App{{Name: "bank", ID: "z", Org: "thief", CreatedAt: born}, kept}, []bourse.App{shop}},
-		"with the proof of another":  {[]bourse.App{with(func(a *bourse.App) { a.Name = "bank" })}, []bourse.App{}},
+		"unchanged copy":                           {[]bourse.App{kept}, []bourse.App{shop}},
+		"of another organization":                  {[]bourse.App{with(func(a *bourse.App) { a.Org = "thief" })}, []bourse.App{shop}},
+		"created earlier, by another organization": {[]bourse.App{with(func(a *bourse.App) { a.ID, a.Org, a.CreatedAt = "y", "thief", born.Add(-time.Hour) })}, []bourse.App{shop}},
+		"deleted":                              {[]bourse.App{with(func(a *bourse.App) { a.DeletedAt = &deletedAt })}, []bourse.App{shop}},
+		"without its proof":                    {[]bourse.App{with(func(a *bourse.App) { a.Proof = nil })}, []bourse.App{}},
+		"together with an app without a proof": {[]bourse.App{{Name: "bank", ID: "z", Org: "thief", CreatedAt: born}, kept}, []bourse.App{shop}},
+		"with another app's proof":             {[]bourse.App{with(func(a *bourse.App) { a.Name = "bank" })}, []bourse.App{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := startMember(t, Config{Site: "b2"})

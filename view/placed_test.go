@@ -88,15 +88,15 @@ func TestAWorkerCannotJoinAnApp(t *testing.T) {
 		t.Errorf("listed %v, want %v", got, want)
 	}
 
-	// An update of other columns does not change the app. If the row names another app, the
-	// machine belongs to neither app.
+	// An update to other columns does not change the app. If the row names another app, the machine belongs to neither
+	// app.
 	m.take(encoded(t, "w2", 1, 2, wire.Row{Table: wire.TableMachines, Key: string(good.ID), Columns: map[string]wire.Value{"state": "stopped"}}))
 	if got := listedFor(t, m, "shop"); !slices.Equal(got, want) {
 		t.Errorf("listed after an update: %v, want %v", got, want)
 	}
 	m.take(encoded(t, "w2", 1, 3, wire.Row{Table: wire.TableMachines, Key: string(good.ID), Columns: map[string]wire.Value{"app": "blog"}}))
 	if got := slices.Concat(listedFor(t, m, "shop"), listedFor(t, m, "blog")); len(got) != 0 {
-		t.Errorf("listed after it moved to another app: %v", got)
+		t.Errorf("listed after the machine moved to another app: %v", got)
 	}
 	m.take(encoded(t, "w2", 1, 4, wire.Row{Table: wire.TableMachines, Key: string(good.ID), Columns: map[string]wire.Value{"app": "shop"}}))
 

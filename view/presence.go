@@ -87,9 +87,9 @@ func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 // presenceWritten records that the presence in due has been written to the file. The caller
 // holds the view's lock.
 func (w *writer) presenceWritten(due map[bourse.WorkerID]presence) {
-	for site, told := range due {
+	for site, reported := range due {
 		p := w.view.sites.seen[site]
-		p.written, p.storedAlive = told.at, told.alive
+		p.written, p.storedAlive = reported.at, reported.alive
 		w.view.sites.seen[site] = p
 		if !p.due() {
 			delete(w.view.sites.unwritten, site)

@@ -50,7 +50,7 @@ func TestPublishRejectsInvalidRows(t *testing.T) {
 		}
 	}
 	if got := v.dump(); len(got) != 0 {
-		t.Errorf("refused publications left %v", got)
+		t.Errorf("rejected rows were stored: %v", got)
 	}
 }
 

@@ -54,9 +54,9 @@ func (b *batch) refuse(r refusal) error {
 }
 
 // sanitized truncates and sanitizes untrusted text so that it can be stored.
-func sanitized(s string, most int) string {
-	if len(s) > most {
-		s = s[:most]
+func sanitized(s string, limit int) string {
+	if len(s) > limit {
+		s = s[:limit]
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "�"), "\x00", "�")
 }
@@ -95,13 +95,13 @@ type quarantined struct {
 
 // retryQuarantined retries a limited number of the quarantined rows that are due.
 func (b *batch) retryQuarantined() error {
-	const most = 256
+	const limit = 256
 	var due []quarantined
 	err := schema.Query(b.conn, "SELECT site, id, epoch, seq, since, row FROM quarantine WHERE retry_at <= ? ORDER BY id LIMIT ?", func(s *sqlite.Stmt) error {
 		raw, _ := schema.ValueAt(s, 5).([]byte)
 		due = append(due, quarantined{s.ColumnInt64(1), schema.StampOf(s), raw})
 		return nil
-	}, b.now.UnixNano(), most)
+	}, b.now.UnixNano(), limit)
 	if err != nil {
 		return err
 	}

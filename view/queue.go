@@ -67,8 +67,8 @@ func newIntake(maxBytes int) intake {
 	return intake{max: maxBytes, tails: map[wire.Stream]uint64{}, waiting: map[wire.Stream]map[uint64]*incoming{}, authors: map[wire.Stream]*wire.Author{}}
 }
 
-// admit queues a transaction or lets it wait for earlier ones. The argument applied is the
-// sequence number of the stream's last transaction in the file.
+// admit queues a transaction or lets it wait for earlier ones. applied is the sequence number of the stream's last
+// transaction in the file.
 func (q *intake) admit(in *incoming, applied uint64) Outcome {
 	if q.has(in.Position, applied) {
 		return Known

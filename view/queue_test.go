@@ -72,7 +72,7 @@ func TestQueueAppliesInOrder(t *testing.T) {
 			}
 		}
 		if q.bytes != 0 || q.ahead != 0 || len(q.items) != 0 || q.allWaiting() != 0 || len(q.tails) != 0 || q.done != q.issued {
-			t.Errorf("left in the counters: %d bytes, %d waiting, tails %v, ticket %d of %d", q.bytes, q.ahead, q.tails, q.done, q.issued)
+			t.Errorf("counters after the end: %d bytes, %d waiting, tails %v, ticket %d of %d", q.bytes, q.ahead, q.tails, q.done, q.issued)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestRingSince(t *testing.T) {
 		}
 		for i, f := range frames {
 			if f[99] != byte(p.Seq)+1+byte(i) {
-				t.Errorf("since %v: frame %d is of %d", p, i, f[99])
+				t.Errorf("since %v: frame %d is transaction %d", p, i, f[99])
 			}
 		}
 	}

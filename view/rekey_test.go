@@ -43,7 +43,7 @@ func TestASiteWithANewKeyIsAccepted(t *testing.T) {
 		time.Sleep(expiryInterval) // virtual time
 		synctest.Wait()
 		if got := site.Self(); got.Epoch <= old.Epoch {
-			t.Fatalf("with another key it is at %v, was at %v", got, old)
+			t.Fatalf("with another key, the site is at %v, previously at %v", got, old)
 		}
 		site.publish(volume("v", "shop"), volume("w", "shop"))
 		knows.take(site.told...)
@@ -72,12 +72,12 @@ func TestASiteWithANewKeyIsAccepted(t *testing.T) {
 				}
 			}
 			if m.ForgedCount() == 0 {
-				t.Errorf("%s has counted nothing as forged", m.config.Site)
+				t.Errorf("%s has not counted any forgery", m.config.Site)
 			}
 			m.sound()
 		}
 		if p := site.publish(volume("w", "other")); p.Stream != now.Stream {
-			t.Errorf("it is at %v, was at %v", p, now)
+			t.Errorf("the site is at %v, previously at %v", p, now)
 		}
 		knows.take(site.told...)
 		if d := cmp.Diff(site.dump(), knows.dump()); d != "" {

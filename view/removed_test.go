@@ -92,14 +92,14 @@ func TestARemovedWorkerStartsANewEpoch(t *testing.T) {
 	}
 	after := w.Self().Stream
 	if after.Epoch <= before.Epoch {
-		t.Fatalf("it continues in epoch %d", after.Epoch)
+		t.Fatalf("the worker continues in epoch %d", after.Epoch)
 	}
 	<-lost
 	if err := w.RestoreShared(t.Context(), bytes.NewReader(shared.Bytes())); err != nil {
 		t.Fatal(err)
 	}
 	if w.Self().Stream != after {
-		t.Error("it starts a new epoch each time that it receives the row")
+		t.Error("the worker starts a new epoch each time that it receives the row")
 	}
 }
 

@@ -84,8 +84,8 @@ func (b *batch) makeRoom(s wire.Stream) error {
 	return nil
 }
 
-// evictStreams removes up to some streams of unreachable sites, starting with those without rows.
-func (b *batch) evictStreams(some int) error {
+// evictStreams removes at most limit streams of unreachable sites, starting with those without rows.
+func (b *batch) evictStreams(limit int) error {
 	alive, err := b.reachableSites()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (b *batch) evictStreams(some int) error {
 		a, c := b.head(x), b.head(y)
 		return cmp.Or(cmp.Compare(min(a.rows, 1), min(c.rows, 1)), cmp.Compare(a.at, c.at))
 	})
-	for _, s := range idle[:min(some, len(idle))] {
+	for _, s := range idle[:min(limit, len(idle))] {
 		if b.newestOf(s.Site) == s.Epoch {
 			if err := b.deleteOwned(s.Site); err != nil {
 				return err

@@ -35,7 +35,7 @@ func TestShareOfASite(t *testing.T) {
 	m.sound()
 	held := m.state.heads[s]
 	if held.rows != 2 || held.bytes == 0 {
-		t.Fatalf("it has %d rows with %d bytes", held.rows, held.bytes)
+		t.Fatalf("the site has %d rows with %d bytes", held.rows, held.bytes)
 	}
 	seq := uint64(1)
 	say := func(rows ...wire.Row) (quarantined int) {
@@ -112,7 +112,7 @@ func TestStreamsOfUnreachableSitesAreEvicted(t *testing.T) {
 		}
 	}
 	if n := len(m.state.heads); n > maxStreams || m.Self().Seq != 1 || len(m.dump()) != 3 {
-		t.Errorf("%d streams, we are at %v, rows %v", n, m.Self(), m.dump())
+		t.Errorf("%d streams, own position %v, rows %v", n, m.Self(), m.dump())
 	}
 	m.sound()
 }
@@ -146,7 +146,7 @@ func TestIdleSitesAreRemoved(t *testing.T) {
 	}
 	forget(a)
 	if d := cmp.Diff(a.Digest(), b.Digest()); d != "" || len(a.Digest().Heads) != 1 {
-		t.Errorf("%v (-one that has removed it +one that has not):\n%s", a.Digest().Heads, d)
+		t.Errorf("%v (-member that has removed the site +member that has not):\n%s", a.Digest().Heads, d)
 	}
 	for site, want := range map[bourse.WorkerID]uint64{"w2": 0, "w3": 1, "w4": 1} {
 		if got := a.Head(wire.Stream{Site: site, Epoch: 1}); got != want {
@@ -159,7 +159,7 @@ func TestIdleSitesAreRemoved(t *testing.T) {
 	a.sound()
 	a.take(encoded(t, "w2", 1, 1), encoded(t, "w2", 1, 2), encoded(t, "w2", 1, 3, volume("again", "x")))
 	if a.Head(wire.Stream{Site: "w2", Epoch: 1}) != 3 || len(a.dump()) != 3 {
-		t.Errorf("after its return: head %d, rows %v", a.Head(wire.Stream{Site: "w2", Epoch: 1}), a.dump())
+		t.Errorf("after the site's return: head %d, rows %v", a.Head(wire.Stream{Site: "w2", Epoch: 1}), a.dump())
 	}
 	a.sound()
 }
@@ -193,6 +193,6 @@ func TestAppOrganizationCannotChange(t *testing.T) {
 	shop.DeletedAt = &gone
 	m.publish(inventory.AppRow(shop))
 	if app, err := Query(t.Context(), m.View, inventory.App("shop")); err != nil || app.DeletedAt == nil {
-		t.Errorf("after its deletion: %+v", app)
+		t.Errorf("after the app's deletion: %+v", app)
 	}
 }

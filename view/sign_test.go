@@ -121,7 +121,7 @@ func TestForgedIsCounted(t *testing.T) {
 	genuine := linked(t, owner, "w2", 2)
 	m.take(genuine[0])
 	if _, err := m.Apply(signedTx(t, sealOf(thief), "w2", 2)); bourse.CodeOf(err) != bourse.CodeForbidden {
-		t.Errorf("a thief's: %v, want %s", err, bourse.CodeForbidden)
+		t.Errorf("apply the forged transaction: %v, want %s", err, bourse.CodeForbidden)
 	}
 	if m.ForgedCount() != 1 || m.Health().Quarantine.Count != 0 {
 		t.Errorf("%d forged, quarantine of %d", m.ForgedCount(), m.Health().Quarantine.Count)
@@ -139,7 +139,7 @@ func TestUnprovenTransactionsAreNotRetained(t *testing.T) {
 	genuine := linked(t, newTestKey(t, bourse.RoleWorker), "w2", 3)
 	for range 2 {
 		if v, err := m.Apply(genuine[2]); err != nil || v.Outcome != Unverified {
-			t.Errorf("the third: %v, %v, want outcome %d", v, err, Unverified)
+			t.Errorf("third transaction: %v, %v, want outcome %d", v, err, Unverified)
 		}
 	}
 	m.take(genuine...)
@@ -168,8 +168,7 @@ func TestOneSignatureProvesLinkedTransactions(t *testing.T) {
 			t.Fatalf("%v: %v", a.ApplyResult, a.Err)
 		}
 	}
-	// The link also covers the signature, so nobody can modify it on the way without being
-	// noticed.
+	// The link also covers the signature, so a signature that is modified in transit is noticed.
 	bad := slices.Clone(run)
 	bad[50] = slices.Clone(bad[50])
 	bad[50][10] ^= 1 // this byte is part of the signature
@@ -208,9 +207,9 @@ func TestWorkersCannotWriteSharedRows(t *testing.T) {
 	worker := sealOf(newTestKey(t, bourse.RoleWorker))
 	m.take(signedTx(t, worker, "w2", 1, append(rows, volume("v", "x"))...))
 	if got := m.dump(); len(got) != 1 || m.Health().Quarantine.Count != len(rows) {
-		t.Errorf("taken in: %v, quarantine of %d", got, m.Health().Quarantine.Count)
+		t.Errorf("rows applied: %v, quarantine of %d", got, m.Health().Quarantine.Count)
 	}
-	// They can do so neither through anti-entropy nor by publishing.
+	// Anti-entropy and publishing must not allow this either.
 	broker := startMember(t, Config{Site: "b1"})
 	broker.take(signedTx(t, sealOf(newTestKey(t, bourse.RoleBroker)), "w2", 1, rows...))
 	for name, change := range map[string]func(birth *[]byte, w *wire.RowBody){
@@ -226,7 +225,7 @@ func TestWorkersCannotWriteSharedRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := other.dump(); len(got) != 0 || other.ForgedCount() != uint64(len(rows)) {
-			t.Errorf("%s: taken in %v, %d forged", name, got, other.ForgedCount())
+			t.Errorf("%s: rows applied: %v, %d forged", name, got, other.ForgedCount())
 		}
 		other.sound()
 	}
@@ -247,7 +246,7 @@ func TestProxiesCannotWrite(t *testing.T) {
 	rows := []wire.Row{volume("v", "x"), {Table: wire.TableWorkers, Key: "p1"}, {Table: "later", Key: "k"}, forged}
 	m.take(signedTx(t, proxy, "p1", 1, rows...))
 	if got := m.dump(); len(got) != 0 || m.Health().Quarantine.Count != len(rows) {
-		t.Errorf("taken in: %v, quarantine of %d", got, m.Health().Quarantine.Count)
+		t.Errorf("rows applied: %v, quarantine of %d", got, m.Health().Quarantine.Count)
 	}
 	own := startMember(t, Config{Site: "p2", Role: bourse.RoleProxy})
 	for _, row := range []wire.Row{volume("v", "x"), secret("shop/a", "d", 0), certified("p9", time.Now())} {
@@ -341,7 +340,7 @@ func TestKeyOfASite(t *testing.T) {
 	first := m.Self()
 	info, err := os.Stat(path + wire.KeySuffix)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("its key: %v, %v", info, err)
+		t.Fatalf("the site's key: %v, %v", info, err)
 	}
 	again := func() wire.Position {
 		if err := m.stop(); err != nil {
@@ -351,11 +350,11 @@ func TestKeyOfASite(t *testing.T) {
 		return m.Self()
 	}
 	if p := again(); p != first {
-		t.Errorf("with its key it is at %v, was at %v", p, first)
+		t.Errorf("with the same key, the site is at %v, previously at %v", p, first)
 	}
 	write(t, path+wire.KeySuffix, []byte("no key"))
 	if p := again(); p.Epoch <= first.Epoch || p.Seq != 0 || len(m.dump()) != 0 {
-		t.Errorf("with another key it is at %v, was at %v, with %v", p, first, m.dump())
+		t.Errorf("with another key, the site is at %v, previously at %v, with %v", p, first, m.dump())
 	}
 }
 
@@ -376,7 +375,7 @@ func TestSignWithEveryKindOfKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !wire.Verify(key.Public(), []byte("a"), sig) || wire.Verify(key.Public(), []byte("b"), sig) || wire.Verify(key.Public(), []byte("a"), sig[1:]) || wire.Verify(nil, []byte("a"), sig) {
-			t.Errorf("%T: its signature is not checked", key)
+			t.Errorf("%T: the signature is not checked", key)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func TestSnapshotOfASupersededStream(t *testing.T) {
 	}
 	for _, h := range m.Digest().Heads {
 		if ahead := time.Until(time.Unix(0, h.At)); h.Seq == 3 && ahead > wire.MaxEpochSkew {
-			t.Errorf("the stream expires a day after a time that is %s ahead", ahead)
+			t.Errorf("the stream's time is %s ahead, so it would expire too late", ahead)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestSnapshotOverQueuedTransactions(t *testing.T) {
 	restore(t, a, b, wire.Stream{Site: "w2", Epoch: 1})
 	b.flush()
 	if got := b.Head(wire.Stream{Site: "w2", Epoch: 1}); got != 11 {
-		t.Errorf("head %d, want 11: the snapshot's 10 and the one that waited", got)
+		t.Errorf("head %d, want 11: the snapshot's 10 transactions and the waiting one", got)
 	}
 	if frames, ok := b.Since(wire.Position{Stream: wire.Stream{Site: "w2", Epoch: 1}, Seq: 2}, 1<<20); ok {
 		t.Errorf("%d transactions from before the snapshot", len(frames))

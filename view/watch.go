@@ -17,9 +17,8 @@ type Watcher struct {
 	view   *View
 }
 
-// Watch returns a Watcher for commits that change one of the given tables, or for all commits if
-// no table is given. Tables are named without the "_rows" suffix. Replacing the file counts as a
-// change of all tables.
+// Watch returns a Watcher for commits that change one of the given tables, or for all commits if no table is given.
+// Tables are named without the "_rows" suffix. Replacing the file counts as a change to all tables.
 func (v *View) Watch(tables ...string) *Watcher {
 	c := make(chan struct{}, 1)
 	w := &Watcher{C: c, c: c, tables: slices.Clone(tables), view: v}

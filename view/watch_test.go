@@ -43,14 +43,14 @@ func TestWatchersAreNotifiedOfTheirTables(t *testing.T) {
 		expect("all after volumes", all, true)
 		expect("a stopped one", stopped, false)
 		m.publish(volume("v", "c"))
-		expect("volumes after nothing new", volumes, false)
+		expect("volumes after no change", volumes, false)
 		m.take(encoded(t, "w2", 1, 1, wire.Row{Table: wire.TableMachines, Key: "m"}))
 		expect("services after a machine", services, true)
 		expect("sites after a machine", sites, false)
 		m.SetPresence("w2", true, time.Now())
-		expect("sites after a sign of life", sites, true)
+		expect("sites after a presence update", sites, true)
 		m.SetPresence("w2", true, time.Now().Add(time.Second))
-		expect("sites after one that says nothing new", sites, false)
+		expect("sites after an unchanged presence", sites, false)
 		m.SetPresence("w2", false, time.Now())
 		expect("sites after silence", sites, true)
 	})
@@ -62,7 +62,7 @@ func TestPresenceIsUnknownAfterStartup(t *testing.T) {
 	m.SetPresence("w2", true, time.Now())
 	m.SetPresence("w3", false, time.Now().Add(-time.Hour))
 	if a, b, self := m.alive("w2"), m.alive("w3"), m.alive("w1"); a != "1" || b != "0" || self != "1" {
-		t.Errorf("alive: w2 %s, w3 %s, ourselves %s", a, b, self)
+		t.Errorf("alive: w2 %s, w3 %s, this server %s", a, b, self)
 	}
 	if err := m.stop(); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ type absentees struct {
 	limit  time.Duration // how long a worker may be absent before it counts as lost; 0 means bourse.LostAfter
 
 	mu    sync.Mutex
-	since time.Time // time when the channel called known was closed; workers that were absent at that time may have been absent for longer
+	since time.Time // time when known was closed; workers that were absent at that time may have been absent for longer
 	seen  map[bourse.WorkerID]*seen
 }
 
@@ -59,8 +59,7 @@ func (a *absentees) settle(now time.Time) {
 	}
 }
 
-// of returns the absent workers, sorted by id. The argument here lists the workers that are
-// members now.
+// of returns the absent workers, sorted by id. here lists the workers that are members now.
 func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.Absence {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,9 +104,9 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 	return out
 }
 
-// lastHeard returns when the absence of a worker began that has not been a member since this
-// process started. That is the time when the worker was last heard from or, if later, the time
-// when this process first knew all workers. If it does not know all workers yet, that is now.
+// lastHeard returns when a worker's absence began, if the worker has not been a member since this process started. The
+// absence began when the worker was last heard from or, if later, when this process first knew all workers. If this
+// process does not know all workers yet, lastHeard returns now.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now

@@ -65,12 +65,12 @@ func TestStreamsThatAreRefused(t *testing.T) {
 		message []byte
 		want    error
 	}{
-		"two members":                  {state(2, 0, padded+padded), nil},
-		"user state":                   {state(1, 3, padded+"abc"), nil},
-		"no members":                   {state(0, 0, ""), nil},
-		"nothing":                      {nil, errForm},
-		"compressed":                   {[]byte("\x09\x82" + str("Algo") + "\x00" + str("Buf") + str("x")), errType},
-		"a rumor, which none send":     {[]byte("\x08\x81" + str("UserMsgLen") + "\xce\x01\x00\x00\x00"), errType},
+		"two members": {state(2, 0, padded+padded), nil},
+		"user state":  {state(1, 3, padded+"abc"), nil},
+		"no members":  {state(0, 0, ""), nil},
+		"nothing":     {nil, errForm},
+		"compressed":  {[]byte("\x09\x82" + str("Algo") + "\x00" + str("Buf") + str("x")), errType},
+		"a rumor, which no member sends on a stream": {[]byte("\x08\x81" + str("UserMsgLen") + "\xce\x01\x00\x00\x00"), errType},
 		"2³¹ members":                  {state(1<<31, 0, padded), errNodes},
 		"a million small members":      {state(1<<20, 0, strings.Repeat("\x80", 1<<20)), errNodes},
 		"declares one member too many": {state(2, 0, padded), errForm},

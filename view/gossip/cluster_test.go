@@ -13,8 +13,8 @@ import (
 // TestLostOnLoopback checks, on real sockets, that a permanently lost member disappears from
 // every list within 5 s, and that no other member does.
 func TestLostOnLoopback(t *testing.T) {
-	var told losses
-	group := []running{startReal(t, gossip.Config{Self: worker(1), OnLost: told.add})}
+	var lost losses
+	group := []running{startReal(t, gossip.Config{Self: worker(1), OnLost: lost.add})}
 	for i := 2; i <= 7; i++ {
 		group = append(group, startReal(t, gossip.Config{Self: worker(i), Join: joinOf(group)}))
 	}
@@ -34,7 +34,7 @@ func TestLostOnLoopback(t *testing.T) {
 		}
 	}
 	group[0].stop() // when stop returns, OnLost has been called for every loss that the member has noticed
-	if d := cmp.Diff([]bourse.WorkerID{"w7"}, told.list()); d != "" {
+	if d := cmp.Diff([]bourse.WorkerID{"w7"}, lost.list()); d != "" {
 		t.Errorf("reported losses (-want +got):\n%s", d)
 	}
 }
@@ -58,8 +58,8 @@ func TestLeaves(t *testing.T) {
 func TestComesBack(t *testing.T) {
 	for name, samePort := range map[string]bool{"elsewhere": false, "at its old address": true} {
 		t.Run(name, func(t *testing.T) {
-			var told losses
-			group := []running{startReal(t, gossip.Config{Self: worker(1), OnLost: told.add})}
+			var lost losses
+			group := []running{startReal(t, gossip.Config{Self: worker(1), OnLost: lost.add})}
 			group = append(group, startReal(t, gossip.Config{Self: worker(2), Join: joinOf(group)}))
 			old := startReal(t, gossip.Config{Self: worker(3), Join: joinOf(group)})
 			untilCount(t, append(group, old), 3)
@@ -78,15 +78,15 @@ func TestComesBack(t *testing.T) {
 					return ok && w.Address == "127.0.0.1:5555"
 				})
 			}
-			t.Logf("taken back after %.1f s", time.Since(began).Seconds())
+			t.Logf("listed again after %.1f s", time.Since(began).Seconds())
 			if took := time.Since(began); took > 2*time.Second {
 				t.Errorf("it took %s", took)
 			}
 			for _, m := range group { // the old boot is declared dead, and the new one remains
-				until(t, m.Members, "w3 has one life", func() bool { return len(m.Members.Members()) == 3 })
+				until(t, m.Members, "w3 is listed with one boot", func() bool { return len(m.Members.Members()) == 3 })
 			}
 			group[0].stop()
-			if got := told.list(); len(got) != 0 {
+			if got := lost.list(); len(got) != 0 {
 				t.Errorf("reported losses: %v, want none", got)
 			}
 		})
@@ -138,7 +138,7 @@ func TestSameIDAtOnce(t *testing.T) {
 	if err := <-refused; bourse.CodeOf(err) != bourse.CodeAlreadyExists {
 		t.Fatalf("the server that stopped first: %v", err)
 	}
-	until(t, group[0].Members, "one of them is listed", func() bool { _, ok := group[0].Worker("w3"); return ok })
+	until(t, group[0].Members, "one of the two servers is listed", func() bool { _, ok := group[0].Worker("w3"); return ok })
 	for _, m := range twins {
 		m.stop()
 	}

@@ -28,8 +28,8 @@ type Config struct {
 	Proofs    Proofs       // verifies members' metadata; nil: no verification
 	Timing    Timing       //
 	Log       *slog.Logger // default: discards all records
-	// OnLost is called, from one goroutine at a time, for each member that has left or is lost.
-	// The argument at is the time when this server noticed it. OnLost may block.
+	// OnLost is called, from one goroutine at a time, for each member that has left or is lost. at is the time when
+	// this server noticed the loss. OnLost may block.
 	OnLost    func(member bourse.Member, at time.Time)
 	Rumors    Rumors               // receives and supplies rumors; default: no rumors
 	Transport memberlist.Transport // default: TCP and UDP sockets

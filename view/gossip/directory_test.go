@@ -155,7 +155,7 @@ func BenchmarkDirectory(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if len(d.Candidates("gru")) != n {
-					b.Error("some are missing")
+					b.Error("some candidates are missing")
 				}
 			}
 		})

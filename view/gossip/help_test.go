@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience limits how long a test waits for anything.
-const patience = time.Minute
+// testTimeout limits how long a test waits for anything.
+const testTimeout = time.Minute
 
 func worker(i int) bourse.Member {
 	return bourse.Member{
@@ -80,7 +80,7 @@ func startReal(t testing.TB, c gossip.Config) running {
 // until waits until ok returns true, and checks it whenever the member's list changes.
 func until(t testing.TB, m *gossip.Members, what string, ok func() bool) {
 	t.Helper()
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(testTimeout)
 	defer timeout.Stop()
 	for {
 		changed := m.Changed()

@@ -50,9 +50,9 @@ func TestStrangers(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		const boot = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 		var log gossiptest.Log
-		net, told := gossiptest.NewMemory(1), new(losses)
-		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1), OnLost: told.add, Log: slog.New(slog.NewTextHandler(&log, nil))})
-		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), OnLost: told.add, Join: []string{first.Addr()}})
+		net, lost := gossiptest.NewMemory(1), new(losses)
+		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1), OnLost: lost.add, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), OnLost: lost.add, Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second}, 2)
 
 		strangers := map[string][]byte{
@@ -73,9 +73,9 @@ func TestStrangers(t *testing.T) {
 		if got := log.Lines("member ignored"); got != len(strangers) {
 			t.Errorf("%d log lines for %d strangers", got, len(strangers))
 		}
-		third := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), OnLost: told.add, Join: []string{second.Addr()}})
+		third := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), OnLost: lost.add, Join: []string{second.Addr()}})
 		untilCount(t, []running{first, second, third}, 3)
-		if got := told.list(); len(got) != 0 {
+		if got := lost.list(); len(got) != 0 {
 			t.Errorf("reported losses: %v, want none", got)
 		}
 	})
@@ -150,8 +150,8 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"no id", func(c *gossip.Config) { c.Self.ID = "" }, bourse.CodeInvalid},
 		{"no API", func(c *gossip.Config) { c.Self.Address = "" }, bourse.CodeInvalid},
-		{"a worker without region", func(c *gossip.Config) { c.Self.Region = "" }, bourse.CodeInvalid},
-		{"a cluster id of two words", func(c *gossip.Config) { c.ClusterID = "a b" }, bourse.CodeInvalid},
+		{"a worker without a region", func(c *gossip.Config) { c.Self.Region = "" }, bourse.CodeInvalid},
+		{"a cluster id with a space", func(c *gossip.Config) { c.ClusterID = "a b" }, bourse.CodeInvalid},
 		{"a short key", func(c *gossip.Config) { c.Key = []byte("secret") }, bourse.CodeInvalid},
 		{"no address", func(c *gossip.Config) { c.Bind = netip.AddrPort{} }, bourse.CodeInvalid},
 		{"joining nonsense", func(c *gossip.Config) { c.Join = []string{"nonsense"} }, bourse.CodeInvalid},

@@ -15,10 +15,10 @@ import (
 func TestKeysRoll(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		old, next := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 16)
-		net, told := gossiptest.NewMemory(1), new(losses)
+		net, lost := gossiptest.NewMemory(1), new(losses)
 		var group []running
 		for i := 1; i <= 4; i++ {
-			group = append(group, joinVirtual(t, net, i, gossip.Config{Self: worker(i), Key: old, Join: joinOf(group), OnLost: told.add}))
+			group = append(group, joinVirtual(t, net, i, gossip.Config{Self: worker(i), Key: old, Join: joinOf(group), OnLost: lost.add}))
 		}
 		untilCount(t, group, 4)
 		for _, keys := range [][][]byte{{old, next}, {next, old}, {next}} {
@@ -30,7 +30,7 @@ func TestKeysRoll(t *testing.T) {
 				untilCount(t, group, 4)
 			}
 		}
-		if got := told.list(); len(got) != 0 {
+		if got := lost.list(); len(got) != 0 {
 			t.Errorf("reported losses: %v, want none", got)
 		}
 		late := joinVirtual(t, net, 5, gossip.Config{Self: worker(5), Key: next, Join: joinOf(group)})

@@ -48,23 +48,22 @@ func TestInNoCluster(t *testing.T) {
 			tt.config.Self = worker(2)
 			tt.config.Timing.Rejoin = time.Second
 			_, log := startLogged(t, tt.config)
-			if !log.Await(patience, "level=WARN msg=\"not in a cluster, no other server found\"") || log.Lines(tt.why) == 0 {
+			if !log.Await(testTimeout, "level=WARN msg=\"not in a cluster, no other server found\"") || log.Lines(tt.why) == 0 {
 				t.Errorf("the log has no warning with %q:\n%s", tt.why, log)
 			}
 		})
 	}
 }
 
-// TestForgottenGossipAddress checks that a server that others cannot reach, because it gossips
-// on loopback, does not call them. Otherwise it would appear in their lists again and again, for
-// some seconds each time.
+// TestForgottenGossipAddress checks that a server that others cannot reach, because it gossips on loopback, does not
+// call them. Otherwise, it would repeatedly appear in their lists for a few seconds.
 func TestForgottenGossipAddress(t *testing.T) {
 	t.Parallel()
 	log := new(gossiptest.Log)
 	start(t, gossip.Config{
 		Self: worker(1), Bind: addrPort(t, "127.0.0.1:0"), Join: []string{"192.0.2.1:7946"}, Log: slog.New(slog.NewTextHandler(log, nil)),
 	}, nil)
-	if !log.Await(patience, "192.0.2.1:7946: this server gossips at 127.0.0.1:") || log.Lines("which other hosts cannot reach: set --gossip to an address of this host") == 0 {
+	if !log.Await(testTimeout, "192.0.2.1:7946: this server gossips at 127.0.0.1:") || log.Lines("which other hosts cannot reach: set --gossip to an address of this host") == 0 {
 		t.Errorf("the warning was not logged:\n%s", log)
 	}
 }
@@ -123,7 +122,7 @@ func TestFindIsCalledAgainSoon(t *testing.T) {
 		began := time.Now()
 		untilCount(t, []running{first, second}, 2)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it joined after %s, want at most 10 s", took)
+			t.Errorf("the server joined after %s, want at most 10 s", took)
 		}
 	})
 }

@@ -116,7 +116,7 @@ func (m *Members) Addr() string { return m.gossip }
 // list this member.
 func (m *Members) Ready() <-chan struct{} { return m.ready }
 
-// Changed returns a channel that is closed at the next change of the list. Call it before reading the list; otherwise
+// Changed returns a channel that is closed at the next change to the list. Call it before reading the list; otherwise,
 // a change may be missed.
 func (m *Members) Changed() <-chan struct{} {
 	m.mu.Lock()

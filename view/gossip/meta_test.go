@@ -85,7 +85,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"an id with a slash", "../w1@" + boot, meta},
 		{"no role", name, changed(func(m *bourse.Member) { m.Role = "" })},
 		{"a role of control characters", name, changed(func(m *bourse.Member) { m.Role = "a\nb" })},
-		{"a worker without region", name, changed(func(m *bourse.Member) { m.Region = "" })},
+		{"a worker without a region", name, changed(func(m *bourse.Member) { m.Region = "" })},
 		{"a region that is an alias", name, changed(func(m *bourse.Member) { m.Region = "any" })},
 		{"no address", name, changed(func(m *bourse.Member) { m.Address = "" })},
 		{"no host", name, changed(func(m *bourse.Member) { m.Address = ":80" })},
@@ -110,7 +110,7 @@ func TestDecodeRefuses(t *testing.T) {
 		}
 	}
 	if _, err := decodeNode("c", name, append(bytes.Clone(meta), 1, 2, 3)); err != nil {
-		t.Errorf("bytes that a later release may append: %v", err)
+		t.Errorf("with additional bytes from a later release: %v", err)
 	}
 }
 

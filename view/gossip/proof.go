@@ -48,7 +48,7 @@ type identity struct {
 	role bourse.Role
 }
 
-// keyring contains the known keys of other members. the memberList's lock guards it.
+// keyring contains the known keys of other members. The memberList's lock guards it.
 type keyring struct {
 	keys       map[identity]Key
 	unverified map[string]*unverified // members whose keys have to be fetched, by gossip name

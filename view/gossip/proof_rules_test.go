@@ -82,7 +82,7 @@ func TestJudge(t *testing.T) {
 		{"its own", "w1", said(t, natural("w1"), boot, "w1", now), proven},
 		{"the second of its tags", "w1", said(t, changed(func(m *bourse.Member) { m.Tag = m.ID.Tags()[1] }), boot, "w1", now), proven},
 		{"no tag yet", "w1", said(t, changed(func(m *bourse.Member) { m.Tag = 0 }), boot, "w1", now), proven},
-		{"a tag that its certificate states", "w1", said(t, changed(func(m *bourse.Member) { m.Tag = 0xabcdef }), boot, "w1", now), proven},
+		{"a tag that its certificate contains", "w1", said(t, changed(func(m *bourse.Member) { m.Tag = 0xabcdef }), boot, "w1", now), proven},
 		{"another's tag", "w1", said(t, changed(func(m *bourse.Member) { m.Tag = bourse.WorkerID("w2").Tags()[0] }), boot, "w1", now), unproven},
 		{"no signature", "w1", encodeMeta("c", natural("w1"), false), unproven},
 		{"another worker's signature", "w1", said(t, natural("w1"), boot, "w2", now), unknown},
@@ -116,8 +116,8 @@ func TestNotFromTheFuture(t *testing.T) {
 	}{
 		{"now", now, now, true},
 		{"a clock that is somewhat ahead", now.Add(50 * time.Minute), now.Add(50 * time.Minute), true},
-		{"a boot of tomorrow", now.Add(24 * time.Hour), now, false},
-		{"a statement of tomorrow", now, now.Add(24 * time.Hour), false},
+		{"a boot from tomorrow", now.Add(24 * time.Hour), now, false},
+		{"a statement from tomorrow", now, now.Add(24 * time.Hour), false},
 	} {
 		m := judging("w1")
 		name := nodeName("w1", bootAt(tt.boot))

@@ -76,7 +76,7 @@ func (c *office) reach(m bourse.Member) (*office, error) {
 	if other := c.all.at[m.Address]; other != nil && other.as.ID == m.ID && other.as.Role == m.Role {
 		return other, nil
 	}
-	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s at %s does not prove who it is", m.ID, m.Address)
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s at %s does not prove its identity", m.ID, m.Address)
 }
 
 func (c *office) Key(_ context.Context, m bourse.Member) (gossip.Key, error) {
@@ -96,7 +96,7 @@ func (c *office) Names(_ context.Context, m bourse.Member) ([]string, error) {
 	defer other.mu.Unlock()
 	w := httptest.NewRecorder()
 	if other.self == nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "no one answers")
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "no server answers")
 	}
 	other.self.ServeHTTP(w, httptest.NewRequest(http.MethodGet, gossip.PathSelf, nil))
 	self, err := gossip.ReadSelf(w.Result())
@@ -122,7 +122,7 @@ func joinCertified(t *testing.T, net *gossiptest.Memory, address int, o *offices
 	return m, office
 }
 
-// pretender signs with its own key, and believes all other members.
+// pretender signs with its own key, and accepts all other members.
 type pretender struct{ private ed25519.PrivateKey }
 
 func newPretender() pretender {
@@ -179,7 +179,7 @@ func unchanged(t *testing.T, group []running) {
 // TestGossipKeyAloneDoesNotAdmit checks that a server with the gossip key but without a
 // certificate for its name is not listed, and that its statements about others are ignored.
 func TestGossipKeyAloneDoesNotAdmit(t *testing.T) {
-	for name, proofs := range map[string]gossip.Proofs{"unsigned": nil, "signed with a key of its own": newPretender()} {
+	for name, proofs := range map[string]gossip.Proofs{"unsigned": nil, "signed with its own key": newPretender()} {
 		t.Run(name, func(t *testing.T) {
 			gossiptest.Virtual(t, func(t *testing.T) {
 				net, o := gossiptest.NewMemory(1), new(offices)
@@ -191,7 +191,7 @@ func TestGossipKeyAloneDoesNotAdmit(t *testing.T) {
 				}
 				unchanged(t, group)
 				if got := group[0].Regions(); len(got) != 1 {
-					t.Errorf("regions %v, want gru alone", got)
+					t.Errorf("regions %v, want only gru", got)
 				}
 			})
 		})
@@ -279,7 +279,7 @@ func TestARivalProvesItself(t *testing.T) {
 					return
 				}
 				if err := group[1].err(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-					t.Errorf("the later one ended with %v, want already_exists", err)
+					t.Errorf("the later server stopped with %v, want already_exists", err)
 				}
 			})
 		})
@@ -335,9 +335,9 @@ func TestReplayedStatementsRemoveNoMember(t *testing.T) {
 	})
 }
 
-// TestEarlierBootStaysAway checks that a member does not list a server's earlier boot again if it hears of that boot
-// late, from a server that has not noticed the end. The certificate at the server's address, of a later boot, proves the
-// earlier boot's metadata, too.
+// TestEarlierBootStaysAway checks that a member does not list a server's earlier boot again if it learns of that boot
+// late, from a server that has not noticed that the boot has ended. The certificate at the server's address, of a later
+// boot, proves the earlier boot's metadata, too.
 func TestEarlierBootStaysAway(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, o := gossiptest.NewMemory(1), new(offices)
@@ -386,8 +386,8 @@ func (r running) list() ([]bourse.Member, error) {
 func TestARenewedCertificate(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, o := gossiptest.NewMemory(1), new(offices)
-		told := new(losses)
-		first, _ := joinCertified(t, net, 1, o, gossip.Config{Self: certified(1), OnLost: told.add})
+		lost := new(losses)
+		first, _ := joinCertified(t, net, 1, o, gossip.Config{Self: certified(1), OnLost: lost.add})
 		second, certificate := joinCertified(t, net, 2, o, gossip.Config{Self: certified(2), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second}, 2)
 		certificate.rekey()
@@ -400,7 +400,7 @@ func TestARenewedCertificate(t *testing.T) {
 		}
 		third, _ := joinCertified(t, net, 3, o, gossip.Config{Self: certified(3), Join: []string{first.Addr()}})
 		untilCount(t, []running{first, second, third}, 3)
-		if got := told.list(); len(got) != 0 {
+		if got := lost.list(); len(got) != 0 {
 			t.Errorf("reported losses: %v, want none", got)
 		}
 	})

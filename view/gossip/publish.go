@@ -37,7 +37,7 @@ func (m *Members) SetTag(tag bourse.WorkerTag) {
 // Renew signs this member's metadata again, after its certificate has changed.
 func (m *Members) Renew() { poke(m.changes) }
 
-// publish sends changes of this member's metadata to the other members until ctx ends.
+// publish sends changes to this member's metadata to the other members until ctx ends.
 func (m *Members) publish(ctx context.Context) {
 	for {
 		select {

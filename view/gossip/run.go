@@ -111,11 +111,10 @@ func (m *Members) takeLost() []loss {
 	return l
 }
 
-// checkRivals returns CodeAlreadyExists if a running member that takes precedence has our id or,
-// if fresh is true, our tag. A rival that does not answer may have been killed recently;
-// checkRivals records in doubted when it first saw such a rival. Without proofs of identity, a
-// rival that remains listed for longer than doubt counts as running. With proofs, a rival that
-// does not answer is ignored.
+// checkRivals returns CodeAlreadyExists if a running member that takes precedence has our id or, if fresh is true, our
+// tag. A rival that does not answer may have been killed recently; checkRivals records in doubted when it first saw
+// such a rival. Without proofs of identity, a rival that is still listed when the duration doubt has passed counts as
+// running. With proofs, a rival that does not answer is ignored.
 func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[string]time.Time) error {
 	rivals := m.rivals(fresh)
 	maps.DeleteFunc(doubted, func(name string, _ time.Time) bool {

@@ -61,13 +61,13 @@ func TestBuild(t *testing.T) {
 		{"sorted by id", group(life("b", "1"), life("c", "1"), life("a", "1")), []string{"a1:1", "b1:1", "c1:1"}, []bourse.Region{"gru"}, []string{"a1:1", "b1:1", "c1:1"}},
 		{"another one, pending", group(life("a", "1", pending)), nil, nil, nil},
 		{"a later life", group(life("a", "1"), life("a", "2")), []string{"a2:1"}, []bourse.Region{"gru"}, []string{"a2:1"}},
-		{"one without a tag", group(life("a", "1", tag(0)), life("b", "1")), []string{"b1:1"}, []bourse.Region{"gru"}, []string{"b1:1"}},
-		{"a later life without a tag yet", group(life("a", "1"), life("a", "2", tag(0))), []string{"a1:1"}, []bourse.Region{"gru"}, []string{"a1:1"}},
-		{"a later life, pending", group(life("a", "1"), life("a", "2", pending)), []string{"a1:1"}, []bourse.Region{"gru"}, []string{"a1:1"}},
-		{"ourselves and a later life", group(life("me", "1"), life("me", "2")), []string{"me1:1"}, []bourse.Region{"gru"}, []string{"me1:1"}},
+		{"a worker without a tag", group(life("a", "1", tag(0)), life("b", "1")), []string{"b1:1"}, []bourse.Region{"gru"}, []string{"b1:1"}},
+		{"a later boot without a tag", group(life("a", "1"), life("a", "2", tag(0))), []string{"a1:1"}, []bourse.Region{"gru"}, []string{"a1:1"}},
+		{"a later boot, pending", group(life("a", "1"), life("a", "2", pending)), []string{"a1:1"}, []bourse.Region{"gru"}, []string{"a1:1"}},
+		{"this server and a later boot", group(life("me", "1"), life("me", "2")), []string{"me1:1"}, []bourse.Region{"gru"}, []string{"me1:1"}},
 		{"regions", group(life("a", "1", in("mad")), life("b", "1"), life("c", "1", in("ams"))), []string{"a1:1", "b1:1", "c1:1"}, []bourse.Region{"ams", "gru", "mad"}, []string{"b1:1"}},
 		{"one that leaves", group(life("a", "1", leaving), life("b", "1")), []string{"a1:1", "b1:1"}, []bourse.Region{"gru"}, []string{"b1:1"}},
-		{"a region of one that leaves", group(life("a", "1", leaving)), []string{"a1:1"}, []bourse.Region{"gru"}, nil},
+		{"a leaving worker's region", group(life("a", "1", leaving)), []string{"a1:1"}, []bourse.Region{"gru"}, nil},
 		{"a broker", group(life("a", "1", broker)), []string{"a1:1"}, nil, nil},
 	}
 	for _, tt := range tests {
@@ -93,7 +93,7 @@ func TestBuildTags(t *testing.T) {
 	for range 20 { // map iteration order is random
 		s := build(nodes, "")
 		if len(s.byTag) != 1 || s.members[s.byTag[7]].ID != "b" {
-			t.Fatalf("got %v, want tag 7 of b and no other", s.byTag)
+			t.Fatalf("got %v, want only b with tag 7", s.byTag)
 		}
 	}
 }
@@ -106,12 +106,12 @@ func TestRival(t *testing.T) {
 	}{
 		{"ourselves", life("a", "1"), life("a", "1"), false},
 		{"another id", life("a", "2"), life("b", "1"), false},
-		{"an earlier life, both settled", life("a", "2"), life("a", "1"), true},
-		{"a later life, both settled", life("a", "1"), life("a", "2"), false},
-		{"an earlier life, both pending", life("a", "2", pending), life("a", "1", pending), true},
-		{"a later life, both pending", life("a", "1", pending), life("a", "2", pending), false},
-		{"one that has settled, of a clock ahead", life("a", "1", pending), life("a", "2"), true},
-		{"one that is pending, of a clock behind", life("a", "2"), life("a", "1", pending), false},
+		{"an earlier boot, both settled", life("a", "2"), life("a", "1"), true},
+		{"a later boot, both settled", life("a", "1"), life("a", "2"), false},
+		{"an earlier boot, both pending", life("a", "2", pending), life("a", "1", pending), true},
+		{"a later boot, both pending", life("a", "1", pending), life("a", "2", pending), false},
+		{"settled, with a clock that is ahead", life("a", "1", pending), life("a", "2"), true},
+		{"pending, with a clock that is behind", life("a", "2"), life("a", "1", pending), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func BenchmarkCandidates(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if len(m.Candidates("gru")) != n {
-						b.Error("some are missing")
+						b.Error("some candidates are missing")
 					}
 				}
 			})
@@ -148,7 +148,7 @@ func BenchmarkCandidates(b *testing.B) {
 	}
 }
 
-// BenchmarkBuild measures build, which runs after each change of the list.
+// BenchmarkBuild measures build, which runs after each change to the list.
 func BenchmarkBuild(b *testing.B) {
 	for _, n := range []int{10, 1000} {
 		b.Run(fmt.Sprint("workers=", n), func(b *testing.B) {
@@ -165,8 +165,8 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// TestEarlierBootIsNoRival checks that a server that was killed and restarted at its address can
-// join, although others may list its earlier boot for longer than a rival is doubted.
+// TestEarlierBootIsNoRival checks that a server that was killed and restarted at its address can join, although others
+// may list its earlier boot for longer than checkRivals waits for a rival to disappear.
 func TestEarlierBootIsNoRival(t *testing.T) {
 	const here, elsewhere = "127.0.0.1:7946", "127.0.0.1:7947"
 	self := node{name: "w1-2", boot: "2", gossip: here, proven: true, member: bourse.Member{ID: "w1", Role: bourse.RoleWorker}}

@@ -1,7 +1,7 @@
 package gossip
 
 import (
-	"log" //nolint:depguard // memberlist's transport takes no other one
+	"log" //nolint:depguard // memberlist's transport requires a *log.Logger
 	"log/slog"
 	"net"
 	"strings"

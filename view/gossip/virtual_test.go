@@ -22,11 +22,11 @@ import (
 )
 
 // startVirtual runs n workers on an in-memory network.
-func startVirtual(t *testing.T, net *gossiptest.Memory, n int, told *losses) []running {
+func startVirtual(t *testing.T, net *gossiptest.Memory, n int, lost *losses) []running {
 	t.Helper()
 	var group []running
 	for i := 1; i <= n; i++ {
-		group = append(group, joinVirtual(t, net, i, gossip.Config{Self: worker(i), Join: joinOf(group), OnLost: told.add}))
+		group = append(group, joinVirtual(t, net, i, gossip.Config{Self: worker(i), Join: joinOf(group), OnLost: lost.add}))
 	}
 	t.Cleanup(func() { // in parallel, because stopping a hundred members one by one would take long
 		var wg sync.WaitGroup
@@ -55,7 +55,7 @@ func TestLostVirtual(t *testing.T) {
 			gossiptest.Virtual(t, func(t *testing.T) {
 				group := startVirtual(t, gossiptest.NewMemory(1), n, new(losses))
 				untilCount(t, group, n)
-				time.Sleep(5 * time.Second) // virtual time; until the traffic of joining is over
+				time.Sleep(5 * time.Second) // virtual time; until the members have finished joining
 				var took []time.Duration
 				for round := range min(3, n-1) {
 					victim := n - 1 - round
@@ -81,14 +81,14 @@ func TestLostVirtual(t *testing.T) {
 func TestLossyNetwork(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
-		net, told := gossiptest.NewMemory(1), new(losses)
-		group := startVirtual(t, net, 10, told)
+		net, lost := gossiptest.NewMemory(1), new(losses)
+		group := startVirtual(t, net, 10, lost)
 		untilCount(t, group, 10)
 		net.Lose(0.1)
 		time.Sleep(3 * time.Minute)
 		net.Lose(0)
 		untilCount(t, group, 10)
-		if got := told.list(); len(got) != 0 {
+		if got := lost.list(); len(got) != 0 {
 			t.Errorf("reported losses: %v, want none", got)
 		}
 	})
@@ -99,8 +99,8 @@ func TestLossyNetwork(t *testing.T) {
 func TestPartitionHeals(t *testing.T) {
 	t.Parallel()
 	gossiptest.Virtual(t, func(t *testing.T) {
-		net, told := gossiptest.NewMemory(1), new(losses)
-		group := startVirtual(t, net, 7, told)
+		net, lost := gossiptest.NewMemory(1), new(losses)
+		group := startVirtual(t, net, 7, lost)
 		untilCount(t, group, 7)
 
 		net.Partition(func(from, to int) bool { return (from <= 3) != (to <= 3) })
@@ -113,7 +113,7 @@ func TestPartitionHeals(t *testing.T) {
 		began := time.Now()
 		untilCount(t, group, 7)
 		t.Logf("together again after %.1f s", time.Since(began).Seconds())
-		if got := len(told.list()); got != 3*4+4*3 {
+		if got := len(lost.list()); got != 3*4+4*3 {
 			t.Errorf("%d losses were reported, want %d", got, 3*4+4*3)
 		}
 	})
@@ -123,8 +123,8 @@ func TestPartitionHeals(t *testing.T) {
 // When the partition ends, the later one must stop.
 func TestPartitionWithTwins(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
-		net, told := gossiptest.NewMemory(1), new(losses)
-		group := startVirtual(t, net, 4, told)
+		net, lost := gossiptest.NewMemory(1), new(losses)
+		group := startVirtual(t, net, 4, lost)
 		untilCount(t, group, 4)
 		net.Partition(func(from, to int) bool { return (from <= 2) != (to <= 2) })
 		untilCount(t, group[:2], 2)
@@ -165,27 +165,27 @@ func TestTwinTooFarForPings(t *testing.T) {
 	})
 }
 
-// TestSeedsComeLater starts a member before the members that it should join, and again checks
-// that it finds them after they were gone for hours.
+// TestSeedsComeLater starts a member before the members that it should join. It checks that the member finds them, and
+// finds them again after they were down for hours.
 func TestSeedsComeLater(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
-		net, told := gossiptest.NewMemory(1), new(losses)
+		net, lost := gossiptest.NewMemory(1), new(losses)
 		seeds := []string{"10.0.0.1:7946", "10.0.0.2:7946"}
-		early := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), Join: seeds, OnLost: told.add})
-		<-early.Ready() // a member may be alone
+		early := joinVirtual(t, net, 3, gossip.Config{Self: worker(3), Join: seeds, OnLost: lost.add})
+		<-early.Ready() // a member becomes ready even if it is alone
 		time.Sleep(time.Minute)
 		first := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		began := time.Now()
 		untilCount(t, []running{early, first}, 2)
 		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("it took %s to find the first server", took)
+			t.Errorf("the member found the first server only after %s", took)
 		}
 		first.kill()
 		untilCount(t, []running{early}, 1)
 		time.Sleep(2 * time.Hour)
 		second := joinVirtual(t, net, 2, gossip.Config{Self: worker(2)})
 		untilCount(t, []running{early, second}, 2)
-		if d := cmp.Diff([]bourse.WorkerID{"w1"}, told.list()); d != "" {
+		if d := cmp.Diff([]bourse.WorkerID{"w1"}, lost.list()); d != "" {
 			t.Errorf("reported losses (-want +got):\n%s", d)
 		}
 	})
@@ -195,15 +195,15 @@ func TestSeedsComeLater(t *testing.T) {
 // been declared dead. The worker must not be reported as lost.
 func TestReturningMemberIsNotLost(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
-		net, told := gossiptest.NewMemory(1), new(losses)
-		group := startVirtual(t, net, 4, told)
+		net, lost := gossiptest.NewMemory(1), new(losses)
+		group := startVirtual(t, net, 4, lost)
 		killed := joinVirtual(t, net, 5, gossip.Config{Self: worker(5), Join: joinOf(group)})
 		untilCount(t, append(group, killed), 5)
 		killed.kill()
 		joinVirtual(t, net, 6, gossip.Config{Self: worker(5), Join: joinOf(group)})
 		time.Sleep(time.Minute)
 		untilCount(t, group, 5)
-		if got := told.list(); len(got) != 0 {
+		if got := lost.list(); len(got) != 0 {
 			t.Errorf("reported losses: %v, want none", got)
 		}
 	})
@@ -218,7 +218,7 @@ func TestLeaving(t *testing.T) {
 		for _, leaving := range []bool{true, false} {
 			here.SetLeaving(leaving)
 			began := time.Now()
-			until(t, there.Members, "w1 is known for whether it takes orders", func() bool { return len(there.Candidates("gru")) == 1 == leaving })
+			until(t, there.Members, "w1's leaving state is known", func() bool { return len(there.Candidates("gru")) == 1 == leaving })
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("leaving=%v was known after %s", leaving, took)
 			}

@@ -10,8 +10,8 @@ import (
 // sites as s.
 const hostColumns = `s.alive, s.heard_at`
 
-// readHost returns the status of a row's site, and the time when the site was last reachable (zero
-// if it never was). The argument first is the index of the first of the hostColumns.
+// readHost returns the status of a row's site, and the time when the site was last reachable (zero if it never was).
+// first is the index of the first of the hostColumns.
 func readHost(r *cells, first int) (machinesapi.HostStatus, time.Time) {
 	switch {
 	case r.ColumnIsNull(first):

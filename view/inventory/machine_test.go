@@ -92,14 +92,14 @@ func TestMachineThatIsTooLargeForARow(t *testing.T) {
 		give func(*bourse.Config)
 		want func(*bourse.Config) bool // reports whether the part is still in the config
 	}{
-		"statics of 2 MB":       {func(c *bourse.Config) { c.Statics = quoted(2 << 20) }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
-		"deep statics":          {func(c *bourse.Config) { c.Statics = deep }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
-		"deep services":         {func(c *bourse.Config) { c.Services = deep }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
-		"raw JSON that is none": {func(c *bourse.Config) { c.Checks = []byte("{") }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
-		"no UTF-8":              {func(c *bourse.Config) { c.Checks = []byte("[\"\xff\"]") }, func(c *bourse.Config) bool { return string(c.Checks) == "[\"\uFFFD\"]" }},
-		"an environment":        {func(c *bourse.Config) { c.Env = huge }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
-		"metadata":              {func(c *bourse.Config) { c.Metadata = huge }, func(*bourse.Config) bool { return true }},
-		"an image":              {func(c *bourse.Config) { c.Image = strings.Repeat("x", 2<<20) }, nil},
+		"statics of 2 MB":          {func(c *bourse.Config) { c.Statics = quoted(2 << 20) }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
+		"deep statics":             {func(c *bourse.Config) { c.Statics = deep }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" && string(c.Services) == string(services) }},
+		"deep services":            {func(c *bourse.Config) { c.Services = deep }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
+		"raw JSON that is invalid": {func(c *bourse.Config) { c.Checks = []byte("{") }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
+		"no UTF-8":                 {func(c *bourse.Config) { c.Checks = []byte("[\"\xff\"]") }, func(c *bourse.Config) bool { return string(c.Checks) == "[\"\uFFFD\"]" }},
+		"an environment":           {func(c *bourse.Config) { c.Env = huge }, func(c *bourse.Config) bool { return c.Metadata["k"] == "v" }},
+		"metadata":                 {func(c *bourse.Config) { c.Metadata = huge }, func(*bourse.Config) bool { return true }},
+		"an image":                 {func(c *bourse.Config) { c.Image = strings.Repeat("x", 2<<20) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := bourse.Machine{ID: "00000000000001", App: "shop", Name: "a\x00\xff", Config: bourse.Config{
@@ -158,7 +158,7 @@ func TestConfigsFitIntoRows(t *testing.T) {
 		for i := 0; c.Normalize() == nil; i++ {
 			c.Metadata[strconv.Itoa(i)] = strings.Repeat(fill, 8000)
 			if i > 1000 {
-				t.Fatal("a config has no limit")
+				t.Fatal("configs have no size limit")
 			}
 		}
 		for i := len(c.Metadata) - 1; c.Normalize() != nil; i-- {

@@ -124,7 +124,7 @@ func TestGarbageHidesNoMachine(t *testing.T) {
 			}
 			if column == "config" && !json.Valid([]byte(text)) {
 				if diff := cmp.Diff(bourse.Config{}, got[1].Config); diff != "" {
-					t.Errorf("a config of garbage:\n%s", diff)
+					t.Errorf("a config read from garbage:\n%s", diff)
 				}
 			}
 		}
@@ -170,9 +170,9 @@ func TestTwoOwnersOfOneID(t *testing.T) {
 		want         string
 	}{
 		{"by the tag", 2, 1, "10000000001@w1"},
-		{"by the tag, of the later name", 1, 2, "10000000001@evil"},
-		{"nobody's tag: the smaller name", 2, 2, "10000000001@evil"},
-		{"both claim the tag: the smaller name", 1, 1, "10000000001@evil"},
+		{"the tag's owner has the later name", 1, 2, "10000000001@evil"},
+		{"nobody owns the tag: the first name wins", 2, 2, "10000000001@evil"},
+		{"both claim the tag: the first name wins", 1, 1, "10000000001@evil"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := SchemaConn(t)

@@ -87,9 +87,9 @@ func TestVolumesAreFiltered(t *testing.T) {
 func TestVolumeOfAnotherRelease(t *testing.T) {
 	c := SchemaConn(t)
 	for name, columns := range map[string]map[string]wire.Value{
-		"of one that has no schema 2": {"app": "shop", "name": "data", "size_gb": int64(3), "state": "created"},
-		"with columns of new types":   {"name": "data", "size_gb": int64(3), "spec": `[]`, "takes": `{"cpu":1}`, "snapshots": `"none"`},
-		"of a liar":                   {"name": "data", "size_gb": int64(3), "spec": `{"name":"other","size_gb":9}`, "takes": `[{"resource":"disk","amount":-1}]`},
+		"from a release without schema 2": {"app": "shop", "name": "data", "size_gb": int64(3), "state": "created"},
+		"with columns of new types":       {"name": "data", "size_gb": int64(3), "spec": `[]`, "takes": `{"cpu":1}`, "snapshots": `"none"`},
+		"of a liar":                       {"name": "data", "size_gb": int64(3), "spec": `{"name":"other","size_gb":9}`, "takes": `[{"resource":"disk","amount":-1}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			Plant(t, c, "w1", wire.Row{Table: wire.TableVolumes, Key: string(vol1), Columns: columns})

@@ -79,7 +79,7 @@ func TestTokensExpire(t *testing.T) {
 		gone  bool
 	}{
 		"good for ever":             {Token{}, false},
-		"good for a day more":       {Token{ExpiresAt: day(1)}, false},
+		"valid for another day":     {Token{ExpiresAt: day(1)}, false},
 		"expired yesterday":         {Token{ExpiresAt: day(-1)}, false},
 		"expired long ago":          {Token{ExpiresAt: day(-8)}, true},
 		"revoked long ago":          {Token{RevokedAt: day(-30)}, false},

@@ -61,7 +61,7 @@ func TestPublishedMachinesReadBack(t *testing.T) {
 			rt.Fatalf("read back (-want +got):\n%s", diff)
 		}
 		if at, err := v.Publish(t.Context(), inventory.MachineRow(&m)); err != nil || at != (wire.Position{}) {
-			rt.Fatalf("the same again: %v, %v", at, err)
+			rt.Fatalf("the same machine again: %v, %v", at, err)
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestTypedReadersOfAView(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := view.Query(ctx, v, inventory.Machines(inventory.Filter{App: "shop"})); err != nil || inventory.IDs(list) != "2@w1" {
-		t.Errorf("after one was deleted: %q, %v", inventory.IDs(list), err)
+		t.Errorf("after one machine was deleted: %q, %v", inventory.IDs(list), err)
 	}
 	if list, err := view.Query(ctx, v, inventory.Canceled("w2")); err != nil || len(list) != 0 {
 		t.Errorf("after its row was deleted: %v, %v", list, err)

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// WorkerRow returns the row of a worker. It omits the number of machines. The ledger, which users
-// see, contains exact amounts. The free amounts and the load, which brokers use for placement, are
-// rounded. The argument leaving tells brokers that the worker accepts no more orders.
+// WorkerRow returns the row of a worker. It omits the number of machines. The ledger, which users see, contains exact
+// amounts. The free amounts and the load, which brokers use for placement, are rounded. leaving tells brokers that the
+// worker accepts no more orders.
 func WorkerRow(f *bourse.Facts, leaving bool) wire.Row {
 	labels := "{}"
 	if len(f.Labels) > 0 {

@@ -37,7 +37,7 @@ func TestCompareReportsChanges(t *testing.T) {
 	}
 	was, changes := compare(nil, columns, []int{0}, rows([2]string{"1", "a"}, [2]string{"2", "b"}, [2]string{"2", "b"}), 1)
 	if len(changes) != 3 {
-		t.Fatalf("from nothing: got %d changes, want 3 inserts", len(changes))
+		t.Fatalf("without an old result: got %d changes, want 3 inserts", len(changes))
 	}
 	for _, c := range []struct {
 		name string

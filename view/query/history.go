@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// history contains the latest changes of a subscription, encoded as lines.
+// history contains a subscription's latest changes, encoded as lines.
 type history struct {
 	limit int // maximum size in bytes
 	first int64
@@ -34,10 +34,9 @@ func (h *history) add(line []byte) {
 // last returns the latest change's number.
 func (h *history) last() int64 { return h.first + int64(len(h.lines)) - 1 }
 
-// after returns the changes that follow number n, up to approximately most bytes in total. The
-// caller must not modify them. Errors: invalid if there is no change n, not_found if the changes
-// after n are no longer available.
-func (h *history) after(n int64, most int) ([][]byte, error) {
+// after returns the changes that follow number n, up to approximately maxBytes in total. The caller must not modify
+// them. Errors: invalid if there is no change n, not_found if the changes after n are no longer available.
+func (h *history) after(n int64, maxBytes int) ([][]byte, error) {
 	switch {
 	case n > h.last() || n < 0:
 		return nil, bourse.Errorf(bourse.CodeInvalid, "change %d does not exist: the latest one is %d", n, h.last())
@@ -46,7 +45,7 @@ func (h *history) after(n int64, most int) ([][]byte, error) {
 	}
 	rest := h.lines[n+1-h.first:]
 	for i, line := range rest {
-		if most -= len(line); most < 0 {
+		if maxBytes -= len(line); maxBytes < 0 {
 			return rest[: i+1 : i+1], nil
 		}
 	}

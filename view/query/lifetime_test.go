@@ -36,7 +36,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	case p.writes <- bytes.Clone(b):
 		return len(b), nil
 	case <-p.gone:
-		return 0, errors.New("the reader has left")
+		return 0, errors.New("the reader has disconnected")
 	}
 }
 
@@ -116,7 +116,7 @@ func TestSubscriptionWithoutReadersEndsAfterAMinute(t *testing.T) {
 			t.Errorf("after 61 s: got %v, want not_found", err)
 		}
 		if n := len(f.watched()); n != 0 {
-			t.Errorf("it still has %d watchers", n)
+			t.Errorf("the engine still has %d watchers", n)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestChangesAreCombined(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		if waited := time.Since(began); waited != time.Second {
-			t.Errorf("it arrived after %v, want the pause of 1s", waited)
+			t.Errorf("the change arrived after %v, want the pause of 1s", waited)
 		}
 	})
 }
@@ -188,7 +188,7 @@ func TestReadersAreNotifiedWhenTheServerStops(t *testing.T) {
 		<-p.writes
 		cancel()
 		if got := string(<-p.writes); got != `{"error":{"code":"unavailable","message":"the server is stopping"}}`+"\n" {
-			t.Errorf("got %s, want that the server is stopping", got)
+			t.Errorf("got %s, want an error that the server is stopping", got)
 		}
 		running.Wait()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"statement":"SELECT 1"}`))

@@ -59,7 +59,7 @@ func (s *subscription) follow(ctx context.Context) error {
 	defer stop()
 	for failed := 0; ; {
 		took, err := s.refresh(ctx)
-		// so that a slow statement uses at most about a tenth of a processor
+		// limits a slow statement to about a tenth of a processor
 		pause := max(s.engine.subs.Pause, 10*took)
 		switch {
 		case ctx.Err() != nil:
@@ -78,7 +78,7 @@ func (s *subscription) follow(ctx context.Context) error {
 	}
 }
 
-// watch subscribes to changes of the tables that the statement reads.
+// watch subscribes to changes to the tables that the statement reads.
 func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop func(), err error) {
 	e := s.engine
 	if err := s.acquireRun(ctx); err != nil {
@@ -97,9 +97,8 @@ func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop
 	return changed, stop, nil
 }
 
-// isFatal reports whether err ends the subscription. The argument failed is the number of
-// consecutive failures before err. Most errors are temporary; for example, the view's file or its
-// tables may be missing while the file is being replaced.
+// isFatal reports whether err ends the subscription. failed is the number of consecutive failures before err. Most
+// errors are temporary; for example, the view's file or its tables may be missing while the file is being replaced.
 func (s *subscription) isFatal(err error, failed int) bool {
 	s.mu.Lock()
 	first := s.now == nil
@@ -130,8 +129,8 @@ func (s *subscription) acquireRun(ctx context.Context) error {
 	}
 }
 
-// wait waits until the channel called until is closed. It returns false if the subscription should
-// end because ctx has ended or there are no readers.
+// wait waits until the channel until is closed. It returns false if the subscription should end because ctx has ended
+// or there are no readers.
 func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 	for {
 		left, unread := s.unreadTime()

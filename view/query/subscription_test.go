@@ -81,7 +81,7 @@ func TestSubscriptionSendsRowsThenChanges(t *testing.T) {
 	fresh := s.subscribe(t, nil, one.id, "")
 	want(t, fresh, `["columns",["name","org"]]`, `["row",[1,["web","evil"]]]`, `["end",3]`)
 	if got := f.watched(); len(got) != 1 || !slices.Contains(got[0], "app") {
-		t.Errorf("it watches %q, want app once", got)
+		t.Errorf("the engine watches %q, want app once", got)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestSubscriptionRefusals(t *testing.T) {
 			continue
 		}
 		if got := st.failure(t); got.Code+": "+got.Message != c {
-			t.Errorf("one too many: got %+v, want %s", got, c)
+			t.Errorf("one subscription too many: got %+v, want %s", got, c)
 		}
 	}
 	last := s.subscribe(t, sql("SELECT 1"), "", "")
@@ -121,7 +121,7 @@ func TestSubscriptionRefusals(t *testing.T) {
 	} {
 		last.close()
 		var got string
-		for range 100 { // wait until the reader that was closed has been removed
+		for range 100 { // wait until the closed reader has been removed
 			f := s.subscribe(t, nil, c.id, c.from).failure(t)
 			if got = f.Code + ": " + f.Message; f.Code != "rate_limited" {
 				break
@@ -221,9 +221,9 @@ func (r *resumer) until(tb testing.TB, t fataler, word string) {
 	}
 }
 
-// TestReaderThatResumesHoldsTheResult checks that a reader that disconnects and resumes at
-// random times ends up with the statement's result.
-func TestReaderThatResumesHoldsTheResult(t *testing.T) {
+// TestAResumingReaderHasTheResult checks that a reader that disconnects and resumes at random times ends up with the
+// statement's result.
+func TestAResumingReaderHasTheResult(t *testing.T) {
 	f := newFile(t)
 	s := serve(t, f, query.Config{Subscriptions: query.SubscriptionLimits{
 		Pause: time.Microsecond, History: 3000, Max: 1000, Readers: 10_000, IdleTime: 300 * time.Millisecond,
@@ -267,7 +267,7 @@ func TestReaderThatResumesHoldsTheResult(t *testing.T) {
 		}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, slices.Sorted(maps.Values(r.rows))); diff != "" {
-			rt.Fatalf("the reader has another result (-statement +reader):\n%s", diff)
+			rt.Fatalf("the reader's result differs (-statement +reader):\n%s", diff)
 		}
 		r.stream.close()
 	})

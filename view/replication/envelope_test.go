@@ -30,7 +30,7 @@ func TestEnvelopeBothWays(t *testing.T) {
 	b = appendFrame(b, kindHead, encodeHead(h))
 	b = appendFrame(b, kindSums, encodeSums(s))
 	b = appendFrame(b, kindMore, nil)
-	b = appendFrame(b, 200, []byte("of a later release"))
+	b = appendFrame(b, 200, []byte("from a later release"))
 	frames, err := openEnvelope(check, b)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestEnvelopeBothWays(t *testing.T) {
 		size += frameSize(len(f.body))
 	}
 	if size != len(b) {
-		t.Errorf("it has %d bytes, by its frames %d", len(b), size)
+		t.Errorf("the envelope has %d bytes, its frames add up to %d", len(b), size)
 	}
 }
 
@@ -67,8 +67,8 @@ func TestEnvelopeRefuses(t *testing.T) {
 		{"nothing", nil, refusedShape},
 		{"another version", append([]byte{2}, good[1:]...), refusedVersion},
 		{"another cluster", appendFrame(newEnvelope(clusterCheck("d")), kindFrom, []byte("w1")), refusedCluster},
-		{"cut in its head", good[:5], refusedShape},
-		{"cut in a frame", good[:len(good)-1], refusedShape},
+		{"truncated in the header", good[:5], refusedShape},
+		{"truncated in a frame", good[:len(good)-1], refusedShape},
 		{"a frame of 2^63 bytes", append(newEnvelope(check), 2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), refusedShape},
 	}
 	for _, tt := range tests {
@@ -110,7 +110,7 @@ func FuzzEnvelope(f *testing.F) {
 			_ = decodeBuckets(f.body)
 		}
 		if _, err := openEnvelope(check, again); err != nil {
-			t.Errorf("written again it is refused: %v", err)
+			t.Errorf("encoded again, the envelope is refused: %v", err)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func FuzzDigest(f *testing.F) {
 		}
 		answer := answerDigest(d, frames, newEnvelope(check))
 		if len(answer) > maxDigestBody {
-			t.Errorf("an answer of %d bytes", len(answer))
+			t.Errorf("the response has %d bytes", len(answer))
 		}
 		back, err := openEnvelope(check, answer)
 		if err != nil {
@@ -142,7 +142,7 @@ func FuzzDigest(f *testing.F) {
 		}
 		budget, positions := readPull(frames)
 		if budget < minChunk || budget > maxChunk || len(positions) > maxPullStreams {
-			t.Errorf("a pull of %d bytes and %d streams", budget, len(positions))
+			t.Errorf("the pull has %d bytes and %d streams", budget, len(positions))
 		}
 	})
 }
@@ -166,10 +166,10 @@ func TestCompare(t *testing.T) {
 		maxBytes int
 	}{
 		{"equal", func(*view.Digest) {}, 0, 3000},
-		{"news in ten streams", func(d *view.Digest) { raise(d, 990, 1000, 2000) }, 10, 6000},
+		{"changes in ten streams", func(d *view.Digest) { raise(d, 990, 1000, 2000) }, 10, 6000},
 		{"one old stream", func(d *view.Digest) { d.Heads[3].Seq++ }, 1, 7000},
-		{"one that they lack", func(d *view.Digest) { d.Heads = d.Heads[1:] }, 1, 7000},
-		{"one that we lack", func(d *view.Digest) {
+		{"a stream that the peer is missing", func(d *view.Digest) { d.Heads = d.Heads[1:] }, 1, 7000},
+		{"a stream that we are missing", func(d *view.Digest) {
 			d.Heads = append(d.Heads, view.Head{Position: position("new", 1, 1), At: 1})
 		}, 1, 7000},
 		{"another hash", func(d *view.Digest) { d.Heads[5].Hash++ }, 1, 7000},
@@ -192,7 +192,7 @@ func TestCompare(t *testing.T) {
 				}
 			}
 			if t.Logf("%d bytes", bytes); bytes > tt.maxBytes {
-				t.Errorf("it took %d bytes, want at most %d", bytes, tt.maxBytes)
+				t.Errorf("the comparison took %d bytes, want at most %d", bytes, tt.maxBytes)
 			}
 		})
 	}

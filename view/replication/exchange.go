@@ -54,8 +54,8 @@ func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone boo
 // not know its cluster yet.
 const learnInterval = 50 * time.Millisecond
 
-// nextWait returns the time until the next comparison. The argument last is the previous result,
-// and found reports whether this server was missing something in the latest comparison.
+// nextWait returns the time until the next comparison. last is the previous result, and found reports whether this
+// server was missing something in the latest comparison.
 func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.Duration {
 	p := r.config.Timing
 	if !r.knowsCluster() && others > 0 {
@@ -253,9 +253,8 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 			continue
 		}
 		if s.Site == r.config.Self.ID && r.isAhead(h.Position) {
-			// If other members are ahead in our own stream, pulling one of the transactions proves
-			// it, because we must have signed it. Without such proof, we believe only a trusted
-			// member.
+			// If a member claims to be ahead in our own stream, pulling one of the transactions proves the claim,
+			// because we must have signed the transaction. Without such proof, we believe only a trusted member.
 			if r.trusts(c.with, "") {
 				r.requestRenewal(h.Position)
 			} else if !r.repair.backingOff(streamName(s), now) {

@@ -39,7 +39,7 @@ func frameOf(kind byte, body []byte) []byte {
 
 var strangerKey = sync.OnceValues(func() (*wire.Key, error) { return wire.NewKey(bourse.RoleBroker) })
 
-// strangerSeal returns the seal of made-up sites.
+// strangerSeal returns the signing key of invented sites.
 func strangerSeal(t testing.TB) wire.SigningKey {
 	t.Helper()
 	k, err := strangerKey()
@@ -50,7 +50,7 @@ func strangerSeal(t testing.TB) wire.SigningKey {
 	return wire.SigningKey{Cluster: "bourse", Birth: birth, Key: key}
 }
 
-// transaction returns an encoded transaction of a made-up site.
+// transaction returns an encoded transaction of an invented site.
 func transaction(t testing.TB, site string, seq uint64, rows ...wire.Row) []byte {
 	t.Helper()
 	b, err := wire.Encode(&wire.Transaction{
@@ -99,17 +99,17 @@ func TestHostileRumors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := n.View.Head(stream); got != 50 {
-			t.Errorf("of x1 it has %d transactions, want 50", got)
+			t.Errorf("the member has %d transactions of x1, want 50", got)
 		}
 		if got := n.View.Head(wire.Stream{Site: "x2", Epoch: 7}); got != 0 {
-			t.Errorf("of another cluster it has %d transactions", got)
+			t.Errorf("the member has %d transactions of another cluster", got)
 		}
 		r := n.Replicator.Traffic().Refused
 		if r.OtherCluster != 25 || r.OtherVersion != 25 || r.Malformed < 75 {
 			t.Errorf("refused: %+v", r)
 		}
 		if lines := log.Lines("message about the view refused"); lines < 2 || lines > 4 {
-			t.Errorf("%d lines tell of it", lines)
+			t.Errorf("%d log lines report refused messages", lines)
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestHostileRequests(t *testing.T) {
 			}
 			strange := message(1, "bourse", frameOf(8, []byte{1}), frameOf(7, nil), frameOf(10, bytes.Repeat([]byte{0xff}, 9)), frameOf(99, []byte("later")))
 			if w := post(n, path, bytes.NewReader(strange)); w.Code != http.StatusOK {
-				t.Errorf("%s: frames that say nothing to us: status %d", path, w.Code)
+				t.Errorf("%s: unknown frames: status %d", path, w.Code)
 			}
 		}
 		for _, query := range []string{"", "?site=w1&epoch=x", "?site=../w1&epoch=1", "?site=w1&epoch=1", "?shared=1"} {
@@ -170,7 +170,7 @@ func TestTenMegabytes(t *testing.T) {
 			t.Errorf("head %d, quarantine %+v", group[0].View.Head(wire.Stream{Site: "x1", Epoch: 7}), h.Quarantine)
 		}
 		publish(t, group[0], release(1))
-		untilHas(t, group, "all have what came after", func(n *gossiptest.Node) bool {
+		untilHas(t, group, "all members have the later transactions", func(n *gossiptest.Node) bool {
 			return n.View.Head(group[0].View.Self().Stream) == group[0].View.Self().Seq
 		})
 	})
@@ -202,7 +202,7 @@ func untilHas(t *testing.T, group []*gossiptest.Node, what string, ok func(*goss
 	for _, n := range group {
 		for !ok(n) {
 			if time.Since(began) > time.Minute {
-				t.Fatalf("waited in vain until %s: %s does not", what, n.ID)
+				t.Fatalf("timed out waiting until %s: not true for %s", what, n.ID)
 			}
 			time.Sleep(20 * time.Millisecond) // virtual time
 		}
@@ -218,13 +218,13 @@ func TestRowsThatDoNotFitTheSchema(t *testing.T) {
 		odd := volumeRow("odd")
 		odd.Columns["color"] = "red"
 		frames := [][]byte{
-			frameOf(200, []byte("a kind of frame to come")),
+			frameOf(200, []byte("a frame kind of a later release")),
 			frameOf(2, transaction(t, "x1", 1, volumeRow("v1"), odd, wire.Row{Table: "holiday", Key: "h1", Columns: map[string]wire.Value{"days": int64(20)}})),
 			frameOf(1, []byte("x1")),
 		}
 		group[0].Replicator.Receive(message(1, "bourse", frames...))
 		stream := wire.Stream{Site: "x1", Epoch: 7}
-		untilHas(t, group, "all have the transaction", func(n *gossiptest.Node) bool { return n.View.Head(stream) == 1 })
+		untilHas(t, group, "all members have the transaction", func(n *gossiptest.Node) bool { return n.View.Head(stream) == 1 })
 		untilEqual(t, group, time.Minute)
 		if q := group[3].View.Health().Quarantine; q.Count != 2 {
 			t.Errorf("in quarantine: %+v", q)
@@ -246,7 +246,7 @@ func TestLimits(t *testing.T) {
 		synctest.Wait() // until both requests wait for their bodies
 		w := post(n, "/view/pull", bytes.NewReader(message(1, "bourse")))
 		if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
-			t.Errorf("the third: status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+			t.Errorf("third request: status %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
 		}
 		if w := post(n, "/view/digest", bytes.NewReader(message(1, "bourse"))); w.Code != http.StatusOK {
 			t.Errorf("another endpoint: status %d", w.Code)
@@ -254,10 +254,10 @@ func TestLimits(t *testing.T) {
 		end.Close()
 		synctest.Wait()
 		if w := post(n, "/view/pull", bytes.NewReader(message(1, "bourse"))); w.Code != http.StatusOK {
-			t.Errorf("after they left: status %d", w.Code)
+			t.Errorf("after the requests have ended: status %d", w.Code)
 		}
 		if shed := n.Replicator.Traffic().Refused.Shed; shed != 1 {
-			t.Errorf("%d were sent away", shed)
+			t.Errorf("%d requests were refused", shed)
 		}
 	})
 }
@@ -298,7 +298,7 @@ func TestRetryAfterIsRespected(t *testing.T) {
 			t.Error(err)
 		}
 		if len(b.calls) < 5 || len(b.calls) > 10 {
-			t.Errorf("%d calls in 70 s, want one each 7 s", len(b.calls))
+			t.Errorf("%d calls in 70 s, want one every 7 s", len(b.calls))
 		}
 		for i, at := range b.calls[1:] {
 			if rest := at.Sub(b.calls[i]); rest < 7*time.Second {

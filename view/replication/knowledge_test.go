@@ -57,11 +57,11 @@ func TestLoneServerDoesNotKnowCluster(t *testing.T) {
 		d := directing(t, one)
 		time.Sleep(time.Hour)
 		if knowsCluster(one) || d.Knows() {
-			t.Error("it knows its cluster, and has met no one")
+			t.Error("the server claims to know its cluster, but has met no other member")
 		}
 		two := startNode(t, net, gossiptest.NodeConfig{Number: 2, Join: []string{one.Addr()}})
-		await(t, d.Known(), 3*time.Second, "the first learns from the second")
-		await(t, two.Replicator.Known(), 3*time.Second, "the second learns from the first")
+		await(t, d.Known(), 3*time.Second, "the first server learns from the second")
+		await(t, two.Replicator.Known(), 3*time.Second, "the second server learns from the first")
 	})
 }
 
@@ -82,16 +82,16 @@ func TestNewMemberLearnsOfAbsentWorkers(t *testing.T) {
 		late := startNode(t, net, gossiptest.NodeConfig{Number: 5, Join: []string{group[0].Addr()}})
 		d := directing(t, late)
 		if d.Knows() {
-			t.Error("it knows its cluster before it has met anyone")
+			t.Error("the server claims to know its cluster before it has met another member")
 		}
-		await(t, d.Known(), 5*time.Second, "the newcomer knows the cluster")
+		await(t, d.Known(), 5*time.Second, "the new member knows the cluster")
 		t.Logf("after %s", time.Since(began))
 		_, absent := d.All()
 		if len(absent) != 1 || absent[0].ID != "w4" || absent[0].Tag != 4 || absent[0].Region != "gru" {
 			t.Fatalf("absent: %+v, want w4", absent)
 		}
 		if since := absent[0].Since; since.Before(began) || since.After(time.Now()) {
-			t.Errorf("w4 is absent since %s: only from %s on is it known to be", since, began)
+			t.Errorf("w4 is listed as absent since %s, before the cluster was known at %s", since, began)
 		}
 	})
 }
@@ -103,7 +103,7 @@ func TestAbsentWorkersAreRemembered(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		group := startGroup(t, net, 3, gossiptest.NodeConfig{})
 		d := directing(t, group[0])
-		await(t, d.Known(), 5*time.Second, "the first knows the cluster")
+		await(t, d.Known(), 5*time.Second, "the first server knows the cluster")
 		here, away := d.All()
 		if got := len(here) + len(away); got != 3 {
 			t.Fatalf("%d workers, want 3", got)

@@ -21,7 +21,7 @@ const presencePause = 50 * time.Millisecond
 // not count as absent yet, because the membership may not have found all members.
 const absentDelay = 5 * time.Second
 
-// aliveInterval is the interval at which the view is told again that a member is present.
+// aliveInterval is the interval at which a member's presence is reported to the view again.
 const aliveInterval = 5 * time.Second
 
 // presence reports to the view which members are present.

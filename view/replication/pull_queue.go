@@ -90,13 +90,12 @@ func (w *pullQueue) take(now time.Time, head func(wire.Stream) uint64) (due map[
 	return due, next
 }
 
-// pulled updates the wants in asked after an attempt to pull them. If a stream has reached the
-// wanted position, its want is removed. If a later position has been announced since, the want is
-// instead due at once.
-func (w *pullQueue) pulled(asked map[wire.Stream]wantedStream, now time.Time, head func(wire.Stream) uint64) {
+// pulled updates the requested wants after an attempt to pull them. If a stream has reached the wanted position, its
+// want is removed. If a later position has been announced since, the want is instead due at once.
+func (w *pullQueue) pulled(requested map[wire.Stream]wantedStream, now time.Time, head func(wire.Stream) uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for s, before := range asked {
+	for s, before := range requested {
 		x, known := w.byStream[s]
 		have := head(s)
 		switch {

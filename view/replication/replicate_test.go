@@ -100,7 +100,7 @@ func TestSpreadsToAll(t *testing.T) {
 				for _, n := range group { // so that changes have the same size in every group
 					publish(t, n, changing(n, 0))
 				}
-				time.Sleep(5 * time.Second) // virtual time; until the traffic of joining is over
+				time.Sleep(5 * time.Second) // virtual time; until the members have finished joining
 				m, err := gossiptest.Measure(t.Context(), group, gossiptest.Load{
 					Changes: 100, Every: 20 * time.Millisecond,
 					Row: func(n *gossiptest.Node, nth int) wire.Row { return changing(n, nth+1) },
@@ -109,14 +109,14 @@ func TestSpreadsToAll(t *testing.T) {
 					t.Fatal(err)
 				}
 				if t.Log(m); m.Unseen > 0 || m.P99 > time.Second {
-					t.Errorf("%d changes were not seen, 99 of 100 were after %s", m.Unseen, m.P99)
+					t.Errorf("%d changes were not seen; the 99th percentile of the others is %s", m.Unseen, m.P99)
 				}
 				bytes[n] = m.Bytes()
 			})
 		})
 	}
 	if few, many := bytes[10], bytes[manyViews]; many > 1.25*few {
-		t.Errorf("a change costs a member %.0f bytes among 10, and %.0f among %d", few, many, manyViews)
+		t.Errorf("bytes per change and member: %.0f with 10 members, %.0f with %d", few, many, manyViews)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestSpreadsOnALongAndLossyNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 		if t.Log(m); m.Unseen > 0 || m.P99 > 5*time.Second {
-			t.Errorf("%d changes were not seen, 99 of 100 were after %s", m.Unseen, m.P99)
+			t.Errorf("%d changes were not seen; the 99th percentile of the others is %s", m.Unseen, m.P99)
 		}
 	})
 }
@@ -166,7 +166,7 @@ func TestLargeChange(t *testing.T) {
 		untilEqual(t, group, 5*time.Second)
 		for _, n := range group {
 			if tr := n.Replicator.Traffic(); tr.RumorBytesOut > 20_000 {
-				t.Errorf("%s told %d bytes of rumors", n.ID, tr.RumorBytesOut)
+				t.Errorf("%s sent %d bytes of rumors", n.ID, tr.RumorBytesOut)
 			}
 		}
 	})
@@ -182,7 +182,7 @@ func TestBurst(t *testing.T) {
 		}
 		untilEqual(t, group, 20*time.Second)
 		if tr := group[0].Replicator.Traffic(); tr.Queue.Demoted == 0 {
-			t.Error("no rumor made room for others: the burst was none")
+			t.Error("no rumor was shortened, so the burst was too small")
 		}
 	})
 }
@@ -205,7 +205,7 @@ func TestPartition(t *testing.T) {
 		untilEqual(t, group[:3], 10*time.Second)
 		untilEqual(t, group[3:], 10*time.Second)
 		if gossiptest.Differences(group) == "" {
-			t.Fatal("the halves are equal: they were not cut off")
+			t.Fatal("the halves are equal, so they were not partitioned")
 		}
 		net.Partition(nil)
 		untilEqual(t, group, time.Minute)
@@ -232,13 +232,13 @@ func TestNewcomerGetsSnapshots(t *testing.T) {
 		select {
 		case <-newcomer.Replicator.Synced():
 		case <-time.After(time.Minute):
-			t.Fatal("it never knew all")
+			t.Fatal("the new member never became synced")
 		}
 		if d := gossiptest.Differences([]*gossiptest.Node{first, newcomer}); d != "" {
-			t.Errorf("it said that it knew all: %s", d)
+			t.Errorf("the new member was synced too early: %s", d)
 		}
 		if tr := newcomer.Replicator.Traffic(); tr.Snapshots == 0 {
-			t.Errorf("there was no snapshot: %+v", tr)
+			t.Errorf("no snapshot was sent: %+v", tr)
 		}
 	})
 }
@@ -272,24 +272,24 @@ func TestOldFileComesBack(t *testing.T) {
 		n = run()
 		lost := n.View.RowsLost()
 		if n.View.Self().Seq >= before.Seq {
-			t.Fatalf("the old file knows of %v", n.View.Self())
+			t.Fatalf("the old file contains %v", n.View.Self())
 		}
 		if n.View.Self().Epoch <= before.Epoch { // otherwise the new epoch began before the call of Lost
 			select {
 			case <-lost:
 			case <-time.After(time.Minute):
-				t.Fatal("it never noticed that the others know more of it")
+				t.Fatal("the member never noticed that the others have newer transactions")
 			}
 		}
 		if self := n.View.Self(); self.Epoch <= before.Epoch {
-			t.Errorf("its epoch is %d, was %d", self.Epoch, before.Epoch)
+			t.Errorf("the member's epoch is %d, previously %d", self.Epoch, before.Epoch)
 		}
 		if _, err := n.View.Republish(t.Context(), []string{wire.TableMachines}, []wire.Row{machineRow(n, 1, bourse.StateStopped)}); err != nil {
 			t.Fatal(err)
 		}
 		untilEqual(t, []*gossiptest.Node{other, n}, time.Minute)
 		if list, err := view.Query(t.Context(), other.View, inventory.Machines(inventory.Filter{})); err != nil || len(list) != 1 || list[0].State != bourse.StateStopped {
-			t.Errorf("the other one knows of %v (%v)", list, err)
+			t.Errorf("the other member has %v (%v)", list, err)
 		}
 	})
 }
@@ -385,7 +385,7 @@ func TestRepairs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if v, err := wronged.View.Apply(forged); err != nil || v.Outcome != view.Queued {
-			t.Fatalf("the forged one: %v, %v", v, err)
+			t.Fatalf("apply the forged transaction: %v, %v", v, err)
 		}
 		if err := wronged.View.Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -393,7 +393,7 @@ func TestRepairs(t *testing.T) {
 		publish(t, owner, machineRow(owner, 1, bourse.StateStopped))
 		untilEqual(t, group, time.Minute)
 		if list, err := view.Query(t.Context(), wronged.View, inventory.Machines(inventory.Filter{Worker: owner.ID})); err != nil || len(list) != 1 || list[0].State != bourse.StateStopped {
-			t.Errorf("it knows of %v (%v)", list, err)
+			t.Errorf("the member has %v (%v)", list, err)
 		}
 	})
 }
@@ -416,7 +416,7 @@ func TestPresence(t *testing.T) {
 						break
 					}
 					if time.Since(began) > time.Minute {
-						t.Fatalf("%s knows it as %+v (%v), want %s", n.ID, m, err, want)
+						t.Fatalf("%s lists the machine as %+v (%v), want %s", n.ID, m, err, want)
 					}
 					time.Sleep(50 * time.Millisecond) // virtual time
 				}
@@ -426,13 +426,13 @@ func TestPresence(t *testing.T) {
 		until(machinesapi.HostOK)
 		_ = victim.Kill() // ignore the errors of a node that loses its network
 		if took := until(machinesapi.HostUnreachable); took > 5*time.Second {
-			t.Errorf("its loss was known after %s", took)
+			t.Errorf("the loss was noticed after %s", took)
 		}
 		time.Sleep(time.Minute)
 		victim = startNode(t, net, gossiptest.NodeConfig{Number: 5, Join: []string{group[0].Addr()}})
 		publish(t, victim, machineRow(victim, 1, bourse.StateStarted)) // the new file does not contain the old rows
 		if took := until(machinesapi.HostOK); took > 2*time.Second {
-			t.Errorf("its return was known after %s", took)
+			t.Errorf("the return was noticed after %s", took)
 		}
 	})
 }

@@ -30,9 +30,9 @@ func (r *Replicator) trusts(m bourse.Member, site bourse.WorkerID) bool {
 // If the site has begun a later epoch, every member is trusted: owned rows of earlier epochs are
 // ignored, and shared rows are signed individually. In that case, the site itself may be missing
 // rows, because it may have been restored from a backup.
-func (r *Replicator) trustedSource(has bourse.Member, s wire.Stream) (bourse.Member, error) {
-	if r.trusts(has, s.Site) || r.view.Superseded(s) {
-		return has, nil
+func (r *Replicator) trustedSource(holder bourse.Member, s wire.Stream) (bourse.Member, error) {
+	if r.trusts(holder, s.Site) || r.view.Superseded(s) {
+		return holder, nil
 	}
 	if owner, ok := r.member(s.Site); ok {
 		return owner, nil
@@ -82,8 +82,8 @@ func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams
 const snapshotConcurrency = 2
 
 // restore applies a snapshot of a stream that the given member claims to have.
-func (r *Replicator) restore(ctx context.Context, has bourse.Member, s wire.Stream) error {
-	from, err := r.trustedSource(has, s)
+func (r *Replicator) restore(ctx context.Context, holder bourse.Member, s wire.Stream) error {
+	from, err := r.trustedSource(holder, s)
 	if err != nil {
 		return err
 	}

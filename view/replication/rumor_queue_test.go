@@ -10,24 +10,24 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// told contains the frames that a queue sends until it is empty, and how often it sends each.
-type told struct {
+// sent contains the frames that a queue sends until it is empty, and how often it sends each.
+type sent struct {
 	whole    map[byte]int // by the transaction's first byte
 	heads    map[wire.Position]int
 	packets  int
 	tooLarge int
 }
 
-func drain(t *testing.T, q *rumorQueue, limit int) told {
+func drain(t *testing.T, q *rumorQueue, limit int) sent {
 	t.Helper()
-	out := told{whole: map[byte]int{}, heads: map[wire.Position]int{}}
+	out := sent{whole: map[byte]int{}, heads: map[wire.Position]int{}}
 	for {
 		b := q.fill(newEnvelope(check), limit)
 		if b == nil {
 			return out
 		}
 		if out.packets++; out.packets > 10_000 {
-			t.Fatal("it has no end")
+			t.Fatal("the queue never becomes empty")
 		}
 		if len(b) > limit {
 			out.tooLarge++
@@ -40,7 +40,7 @@ func drain(t *testing.T, q *rumorQueue, limit int) told {
 		for _, f := range frames {
 			if f.kind == kindTransaction {
 				if seen[f.body[0]] {
-					t.Error("a transaction is twice in one packet")
+					t.Error("a packet contains a transaction twice")
 				}
 				seen[f.body[0]] = true
 				out.whole[f.body[0]]++
@@ -67,14 +67,14 @@ func TestRumorsAreSentOftenEnough(t *testing.T) {
 	got := drain(t, q, 1300)
 	for i := range byte(20) {
 		if got.whole[i] != 4 || got.heads[position(fmt.Sprint("w", i), 1, 1)] != 8 {
-			t.Errorf("transaction %d was told %d times, and its position %d times", i, got.whole[i], got.heads[position(fmt.Sprint("w", i), 1, 1)])
+			t.Errorf("transaction %d was sent %d times, and its position %d times", i, got.whole[i], got.heads[position(fmt.Sprint("w", i), 1, 1)])
 		}
 	}
 	if got.whole[99] != 0 || got.heads[position("large", 1, 1)] != 12 || got.heads[position("pulled", 1, 9)] != 8 || got.tooLarge > 0 {
 		t.Errorf("got %+v", got)
 	}
 	if rumors, n, heads := q.lengths(); rumors+n+heads != 0 {
-		t.Errorf("%d rumors, %d bytes and %d announcements are left", rumors, n, heads)
+		t.Errorf("%d rumors, %d bytes and %d announcements remain", rumors, n, heads)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestQueueIsBounded(t *testing.T) {
 	demoted, dropped := q.losses()
 	got := drain(t, q, 1300)
 	if got.whole[99] != 4 || got.whole[0] != 0 || demoted != 90 || dropped == 0 {
-		t.Errorf("the newest was told %d times, the oldest %d times; %d demoted, %d dropped", got.whole[99], got.whole[0], demoted, dropped)
+		t.Errorf("the newest was sent %d times, the oldest %d times; %d demoted, %d dropped", got.whole[99], got.whole[0], demoted, dropped)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestQueueServesAnnouncements(t *testing.T) {
 			}
 		}
 	}
-	t.Error("it was never told")
+	t.Error("the position was never announced")
 }
 
 func TestRecentIsBounded(t *testing.T) {
@@ -118,11 +118,11 @@ func TestRecentIsBounded(t *testing.T) {
 	for i := range uint64(10 * maxRecent) {
 		r.add(i)
 		if !r.has(i) || i > 0 && !r.has(i-1) {
-			t.Fatalf("%d is forgotten at once", i)
+			t.Fatalf("%d was discarded at once", i)
 		}
 	}
 	if r.has(0) || len(r.now)+len(r.old) > 2*maxRecent {
-		t.Errorf("it remembers %d", len(r.now)+len(r.old))
+		t.Errorf("%d hashes are remembered", len(r.now)+len(r.old))
 	}
 }
 
@@ -148,7 +148,7 @@ func TestWants(t *testing.T) {
 	w.pulled(due, now, head)
 	due, _ = w.take(now, head)
 	if due[p.Stream].seq != 7 {
-		t.Fatalf("what was told meanwhile is not due: %v", due)
+		t.Fatalf("a position announced in the meantime is not due: %v", due)
 	}
 	tries := 1
 	for ; w.length() > 0 && tries < 100; tries++ {
@@ -156,13 +156,13 @@ func TestWants(t *testing.T) {
 		w.take(now, head)
 	}
 	if tries > maxTries+2 {
-		t.Errorf("it was tried %d times", tries)
+		t.Errorf("the want was tried %d times", tries)
 	}
 	for i := range 2 * maxWants {
 		w.add(position(fmt.Sprint("w", i), 1, 1), "w2", now)
 	}
 	if w.length() > maxWants {
-		t.Errorf("%d are wanted", w.length())
+		t.Errorf("the queue contains %d streams", w.length())
 	}
 }
 
@@ -171,13 +171,13 @@ func TestPeersRest(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	p.pauseFor("w1", now, 7*time.Second)
 	if p.callable("w1", now.Add(6*time.Second)) || !p.callable("w1", now.Add(8*time.Second)) || !p.callable("w2", now) {
-		t.Error("who asked for 7 s of rest gets another time")
+		t.Error("a server that requested a pause of 7 s was paused for a different time")
 	}
 	for range 20 {
 		p.failed("w2", now)
 	}
 	if p.callable("w2", now.Add(maxPause/2-1)) || !p.callable("w2", now.Add(2*maxPause)) {
-		t.Error("who failed 20 times rests less or more than it should")
+		t.Error("a server that failed 20 times was paused for the wrong time")
 	}
 	callable, resting := p.shuffled([]bourse.Member{{ID: "w1"}, {ID: "w2"}, {ID: "w3"}}, now)
 	if len(callable) != 1 || callable[0].ID != "w3" || len(resting) != 2 {
@@ -185,7 +185,7 @@ func TestPeersRest(t *testing.T) {
 	}
 	p.answered("w2")
 	if !p.callable("w2", now) {
-		t.Error("who answered rests")
+		t.Error("a server that responded is still paused")
 	}
 }
 
@@ -211,13 +211,13 @@ func TestRepairsBackOff(t *testing.T) {
 	}
 	x.repaired("w1/1")
 	if len(x.list()) != 0 || !x.due("w1/1", now) {
-		t.Error("what was repaired is remembered")
+		t.Error("a finished repair is still listed")
 	}
 }
 
-// TestStrikesCountPerMember checks that a lasting difference from one member is repaired although this server agrees with
-// all the others, and that a difference that disappears is not.
-func TestStrikesCountPerMember(t *testing.T) {
+// TestSharedDiffsCountPerMember checks that a lasting difference from one member is repaired although this server
+// agrees with all the others, and that a difference that disappears is not.
+func TestSharedDiffsCountPerMember(t *testing.T) {
 	var x repairs
 	x.init()
 	for i := range maxSharedDiffs {

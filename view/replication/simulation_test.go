@@ -20,15 +20,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-var simSeed = flag.Uint64("sim.seed", 0, "run the simulation with this seed only")
+var simSeed = flag.Uint64("sim.seed", 0, "run only the simulation with this seed")
 
-// TestSimulation runs groups under loss, delay, partitions, crashes, deletions of the view's
-// file and repeated restarts, while workers change their machines and all members change shared
-// rows. After a quiet time, all views must be equal, and must contain each worker's machines as
-// its store, the model, has them.
+// TestSimulation runs groups under loss, delay, partitions, crashes, deletions of the view's file and repeated
+// restarts, while workers change their machines and all members change shared rows. After a quiet period, all views
+// must be equal, and must contain each worker's machines as they are in its store, which is the model.
 //
-// A seed determines which events happen and when, but not how goroutines interleave. So rerun a
-// failed seed several times, with -sim.seed.
+// A seed determines which events happen and when, but not how goroutines interleave. Therefore, rerun a failed seed
+// several times, with -sim.seed.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	seeds := []uint64{1, 2, 3, 4}[:simSeeds]
@@ -130,7 +129,7 @@ func (n *simNode) republish(ctx context.Context) {
 		rows = append(rows, inventory.MachineRow(&m))
 	}
 	n.mu.Unlock()
-	_, _ = n.View.Republish(ctx, []string{wire.TableMachines}, rows) // a stopping node does it after its restart
+	_, _ = n.View.Republish(ctx, []string{wire.TableMachines}, rows) // if the node is stopping, it republishes after its restart
 }
 
 func (n *simNode) end(how func(*gossiptest.Node) error) {
@@ -258,7 +257,7 @@ func (s *simulation) settle() {
 	for _, n := range s.nodes {
 		for _, other := range group {
 			if d := cmp.Diff(n.truth(), heard(s.t, other, n.ID)); d != "" {
-				s.t.Errorf("what %s knows of %s's machines (-store +view):\n%s", other.ID, n.ID, d)
+				s.t.Errorf("%s's view of %s's machines (-store +view):\n%s", other.ID, n.ID, d)
 			}
 		}
 	}

@@ -36,19 +36,19 @@ func TestSpread(t *testing.T) {
 		}
 		p := n.View.Self()
 		if got := having(group[1:], p); got != 0 {
-			t.Fatalf("%d others have it: it spreads by itself", got)
+			t.Fatalf("%d others already have the change, so rumors work", got)
 		}
 		if err := n.Replicator.AwaitCopies(t.Context(), p, 2); err != nil {
 			t.Fatal(err)
 		}
 		if got := having(group[1:], p); got != 2 {
-			t.Errorf("%d others have it, want 2", got)
+			t.Errorf("%d others have the change, want 2", got)
 		}
 		if err := n.Replicator.AwaitCopies(t.Context(), p, 100); err != nil {
 			t.Fatal(err)
 		}
 		if got := having(group[1:], p); got != 4 {
-			t.Errorf("%d others have it, want all", got)
+			t.Errorf("%d others have the change, want all", got)
 		}
 	})
 }
@@ -68,7 +68,7 @@ func TestSpreadFindsOthers(t *testing.T) {
 			}
 			cancel()
 			if got := having(group[1:3], p); got != 2 {
-				t.Errorf("change %d: %d living members have it", i, got)
+				t.Errorf("change %d: %d running members have it", i, got)
 			}
 		}
 	})
@@ -85,7 +85,7 @@ func TestSpreadFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := group[0].Replicator.AwaitCopies(ctx, p, 1); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("cut off: got %v", err)
+			t.Errorf("during the partition: got %v", err)
 		}
 		time.Sleep(time.Minute) // virtual time; now there are no other members
 		if err := group[0].Replicator.AwaitCopies(t.Context(), p, 1); err != nil {
@@ -115,7 +115,7 @@ func TestHealthOfAll(t *testing.T) {
 			}
 		}
 		if m := got[3]; m.ID != "w4" || m.Error == "" || m.Reachable {
-			t.Errorf("the dead one: %+v", m)
+			t.Errorf("the dead member: %+v", m)
 		}
 	})
 }

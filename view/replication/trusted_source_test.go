@@ -35,17 +35,17 @@ func TestTrustedSourcesOfAStream(t *testing.T) {
 		has       bourse.Member
 		want      bourse.WorkerID // "" means nobody
 	}{
-		"a broker has it":                 {true, []bourse.Member{owner, other, broker}, broker, "b1"},
-		"the site":                        {true, []bourse.Member{owner, other, broker}, owner, "w2"},
-		"another worker":                  {true, []bourse.Member{owner, other, broker}, other, "w2"},
-		"another worker, the site away":   {true, []bourse.Member{other, broker}, other, "b1"},
-		"another worker, alone":           {true, []bourse.Member{other}, other, ""},
-		"without certificates, anyone":    {false, []bourse.Member{other}, other, "w3"},
-		"without certificates, the first": {false, []bourse.Member{owner, other, broker}, other, "w3"},
+		"a broker has it":                        {true, []bourse.Member{owner, other, broker}, broker, "b1"},
+		"the site":                               {true, []bourse.Member{owner, other, broker}, owner, "w2"},
+		"another worker":                         {true, []bourse.Member{owner, other, broker}, other, "w2"},
+		"another worker, without the site":       {true, []bourse.Member{other, broker}, other, "b1"},
+		"another worker, alone":                  {true, []bourse.Member{other}, other, ""},
+		"without certificates, anyone":           {false, []bourse.Member{other}, other, "w3"},
+		"without certificates, the first member": {false, []bourse.Member{owner, other, broker}, other, "w3"},
 	} {
 		got, err := certified(t, x.certified, x.members...).trustedSource(x.has, of)
 		if got.ID != x.want || (err == nil) != (x.want != "") || err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("%s: %s is asked, %v, want %q", name, got.ID, err, x.want)
+			t.Errorf("%s: source %s, %v, want %q", name, got.ID, err, x.want)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestWorkerCannotForceNewEpoch(t *testing.T) {
 		c := &comparison{with: bourse.Member{ID: "x1", Role: role}, heads: map[wire.Stream]view.Head{own.Stream: {Position: own}}}
 		lacking, _, _ := r.classify(c, time.Now())
 		if (len(r.renewals) == 1) != believed || (len(lacking) == 1) == believed {
-			t.Errorf("a %s says so: %d new epochs, %d streams to be pulled", role, len(r.renewals), len(lacking))
+			t.Errorf("claimed by a %s: %d new epochs, %d streams to be pulled", role, len(r.renewals), len(lacking))
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-// version identifies the schema in a file's user_version. It is derived from the schema's text,
-// so that old files are replaced after any change of the schema.
+// version identifies the schema in a file's user_version. It is derived from the schema's text, so that old files are
+// replaced after any change to the schema.
 var version = int(crc32.ChecksumIEEE([]byte(schemaSQL)) >> 1)
 
 // Create creates the tables in a new file. It leaves a file with the same schema unchanged, and returns [UnusableError]

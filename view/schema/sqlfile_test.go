@@ -64,13 +64,13 @@ func TestFailedCreateChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := schema.Create(f.Conn); err == nil {
-		t.Fatal("it did not fail")
+		t.Fatal("Create did not fail")
 	}
 	if err := schema.Run(f.Conn, "DROP TABLE token_rows"); err != nil {
 		t.Fatal(err)
 	}
 	if err := schema.Create(f.Conn); err != nil {
-		t.Errorf("the second time: %v", err)
+		t.Errorf("second call of Create: %v", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 	pool.Reset(f)
 	read(0, func() {})
 	if pool.Generation() == before {
-		t.Error("the new file has the old one's generation")
+		t.Error("the new file has the same generation as the old one")
 	}
 	if _, err := os.Stat(path + schema.DamagedSuffix); err != nil {
 		t.Errorf("the old file: %v", err)
@@ -136,7 +136,7 @@ func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := pool.Read(t.Context(), func(*sqlite.Conn) error { return nil }); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("read after the end: %v", err)
+		t.Errorf("read after Close: %v", err)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestReadersEndWithTheirContext(t *testing.T) {
 		return pool.Read(ctx, func(*sqlite.Conn) error { return nil })
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("one that waits: %v", err)
+		t.Errorf("waiting reader: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -161,7 +161,7 @@ func TestReadersEndWithTheirContext(t *testing.T) {
 		return schema.Query(c, endless, func(*sqlite.Stmt) error { cancel(); return nil })
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("one that works: %v", err)
+		t.Errorf("running reader: %v", err)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestLockExcludesOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := schema.Lock(path); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("the second: %v", err)
+		t.Errorf("second lock: %v", err)
 	}
 	if err := unlock(); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Find returns the stored version of a row. For a shared row, that may be a tombstone. The
-// parameter site is used only for owned rows.
+// Find returns the stored version of a row. For a shared row, that may be a tombstone. site is used only for owned
+// rows.
 func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.WorkerID, key string) (wire.Version, bool, error) {
 	r, ok, err := all[name].row(c, site, key)
 	if ok || err != nil || !shared {

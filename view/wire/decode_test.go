@@ -39,7 +39,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if p, err := DecodePosition(b); err != nil || p != tx.Position {
-			t.Fatalf("peek gives %v, %v, decode %v", p, err, tx.Position)
+			t.Fatalf("DecodePosition returned %v, %v, Decode %v", p, err, tx.Position)
 		}
 		again, err := Encode(tx, seal)
 		if err != nil {

@@ -54,7 +54,7 @@ func TestMergeIsASemilattice(t *testing.T) {
 			same(t, "commutative", merge(a, b), merge(b, a))
 			same(t, "associative", merge(merge(a, b), c), merge(a, merge(b, c)))
 			same(t, "idempotent", merge(a, a), a)
-			same(t, "idempotent in what is merged", merge(merge(a, b), b), merge(a, b))
+			same(t, "a second merge changes nothing", merge(merge(a, b), b), merge(a, b))
 			if Order(a, b) != -Order(b, a) {
 				t.Fatalf("order is not antisymmetric: %d and %d", Order(a, b), Order(b, a))
 			}
@@ -77,10 +77,10 @@ func TestLastWriterWins(t *testing.T) {
 		return Version{Table: TableSecrets, Key: "k", Shared: true, Clock: clock, Deleted: deleted, Stamp: Stamp{Position: Position{Stream{site, 1}, 1}}}
 	}
 	for name, c := range map[string]struct{ lost, stands Version }{
-		"later":               {at(1, "b", false), at(2, "a", false)},
-		"a deletion is one":   {at(1, "a", false), at(2, "a", true)},
-		"and can be undone":   {at(1, "a", true), at(2, "a", false)},
-		"ties by the site id": {at(1, "a", false), at(1, "b", false)},
+		"later":                    {at(1, "b", false), at(2, "a", false)},
+		"a deletion is a version":  {at(1, "a", false), at(2, "a", true)},
+		"a deletion can be undone": {at(1, "a", true), at(2, "a", false)},
+		"the site id breaks ties":  {at(1, "a", false), at(1, "b", false)},
 	} {
 		if got := merge(c.lost, c.stands); Order(got, c.stands) != 0 {
 			t.Errorf("%s: %+v wins", name, got)

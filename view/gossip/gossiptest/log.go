@@ -39,11 +39,10 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
-// Await waits until the log contains a text or patience has passed, and reports whether the log
-// contains the text.
-func (l *Log) Await(patience time.Duration, with string) bool {
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
+// Await waits until the log contains a text, or for at most timeout, and reports whether the log contains the text.
+func (l *Log) Await(timeout time.Duration, with string) bool {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	for {
 		l.mu.Lock()
 		if l.written == nil {
@@ -56,7 +55,7 @@ func (l *Log) Await(patience time.Duration, with string) bool {
 		}
 		select {
 		case <-written:
-		case <-timeout.C:
+		case <-timer.C:
 			return false
 		}
 	}

@@ -3,7 +3,7 @@ package gossiptest
 import (
 	"context"
 	"io"
-	"log" //nolint:depguard // memberlist's transport takes no other one
+	"log" //nolint:depguard // memberlist's transport requires a *log.Logger
 	"net"
 	"net/http"
 	"net/netip"

@@ -202,8 +202,8 @@ func (w *watch) look(i int, n *Node) {
 	}
 }
 
-// await waits until all nodes have received all changes, but at most for the duration most.
-func (w *watch) await(ctx context.Context, most time.Duration) {
+// await waits until all nodes have received all changes, but no longer than limit.
+func (w *watch) await(ctx context.Context, limit time.Duration) {
 	w.mu.Lock()
 	if len(w.open) == 0 {
 		w.mu.Unlock()
@@ -211,7 +211,7 @@ func (w *watch) await(ctx context.Context, most time.Duration) {
 	}
 	w.ended = true
 	w.mu.Unlock()
-	timer := time.NewTimer(most)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-w.done:

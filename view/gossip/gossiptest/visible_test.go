@@ -14,16 +14,15 @@ import (
 // Flags of TestVisibleToAll. To measure a thousand members, use "-args -members=1000
 // -changes=200 -rate=10".
 var (
-	members = flag.Int("members", 20, "of the group in TestVisibleToAll")
+	members = flag.Int("members", 20, "size of the group in TestVisibleToAll")
 	changes = flag.Int("changes", 60, "in TestVisibleToAll")
-	rate    = flag.Int("rate", 50, "of changes, a second")
-	seed    = flag.Uint64("seed", 1, "of TestVisibleToAll's network and changes")
+	rate    = flag.Int("rate", 50, "changes per second")
+	seed    = flag.Uint64("seed", 1, "seed of TestVisibleToAll's network and changes")
 )
 
-// TestVisibleToAll measures, in virtual time, how long it takes until a change is in all views,
-// if one percent of the packets is lost and each takes 30 to 70 ms. It measures a group whose
-// members find one another by gossip, and one whose members know one another from the start,
-// which also works for a thousand members.
+// TestVisibleToAll measures, in virtual time, how long it takes until a change is in all views, with one percent packet
+// loss and a delay of 30 to 70 ms. It measures a group whose members find one another by gossip, and one whose members
+// know one another from the start, which also works for a thousand members.
 func TestVisibleToAll(t *testing.T) {
 	t.Run("found", func(t *testing.T) {
 		virtual(t, func(t *testing.T, network *gossiptest.Memory) []*gossiptest.Node {
@@ -36,7 +35,7 @@ func TestVisibleToAll(t *testing.T) {
 					t.Errorf("stop: %v", err)
 				}
 			})
-			time.Sleep(5 * time.Second) // virtual time; until the traffic of joining is over
+			time.Sleep(5 * time.Second) // virtual time; until the members have finished joining
 			return group
 		})
 	})
