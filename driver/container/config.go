@@ -37,7 +37,7 @@ type Config struct {
 	// runtime is not runc, secrets are part of a container's environment, which containerd stores
 	// on its disk.
 	Runc   []string
-	VM     *vm.Host // runs tasks with the runtime "vm" in virtual machines; nil if the host cannot
+	VM     *vm.Host // runs tasks with the runtime "vm" in virtual machines; nil if the host does not support them
 	Keeper Keeper
 	Log    *slog.Logger // default: discards
 }
@@ -52,7 +52,7 @@ type Keeper interface {
 	Done(ctx context.Context, s logs.Source) error
 	// Logs implements driver.Driver's Logs.
 	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
-	// Destroy removes a machine's log. Calls of Logs that follow it return.
+	// Destroy removes a machine's log, and ends calls of Logs that follow it.
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 

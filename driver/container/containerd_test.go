@@ -49,7 +49,7 @@ func TestContainerdRestarted(t *testing.T) {
 		"Destroy": d.Destroy(t.Context(), runs.ID.Machine),
 	} {
 		if got := bourse.CodeOf(err); got != bourse.CodeUnavailable {
-			t.Errorf("%s without containerd gave %q (%v), want unavailable", what, got, err)
+			t.Errorf("%s without containerd returned %q (%v), want unavailable", what, got, err)
 		}
 	}
 	if u, err := d.Usage(t.Context(), runs.ID); err != nil || u.PIDs < 1 {
@@ -57,10 +57,10 @@ func TestContainerdRestarted(t *testing.T) {
 	}
 	server.Restart(t)
 	if e := <-exit; e.Code != 5 {
-		t.Errorf("exit %+v of what ended without containerd, want code 5", e)
+		t.Errorf("exit of a program that ended without containerd: %+v, want code 5", e)
 	}
 	if got := texts(t, d, ends.ID.Machine); len(got) != 2 || got[1] != "after" {
-		t.Errorf("logged %q, want what was printed without containerd, too", got)
+		t.Errorf("log %q, want also the lines that were printed without containerd", got)
 	}
 	eventually(t, "containerd answers again", func() bool { return d.Stop(t.Context(), runs.ID, "SIGTERM", 5*time.Second) == nil })
 	if e, err := d.Wait(t.Context(), runs.ID); err != nil || e.Signal != 15 {
@@ -81,8 +81,8 @@ func texts(t testing.TB, d *Driver, id bourse.MachineID) []string {
 	return out
 }
 
-// TestContainerdKilledUnderLoad kills containerd during starts and stops. A container whose start
-// was reported must be running; a failed start must leave nothing.
+// TestContainerdKilledUnderLoad kills containerd during starts and stops. A container whose start was reported must be
+// running; a failed start must leave nothing behind.
 func TestContainerdKilledUnderLoad(t *testing.T) {
 	server := containerdtest.New(t)
 	h := newHostOn(t, server, nil)
@@ -92,7 +92,7 @@ func TestContainerdKilledUnderLoad(t *testing.T) {
 		killUnderLoad(t, server, d, image)
 	}
 	// Once containerd is back, the driver removes everything that it could not remove before.
-	eventually(t, "nothing of the driver's is left", func() bool {
+	eventually(t, "all objects of the driver are removed", func() bool {
 		return len(mine(server.Leftovers(), d.layout.mark())) == 0 && len(d.remainsOf("")) == 0
 	})
 }
@@ -146,7 +146,7 @@ func killUnderLoad(t *testing.T, server *containerdtest.Server, d *Driver, image
 	}
 	for _, id := range failed {
 		if _, err := d.Inspect(t.Context(), id); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("a start that failed is there: %v", err)
+			t.Errorf("a failed start left a task: %v", err)
 		}
 	}
 }

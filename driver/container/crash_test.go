@@ -38,7 +38,7 @@ func TestDaemonKilled(t *testing.T) {
 			check(d, list)
 			// Requests of a dead daemon may still take effect in containerd; the driver removes
 			// the results.
-			eventually(t, "nothing is there but what was recovered", func() bool {
+			eventually(t, "only recovered objects exist", func() bool {
 				var extra []string
 				for _, what := range mine(h.server.Leftovers(), d.layout.mark()) {
 					if !ofTasks(what, list) {

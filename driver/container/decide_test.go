@@ -45,14 +45,14 @@ func TestExitLabel(t *testing.T) {
 	want := bourse.Exit{Code: -1, Signal: 9, OOMKilled: true, Error: "why", At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}
 	label, err := exitLabel(want)
 	if got := exitOf(containers.Container{Labels: map[string]string{labelExit: label}}); err != nil || got == nil || *got != want {
-		t.Errorf("%+v came back as %+v, %v", want, got, err)
+		t.Errorf("%+v was decoded as %+v, %v", want, got, err)
 	}
 	want.Error = strings.Repeat("é", 5000)
 	if label, err = exitLabel(want); err != nil || len(label) > 4000 || !utf8.ValidString(label) {
-		t.Errorf("a label of %d bytes, %v: containerd takes 4096", len(label), err)
+		t.Errorf("a label has %d bytes, %v; containerd accepts 4096", len(label), err)
 	}
 	if got := exitOf(containers.Container{Labels: map[string]string{labelExit: "{"}}); got != nil {
-		t.Errorf("a torn label gave %+v", got)
+		t.Errorf("a truncated label was decoded as %+v", got)
 	}
 }
 
@@ -66,11 +66,11 @@ func FuzzTaskName(f *testing.F) {
 			return
 		}
 		if taskName(id) != name || id.Machine.Validate() != nil || id.Boot < 1 {
-			t.Errorf("%q was read as %+v", name, id)
+			t.Errorf("%q was parsed as %+v", name, id)
 		}
 		l := layout{dir: "/d"}
 		if got, ok := l.taskOf(l.container(id)); !ok || got != id {
-			t.Errorf("container %q of %+v was read as %+v", l.container(id), id, got)
+			t.Errorf("container %q of %+v was parsed as %+v", l.container(id), id, got)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestErrorCodes(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), remaining)
 		defer cancel()
 		if got := bourse.CodeOf(withCode(ctx, late)); got != want {
-			t.Errorf("containerd's deadline passed and the caller had %v left: %q, want %q", remaining, got, want)
+			t.Errorf("containerd's deadline passed while the caller had %v left: %q, want %q", remaining, got, want)
 		}
 	}
 	const task = "/run/containerd/io.containerd.runtime.v2.task/bourse/a1-3/rootfs"
@@ -145,7 +145,7 @@ func TestErrorCodes(t *testing.T) {
 		}
 	}
 	if !isNotFound(status.Error(codes.NotFound, "x")) || isNotFound(errors.New("not found")) || isNotFound(nil) {
-		t.Error("not found is not told from other errors")
+		t.Error("isNotFound does not distinguish errors")
 	}
 }
 

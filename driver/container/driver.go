@@ -25,7 +25,7 @@ type Driver struct {
 	groups cgroup.Tree
 	shims  func() map[string]string // the installed runtimes; see hostShims
 	tasks  *table
-	ctx    context.Context //nolint:containedctx // the life of what the driver runs, between New and Close
+	ctx    context.Context //nolint:containedctx // lifetime of the driver's goroutines, from New to Close
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // launches, watchers and cleanup; Close waits for them
 

@@ -36,7 +36,7 @@ func TestDriver(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
 		New:      func(t *testing.T) drivertest.Host { return newHost(t, nil) },
 		Image:    image,
-		Many:     24, // each container needs six more processes, for instance its shim
+		Many:     24, // each container needs six more processes, such as its shim
 		Programs: programs,
 	})
 }

@@ -310,7 +310,7 @@ func (x *execution) clear(ctx context.Context, dir string) {
 	}
 	if err == nil || isNotFound(err) {
 		_ = os.RemoveAll(dir)
-		return // if it fails, the next Recover finds the directory
+		return // the next Recover finds the directory
 	}
 	x.cfg.Log.Warn("exec may still be running", "machine", x.task.id.Machine, "boot", x.task.id.Boot, "err", err)
 }

@@ -24,7 +24,7 @@ func TestTerminals(t *testing.T) {
 	if _, err := d.Start(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	d, _ = h.recovered(t) // the driver must remember that the output is one stream
+	d, _ = h.recovered(t) // the next driver must know that the output is one stream
 	sizes := make(chan driver.Size, 1)
 	in, typed := io.Pipe()
 	var out lockedBuffer
@@ -45,16 +45,16 @@ func TestTerminals(t *testing.T) {
 		}
 		return strings.Contains(out.String(), "44 88")
 	})
-	_ = typed.Close() // which the command reads as the end of its input
+	_ = typed.Close() // ends the command's input
 	wg.Wait()
 	if err != nil || got.Exit.Code != 3 || !strings.Contains(out.String(), "vt100") || !strings.Contains(out.String(), "44 88") {
-		t.Errorf("exit %+v, %v, shown %q", got.Exit, err, out.String())
+		t.Errorf("exit %+v, %v, output %q", got.Exit, err, out.String())
 	}
 	if err := d.Stop(t.Context(), o.ID, "SIGTERM", 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if got := texts(t, d, o.ID.Machine); !slices.Equal(got[:2], []string{"terminal xterm\r", "to err\r"}) && !slices.Equal(got[:2], []string{"terminal xterm", "to err"}) {
-		t.Errorf("logged %q, want both outputs", got)
+		t.Errorf("log %q, want both outputs", got)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestExecStreams(t *testing.T) {
 	eventually(t, "both outputs", func() bool { return out.String() == "out\n" && errs.String() == "err\n" })
 	cancel()
 	if err := <-done; bourse.CodeOf(err) != bourse.CodeCanceled {
-		t.Errorf("Exec gave %v, want canceled", err)
+		t.Errorf("Exec returned %v, want canceled", err)
 	}
 	// The next daemon kills the commands of a daemon that died.
 	go func() {
@@ -106,7 +106,7 @@ func TestExecStreams(t *testing.T) {
 	eventually(t, "the command runs", func() bool { return h.Processes(t) == 3 })
 	h.recovered(t)
 	if err := <-done; bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("Exec gave %v, want unavailable", err)
+		t.Errorf("Exec returned %v, want unavailable", err)
 	}
-	eventually(t, "only the task is left", func() bool { return h.Processes(t) == 1 })
+	eventually(t, "only the task remains", func() bool { return h.Processes(t) == 1 })
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// TestFoundWithAnEmptyDirectory runs a daemon whose directory is empty because its disk is not
-// mounted. Found must list every container of the directory, including ended ones, and must not
-// change any: the worker would remove a container that is not listed.
+// TestFoundWithAnEmptyDirectory runs a daemon whose directory is empty because its disk is not mounted. Found must list
+// every container of the directory, including ended ones, because the worker would remove a container that is not
+// listed. It must not change any of them.
 func TestFoundWithAnEmptyDirectory(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -40,7 +40,7 @@ func TestFoundWithAnEmptyDirectory(t *testing.T) {
 	}
 	for _, id := range []driver.TaskID{runs.ID, ends.ID} {
 		if !slices.Contains(found, id) {
-			t.Errorf("found %v, want %v among them", found, id)
+			t.Errorf("found %v, want a list with %v", found, id)
 		}
 	}
 	h.close(t)
@@ -49,7 +49,7 @@ func TestFoundWithAnEmptyDirectory(t *testing.T) {
 	}
 	d, list := h.recovered(t)
 	if status, err := d.Inspect(t.Context(), runs.ID); err != nil || status.Exit != nil {
-		t.Errorf("afterwards: %+v, %v, want it to run", status, err)
+		t.Errorf("afterwards: %+v, %v, want a running task", status, err)
 	}
 	if len(list) != 2 {
 		t.Errorf("recovered %v, want both", list)

@@ -46,7 +46,7 @@ func TestDetectGPUs(t *testing.T) {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 	if len(got.Unnamed) != 1 || got.Unnamed[0].Kind != "a100-pcie-40gb" || got.Unnamed[0].UUID != "" {
-		t.Errorf("unnamed cards: %+v, want the A100, whose UUID is not known yet", got.Unnamed)
+		t.Errorf("unnamed cards: %+v, want only the A100, whose UUID is not known yet", got.Unnamed)
 	}
 }
 

@@ -133,7 +133,7 @@ func (h *host) clear(t testing.TB) {
 		t.Errorf("Shutdown: %v", err)
 	}
 	if err := h.keeper.Shutdown(ctx); err != nil {
-		t.Errorf("shut the keeper down: %v", err)
+		t.Errorf("shut down the keeper: %v", err)
 	}
 	mark := d.layout.mark()
 	left, groups := mine(h.server.Leftovers(), mark), h.groups(mark)
@@ -162,7 +162,7 @@ func (h *host) clear(t testing.TB) {
 	}
 	if now.goroutines > h.began.goroutines || now.files > h.began.files {
 		stacks := make([]byte, 1<<20)
-		t.Errorf("%+v after the test, %+v before it; goroutines:\n%s", now, h.began, stacks[:runtime.Stack(stacks, true)])
+		t.Errorf("%+v after the test, %+v before; goroutines:\n%s", now, h.began, stacks[:runtime.Stack(stacks, true)])
 	}
 }
 
@@ -229,8 +229,7 @@ func order(image string, command ...string) driver.Task {
 	}
 }
 
-// eventually polls ok until it returns true. It is for conditions that cannot be waited for
-// otherwise.
+// eventually polls ok until it returns true. Use it for conditions without any notification.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {

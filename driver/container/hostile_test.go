@@ -17,9 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestHostileOrders starts orders that refer to missing objects or to objects of others. Each
-// must be refused with a message that names the problem, and must leave nothing behind, which
-// newHost checks.
+// TestHostileOrders starts orders that refer to missing objects or to objects that belong to others. Each must be
+// refused with a message that names the problem, and must leave nothing behind, which newHost checks.
 func TestHostileOrders(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -28,30 +27,30 @@ func TestHostileOrders(t *testing.T) {
 		change func(*driver.Task)
 		says   string
 	}{
-		"no such command":     {func(o *driver.Task) { o.Command = []string{"nginx"} }, "nginx"},
-		"a directory":         {func(o *driver.Task) { o.Command = []string{"/etc"} }, "/etc"},
-		"no command":          {func(o *driver.Task) { o.Command = nil }, "no command"},
-		"no such user":        {func(o *driver.Task) { o.User = "../../etc" }, "../../etc"},
-		"no such group":       {func(o *driver.Task) { o.User = "app:wheel" }, "app:wheel"},
-		"a huge user":         {func(o *driver.Task) { o.User = "99999999999" }, "99999999999"},
-		"a path as runtime":   {func(o *driver.Task) { o.Root.Runtime = "/bin/sh" }, "/bin/sh"},
-		"a missing runtime":   {func(o *driver.Task) { o.Root.Runtime = "io.containerd.nothing.v9" }, "nothing"},
-		"a short one":         {func(o *driver.Task) { o.Root.Runtime = "nothing" }, "nothing"},
-		"env without =":       {func(o *driver.Task) { o.Env = []string{"COLOR"} }, "COLOR"},
-		"a long argument":     {func(o *driver.Task) { o.Command = []string{"echo", strings.Repeat("x", 128<<10)} }, "131072"},
-		"a relative dir":      {func(o *driver.Task) { o.Dir = "tmp" }, "tmp"},
-		"a file as dir":       {func(o *driver.Task) { o.Dir = "/etc/passwd" }, "/etc/passwd"},
-		"a dir of the host":   {func(o *driver.Task) { o.Dir = "/proc/1/root" }, "/proc/1/root"},
-		"no such namespace":   {func(o *driver.Task) { o.Network = &driver.Network{Namespace: "/no/such/ns"} }, "invalid netns path: stat (of the host)"},
-		"a path as machine":   {func(o *driver.Task) { o.ID.Machine = "../../../x" }, "../../../x"},
-		"boot 0":              {func(o *driver.Task) { o.ID.Boot = 0 }, "boot 0"},
-		"input of a terminal": {func(o *driver.Task) { o.TTY, o.Stdin = true, []byte("ls\n") }, "stdin"},
-		"bytes that are not":  {func(o *driver.Task) { o.Env = []string{"X=\xff\xfe"} }, "UTF-8"},
+		"no such command":          {func(o *driver.Task) { o.Command = []string{"nginx"} }, "nginx"},
+		"a directory":              {func(o *driver.Task) { o.Command = []string{"/etc"} }, "/etc"},
+		"no command":               {func(o *driver.Task) { o.Command = nil }, "no command"},
+		"no such user":             {func(o *driver.Task) { o.User = "../../etc" }, "../../etc"},
+		"no such group":            {func(o *driver.Task) { o.User = "app:wheel" }, "app:wheel"},
+		"a huge user":              {func(o *driver.Task) { o.User = "99999999999" }, "99999999999"},
+		"a path as the runtime":    {func(o *driver.Task) { o.Root.Runtime = "/bin/sh" }, "/bin/sh"},
+		"a missing runtime":        {func(o *driver.Task) { o.Root.Runtime = "io.containerd.nothing.v9" }, "nothing"},
+		"a short one":              {func(o *driver.Task) { o.Root.Runtime = "nothing" }, "nothing"},
+		"env without =":            {func(o *driver.Task) { o.Env = []string{"COLOR"} }, "COLOR"},
+		"a long argument":          {func(o *driver.Task) { o.Command = []string{"echo", strings.Repeat("x", 128<<10)} }, "131072"},
+		"a relative dir":           {func(o *driver.Task) { o.Dir = "tmp" }, "tmp"},
+		"a file as the directory":  {func(o *driver.Task) { o.Dir = "/etc/passwd" }, "/etc/passwd"},
+		"a directory of the host":  {func(o *driver.Task) { o.Dir = "/proc/1/root" }, "/proc/1/root"},
+		"no such namespace":        {func(o *driver.Task) { o.Network = &driver.Network{Namespace: "/no/such/ns"} }, "invalid netns path: stat (of the host)"},
+		"a path as the machine id": {func(o *driver.Task) { o.ID.Machine = "../../../x" }, "../../../x"},
+		"boot 0":                   {func(o *driver.Task) { o.ID.Boot = 0 }, "boot 0"},
+		"stdin with a terminal":    {func(o *driver.Task) { o.TTY, o.Stdin = true, []byte("ls\n") }, "stdin"},
+		"text that is not":         {func(o *driver.Task) { o.Env = []string{"X=\xff\xfe"} }, "UTF-8"},
 	} {
 		o := order(image, "true")
 		c.change(&o)
 		if why := h.refuse(t, what, o); !strings.Contains(why, c.says) {
-			t.Errorf("%s: %q does not say %q", what, why, c.says)
+			t.Errorf("%s: %q does not contain %q", what, why, c.says)
 		}
 	}
 	missing := order("test.local/missing@sha256:"+digest.FromString("x").Encoded(), "true")
@@ -75,12 +74,12 @@ func TestHostileImages(t *testing.T) {
 		config ocispec.ImageConfig
 		says   string
 	}{
-		"a user that leads out":  {nil, ocispec.ImageConfig{User: "../../etc/shadow"}, "../../etc/shadow"},
-		"a passwd that is a dir": {map[string]containerdtest.File{"/etc/passwd": {Dir: true}}, ocispec.ImageConfig{User: "app"}, "app"},
-		"a passwd that leads out": {
+		"a user file that is a link to the host": {nil, ocispec.ImageConfig{User: "../../etc/shadow"}, "../../etc/shadow"},
+		"a passwd that is a directory":           {map[string]containerdtest.File{"/etc/passwd": {Dir: true}}, ocispec.ImageConfig{User: "app"}, "app"},
+		"a passwd that is a link to the host": {
 			map[string]containerdtest.File{"/etc/passwd": {Symlink: "/../../../../../../../../etc/shadow"}}, ocispec.ImageConfig{User: "app"}, "app",
 		},
-		"a command that is none": {nil, ocispec.ImageConfig{Entrypoint: []string{""}}, "no command"},
+		"an invalid command": {nil, ocispec.ImageConfig{Entrypoint: []string{""}}, "no command"},
 	} {
 		with := maps.Clone(files)
 		maps.Copy(with, c.files)
@@ -88,12 +87,12 @@ func TestHostileImages(t *testing.T) {
 			c.config.Cmd = []string{"true"}
 		}
 		if why := h.refuse(t, what, order(h.image(t, with, c.config))); !strings.Contains(why, c.says) {
-			t.Errorf("%s: %q does not say %q", what, why, c.says)
+			t.Errorf("%s: %q does not contain %q", what, why, c.says)
 		}
 	}
 	odd := h.image(t, files, ocispec.ImageConfig{Cmd: []string{"pwd"}, WorkingDir: "../../../../new/dir", Env: []string{"A", "=", "\xff=x"}})
 	if got, exit := h.run(t, order(odd)); !slices.Equal(got, []string{"/new/dir"}) || exit.Failed() {
-		t.Errorf("an odd directory: %q, exit %+v", got, exit)
+		t.Errorf("an unusual directory: %q, exit %+v", got, exit)
 	}
 }
 
@@ -129,7 +128,7 @@ func TestExitsAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if left := mine(h.server.Leftovers(), d.layout.mark()); len(left) > 0 {
-		t.Errorf("forgotten tasks have left %q", left)
+		t.Errorf("discarded tasks have left %q", left)
 	}
 }
 
@@ -174,7 +173,7 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var u driver.Usage
-	eventually(t, "it has been throttled", func() bool {
+	eventually(t, "the task has been throttled", func() bool {
 		var err error
 		u, err = d.Usage(t.Context(), o.ID)
 		return err == nil && u.Throttled > 0 && u.PIDs == 1
@@ -190,6 +189,6 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.Usage(t.Context(), o.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("usage of what has ended: %v", err)
+		t.Errorf("usage of an ended task: %v", err)
 	}
 }

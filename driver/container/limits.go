@@ -12,7 +12,7 @@ import (
 // minMemory and minPIDs are the lowest limits under which a runtime can start a container,
 // because the runtime is a Go program that itself runs within the limits. Once the container is
 // created, the process limit is lowered to the ordered value; the memory limit is not.
-const minMemory, minPIDs = 16, 32 // MiB, and threads
+const minMemory, minPIDs = 16, 32 // in MiB, and in threads
 
 // cpuTime is a limit of processor time. All values are in µs, as in the kernel.
 type cpuTime struct{ period, quota, burst int64 }

@@ -82,7 +82,7 @@ func TestImageConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit, err := h.d.Wait(t.Context(), o.ID); err != nil || exit.Signal != 10 {
-		t.Errorf("stopped without a signal: %+v, %v, want the image's, SIGUSR1", exit, err)
+		t.Errorf("stopped without a signal: %+v, %v, want the image's signal SIGUSR1", exit, err)
 	}
 }
 
@@ -120,12 +120,12 @@ func TestRootFiles(t *testing.T) {
 	image := h.image(t, files, ocispec.ImageConfig{})
 	h.recovered(t)
 	for what, c := range map[string]struct{ path, read string }{
-		"a new directory":       {"/a/b/c", "/a/b/c"},
-		"over a file":           {"/etc/passwd", "/etc/passwd"},
-		"over a link":           {"/etc/link", "/etc/link"},
-		"over a link upwards":   {"/etc/up", "/etc/up"},
-		"through a link inside": {"/etc/back/x", "/tmp/x"},
-		"upwards":               {"/../../../../x", "/x"},
+		"a new directory":                   {"/a/b/c", "/a/b/c"},
+		"over a file":                       {"/etc/passwd", "/etc/passwd"},
+		"over a link":                       {"/etc/link", "/etc/link"},
+		"over a link to a parent directory": {"/etc/up", "/etc/up"},
+		"through a link inside":             {"/etc/back/x", "/tmp/x"},
+		"upwards":                           {"/../../../../x", "/x"},
 	} {
 		for _, readOnly := range []bool{false, true} {
 			o := order(image, sh(`cat $1; stat -c %a $1`, c.read)...)
@@ -162,11 +162,11 @@ func TestReadOnlyRoot(t *testing.T) {
 		t.Errorf("could write to %q, exit %+v, want only the writable mount", got, exit)
 	}
 	if _, err := os.Stat(filepath.Join(volume, "x")); err != nil {
-		t.Errorf("what was written is not on the host: %v", err)
+		t.Errorf("the written file is not on the host: %v", err)
 	}
 	o = order(image, "true")
 	o.Mounts = []driver.Mount{{Source: filepath.Join(volume, "missing"), Target: "/x"}}
-	h.refuse(t, "a mount of what is missing", o)
+	h.refuse(t, "a mount with a missing source", o)
 	o.ID.Machine, o.Mounts[0] = bourse.NewMachineID(1), driver.Mount{Source: volume, Target: "/"}
 	h.refuse(t, "a mount over the root", o)
 }
@@ -196,12 +196,12 @@ func TestScratch(t *testing.T) {
 		o.ID.Boot = boot + 1
 		got, exit := h.run(t, o)
 		if !slices.Equal(got, slices.Repeat([]string{"full"}, boot+1)) || exit.Failed() {
-			t.Errorf("boot %d: %q, exit %+v, want it empty and then full", boot+1, got, exit)
+			t.Errorf("boot %d: %q, exit %+v, want an empty directory that becomes full", boot+1, got, exit)
 		}
 	}
 	plain := order(image, sh("ls /left /big /bin/vi 2>/dev/null; true")...)
 	if got, _ := h.run(t, plain); !slices.Equal(got, []string{"/bin/vi"}) {
-		t.Errorf("another container of the image has %q", got)
+		t.Errorf("another container of the same image has %q", got)
 	}
 	o.ID.Boot, o.Command = 3, []string{"no-such-command"}
 	h.refuse(t, "a missing command", o)
@@ -211,7 +211,7 @@ func TestScratch(t *testing.T) {
 		}
 	}
 	if left, _ := os.ReadDir(small); len(left) > 0 {
-		t.Errorf("a start that failed has left %v in the scratch directory", left)
+		t.Errorf("a failed start has left %v in the scratch directory", left)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestNetworkFiles(t *testing.T) {
 	defer func() { _ = hold.Process.Kill(); _ = hold.Wait() }()
 	namespace := "/proc/" + itoa(hold.Process.Pid) + "/ns/net"
 	var want string
-	eventually(t, "a namespace of its own", func() bool {
+	eventually(t, "a private namespace", func() bool {
 		own, _ := os.Readlink("/proc/self/ns/net")
 		want, _ = os.Readlink(namespace)
 		return want != "" && want != own
@@ -275,7 +275,7 @@ func TestDevices(t *testing.T) {
 		o := order(image, "true")
 		o.Devices = []string{name}
 		if why := h.refuse(t, name, o); !strings.Contains(why, "test.local/zero=z0") {
-			t.Errorf("%q does not say which devices there are", why)
+			t.Errorf("%q does not list the available devices", why)
 		}
 	}
 }

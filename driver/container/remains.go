@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Remains are objects that no caller knows about. They are left by starts that failed while
-// containerd was unavailable. They also appear if containerd finishes creating an object after
-// the daemon that requested it has died. The driver removes these remains as soon as possible.
+// Remains are objects that no caller knows about. Starts that fail while containerd is unavailable leave such objects
+// behind. They also appear if containerd finishes creating an object after the daemon that requested it has died. The
+// driver removes remains as soon as possible.
 
 // remains lists the known remains. Driver.mu guards it.
 type remains struct {

@@ -27,8 +27,8 @@ func (d *Driver) prepare(ctx context.Context, c *containerd.Client, task driver.
 	service := c.SnapshotService(d.cfg.Snapshotter)
 	mounts, err := d.snapshot(ctx, service, task, image)
 	if cleaner, ok := service.(snapshots.Cleaner); ok && err != nil && bourse.CodeOf(withCode(ctx, err)) == bourse.CodeInternal && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotFound(err) {
-		// If containerd was killed while it created a snapshot, the snapshot's directory prevents
-		// its creation until Cleanup is called.
+		// If containerd was killed while it created a snapshot, the directory that it left behind prevents the
+		// snapshot's creation until Cleanup is called.
 		if cleaner.Cleanup(ctx) == nil {
 			return d.snapshot(ctx, service, task, image)
 		}

@@ -32,13 +32,13 @@ func TestRuncReadsTheVariables(t *testing.T) {
 	for range 2 { // a repeated create finds the link
 		got, err := prepare(args)
 		if err != nil || !cmp.Equal(got, args[1:]) {
-			t.Errorf("create: %q, %v, want its arguments as they were", got, err)
+			t.Errorf("create: %q, %v, want unchanged arguments", got, err)
 		}
 		if text, err := os.ReadFile(config); err != nil || string(text) != `{"ociVersion":"1","process":`+want+`}` {
-			t.Errorf("the bundle's: %s, %v", text, err)
+			t.Errorf("the bundle's config: %s, %v", text, err)
 		}
 		if to, err := os.Readlink(config); err != nil || to != filepath.Join(base, "c1", "config.json") {
-			t.Errorf("it leads to %s (%v), want it below %s", to, err, base)
+			t.Errorf("the link's target is %s (%v), want a path below %s", to, err, base)
 		}
 	}
 	got, err := prepare([]string{base, "exec", "--process", other, "--detach", "c1"})
@@ -46,10 +46,10 @@ func TestRuncReadsTheVariables(t *testing.T) {
 		t.Fatalf("exec: %q, %v, want another file", got, err)
 	}
 	if text, err := os.ReadFile(got[2]); err != nil || string(text) != want {
-		t.Errorf("the command's: %s, %v", text, err)
+		t.Errorf("the command's config: %s, %v", text, err)
 	}
 	if text, err := os.ReadFile(other); err != nil || string(text) != process {
-		t.Errorf("the file that was passed is %s now (%v)", text, err)
+		t.Errorf("the original file was changed to %s (%v)", text, err)
 	}
 }
 
@@ -76,21 +76,21 @@ func TestRuncIsRefused(t *testing.T) {
 // can read or have created.
 func TestDirectoriesArePrivate(t *testing.T) {
 	for name, make := range map[string]func(base string) error{
-		"a directory of others": func(base string) error { return os.Mkdir(base, 0o777) },
-		"a link":                func(base string) error { return os.Symlink(t.TempDir(), base) },
-		"a file":                func(base string) error { return os.WriteFile(base, nil, 0o600) },
+		"a directory of another user": func(base string) error { return os.Mkdir(base, 0o777) },
+		"a link":                      func(base string) error { return os.Symlink(t.TempDir(), base) },
+		"a file":                      func(base string) error { return os.WriteFile(base, nil, 0o600) },
 	} {
 		base := filepath.Join(t.TempDir(), "bourse")
 		if err := make(base); err != nil {
 			t.Fatal(err)
 		}
-		if name == "a directory of others" { // regardless of the umask
-			if err := os.Chmod(base, 0o777); err != nil { //nolint:gosec // that is the case
+		if name == "a directory of another user" { // regardless of the umask
+			if err := os.Chmod(base, 0o777); err != nil { //nolint:gosec // the test case requires it
 				t.Fatal(err)
 			}
 		}
 		if err := makePrivate(base, filepath.Join(base, "c1")); err == nil {
-			t.Errorf("%s: secrets would be written there", name)
+			t.Errorf("%s: secrets would be written to it", name)
 		}
 	}
 	base := filepath.Join(t.TempDir(), "bourse")
@@ -114,7 +114,7 @@ func TestWrapper(t *testing.T) {
 		t.Errorf("%v:\n%s", err, text)
 	}
 	if again, err := Wrapper(dir, []string{"/usr/bin/bourse", "runc"}); err != nil || again != path {
-		t.Errorf("another program: %s, %v, want it at %s", again, err, path)
+		t.Errorf("script for another program: %s, %v, want path %s", again, err, path)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
 		t.Errorf("files are %q, want one", left)

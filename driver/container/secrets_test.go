@@ -39,31 +39,31 @@ func TestSecrets(t *testing.T) {
 		out, err := d.Exec(t.Context(), task.ID, driver.Exec{Command: sh(`cat /proc/1/environ | tr '\0' '\n' | grep PASSWORD; echo "$PASSWORD $PLAIN"; stat -c %a /etc/secret/key; cat /etc/other; echo x > /etc/other && echo written`)})
 		want := "PASSWORD=" + value + "\n" + value + " plain\n440\n" + inFile
 		if err != nil || string(out.Stdout) != want {
-			t.Errorf("a command beside it: %v, %q %q, want %q", err, out.Stdout, out.Stderr, want)
+			t.Errorf("a command in the container: %v, %q %q, want %q", err, out.Stdout, out.Stderr, want)
 		}
 	}
 	has(d)
 	for _, dir := range []string{h.server.Dir, h.cfg.Dir} {
 		if left := filesWith(t, dir, value, inFile); len(left) > 0 {
-			t.Errorf("secrets are in %q", left)
+			t.Errorf("secrets were found in %q", left)
 		}
 	}
 	d, found := h.recovered(t)
 	if len(found) != 1 || found[0].Exit != nil {
-		t.Fatalf("found %v, want it running", found)
+		t.Fatalf("found %v, want the running task", found)
 	}
 	has(d)
 	if err := d.Stop(t.Context(), task.ID, "SIGKILL", 0); err != nil {
 		t.Error(err)
 	}
 	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Signal != 9 {
-		t.Errorf("its end: %+v, %v", exit, err)
+		t.Errorf("exit: %+v, %v", exit, err)
 	}
 	if err := d.DiscardExit(t.Context(), task.ID); err != nil {
 		t.Error(err)
 	}
 	if left := d.layout.secretTasks(); len(left) > 0 {
-		t.Errorf("an ended task has secrets: %v", left)
+		t.Errorf("an ended task still has secrets: %v", left)
 	}
 	task.ID.Boot++ // as after a restart of the machine
 	if _, err := d.Start(t.Context(), task); err != nil {
@@ -71,7 +71,7 @@ func TestSecrets(t *testing.T) {
 	}
 	has(d)
 	if left := filesWith(t, h.server.Dir, value, inFile); len(left) > 0 {
-		t.Errorf("secrets are in %q", left)
+		t.Errorf("secrets were found in %q", left)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestSecretsOfAFailedStart(t *testing.T) {
 	task := order(image, "/bin/none-such")
 	task.Secrets = []string{"PASSWORD=hunter2"}
 	if _, err := d.Start(t.Context(), task); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "none-such") {
-		t.Errorf("a program that is not there: %v, want invalid with its name", err)
+		t.Errorf("a missing program: %v, want invalid with its name", err)
 	}
 	if left := d.layout.secretTasks(); len(left) > 0 {
 		t.Errorf("secrets of %v were left behind", left)
@@ -92,14 +92,13 @@ func TestSecretsOfAFailedStart(t *testing.T) {
 	task = order(image, sh(runScript)...)
 	task.Secrets = []string{"PASSWORD=hunter2\x00"}
 	if _, err := d.Start(t.Context(), task); bourse.CodeOf(err) != bourse.CodeInvalid || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("a secret that no program can have: %v, want invalid without it", err)
+		t.Errorf("an invalid secret: %v, want invalid without its value", err)
 	}
 }
 
-// TestContainersEndWithoutTheProgram checks that a container with secrets can be stopped and
-// destroyed when the daemon's program file no longer exists. Only starts and execs need that
-// file.
-func TestContainersEndWithoutTheProgram(t *testing.T) {
+// TestContainersEndWithoutTheDaemonsProgram checks that a container with secrets can be stopped and destroyed when the
+// daemon's program file no longer exists. Only starts and execs need that file.
+func TestContainersEndWithoutTheDaemonsProgram(t *testing.T) {
 	h := newHost(t, func(c *Config) {
 		self, err := os.ReadFile(c.Runc[0])
 		if err != nil {
@@ -140,7 +139,7 @@ func filesWith(t *testing.T, dir string, values ...string) []string {
 	files := 0
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return nil //nolint:nilerr // files come and go
+			return nil //nolint:nilerr // files may appear and disappear during the search
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -173,7 +173,7 @@ func (l *launch) keep(ctx context.Context) error {
 func (l *launch) makeRoot(ctx context.Context) ([]mount.Mount, error) {
 	order := l.order
 	if l.task.vm {
-		order.Root.Scratch = "" // the guest's disk is there
+		order.Root.Scratch = "" // the directory contains the guest's disk
 	}
 	root, err := l.prepare(ctx, l.c, order, l.image)
 	if isNotFound(err) {
@@ -238,7 +238,7 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	source := l.layout.source(l.order.ID, l.order.TTY)
 	root, limits := l.root, l.order.Limits
 	if l.task.vm {
-		root, limits.PIDs = nil, 0 // the guest has the image's disk, and processes of its own
+		root, limits.PIDs = nil, 0 // the guest mounts the image's disk itself, and its processes do not count
 	}
 	request := &tasks.CreateTaskRequest{
 		ContainerID: l.task.container, Rootfs: mount.ToProto(root),

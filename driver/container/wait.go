@@ -91,7 +91,7 @@ func (d *Driver) askExit(t *task) (bourse.Exit, error) {
 	if err == nil {
 		return exitFrom(r.ExitStatus, r.ExitedAt), nil
 	}
-	// regardless of the error, use the task's current state in containerd
+	// whether or not the wait failed, use the task's current state in containerd
 	return d.askState(ctx, c, t)
 }
 

@@ -15,9 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Killed repeatedly kills a daemon under load and checks its successor: every operation that the
-// killed daemon acknowledged must still be in effect, and nothing may exist that it did not
-// announce.
+// Killed repeatedly kills a daemon under load and checks its successor: every operation that the killed daemon
+// acknowledged must still be in effect, and only objects that it announced may exist.
 type Killed struct {
 	// Daemon returns the command of a process that calls LiveOn and writes to stdout. first is
 	// the number of its first machine.
@@ -45,9 +44,9 @@ func (k Killed) Run(t *testing.T) {
 			k.Look(t, func(d driver.Driver, list []driver.Status) { known.check(t, d, list) })
 		}
 	}
-	t.Logf("%d machines were started in %d lives", len(known.started), k.Kills)
+	t.Logf("%d machines were started by %d daemons", len(known.started), k.Kills)
 	if len(known.started) < k.Kills {
-		t.Errorf("only %d machines were started: the test shows nothing", len(known.started))
+		t.Errorf("only %d machines were started, so the test proves nothing", len(known.started))
 	}
 }
 
@@ -68,7 +67,7 @@ func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Du
 	}
 	in := bufio.NewReader(out)
 	if _, err := in.Peek(1); err != nil {
-		t.Fatalf("the daemon of round %d did nothing: %v", round, err)
+		t.Fatalf("the daemon of round %d printed nothing: %v", round, err)
 	}
 	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
@@ -113,7 +112,7 @@ func (a *acknowledged) read(t *testing.T, r io.Reader, started func()) {
 		case "destroyed":
 			a.destroyed[id] = true
 		default:
-			t.Errorf("the daemon said %q", lines.Text())
+			t.Errorf("the daemon printed %q", lines.Text())
 		}
 	}
 }
@@ -132,12 +131,12 @@ func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status
 		status, ok := got[id]
 		switch fate := fateOf(id); {
 		case a.destroyed[id] && ok:
-			t.Errorf("%s was destroyed and is there again: %+v", id, status)
+			t.Errorf("%s was destroyed but exists again: %+v", id, status)
 		case a.destroying[id]: // the machine may or may not exist
 		case !ok:
-			t.Errorf("%s was started and is gone", id)
+			t.Errorf("%s was started but no longer exists", id)
 		case fate == fateLeft && (status.Exit != nil || status.PID != pid):
-			t.Errorf("%s was started as process %d and is now %+v, %+v", id, pid, status, status.Exit)
+			t.Errorf("%s was started as process %d, but is now %+v, %+v", id, pid, status, status.Exit)
 		case fate == fateEnds:
 			checkEnded(t, d, status.ID)
 		}
@@ -159,6 +158,6 @@ func checkEnded(t *testing.T, d driver.Driver, id driver.TaskID) {
 		return nil
 	})
 	if err != nil || lines != 1 {
-		t.Errorf("%s has its line %d times, %v", id.Machine, lines, err)
+		t.Errorf("the log of %s contains its line %d times, %v", id.Machine, lines, err)
 	}
 }

@@ -15,11 +15,10 @@ import (
 // number of fates, so that every fate occurs in each lane.
 const liveLanes = 5
 
-// LiveOn acts as a daemon that a test will kill. It recovers d, then starts, stops and destroys
-// machines as fast as it can. The machines are numbered starting with first. LiveOn writes a line
-// before each operation and another line after the operation has succeeded. The parameter like
-// contains the fields that all tasks share, such as an image with a shell and an environment.
-// LiveOn returns only if d cannot be recovered.
+// LiveOn acts as a daemon that a test will kill. It recovers d, then starts, stops and destroys machines as fast as it
+// can. The machines are numbered starting with first. LiveOn writes a line before each operation and another line after
+// the operation has succeeded. like contains the fields that all tasks share, such as an image with a shell and an
+// environment. LiveOn returns only if d cannot be recovered.
 func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	ctx := context.Background()
 	if _, err := d.Recover(ctx); err != nil {
@@ -43,7 +42,7 @@ func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	return nil
 }
 
-// fate is what LiveOn does with a machine. It depends on the machine's number.
+// fate determines what LiveOn does with a machine. It depends on the machine's number.
 type fate int
 
 const (

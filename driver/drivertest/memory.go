@@ -37,8 +37,8 @@ type Hooks struct {
 	// Before is called before the call has an effect. If it returns an error, the call returns
 	// that error and has no effect.
 	Before func(ctx context.Context, call Call) error
-	// After is called after the call has had its effect. If it returns an error, the call returns
-	// that error, as if its answer was lost.
+	// After is called after the call has had its effect. If it returns an error, the call returns that error, as if the
+	// answer had been lost.
 	After func(ctx context.Context, call Call) error
 }
 

@@ -24,7 +24,7 @@ func errCut() error {
 
 func (d *MemoryDriver) cutLocked() { close(d.cut) }
 
-// do calls fn between the hooks.
+// do calls the Before hook, fn and the After hook.
 func (d *MemoryDriver) do(ctx context.Context, call Call, fn func() error) error {
 	d.host.mu.Lock()
 	hooks := d.host.hooks
@@ -149,9 +149,8 @@ func (m *Memory) startLocked(task driver.Task) *memTask {
 	return t
 }
 
-// again returns a function that the program's timers call with their callbacks. It runs a callback
-// with the host's mutex held, unless the program has been stopped. While the task is frozen, it
-// delays the callback.
+// again returns a function that runs the callbacks of the program's timers. The function runs a callback with the
+// host's mutex held, unless the program has been stopped. While the task is frozen, it delays the callback.
 func (m *Memory) again(t *memTask, p *program) func(func()) {
 	return func(fn func()) {
 		m.mu.Lock()

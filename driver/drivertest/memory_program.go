@@ -63,9 +63,8 @@ func checkScript(words []string) error {
 	return nil
 }
 
-// step executes instructions until the program sleeps or ends. After a sleep, a timer resumes the
-// program by passing another call of step to the parameter again, which runs it with the host's
-// mutex held.
+// step executes instructions until the program sleeps or ends. After a sleep, a timer resumes the program by passing
+// another call of step to again, which runs it with the host's mutex held.
 func (p *program) step(again func(func())) {
 	for len(p.rest) > 0 {
 		word := p.rest[0]

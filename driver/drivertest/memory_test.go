@@ -28,10 +28,10 @@ func TestMemoryInBubble(t *testing.T) {
 		synctest.Wait()
 		next := host.Driver()
 		if code := bourse.CodeOf(<-cut); code != bourse.CodeUnavailable {
-			t.Errorf("Wait of a dead daemon's driver gave %q, want unavailable", code)
+			t.Errorf("Wait of a dead daemon's driver returned %q, want unavailable", code)
 		}
 		if _, err := d.Start(t.Context(), driver.Task{ID: id}); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("Start of a dead daemon's driver gave %v, want unavailable", err)
+			t.Errorf("Start of a dead daemon's driver returned %v, want unavailable", err)
 		}
 		exit, err := next.Wait(t.Context(), id)
 		if err != nil || exit.Code != 3 || time.Since(begun) != time.Hour {

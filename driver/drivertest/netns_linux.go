@@ -21,7 +21,7 @@ func Netns(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if err := mountNewNetns(path); err != nil {
-		t.Skipf("a network namespace cannot be made here: %v", err)
+		t.Skipf("network namespaces cannot be created here: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
@@ -71,6 +71,6 @@ func hostNetworks(t *testing.T) []string {
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give a task what its host does not have")
+		t.Skip("tasks with their own network or mounts require root")
 	}
 }

@@ -15,5 +15,5 @@ func hostNetworks(*testing.T) []string { return nil }
 
 func needRoot(t *testing.T) {
 	t.Helper()
-	t.Skip("only Linux gives a task what its host does not have")
+	t.Skip("tasks with their own network or mounts require Linux")
 }

@@ -110,7 +110,7 @@ type suite struct {
 	*testing.T
 	h     Harness
 	p     Programs
-	ctx   context.Context //nolint:containedctx // the case's, which its helpers share
+	ctx   context.Context //nolint:containedctx // the test case's context, which its helpers share
 	host  Host
 	d     driver.Driver
 	count atomic.Int64
@@ -127,11 +127,10 @@ func (s *suite) reopen() []driver.Status {
 	return got
 }
 
-// need skips the test case if has is false, which means that the harness lacks a program. The
-// parameter what describes that program.
-func (s *suite) need(what string, has bool) {
+// need skips the test case unless the harness provides the required program. what describes the program.
+func (s *suite) need(what string, provided bool) {
 	s.Helper()
-	if !has {
+	if !provided {
 		s.Skipf("the harness has no program for %s", what)
 	}
 }
@@ -164,7 +163,7 @@ func (s *suite) start(task driver.Task) driver.Status {
 		s.Fatalf("Start %v: %v", task.Command, err)
 	}
 	if status.ID != task.ID || status.StartedAt.IsZero() {
-		s.Fatalf("Start gave %+v, want the status of %v", status, task.ID)
+		s.Fatalf("Start returned %+v, want the status of %v", status, task.ID)
 	}
 	return status
 }

@@ -13,7 +13,7 @@ import (
 // apartCases check that a task has its own network and name servers instead of its host's. They
 // need root.
 var apartCases = map[string]func(*suite){
-	"a network of its own": func(s *suite) {
+	"a private network": func(s *suite) {
 		s.need("its networks", s.p.Networks != nil)
 		task := s.task(s.p.Networks)
 		task.Network = &driver.Network{Namespace: Netns(s.T)}
@@ -34,9 +34,9 @@ var apartCases = map[string]func(*suite){
 		task = s.task(s.p.Networks)
 		task.Network = &driver.Network{Namespace: filepath.Join(s.TempDir(), "missing")}
 		_, err := s.d.Start(s.ctx, task)
-		s.wantCode("a network namespace that does not exist", err, bourse.CodeInvalid)
+		s.wantCode("a missing network namespace", err, bourse.CodeInvalid)
 	},
-	"exec is in the task's network": func(s *suite) {
+	"exec runs in the task's network": func(s *suite) {
 		s.need("its networks", s.p.Networks != nil)
 		task := s.task(s.p.Run)
 		task.Network = &driver.Network{Namespace: Netns(s.T)}
@@ -48,7 +48,7 @@ var apartCases = map[string]func(*suite){
 		}
 		s.stop(task.ID)
 	},
-	"name servers of its own": func(s *suite) {
+	"private name servers": func(s *suite) {
 		s.need("reading files", s.p.Read != nil)
 		hosts, _ := os.ReadFile("/etc/resolv.conf")
 		task := s.task(s.p.Run)
@@ -63,11 +63,11 @@ var apartCases = map[string]func(*suite){
 		}
 		for _, line := range []string{"nameserver 192.0.2.53", "nameserver fdaa::3", "search internal", "options ndots:1"} {
 			if !slices.Contains(strings.Split(string(got.Stdout), "\n"), line) {
-				s.Errorf("resolv.conf is %q, want %q in it", got.Stdout, line)
+				s.Errorf("resolv.conf is %q, want a line %q", got.Stdout, line)
 			}
 		}
 		if now, _ := os.ReadFile("/etc/resolv.conf"); string(now) != string(hosts) {
-			s.Errorf("the host's resolv.conf is %q, was %q", now, hosts)
+			s.Errorf("the host's resolv.conf is %q, previously %q", now, hosts)
 		}
 		s.stop(task.ID)
 	},
@@ -85,27 +85,27 @@ var apartCases = map[string]func(*suite){
 			s.Errorf("the mount's source contains %q, %v, want the text that was written through the mount", got, err)
 		}
 		if _, err := os.Stat(file); err == nil {
-			s.Errorf("the host sees the mount too")
+			s.Errorf("the mount is visible on the host")
 		}
 		task.ID.Boot, task.Command, task.Mounts[0].ReadOnly = 2, s.p.Write(file, "changed"), true
 		if exit := s.run(task); !exit.Failed() {
-			s.Errorf("writing through a read-only mount: exit %+v, want that it is refused", exit)
+			s.Errorf("writing through a read-only mount: exit %+v, want a failure", exit)
 		}
 		task.ID.Boot, task.Command = 3, s.p.Run
 		s.start(task)
 		s.awaitReady(task.ID.Machine)
 		got, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Read(file)})
 		if err != nil || string(got.Stdout) != "hello" {
-			s.Errorf("reading beside the task: %q, %v", got.Stdout, err)
+			s.Errorf("reading the file with Exec: %q, %v", got.Stdout, err)
 		}
 		s.stop(task.ID)
 	},
-	"mounts that cannot be": func(s *suite) {
+	"invalid mounts": func(s *suite) {
 		s.need("writing files", s.p.Write != nil)
 		needRoot(s.T)
 		missing := filepath.Join(s.TempDir(), "missing")
 		for what, m := range map[string]driver.Mount{
-			"no such source":    {Source: missing, Target: s.TempDir()},
+			"a missing source":  {Source: missing, Target: s.TempDir()},
 			"a relative source": {Source: "etc", Target: s.TempDir()},
 			"a relative target": {Source: s.TempDir(), Target: "etc"},
 		} {
@@ -118,7 +118,7 @@ var apartCases = map[string]func(*suite){
 			task := s.task(s.p.Run)
 			task.Mounts = []driver.Mount{{Source: s.TempDir(), Target: missing}}
 			_, err := s.d.Start(s.ctx, task)
-			s.wantCode("no such target on the host", err, bourse.CodeInvalid)
+			s.wantCode("a target that does not exist on the host", err, bourse.CodeInvalid)
 		}
 		s.wantProcesses(0)
 	},

@@ -11,7 +11,7 @@ import (
 )
 
 var execCases = map[string]func(*suite){
-	"exec gives exit and outputs": func(s *suite) {
+	"exec returns exit and outputs": func(s *suite) {
 		id := s.running()
 		got, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Print("to out", "to err")})
 		if err != nil || got.Exit.Failed() || string(got.Stdout) != "to out\n" || string(got.Stderr) != "to err\n" {
@@ -26,7 +26,7 @@ var execCases = map[string]func(*suite){
 			s.Errorf("got %q, %v, want the task's environment", got.Stdout, err)
 		}
 		if lines := s.logs(id.Machine, driver.LogQuery{}); len(texts(lines, "stdout")) != 1 {
-			s.Errorf("the log has %v, want nothing of an exec", lines)
+			s.Errorf("the log has %v, want no output of an exec", lines)
 		}
 		_, err = s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Missing})
 		s.wantCode("a missing command", err, bourse.CodeInvalid)
@@ -46,11 +46,11 @@ var execCases = map[string]func(*suite){
 			s.Errorf("without stdin: got %q, %v", got.Stdout, err)
 		}
 	},
-	"exec keeps a bounded output": func(s *suite) {
+	"exec returns bounded output": func(s *suite) {
 		id := s.running()
 		got, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Lines(0, 50_000), Limit: 1000})
 		if err != nil || got.Exit.Failed() || len(got.Stdout) != 1000 || !bytes.HasPrefix(got.Stdout, []byte("line 0\nline 1\n")) {
-			s.Errorf("%d bytes, exit %+v, %v; want the first 1000 of a program that was not held up", len(got.Stdout), got.Exit, err)
+			s.Errorf("%d bytes, exit %+v, %v; want the first 1000 bytes, and a program that was not blocked", len(got.Stdout), got.Exit, err)
 		}
 	},
 	"exec is killed with its context": func(s *suite) {
@@ -65,7 +65,7 @@ var execCases = map[string]func(*suite){
 		s.wantCode("Exec", err, bourse.CodeTimeout)
 		s.awaitProcesses(1)
 	},
-	"exec of what has ended": func(s *suite) {
+	"exec after the task has ended": func(s *suite) {
 		task := s.task(s.p.Exit(0))
 		s.run(task)
 		_, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Exit(0)})
@@ -107,7 +107,7 @@ func (s *suite) awaitProcesses(want int) {
 		select {
 		case <-time.After(time.Millisecond):
 		case <-s.ctx.Done():
-			s.Fatalf("%d processes of tasks run, want %d", l.Processes(s.T), want)
+			s.Fatalf("%d task processes are running, want %d", l.Processes(s.T), want)
 		}
 	}
 }

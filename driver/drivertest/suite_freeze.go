@@ -22,10 +22,10 @@ var freezeCases = map[string]func(*suite){
 		before := len(s.logs(task.ID.Machine, driver.LogQuery{}))
 		s.pass(100 * time.Millisecond)
 		if after := len(s.logs(task.ID.Machine, driver.LogQuery{})); after != before {
-			s.Errorf("a frozen task went on to write: %d lines, and then %d", before, after)
+			s.Errorf("a frozen task continued to write: %d lines, and then %d", before, after)
 		}
 		if status, err := s.d.Inspect(s.ctx, task.ID); err != nil || status.Exit != nil {
-			s.Errorf("Inspect gave %+v, %v, want a task that runs", status, err)
+			s.Errorf("Inspect returned %+v, %v, want a running task", status, err)
 		}
 		s.usage(task.ID)
 		for range 2 {
@@ -34,7 +34,7 @@ var freezeCases = map[string]func(*suite){
 		s.awaitLines(task.ID.Machine, before+5)
 		s.stop(task.ID)
 	},
-	"a frozen task stays so without its daemon": func(s *suite) {
+	"a frozen task stays frozen without its daemon": func(s *suite) {
 		s.canFreeze()
 		task := s.task(s.p.Slow(100_000, 5*time.Millisecond))
 		s.start(task)
@@ -44,13 +44,13 @@ var freezeCases = map[string]func(*suite){
 			s.Fatalf("recovered %+v, want the task", got)
 		}
 		_, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Exit(0)})
-		s.wantCode("a command beside a frozen task", err, bourse.CodeFailedPrecondition)
+		s.wantCode("exec in a frozen task", err, bourse.CodeFailedPrecondition)
 		s.freeze(task.ID, true)
 		before := len(s.logs(task.ID.Machine, driver.LogQuery{}))
 		s.freeze(task.ID, false)
 		s.awaitLines(task.ID.Machine, before+5)
 		if _, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Exit(0)}); err != nil {
-			s.Errorf("a command beside a thawed task: %v", err)
+			s.Errorf("exec in a thawed task: %v", err)
 		}
 		s.stop(task.ID)
 	},
@@ -67,7 +67,7 @@ var freezeCases = map[string]func(*suite){
 			if exit := s.wait(task.ID); exit.Signal != signal.Number() {
 				s.Errorf("%s: exit %+v", signal, exit)
 			}
-			s.wantCode("freezing what has ended", s.d.Freeze(s.ctx, task.ID, true), bourse.CodeFailedPrecondition)
+			s.wantCode("freezing an ended task", s.d.Freeze(s.ctx, task.ID, true), bourse.CodeFailedPrecondition)
 		}
 		s.wantProcesses(0)
 	},
@@ -100,10 +100,10 @@ var freezeCases = map[string]func(*suite){
 			s.Errorf("exit %+v, want SIGUSR1", exit)
 		}
 	},
-	"lost machinery ends frozen tasks": func(s *suite) {
+	"killed driver processes end frozen tasks": func(s *suite) {
 		killer, ok := s.host.(MachineryKiller)
 		if !ok {
-			s.Skip("the driver has no machinery that could be killed")
+			s.Skip("the driver has no processes of its own")
 		}
 		s.canFreeze()
 		task := s.task(s.p.Run)
@@ -112,18 +112,18 @@ var freezeCases = map[string]func(*suite){
 		s.freeze(task.ID, true)
 		killer.KillMachinery(s.T)
 		if exit := s.wait(task.ID); exit.Code != -1 || exit.Error == "" {
-			s.Errorf("exit %+v of a lost task, want code -1 and why", exit)
+			s.Errorf("exit of a lost task: %+v, want code -1 and an error", exit)
 		}
 		s.wantProcesses(0)
 	},
-	"what cannot be frozen": func(s *suite) {
+	"freeze errors": func(s *suite) {
 		task := s.task(s.p.Run)
-		s.wantCode("a task that is not there", s.d.Freeze(s.ctx, task.ID, true), bourse.CodeNotFound)
+		s.wantCode("an unknown task", s.d.Freeze(s.ctx, task.ID, true), bourse.CodeNotFound)
 		if s.d.Labels()["suspend"] != "" {
 			return
 		}
 		s.start(task)
-		s.wantCode("a task on a host that cannot", s.d.Freeze(s.ctx, task.ID, true), bourse.CodeFailedPrecondition)
+		s.wantCode("a task on a host that cannot freeze", s.d.Freeze(s.ctx, task.ID, true), bourse.CodeFailedPrecondition)
 		s.stop(task.ID)
 	},
 }

@@ -13,7 +13,7 @@ import (
 )
 
 var lifeCases = map[string]func(*suite){
-	"exit codes are kept": func(s *suite) {
+	"exit codes": func(s *suite) {
 		for _, code := range []int{0, 1, 3, 255} {
 			exit := s.run(s.task(s.p.Exit(code)))
 			if exit.Code != code || exit.Signal != 0 || exit.OOMKilled || exit.Error != "" {
@@ -26,7 +26,7 @@ var lifeCases = map[string]func(*suite){
 		started := s.start(task)
 		status, err := s.d.Inspect(s.ctx, task.ID)
 		if err != nil || status != started || status.PID == 0 {
-			s.Errorf("running: got %+v, %v, want what Start gave, %+v", status, err, started)
+			s.Errorf("running: got %+v, %v, want the status from Start, %+v", status, err, started)
 		}
 		if err := s.d.Stop(s.ctx, task.ID, "SIGKILL", time.Second); err != nil {
 			s.Fatal(err)
@@ -34,20 +34,20 @@ var lifeCases = map[string]func(*suite){
 		exit := s.wait(task.ID)
 		status, err = s.d.Inspect(s.ctx, task.ID)
 		if err != nil || status.PID != 0 || status.Exit == nil || *status.Exit != exit || !status.StartedAt.Equal(started.StartedAt) {
-			s.Errorf("ended: got %+v, %v, want exit %+v and the same start", status, err, exit)
+			s.Errorf("ended: got %+v, %v, want exit %+v and the same start time", status, err, exit)
 		}
 	},
 	"start is idempotent": func(s *suite) {
 		task := s.task(s.p.Run)
 		first := s.start(task)
 		if again := s.start(task); again != first {
-			s.Errorf("second start gave %+v, want %+v", again, first)
+			s.Errorf("second start returned %+v, want %+v", again, first)
 		}
 		s.wantProcesses(1)
 		s.stop(task.ID)
 		s.wait(task.ID)
 		if again := s.start(task); again.Exit == nil || again.PID != 0 {
-			s.Errorf("start after the end gave %+v, want the exit", again)
+			s.Errorf("start after the end returned %+v, want the exit", again)
 		}
 		s.wantProcesses(0)
 	},
@@ -66,7 +66,7 @@ var lifeCases = map[string]func(*suite){
 		}
 		s.wantProcesses(1)
 	},
-	"boots grow": func(s *suite) {
+	"boot numbers increase": func(s *suite) {
 		task := s.task(s.p.Run)
 		task.ID.Boot = 2
 		s.start(task)
@@ -75,12 +75,12 @@ var lifeCases = map[string]func(*suite){
 		_, err := s.d.Start(s.ctx, older)
 		s.wantCode("start of an older boot", err, bourse.CodeFailedPrecondition)
 		_, err = s.d.Start(s.ctx, newer)
-		s.wantCode("start of a boot while the one before runs", err, bourse.CodeFailedPrecondition)
+		s.wantCode("start of a boot while the previous one runs", err, bourse.CodeFailedPrecondition)
 		s.stop(task.ID)
 		s.start(newer)
 		s.wantProcesses(1)
 	},
-	"what cannot be started leaves nothing": func(s *suite) {
+	"a failed start leaves nothing behind": func(s *suite) {
 		commands := map[string][]string{"missing": s.p.Missing, "not executable": s.p.Refused, "empty": {""}, "none": nil}
 		for what, command := range commands {
 			if command == nil && what != "none" {
@@ -98,7 +98,7 @@ var lifeCases = map[string]func(*suite){
 			s.run(task)
 		}
 		if got := s.reopen(); len(got) != len(commands)-boolToInt(s.p.Refused == nil) {
-			s.Errorf("recovered %d tasks, want only those that have started", len(got))
+			s.Errorf("recovered %d tasks, want only the started ones", len(got))
 		}
 	},
 	"unknown tasks": func(s *suite) {
@@ -113,32 +113,32 @@ var lifeCases = map[string]func(*suite){
 		s.wantCode("Exec", err, bourse.CodeNotFound)
 		_, err = s.d.Usage(s.ctx, id)
 		s.wantCode("Usage", err, bourse.CodeNotFound)
-		s.wantCode("Forget", s.d.DiscardExit(s.ctx, id), "")
+		s.wantCode("DiscardExit", s.d.DiscardExit(s.ctx, id), "")
 		s.wantCode("Destroy", s.d.Destroy(s.ctx, id.Machine), "")
 	},
-	"forget": func(s *suite) {
+	"discard exit": func(s *suite) {
 		task := s.task(s.p.Run)
 		s.start(task)
 		if err := s.d.DiscardExit(s.ctx, task.ID); err != nil {
-			s.Errorf("Forget of a running task: %v", err)
+			s.Errorf("DiscardExit of a running task: %v", err)
 		}
 		if _, err := s.d.Inspect(s.ctx, task.ID); err != nil {
-			s.Errorf("a running task was forgotten: %v", err)
+			s.Errorf("DiscardExit removed a running task: %v", err)
 		}
 		s.stop(task.ID)
 		s.wait(task.ID)
 		for range 2 {
 			if err := s.d.DiscardExit(s.ctx, task.ID); err != nil {
-				s.Errorf("Forget: %v", err)
+				s.Errorf("DiscardExit: %v", err)
 			}
 		}
 		_, err := s.d.Inspect(s.ctx, task.ID)
-		s.wantCode("Inspect after Forget", err, bourse.CodeNotFound)
+		s.wantCode("Inspect after DiscardExit", err, bourse.CodeNotFound)
 		if got := s.reopen(); len(got) != 0 {
 			s.Errorf("recovered %+v, want nothing", got)
 		}
 	},
-	"destroy ends what runs, and again is no error": func(s *suite) {
+	"destroy ends a running task and can be repeated": func(s *suite) {
 		task := s.task(s.p.Ignore)
 		s.start(task)
 		s.awaitReady(task.ID.Machine)
@@ -153,7 +153,7 @@ var lifeCases = map[string]func(*suite){
 			s.Errorf("recovered %d tasks, want 1", len(got))
 		}
 	},
-	"wait ends with its context": func(s *suite) {
+	"wait returns when its context ends": func(s *suite) {
 		task := s.task(s.p.Run)
 		s.start(task)
 		ctx, cancel := context.WithCancel(s.ctx)
@@ -161,7 +161,7 @@ var lifeCases = map[string]func(*suite){
 		go func() { _, err := s.d.Wait(ctx, task.ID); done <- err }()
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
-			s.Errorf("Wait gave %v, want context canceled", err)
+			s.Errorf("Wait returned %v, want context canceled", err)
 		}
 		_, err := s.d.Start(ctx, s.task(s.p.Run))
 		s.wantCode("Start with an ended context", err, bourse.CodeCanceled)
@@ -195,21 +195,21 @@ func hostileCase(s *suite) {
 			s.Errorf("%q: exit %+v", text, exit)
 		}
 		if got := texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout"); len(got) != 1 || got[0] != text {
-			s.Errorf("argument %.60q came out as %.60q", text, got)
+			s.Errorf("argument %.60q was printed as %.60q", text, got)
 		}
 		task.ID.Boot, task.Command = 2, s.p.Env("HOSTILE")
 		task.Env = append(task.Env, "HOSTILE="+text)
 		s.run(task)
 		if got := texts(s.logs(task.ID.Machine, driver.LogQuery{Tail: 1 + len(text)/1024}), "stdout"); got[len(got)-1] != text {
-			s.Errorf("variable %.60q came out as %.60q", text, got)
+			s.Errorf("variable %.60q was printed as %.60q", text, got)
 		}
 	}
 	for what, task := range map[string]driver.Task{
-		"a command of 16 MiB": {Command: s.p.Echo(strings.Repeat("x", 16<<20))},
-		"no boot":             {Command: s.p.Echo("x"), ID: driver.TaskID{Machine: "00000700000000"}},
-		"a path as machine":   {Command: s.p.Echo("x"), ID: driver.TaskID{Machine: "../../etc/pass", Boot: 1}},
-		"a NUL":               {Command: s.p.Echo("a\x00b")},
-		"a directory missing": {Command: s.p.Echo("x"), Dir: "/no/such/directory"},
+		"a command of 16 MiB":      {Command: s.p.Echo(strings.Repeat("x", 16<<20))},
+		"no boot number":           {Command: s.p.Echo("x"), ID: driver.TaskID{Machine: "00000700000000"}},
+		"a path as the machine id": {Command: s.p.Echo("x"), ID: driver.TaskID{Machine: "../../etc/pass", Boot: 1}},
+		"a NUL":                    {Command: s.p.Echo("a\x00b")},
+		"a missing directory":      {Command: s.p.Echo("x"), Dir: "/no/such/directory"},
 	} {
 		if task.ID.Machine == "" {
 			task.ID = s.task(nil).ID

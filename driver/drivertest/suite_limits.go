@@ -11,7 +11,7 @@ var limitCases = map[string]func(*suite){
 		small := s.task(s.p.Allocate(256))
 		small.Limits = driver.Limits{Memory: 64}
 		if exit := s.run(small); !exit.Failed() || !exit.OOMKilled && !s.h.Sizes { // a small machine may refuse the allocation
-			s.Errorf("256 MiB under a limit of 64: exit %+v, want it killed out of memory", exit)
+			s.Errorf("256 MiB under a limit of 64: exit %+v, want it OOM-killed", exit)
 		}
 		large := s.task(s.p.Allocate(32))
 		large.Limits = driver.Limits{Memory: 512}
@@ -20,12 +20,12 @@ var limitCases = map[string]func(*suite){
 		}
 		s.wantProcesses(0)
 	},
-	"memory too small for anything": func(s *suite) {
+	"a tiny memory limit": func(s *suite) {
 		s.enforced("memory", s.p.Allocate != nil && !s.h.Sizes)
 		task := s.task(s.p.Allocate(256))
 		task.Limits = driver.Limits{Memory: 1}
 		if exit := s.run(task); !exit.OOMKilled {
-			s.Errorf("exit %+v, want it killed out of memory", exit)
+			s.Errorf("exit %+v, want it OOM-killed", exit)
 		}
 		s.run(s.task(s.p.Exit(0))) // other tasks can still run
 	},
@@ -53,9 +53,9 @@ var limitCases = map[string]func(*suite){
 		}
 		s.wantProcesses(0)
 	},
-	"cpu limits are taken, whatever they are": func(s *suite) {
+	"all valid limits are accepted": func(s *suite) {
 		if s.h.Sizes {
-			s.Skip("a machine of any size cannot boot")
+			s.Skip("a virtual machine cannot boot with every size")
 		}
 		for _, l := range []driver.Limits{
 			{CPUWeight: 1, CPUQuota: 10},
@@ -74,9 +74,9 @@ var limitCases = map[string]func(*suite){
 
 // enforced skips the case unless the driver reports that it enforces the limit and the harness has
 // a program for the case.
-func (s *suite) enforced(limit string, has bool) {
+func (s *suite) enforced(limit string, provided bool) {
 	s.Helper()
-	s.need("reaching a limit of "+limit, has)
+	s.need("reaching a limit of "+limit, provided)
 	if how := s.d.Labels()["limit."+limit]; how != "cgroup" {
 		s.Skipf("limit.%s is %q on this host", limit, how)
 	}

@@ -29,7 +29,7 @@ var outputCases = map[string]func(*suite){
 			}
 		}
 	},
-	"every line is there when Wait returns": func(s *suite) {
+	"the log is complete when Wait returns": func(s *suite) {
 		const lines = 100_000
 		task := s.task(s.p.Lines(0, lines))
 		s.run(task)
@@ -46,7 +46,7 @@ var outputCases = map[string]func(*suite){
 			}
 		}
 		if deaths == 0 {
-			s.Fatal("it had ended before its daemon died")
+			s.Fatal("the task ended before its daemon died")
 		}
 		s.wait(task.ID)
 		s.wantLines(texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout"), 0, lines)
@@ -74,23 +74,23 @@ var outputCases = map[string]func(*suite){
 		<-follows
 		s.destroy(task.ID.Machine)
 		if err := <-done; err != nil {
-			s.Errorf("Logs gave %v after Destroy, want no error", err)
+			s.Errorf("Logs returned %v after Destroy, want no error", err)
 		}
 		// Lines that had not been read when the machine was destroyed are lost.
 		all := texts(got, "stdout")
 		s.wantLines(all, 0, len(all))
 	},
-	"follow ends with its context, and with its callback": func(s *suite) {
+	"follow ends when its context ends or its callback fails": func(s *suite) {
 		task := s.task(s.p.Run)
 		s.start(task)
 		ctx, cancel := context.WithCancel(s.ctx)
 		err := s.d.Logs(ctx, task.ID.Machine, driver.LogQuery{Follow: true}, func(driver.LogLine) error { cancel(); return nil })
 		if !errors.Is(err, context.Canceled) {
-			s.Errorf("Logs gave %v, want context canceled", err)
+			s.Errorf("Logs returned %v, want context canceled", err)
 		}
 		enough := errors.New("enough")
 		if err := s.d.Logs(s.ctx, task.ID.Machine, driver.LogQuery{Follow: true}, func(driver.LogLine) error { return enough }); !errors.Is(err, enough) {
-			s.Errorf("Logs gave %v, want the callback's error", err)
+			s.Errorf("Logs returned %v, want the callback's error", err)
 		}
 	},
 	"tail and since": func(s *suite) {
@@ -99,7 +99,7 @@ var outputCases = map[string]func(*suite){
 		for _, c := range []struct{ tail, want int }{{0, 100}, {1, 1}, {10, 10}, {1000, 100}, {-1, 0}} {
 			got := texts(s.logs(task.ID.Machine, driver.LogQuery{Tail: c.tail}), "stdout")
 			if len(got) != c.want {
-				s.Errorf("tail %d gave %d lines, want %d", c.tail, len(got), c.want)
+				s.Errorf("tail %d returned %d lines, want %d", c.tail, len(got), c.want)
 				continue
 			}
 			s.wantLines(got, 100-c.want, 100)
@@ -113,12 +113,12 @@ var outputCases = map[string]func(*suite){
 		for i := 0; i < len(all); i += 9 {
 			behind := s.logs(task.ID.Machine, driver.LogQuery{After: all[i].Position, Tail: 1, Since: time.Now()})
 			if !slices.Equal(behind, all[i+1:]) {
-				s.Errorf("behind line %d at %q are %d lines, want %d", i, all[i].Position, len(behind), len(all)-i-1)
+				s.Errorf("after line %d at %q: %d lines, want %d", i, all[i].Position, len(behind), len(all)-i-1)
 			}
 		}
 		s.wantLines(texts(s.logs(task.ID.Machine, driver.LogQuery{Since: middle, Tail: 3}), "stdout"), 107, 110)
 		if got := s.logs(task.ID.Machine, driver.LogQuery{Since: time.Now().Add(time.Hour)}); len(got) != 0 {
-			s.Errorf("since the future gave %d lines", len(got))
+			s.Errorf("Since in the future: %d lines, want none", len(got))
 		}
 		if got := s.logs(s.task(nil).ID.Machine, driver.LogQuery{}); len(got) != 0 {
 			s.Errorf("an unknown machine has %d lines", len(got))
@@ -134,7 +134,7 @@ var outputCases = map[string]func(*suite){
 		s.run(task)
 		got := texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout")
 		if len(got) != 3 || got[0] != "deep blue" || got[1] != os.TempDir() || got[2] == "" || got[2] == got[1] {
-			s.Errorf("got %q, want the variable, the directory asked for and the machine's own", got)
+			s.Errorf("got %q, want the variable, the requested directory and the machine's own directory", got)
 		}
 	},
 	"another user": func(s *suite) {
@@ -149,7 +149,7 @@ var outputCases = map[string]func(*suite){
 		if os.Geteuid() != 0 {
 			task.User = "0:0"
 			_, err := s.d.Start(s.ctx, task)
-			s.wantCode("another user without being root", err, bourse.CodeInvalid)
+			s.wantCode("another user without root privileges", err, bourse.CodeInvalid)
 			return
 		}
 		s.run(task)

@@ -30,7 +30,7 @@ var recoverCases = map[string]func(*suite){
 			}
 		}
 	},
-	"an end while no daemon looks is kept": func(s *suite) {
+	"an exit without a running daemon is reported later": func(s *suite) {
 		task := s.task(s.p.Sleep(50*time.Millisecond, 9))
 		s.start(task)
 		old := s.d
@@ -48,13 +48,13 @@ var recoverCases = map[string]func(*suite){
 			}
 		}
 		if again := s.start(task); again.Exit == nil {
-			s.Errorf("Start gave %+v, want the exit", again)
+			s.Errorf("Start returned %+v, want the exit", again)
 		}
 	},
-	"lost machinery is replaced": func(s *suite) {
+	"killed driver processes are replaced": func(s *suite) {
 		killer, ok := s.host.(MachineryKiller)
 		if !ok {
-			s.Skip("the driver has no machinery that could be killed")
+			s.Skip("the driver has no processes of its own")
 		}
 		runs, ended := s.task(s.p.Run), s.task(s.p.Exit(4))
 		s.start(runs)
@@ -62,21 +62,21 @@ var recoverCases = map[string]func(*suite){
 		killer.KillMachinery(s.T)
 		exit := s.wait(runs.ID)
 		if exit.Code != -1 || exit.Error == "" {
-			s.Errorf("exit %+v of a lost task, want code -1 and why", exit)
+			s.Errorf("exit of a lost task: %+v, want code -1 and an error", exit)
 		}
 		s.wantProcesses(0)
 		if exit := s.wait(ended.ID); exit.Code != 4 {
-			s.Errorf("exit %+v of a task that had ended before, want code 4", exit)
+			s.Errorf("exit of a task that had already ended: %+v, want code 4", exit)
 		}
 		s.retry(func() error { _, err := s.d.Start(s.ctx, s.task(s.p.Run)); return err })
 		if got := s.reopen(); len(got) != 3 {
-			s.Errorf("recovered %+v, want the lost, the ended and the new one", got)
+			s.Errorf("recovered %+v, want the lost, the ended and the new task", got)
 		}
 	},
-	"lost machinery between two daemons": func(s *suite) {
+	"driver processes are killed between two daemons": func(s *suite) {
 		killer, ok := s.host.(MachineryKiller)
 		if !ok {
-			s.Skip("the driver has no machinery that could be killed")
+			s.Skip("the driver has no processes of its own")
 		}
 		s.start(s.task(s.p.Run))
 		killer.KillMachinery(s.T)
@@ -94,7 +94,7 @@ func (s *suite) retry(fn func() error) {
 			return
 		}
 		if bourse.CodeOf(err) != bourse.CodeUnavailable || s.ctx.Err() != nil {
-			s.Fatalf("got %v, want success at last", err)
+			s.Fatalf("got %v, want eventual success", err)
 		}
 		select {
 		case <-time.After(time.Millisecond):

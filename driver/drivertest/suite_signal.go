@@ -9,7 +9,7 @@ import (
 )
 
 var signalCases = map[string]func(*suite){
-	"a signal's end is kept": func(s *suite) {
+	"an exit by a signal": func(s *suite) {
 		for _, signal := range []bourse.Signal{"SIGTERM", "SIGINT", "SIGKILL", "SIGUSR1"} {
 			task := s.task(s.p.Run)
 			s.start(task)
@@ -24,9 +24,9 @@ var signalCases = map[string]func(*suite){
 		}
 		task := s.task(s.p.Run)
 		s.start(task)
-		s.wantCode("a signal that does not exist", s.d.Signal(s.ctx, task.ID, "SIGNONE"), bourse.CodeInvalid)
+		s.wantCode("an invalid signal", s.d.Signal(s.ctx, task.ID, "SIGNONE"), bourse.CodeInvalid)
 	},
-	"stop kills what ignores its signal": func(s *suite) {
+	"stop kills a program that ignores its signal": func(s *suite) {
 		task := s.task(s.p.Ignore)
 		s.start(task)
 		s.awaitReady(task.ID.Machine)
@@ -41,7 +41,7 @@ var signalCases = map[string]func(*suite){
 			s.Errorf("Stop after the end: %v", err)
 		}
 	},
-	"stop ends with its context and can be repeated": func(s *suite) {
+	"stop returns when its context ends and can be repeated": func(s *suite) {
 		task := s.task(s.p.Ignore)
 		s.start(task)
 		s.awaitReady(task.ID.Machine)
@@ -49,14 +49,14 @@ var signalCases = map[string]func(*suite){
 		defer cancel()
 		s.wantCode("Stop", s.d.Stop(ctx, task.ID, "SIGTERM", time.Hour), bourse.CodeTimeout)
 		if status, err := s.d.Inspect(s.ctx, task.ID); err != nil || status.Exit != nil {
-			s.Errorf("got %+v, %v, want it to run on", status, err)
+			s.Errorf("got %+v, %v, want a running task", status, err)
 		}
 		if err := s.d.Stop(s.ctx, task.ID, "SIGTERM", 0); err != nil {
 			s.Errorf("Stop: %v", err)
 		}
 		s.wantProcesses(0)
 	},
-	"stop ends a halted task": func(s *suite) {
+	"stop ends a task stopped by SIGSTOP": func(s *suite) {
 		task := s.task(s.p.Run)
 		s.start(task)
 		s.awaitReady(task.ID.Machine)
@@ -68,7 +68,7 @@ var signalCases = map[string]func(*suite){
 			s.Errorf("exit %+v, want SIGTERM", exit)
 		}
 	},
-	"stop ends the whole tree": func(s *suite) {
+	"stop kills the whole process tree": func(s *suite) {
 		s.need("a tree of processes", s.p.Tree != nil)
 		task := s.task(s.p.Tree)
 		s.start(task)
@@ -78,22 +78,22 @@ var signalCases = map[string]func(*suite){
 		}
 		s.wantProcesses(0)
 	},
-	"an end takes what was left behind with it": func(s *suite) {
-		s.need("leaving children behind", s.p.Leaver != nil)
+	"remaining child processes are killed": func(s *suite) {
+		s.need("leaving child processes behind", s.p.Leaver != nil)
 		task := s.task(s.p.Leaver)
 		if exit := s.run(task); exit.Failed() {
 			s.Errorf("exit %+v, want success", exit)
 		}
 		s.wantProcesses(0)
 	},
-	"an open output does not hold the exit up": func(s *suite) {
+	"an open output does not delay the exit": func(s *suite) {
 		s.need("escaping from the process group", s.p.Escaper != nil)
 		task := s.task(s.p.Escaper)
 		if exit := s.run(task); exit.Failed() {
 			s.Errorf("exit %+v, want success", exit)
 		}
 		if got := texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout"); len(got) != 1 || got[0] != "left" {
-			s.Errorf("output %q, want what was written before the end", got)
+			s.Errorf("output %q, want the output from before the end", got)
 		}
 		s.wantProcesses(0)
 	},

@@ -9,13 +9,13 @@ import (
 )
 
 var stdinCases = map[string]func(*suite){
-	"stdin arrives exactly, and ends": func(s *suite) {
+	"stdin arrives unchanged and ends": func(s *suite) {
 		for _, in := range []string{
 			"one line\n", "a\n\nb\n", strings.Repeat("x", 40<<10) + "\n", strings.Repeat("a line of input\n", driver.MaxStdin/16),
-			"no end of a line", "\n", "\x00\x01\xff\r", strings.Repeat("y", 40<<10), strings.Repeat("z", 16<<10), // including long unterminated lines
+			"no newline at the end", "\n", "\x00\x01\xff\r", strings.Repeat("y", 40<<10), strings.Repeat("z", 16<<10), // including long unterminated lines
 		} {
 			if got := s.fed(in); got != in {
-				s.Errorf("%d bytes came back of %d: %.40q, want %.40q", len(got), len(in), got, in)
+				s.Errorf("got %d of %d bytes: %.40q, want %.40q", len(got), len(in), got, in)
 			}
 		}
 	},
@@ -27,7 +27,7 @@ var stdinCases = map[string]func(*suite){
 			s.Errorf("exit %+v, want code 5", exit)
 		}
 	},
-	"stdin is there after the daemon's death": func(s *suite) {
+	"stdin survives the daemon's death": func(s *suite) {
 		task := s.task(s.p.LateCat)
 		in := strings.Repeat("before\n", driver.MaxStdin/7)
 		task.Stdin = []byte(in)
@@ -35,10 +35,10 @@ var stdinCases = map[string]func(*suite){
 		s.reopen()
 		s.wait(task.ID)
 		if again := s.start(task); again.Exit == nil {
-			s.Errorf("Start gave %+v, want the exit: it is not fed twice", again)
+			s.Errorf("Start returned %+v, want the exit: the program must not run twice", again)
 		}
 		if got := s.written(task.ID.Machine); got != in {
-			s.Errorf("%d bytes came back of %d", len(got), len(in))
+			s.Errorf("got %d of %d bytes", len(got), len(in))
 		}
 	},
 	"too much stdin": func(s *suite) {

@@ -20,15 +20,15 @@ var streamCases = map[string]func(*suite){
 			s.Errorf("got %+v, %v and streams %q and %q", got, failed, &out, &err)
 		}
 		if len(got.Stdout)+len(got.Stderr) > 0 {
-			s.Errorf("what was streamed was kept too: %q, %q", got.Stdout, got.Stderr)
+			s.Errorf("streamed output was also returned: %q, %q", got.Stdout, got.Stderr)
 		}
 		out.Reset()
 		got, failed = s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Print("to out", "to err"), Stdout: &out})
 		if failed != nil || out.String() != "to out\n" || len(got.Stdout)+len(got.Stderr) > 0 {
-			s.Errorf("with stdout alone: got %+v, %v and %q", got, failed, &out)
+			s.Errorf("with only stdout: got %+v, %v and %q", got, failed, &out)
 		}
 	},
-	"exec streams as it comes": func(s *suite) {
+	"exec streams output immediately": func(s *suite) {
 		s.need("a conversation", s.p.Converse != nil)
 		id := s.running()
 		inR, inW := io.Pipe()
@@ -37,7 +37,7 @@ var streamCases = map[string]func(*suite){
 		go func() {
 			got, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Converse, Stdin: inR, Stdout: outW})
 			if err == nil && got.Exit.Failed() {
-				err = errors.New("it failed")
+				err = errors.New("the command failed")
 			}
 			_ = outW.Close()
 			done <- err
@@ -53,7 +53,7 @@ var streamCases = map[string]func(*suite){
 		}
 		_ = inW.Close()
 		if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
-			s.Errorf("more came: %q, %v", rest, err)
+			s.Errorf("unexpected output: %q, %v", rest, err)
 		}
 		if err := <-done; err != nil {
 			s.Errorf("Exec: %v", err)
@@ -69,11 +69,11 @@ var streamCases = map[string]func(*suite){
 		}
 		s.wantLines(strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"), 0, lines)
 	},
-	"exec goes on when its reader has left": func(s *suite) {
+	"exec continues when its reader has disconnected": func(s *suite) {
 		id := s.running()
 		got, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Lines(0, 50_000), Stdout: leaver{}})
 		if err != nil || got.Exit.Failed() {
-			s.Errorf("got %+v, %v, want that the command ends well", got, err)
+			s.Errorf("got %+v, %v, want success", got, err)
 		}
 	},
 }

@@ -14,7 +14,7 @@ import (
 )
 
 var terminalCases = map[string]func(*suite){
-	"a terminal is one, and its own": func(s *suite) {
+	"a command has its own terminal": func(s *suite) {
 		s.need("a terminal", s.p.Terminal != nil)
 		id := s.running()
 		for term, want := range map[string]string{"": "xterm", "vt100": "vt100"} {
@@ -27,13 +27,13 @@ var terminalCases = map[string]func(*suite){
 			}
 		}
 		if got, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Terminal}); err != nil || !got.Exit.Failed() {
-			s.Errorf("without: got %+v, %v, want that it has none", got, err)
+			s.Errorf("without a terminal: got %+v, %v, want a failure", got, err)
 		}
 		_, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Terminal, Terminal: &driver.Terminal{}})
 		s.wantCode("a terminal without stdout", err, bourse.CodeInvalid)
 		s.awaitProcesses(1)
 	},
-	"a terminal has a size, changes it, and the exit is kept": func(s *suite) {
+	"a terminal's size and exit": func(s *suite) {
 		s.need("the size of a terminal", s.p.Size != nil)
 		t := s.terminal(s.ctx, s.p.Size, driver.Size{Rows: 11, Cols: 22})
 		t.await(s, "size 11 22")
@@ -48,7 +48,7 @@ var terminalCases = map[string]func(*suite){
 			s.Errorf("got %+v, want code 7", got)
 		}
 	},
-	"the end of stdin is the end of a terminal's input": func(s *suite) {
+	"the end of stdin ends a terminal's input": func(s *suite) {
 		s.need("a terminal", s.p.Terminal != nil)
 		id := s.running()
 		for _, in := range []string{"", "a line\n", "half a line"} {
@@ -61,7 +61,7 @@ var terminalCases = map[string]func(*suite){
 			}
 		}
 	},
-	"a terminal is hung up on with its context": func(s *suite) {
+	"a terminal is hung up when its context ends": func(s *suite) {
 		s.need("a terminal", s.p.Terminal != nil)
 		for _, command := range [][]string{s.p.Run, s.p.Ignore} {
 			ctx, cancel := context.WithCancel(s.ctx)
@@ -129,10 +129,10 @@ func (t *terminal) await(s *suite, want string) {
 				return
 			}
 			if seen = append(seen, line); !ok {
-				s.Fatalf("the screen showed %q, want %q", seen, want)
+				s.Fatalf("the command ended after printing %q, want %q", seen, want)
 			}
 		case <-timer.C:
-			s.Fatalf("the screen shows %q, want %q", seen, want)
+			s.Fatalf("timed out, the command printed %q, want %q", seen, want)
 		}
 	}
 }

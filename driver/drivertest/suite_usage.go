@@ -17,7 +17,7 @@ var usageCases = map[string]func(*suite){
 		s.awaitReady(task.ID.Machine)
 		first := s.usage(task.ID)
 		if first.Memory <= 0 || first.PIDs < 1 {
-			s.Errorf("usage %+v, want some memory and a process", first)
+			s.Errorf("usage %+v, want some memory and at least one process", first)
 		}
 		if first.CPU < 0 {
 			s.Skip("processor time is not accounted on this host")
@@ -26,7 +26,7 @@ var usageCases = map[string]func(*suite){
 			select {
 			case <-time.After(5 * time.Millisecond): // usage grows only as time passes
 			case <-s.ctx.Done():
-				s.Fatalf("usage is %+v, was %+v at first, want it to grow", u, first)
+				s.Fatalf("usage is %+v, at first %+v, want more processor time", u, first)
 			}
 		}
 		s.stop(task.ID)
@@ -34,7 +34,7 @@ var usageCases = map[string]func(*suite){
 		_, err := s.d.Usage(s.ctx, task.ID)
 		s.wantCode("usage after the end", err, bourse.CodeFailedPrecondition)
 	},
-	"usage counts what is executed beside a task": func(s *suite) {
+	"usage includes commands executed in a task": func(s *suite) {
 		id := s.running()
 		before := s.usage(id)
 		done := make(chan struct{})
@@ -45,15 +45,15 @@ var usageCases = map[string]func(*suite){
 		s.awaitProcesses(2)
 		if _, ok := s.host.(Lister); ok {
 			if now := s.usage(id); now.PIDs <= before.PIDs && s.d.Labels()["cgroup"] != "none" {
-				s.Errorf("usage %+v, was %+v before, want a process more", now, before)
+				s.Errorf("usage %+v, previously %+v, want one more process", now, before)
 			}
 		}
 		s.stop(id)
 		<-done
 	},
-	"a ceiling of processor time holds": func(s *suite) {
+	"a CPU quota is enforced": func(s *suite) {
 		if s.h.Sizes {
-			s.Skip("under a low ceiling, a machine boots too slowly")
+			s.Skip("with a low quota, a virtual machine boots too slowly")
 		}
 		s.enforced("cpu", s.p.Busy != nil)
 		var wg sync.WaitGroup
@@ -66,17 +66,17 @@ var usageCases = map[string]func(*suite){
 			task.Limits = l
 			s.start(task)
 			s.awaitReady(task.ID.Machine)
-			wg.Go(func() { s.checkCeiling(task) })
+			wg.Go(func() { s.checkQuota(task) })
 		}
 		wg.Wait()
 	},
 }
 
-// checkCeiling checks a busy task's processor usage against its limit.
-func (s *suite) checkCeiling(task driver.Task) {
+// checkQuota checks a busy task's processor usage against its quota.
+func (s *suite) checkQuota(task driver.Task) {
 	begun, first := time.Now(), s.usage(task.ID)
 	if first.CPU < 0 {
-		s.Logf("processor time is not accounted on this host: nothing is shown")
+		s.Logf("processor time is not accounted on this host, so the quota is not tested")
 		return
 	}
 	select {
@@ -88,13 +88,13 @@ func (s *suite) checkCeiling(task driver.Task) {
 	want := float64(task.Limits.CPUQuota) / 1000
 	s.Logf("%+v: used %.3f of a processor", task.Limits, share)
 	if share > 1.5*want+0.03 { // usage is counted in steps of 10 ms, and the interval may contain parts of periods
-		s.Errorf("%+v: used %.3f of a processor, want about %.3f at most", task.Limits, share, want)
+		s.Errorf("%+v: used %.3f of a processor, want at most about %.3f", task.Limits, share, want)
 	}
 	for s.usage(task.ID).CPU <= first.CPU { // a busy host may not have run the task yet
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-s.ctx.Done():
-			s.Errorf("%+v: used nothing, want that it goes on", task.Limits)
+			s.Errorf("%+v: no processor time used, want some", task.Limits)
 			return
 		}
 	}

@@ -98,7 +98,7 @@ func TestPositions(t *testing.T) {
 	all := read("")
 	for i, x := range all {
 		if got := read(x.position); !slices.Equal(got, all[i+1:]) {
-			t.Errorf("behind %v: %v, want %v", x, got, all[i+1:])
+			t.Errorf("after %v: %v, want %v", x, got, all[i+1:])
 		}
 	}
 	early := all[0]
@@ -107,12 +107,12 @@ func TestPositions(t *testing.T) {
 	}
 	whole := read("")
 	if got := read(early.position); whole[0] == early || !slices.Equal(got, whole) {
-		t.Errorf("behind a line of a file that is gone: %v, want all of %v", got, whole)
+		t.Errorf("after a line in a removed file: %v, want all of %v", got, whole)
 	}
 	last := whole[len(whole)-1]
 	number, _, _ := parsePosition(last.position)
 	if got := read(position(number, 1<<40)); len(got) != 0 {
-		t.Errorf("behind what is lost: %v", got)
+		t.Errorf("after a lost line: %v", got)
 	}
 	for _, bad := range []string{"x", "1", "1.", ".1", "0.1", "-1.1", "1.-1", "1.1.1", "99999999999999999999.1", "1.99999999999999999999"} {
 		if err := l.Read(someMachine, driver.LogQuery{After: bad}, nil); bourse.CodeOf(err) != bourse.CodeInvalid {
@@ -121,8 +121,8 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// TestTornLine checks that a reader ignores a record that is still being written, and that the
-// next writer ends a record that a crash has cut.
+// TestTornLine checks that a reader ignores a record that is still being written, and that the next writer terminates a
+// record that a crash has truncated.
 func TestTornLine(t *testing.T) {
 	m, l := newLog(t, 0, 0)
 	say(m, "before")
@@ -140,7 +140,7 @@ func TestTornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := readLog(t, l, driver.LogQuery{}); !cmp.Equal(got, []string{"before"}) {
-		t.Errorf("with a line being written: %q, want only the whole one", got)
+		t.Errorf("with a partly written line: %q, want only the complete line", got)
 	}
 	next := l.Log(someMachine)
 	t.Cleanup(next.Close)
@@ -153,7 +153,7 @@ func TestTornLine(t *testing.T) {
 // TestLogThatCannotBeWritten checks that the log mentions lost output.
 func TestLogThatCannotBeWritten(t *testing.T) {
 	m, l := newLog(t, 0, 0)
-	if err := os.WriteFile(l.dir(someMachine), nil, 0o600); err != nil { // a file in the place of the directory
+	if err := os.WriteFile(l.dir(someMachine), nil, 0o600); err != nil { // a file instead of the directory
 		t.Fatal(err)
 	}
 	say(m, "lost")
@@ -163,7 +163,7 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 	say(m, "kept")
 	got := readLog(t, l, driver.LogQuery{})
 	if len(got) != 2 || !strings.Contains(got[0], "were lost") || got[1] != "kept" {
-		t.Errorf("got %q, want a note and the line that could be written", got)
+		t.Errorf("got %q, want a note about the lost output and the line that could be written", got)
 	}
 }
 

@@ -62,14 +62,14 @@ func FuzzReadRequest(f *testing.F) {
 			return
 		}
 		if req.Source.validate() == nil && strings.ContainsAny(string(req.Source.Machine), "/.") {
-			t.Errorf("%q passes as a machine", req.Source.Machine)
+			t.Errorf("%q is accepted as a machine id", req.Source.Machine)
 		}
 		var b bytes.Buffer
 		if err := companion.WriteFrame(&b, &req); err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("the decoded frame cannot be encoded: %v", err)
 		}
 		if err := companion.ReadFrame(bufio.NewReader(&b), &again); err != nil {
-			t.Fatalf("what was written cannot be read: %v", err)
+			t.Fatalf("the encoded frame cannot be decoded: %v", err)
 		}
 	})
 }

@@ -38,7 +38,7 @@ type KeeperConfig struct {
 // CodeUnavailable if the process cannot be reached or started, CodeInvalid if a path is not a FIFO.
 type Keeper struct {
 	cfg        KeeperConfig
-	ctx        context.Context //nolint:containedctx // the life of what keeps the connection, until Close
+	ctx        context.Context //nolint:containedctx // lifetime of the goroutines that maintain the connection, until Close
 	cancel     context.CancelCauseFunc
 	work       sync.WaitGroup
 	connecting chan struct{} // has capacity 1; full while a goroutine is connecting

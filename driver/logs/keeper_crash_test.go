@@ -16,10 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// TestKeeperKilled kills the keeper repeatedly while two streams are written in pieces that end
-// anywhere. Only data that a killed keeper had read but not written may be lost. Lines must be in
-// order and appear once, and all lines after the last kill must exist. A follower must see the
-// same lines.
+// TestKeeperKilled kills the keeper repeatedly while two streams are written in pieces that may end within a line. Only
+// data that a killed keeper had read but not written may be lost. Lines must be in order and appear once, and all lines
+// after the last kill must exist. A follower must see the same lines.
 func TestKeeperKilled(t *testing.T) {
 	k := newKeeper(t, func(c *KeeperConfig) { c.Bytes, c.Files = 100_000, 10_000 })
 	seed := rand.Uint64()
@@ -54,7 +53,7 @@ func TestKeeperKilled(t *testing.T) {
 		time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond) // kill at a random moment
 		pid := k.process()
 		kill(t, k)
-		eventually(t, "another keeper has come", func() bool { return k.process() != pid })
+		eventually(t, "another keeper has started", func() bool { return k.process() != pid })
 	}
 	stop.Store(true)
 	wg.Wait()
@@ -62,7 +61,7 @@ func TestKeeperKilled(t *testing.T) {
 	s.end(t)
 	mustDone(t, k, s.Source)
 	if err := <-follower; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the follower ended with %v", err)
+		t.Errorf("the follower returned %v", err)
 	}
 	got := lines(t, k, someMachine)
 	checkNumbered(t, "stdout", got["stdout"], written[0], kills, "last")
@@ -100,17 +99,17 @@ func writeNumbered(t *testing.T, f *os.File, random *rand.Rand, stop *atomic.Boo
 func checkNumbered(t *testing.T, what string, got []string, n, kills int, more ...string) {
 	t.Helper()
 	if len(got) < len(more) || !slices.Equal(got[len(got)-len(more):], more) {
-		t.Fatalf("%s: ends without %q", what, more)
+		t.Fatalf("%s: the log does not end with %q", what, more)
 	}
 	next, broken := 0, 0
 	for _, text := range got[:len(got)-len(more)] {
 		var i, end int
 		if _, err := fmt.Sscanf(strings.ReplaceAll(text, ".", ""), "line %d %d", &i, &end); err != nil || i != end {
-			broken++ // a killed keeper had read its beginning
+			broken++ // a killed keeper had read the line's beginning
 			continue
 		}
 		if i < next || i >= n {
-			t.Fatalf("%s: line %d comes after line %d, of %d", what, i, next-1, n)
+			t.Fatalf("%s: line %d follows line %d, of %d", what, i, next-1, n)
 		}
 		next = i + 1
 	}
@@ -155,7 +154,7 @@ func TestWritersEndWhileNobodyReads(t *testing.T) {
 	mustKeep(t, k, s.Source)
 	k.connecting <- struct{}{} // prevents a new keeper from starting
 	kill(t, k)
-	eventually(t, "its end is noticed", func() bool {
+	eventually(t, "the keeper's exit is noticed", func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		return k.lease == nil
@@ -186,8 +185,8 @@ func TestManyMachines(t *testing.T) {
 		mustKeep(t, k, s.Source)
 		s.say(t, fmt.Sprintf("one %d\n", i))
 		if i == machines/2 {
-			for _, s := range shims { // so that the keeper has written all that it has read before it is killed
-				eventually(t, "its line is in the log", func() bool { return len(lines(t, k, s.Machine)["stdout"]) == 1 })
+			for _, s := range shims { // so that the keeper has logged everything that it has read before it is killed
+				eventually(t, "the line is in the log", func() bool { return len(lines(t, k, s.Machine)["stdout"]) == 1 })
 			}
 			kill(t, k)
 		}

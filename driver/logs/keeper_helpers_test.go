@@ -40,7 +40,7 @@ func newKeeper(t *testing.T, change func(*KeeperConfig)) *Keeper {
 			t.Errorf("Shutdown: %v", err)
 		}
 		if free, err := companion.LockFree(last.layout.lock()); !free || err != nil {
-			t.Errorf("a keeper is left: lock free %v, %v", free, err)
+			t.Errorf("a keeper still runs: lock free %v, %v", free, err)
 		}
 		eventually(t, "goroutines and files are gone", func() bool {
 			return runtime.NumGoroutine() <= goroutines && openFiles(t) <= files
@@ -63,13 +63,12 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// eventually polls until ok returns true. It is for conditions that other processes fulfill
-// without notifying anyone.
+// eventually polls until ok returns true. Use it for conditions that other processes meet without any notification.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
@@ -107,7 +106,7 @@ func fifo(t *testing.T, path string) *os.File {
 func (s *shim) end(t *testing.T) {
 	t.Helper()
 	if s.out.Close() != nil || s.err.Close() != nil {
-		t.Error("the FIFOs were closed already")
+		t.Error("the FIFOs were already closed")
 	}
 }
 

@@ -50,12 +50,12 @@ func TestKeepRefuses(t *testing.T) {
 		change func(*Source)
 		want   bourse.Code
 	}{
-		"missing":        {func(s *Source) { s.Stdout += "x" }, bourse.CodeNotFound},
-		"a file":         {func(s *Source) { s.Stderr = file }, bourse.CodeInvalid},
-		"a device":       {func(s *Source) { s.Stdout = os.DevNull }, bourse.CodeInvalid},
-		"one for both":   {func(s *Source) { s.Stderr = s.Stdout }, bourse.CodeInvalid},
-		"no boot":        {func(s *Source) { s.Boot = 0 }, bourse.CodeInvalid},
-		"a path as name": {func(s *Source) { s.Machine = "../../x" }, bourse.CodeInvalid},
+		"missing":                  {func(s *Source) { s.Stdout += "x" }, bourse.CodeNotFound},
+		"a file":                   {func(s *Source) { s.Stderr = file }, bourse.CodeInvalid},
+		"a device":                 {func(s *Source) { s.Stdout = os.DevNull }, bourse.CodeInvalid},
+		"one for both":             {func(s *Source) { s.Stderr = s.Stdout }, bourse.CodeInvalid},
+		"no boot":                  {func(s *Source) { s.Boot = 0 }, bourse.CodeInvalid},
+		"a path as the machine id": {func(s *Source) { s.Machine = "../../x" }, bourse.CodeInvalid},
 	} {
 		src := s.Source
 		c.change(&src)
@@ -64,7 +64,7 @@ func TestKeepRefuses(t *testing.T) {
 		}
 	}
 	if free, err := companion.LockFree(k.layout.lock()); k.layout.dir != "" && (!free || err != nil) {
-		t.Errorf("a process was started for nothing")
+		t.Errorf("a process was started unnecessarily")
 	}
 }
 
@@ -92,7 +92,7 @@ func TestDoneIsBounded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := k.Done(ctx, s.Source); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Done gave %v, want that it gives up with its context", err)
+		t.Errorf("Done returned %v, want its context's error", err)
 	}
 	s.say(t, "meanwhile\n") // a canceled Done must not end the logging
 	begun := time.Now()
@@ -123,7 +123,7 @@ func TestDaemonReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-cut; bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("following gave %v when its daemon ended, want unavailable", err)
+			t.Errorf("Logs returned %v when its daemon ended, want unavailable", err)
 		}
 		s.say(t, text+"\n")
 		k = NewKeeper(k.cfg)
@@ -135,7 +135,7 @@ func TestDaemonReplaced(t *testing.T) {
 		awaitLine(t, k, text)
 	}
 	if k.process() != pid {
-		t.Errorf("keeper %d was replaced by %d without need", pid, k.process())
+		t.Errorf("keeper %d was unnecessarily replaced by %d", pid, k.process())
 	}
 	if diff := cmp.Diff([]string{"one", "two", "three"}, lines(t, k, someMachine)["stdout"]); diff != "" {
 		t.Errorf("the log (-want +got):\n%s", diff)
@@ -181,19 +181,19 @@ func TestDestroy(t *testing.T) {
 				}
 			}
 			if err := <-done; err != nil {
-				t.Errorf("Logs gave %v after Destroy, want no error", err)
+				t.Errorf("Logs returned %v after Destroy, want no error", err)
 			}
 			if got := lines(t, k, someMachine); len(got) > 0 {
-				t.Errorf("a destroyed machine has %v", got)
+				t.Errorf("a destroyed machine has log lines %v", got)
 			}
 			for _, dir := range []string{k.layout.files().dir(someMachine)} {
 				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-					t.Errorf("%s is still there: %v", dir, err)
+					t.Errorf("%s still exists: %v", dir, err)
 				}
 			}
 			mustKeep(t, k, newShim(t, someMachine, 1).Source) // the new log does not contain lines of the destroyed one
 			if got := lines(t, k, someMachine); len(got) > 0 {
-				t.Errorf("a new machine has %v", got)
+				t.Errorf("a new machine has log lines %v", got)
 			}
 		})
 	}
@@ -208,7 +208,7 @@ func TestIdleKeeperEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if k.process() != 0 {
-		t.Errorf("process %d was started before there was something to keep", k.process())
+		t.Errorf("process %d was started before there was output to read", k.process())
 	}
 	for boot := 1; boot <= 3; boot++ {
 		s := newShim(t, someMachine, boot)
@@ -222,7 +222,7 @@ func TestIdleKeeperEnds(t *testing.T) {
 		})
 	}
 	if got := lines(t, k, someMachine)["stdout"]; len(got) != 3 {
-		t.Errorf("the log has %q, want a line of each boot", got)
+		t.Errorf("the log has %q, want a line from each boot", got)
 	}
 }
 

@@ -58,7 +58,7 @@ func FuzzParseLine(f *testing.F) {
 		}
 		again, ok := parseLine(bytes.TrimSuffix(appendLine(nil, l.At, l.Stream, l.Partial, []byte(l.Text)), []byte("\n")))
 		if !ok || !again.At.Equal(l.At) || again.Text != l.Text || again.Stream != l.Stream || again.Partial != l.Partial {
-			t.Errorf("%+v came back as %+v", l, again)
+			t.Errorf("%+v was decoded as %+v", l, again)
 		}
 	})
 }
@@ -84,10 +84,10 @@ func FuzzSplitLines(f *testing.F) {
 		rest := splitLines(data[:at], line)
 		rest = splitLines(append(append([]byte(nil), rest...), data[at:]...), line)
 		if len(rest) > maxLine {
-			t.Fatalf("%d bytes are left over", len(rest))
+			t.Fatalf("%d bytes remain", len(rest))
 		}
 		if got = append(got, rest...); !bytes.Equal(got, data) {
-			t.Errorf("put together: %q, want %q", got, data)
+			t.Errorf("joined: %q, want %q", got, data)
 		}
 	})
 }

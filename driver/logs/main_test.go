@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestMain makes the test binary run as a keeper if its first argument says so.
+// TestMain makes the test binary run as a keeper if its first argument requests that.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "keeper" {
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))

@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// BenchmarkKernel measures the kernel's part of a start. One process forks and executes programs,
-// 16 at once, in directories and groups of their own, without a supervisor, worker or market. The
-// ratio is that rate divided by the rate without directories and groups.
+// BenchmarkKernel measures the kernel's part of a start. One process forks and executes programs, 16 at once, in their
+// own directories and groups, without a supervisor, worker or market. The ratio is that rate divided by the rate
+// without directories and groups.
 func BenchmarkKernel(b *testing.B) {
 	groups := cgroup.Open("kernel", slog.New(slog.DiscardHandler))
 	b.Cleanup(groups.Close)

@@ -69,7 +69,7 @@ func benchOne(b *testing.B, mode LimitMode) {
 
 func bareStart(b *testing.B) time.Duration {
 	cmd, took := bare(b)
-	time.Sleep(time.Millisecond) // let it run, as in the measurement of Start
+	time.Sleep(time.Millisecond) // let the program run, as in the measurement of Start
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	return took

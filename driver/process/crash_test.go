@@ -35,7 +35,7 @@ func TestDaemonKilled(t *testing.T) {
 			d, list := h.recovered(t)
 			defer d.Close()
 			check(d, list)
-			eventually(t, "as many processes run as tasks", func() bool {
+			eventually(t, "the number of processes equals the number of tasks", func() bool {
 				running := 0
 				for _, status := range list {
 					if now, err := d.Inspect(t.Context(), status.ID); err == nil && now.Exit == nil {
@@ -113,12 +113,12 @@ func killUnderLoad(t *testing.T, h *host, d *Driver) {
 		case status.Exit == nil: // started after the new supervisor
 			survivors++
 		case status.Exit.Code != -1 || status.Exit.Error == "":
-			t.Errorf("exit %+v of a lost task, want code -1 and why", status.Exit)
+			t.Errorf("exit of a lost task: %+v, want code -1 and an error", status.Exit)
 		}
 		if err := d.Destroy(t.Context(), id.Machine); err != nil {
 			t.Errorf("Destroy: %v", err)
 		}
 	}
 	t.Logf("%d tasks, %d of them from after the kill", len(ids), survivors)
-	eventually(t, "no process is left", func() bool { return h.Processes(t) == 0 })
+	eventually(t, "no process remains", func() bool { return h.Processes(t) == 0 })
 }

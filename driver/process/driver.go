@@ -20,7 +20,7 @@ type Driver struct {
 	cfg    Config
 	layout layout
 	mirror mirror
-	ctx    context.Context //nolint:containedctx // the life of what keeps the connection, between Recover and Close
+	ctx    context.Context //nolint:containedctx // lifetime of the goroutines that maintain the connection, from Recover to Close
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup
 

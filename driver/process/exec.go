@@ -91,8 +91,8 @@ func withTerm(env []string, term string) []string {
 	return append(out, "TERM="+cmp.Or(term, "xterm"))
 }
 
-// join returns the surroundings of a running task, or nil if the task has ended. The caller must
-// call forks.Done after forking.
+// join returns the environment of a running task, or nil if the task has ended. The caller must call forks.Done after
+// forking.
 func (s *supervisor) join(t *task) *taskEnv {
 	s.mu.Lock()
 	defer s.mu.Unlock()

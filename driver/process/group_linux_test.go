@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// TestGroupsAreTheHosts checks that a task is limited even if it sees other files in the place of
-// the host's cgroups, and so is a command executed in it: a process enters its groups before it
-// enters the task's namespaces.
+// TestGroupsAreTheHosts checks that a task's limits apply, even to a command executed in the task, if other files are
+// mounted over the host's cgroups in the task. This works because a process enters its groups before it enters the
+// task's namespaces.
 func TestGroupsAreTheHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
@@ -19,7 +19,7 @@ func TestGroupsAreTheHosts(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
 	if d.Labels()["limit.memory"] == "" {
-		t.Skip("this host limits no memory")
+		t.Skip("this host does not limit memory")
 	}
 	task := program("sleep", "1000")
 	task.Limits = driver.Limits{Memory: 64, PIDs: 100}
@@ -29,9 +29,9 @@ func TestGroupsAreTheHosts(t *testing.T) {
 	}
 	got, err := d.Exec(t.Context(), task.ID, driver.Exec{Command: []string{"sh", "-c", "cat /proc/self/cgroup"}})
 	if err != nil || got.Exit.Failed() {
-		t.Fatalf("exec gave %+v, %v", got, err)
+		t.Fatalf("Exec returned %+v, %v", got, err)
 	}
 	if own := "/" + cgroup.Parent + "/" + h.d.layout.mark() + "/t"; !strings.Contains(string(got.Stdout), own) {
-		t.Errorf("what is executed in the task is in\n%s, want it in %s", got.Stdout, own)
+		t.Errorf("a command executed in the task is in the groups\n%s, want %s", got.Stdout, own)
 	}
 }

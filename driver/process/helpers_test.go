@@ -98,7 +98,7 @@ func (h *host) clear(t testing.TB) {
 	}
 	if now.goroutines > h.began.goroutines || now.files > h.began.files {
 		stacks := make([]byte, 1<<20)
-		t.Errorf("%+v after the test, %+v before it; goroutines:\n%s", now, h.began, stacks[:runtime.Stack(stacks, true)])
+		t.Errorf("%+v after the test, %+v before; goroutines:\n%s", now, h.began, stacks[:runtime.Stack(stacks, true)])
 	}
 }
 

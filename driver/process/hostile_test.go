@@ -57,7 +57,7 @@ func TestHostileFrames(t *testing.T) {
 		}
 	}
 	if status, err := d.Inspect(t.Context(), task.ID); err != nil || status.PID == 0 {
-		t.Errorf("the task is gone: %+v, %v", status, err)
+		t.Errorf("the task no longer runs: %+v, %v", status, err)
 	}
 	if _, err := d.Start(t.Context(), program("sleep", "1000")); err != nil {
 		t.Errorf("Start: %v", err)
@@ -101,7 +101,7 @@ func TestHostileRequests(t *testing.T) {
 		{Op: "format the disk"},
 	} {
 		if r := ask(req); r.Error == nil {
-			t.Errorf("%+v was taken: %+v", req, r)
+			t.Errorf("%+v was accepted: %+v", req, r)
 		}
 	}
 	bad := driver.Status{ID: driver.TaskID{Machine: "../x", Boot: 1}, Exit: &bourse.Exit{}}
@@ -109,7 +109,7 @@ func TestHostileRequests(t *testing.T) {
 		t.Errorf("hold: %+v", r.Error)
 	}
 	if r := ask(&request{Op: opList}); len(r.List) != 0 {
-		t.Errorf("the supervisor holds %+v, want nothing of all that", r.List)
+		t.Errorf("the supervisor has tasks %+v, want none", r.List)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestOtherVersion(t *testing.T) {
 		t.Errorf("got %+v, %v, want the supervisor's version and process", r, err)
 	}
 	if _, err := d.Start(t.Context(), program("sleep", "1000")); err != nil {
-		t.Errorf("the connected daemon was harmed: %v", err)
+		t.Errorf("the connected daemon was affected: %v", err)
 	}
 }
 
@@ -161,6 +161,6 @@ func TestNewerDaemonRefusesOlderSupervisor(t *testing.T) {
 	defer d.Close()
 	_, err = d.Recover(t.Context())
 	if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "4711") {
-		t.Errorf("got %v, want unavailable, naming the process", err)
+		t.Errorf("got %v, want unavailable with the process id", err)
 	}
 }

@@ -37,10 +37,9 @@ func namespaces(t *testing.T, pid int) (seen map[string]bool, files int) {
 	return seen, len(entries)
 }
 
-// TestApartLeavesNothing concurrently starts tasks with a network and mounts of their own and
-// tasks without, and executes commands in them. Each task must see its own network and mounts.
-// Afterwards the supervisor's threads must be in the same namespaces as before, and it must not
-// have more files open.
+// TestApartLeavesNothing concurrently starts tasks with and without their own network and mounts, and executes commands
+// in them. Each task must see its own network and mounts. Afterwards the supervisor's threads must be in the same
+// namespaces as before, and it must not have more files open.
 func TestApartLeavesNothing(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -83,7 +82,7 @@ func TestApartLeavesNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "the supervisor is as it was", func() bool {
+	eventually(t, "the supervisor's namespaces and files are unchanged", func() bool {
 		now, open := namespaces(t, d.pid)
 		return len(now) == len(before) && open <= files
 	})
@@ -92,8 +91,7 @@ func TestApartLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestHostUnmountsPropagate checks that a task with mounts of its own does not hold a mount that
-// the host unmounts.
+// TestHostUnmountsPropagate checks that a task with its own mounts does not hold a mount that the host unmounts.
 func TestHostUnmountsPropagate(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
@@ -101,7 +99,7 @@ func TestHostUnmountsPropagate(t *testing.T) {
 	shared, target := t.TempDir(), t.TempDir()
 	for _, flags := range []uintptr{unix.MS_BIND, unix.MS_SHARED} {
 		if err := unix.Mount(shared, shared, "", flags, ""); err != nil {
-			t.Skipf("a shared mount cannot be made here: %v", err)
+			t.Skipf("shared mounts cannot be created here: %v", err)
 		}
 	}
 	t.Cleanup(func() { _ = unix.Unmount(shared, unix.MNT_DETACH) })
@@ -128,13 +126,13 @@ func TestHostUnmountsPropagate(t *testing.T) {
 		return string(text)
 	}
 	if text := mounts(); !strings.Contains(text, volume) || !strings.Contains(text, target) {
-		t.Fatalf("the task does not see the mounts:\n%s", text)
+		t.Fatalf("the mounts are missing in the task:\n%s", text)
 	}
 	if err := unix.Unmount(volume, 0); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(mounts(), volume) {
-		t.Error("the task still holds what the host has unmounted")
+		t.Error("the task still holds a mount that the host has unmounted")
 	}
 }
 
@@ -176,7 +174,7 @@ func TestOthersMountsAreNotHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(text), data+"/others") || !strings.Contains(string(text), target) {
-		t.Errorf("the task has\n%s", text)
+		t.Errorf("the task has the mounts\n%s", text)
 	}
 }
 
@@ -200,7 +198,7 @@ func TestReadOnlyKeepsTheRest(t *testing.T) {
 	}
 	exit, err := d.Wait(t.Context(), task.ID)
 	if err != nil || !exit.Failed() {
-		t.Errorf("writing gave %+v, %v, want a failure", exit, err)
+		t.Errorf("writing: %+v, %v, want a failure", exit, err)
 	}
 	var got string
 	if err := d.Logs(t.Context(), task.ID.Machine, driver.LogQuery{}, func(l driver.LogLine) error { got += l.Text; return nil }); err != nil {
@@ -208,7 +206,7 @@ func TestReadOnlyKeepsTheRest(t *testing.T) {
 	}
 	for _, option := range []string{"ro,", "nosuid", "nodev", "noexec"} {
 		if !strings.Contains(got, option) {
-			t.Errorf("the mount is %q, want it %s", got, option)
+			t.Errorf("the mount is %q, want %s", got, option)
 		}
 	}
 }

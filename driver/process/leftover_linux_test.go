@@ -33,11 +33,11 @@ func TestSweepAtStart(t *testing.T) {
 	choice := cgroup.Choose(cgroup.ParseMountinfo(string(mounts)))
 	root := cmp.Or(choice.V1["memory"], choice.V2)
 	if root == "" {
-		t.Skip("no hierarchy for memory is mounted")
+		t.Skip("the memory controller is not mounted")
 	}
 	dir := filepath.Join(root, cgroup.Parent, l.mark(), "t99")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Skipf("cgroups cannot be made here: %v", err)
+		t.Skipf("cgroups cannot be created here: %v", err)
 	}
 	pid, err := syscall.ForkExec("/bin/sleep", []string{"sleep", "1000"}, &syscall.ProcAttr{Env: []string{}})
 	if err != nil {
@@ -49,10 +49,10 @@ func TestSweepAtStart(t *testing.T) {
 	h.recovered(t)
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil || status.Signal() != syscall.SIGKILL {
-		t.Errorf("it ended with %v, %v, want SIGKILL", status, err)
+		t.Errorf("the leftover process ended with %v, %v, want SIGKILL", status, err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its cgroup is still there: %v", err)
+		t.Errorf("its cgroup still exists: %v", err)
 	}
 }
 
@@ -95,12 +95,12 @@ func TestMarkOfAProcessThatStartsPrograms(t *testing.T) {
 	defer func() { _ = c.Process.Kill() }()
 	for i := range 20_000 {
 		if _, ok := markOf(c.Process.Pid, "abc"); !ok {
-			t.Fatalf("look %d found no mark", i)
+			t.Fatalf("attempt %d found no mark", i)
 		}
 	}
 }
 
-// TestMarkOfOthers checks that processes without a mark have none, also if nothing of their environment can be read.
+// TestMarkOfOthers checks that no mark is found for processes without one, even if their environment cannot be read.
 func TestMarkOfOthers(t *testing.T) {
 	c := exec.CommandContext(t.Context(), "sleep", "1000")
 	c.Env = []string{}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, crashDaemon(os.Args[2], os.Args[3]))
 		os.Exit(1)
 	}
-	// The race detector pauses when the program exits, which would look like a pause of ours.
+	// The race detector pauses when the program exits, which would look like a pause of the driver.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
 		panic(err)
 	}

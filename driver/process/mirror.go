@@ -75,9 +75,9 @@ func (m *mirror) all() []driver.Status {
 	return out
 }
 
-// replace updates the mirror from list, the tasks of a newly connected supervisor. A running task
-// that is missing from list is recorded as ended, and its exit is set to the parameter lost.
-// replace returns all tasks that are missing from list, which have now ended.
+// replace updates the mirror from list, the tasks of a newly connected supervisor. A running task that is missing from
+// list is recorded as ended with the exit lost. replace returns all tasks that are missing from list, which have now
+// ended.
 func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []driver.Status) {
 	for _, status := range list {
 		m.put(status)

@@ -45,6 +45,6 @@ func TestLongAndBinaryOutput(t *testing.T) {
 		}
 	}
 	if files, err := filepath.Glob(filepath.Join(d.layout.logs().Dir, string(task.ID.Machine), "*")); err != nil || len(files) < 5 {
-		t.Errorf("%d files, %v, want many: the test shall rotate", len(files), err)
+		t.Errorf("%d files, %v, want many, because the test requires rotation", len(files), err)
 	}
 }

@@ -79,7 +79,7 @@ func (s *supervisor) run(with *taskEnv, p child) (pid int, err error) {
 	return pid, err
 }
 
-// runApart is the second part of run. The calling thread has entered the task's groups before.
+// runApart is the second part of run, after the calling thread has entered the task's groups.
 func (s *supervisor) runApart(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
 	if with.isolation != nil {
 		if err := with.isolation.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {
@@ -92,8 +92,7 @@ func (s *supervisor) runApart(with *taskEnv, p child, sys *syscall.SysProcAttr) 
 	return s.runHere(with, p, sys)
 }
 
-// runHere is the part of run after the calling thread has entered the task's groups
-// and namespaces.
+// runHere is the last part of run, after the calling thread has entered the task's groups and namespaces.
 func (s *supervisor) runHere(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {

@@ -21,13 +21,12 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// eventually polls ok until it returns true. It is for conditions that other processes fulfill
-// without notifying anyone.
+// eventually polls ok until it returns true. Use it for conditions that other processes meet without any notification.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
@@ -52,10 +51,10 @@ func TestTwoSupervisors(t *testing.T) {
 	d, _ := h.recovered(t)
 	out, err := exec.CommandContext(t.Context(), "/proc/self/exe", "supervisor", d.layout.dir).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), companion.ErrHeld.Error()) {
-		t.Errorf("a second supervisor said %q, %v, want %q", out, err, companion.ErrHeld)
+		t.Errorf("a second supervisor printed %q, %v, want %q", out, err, companion.ErrHeld)
 	}
 	if _, err := d.Start(t.Context(), program("sleep", "1000")); err != nil {
-		t.Errorf("the first was harmed: %v", err)
+		t.Errorf("the first supervisor was affected: %v", err)
 	}
 }
 
@@ -103,13 +102,13 @@ func TestReplacedDaemon(t *testing.T) {
 	}
 	defer newer.Close()
 	if err := <-waiting; bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("Wait of the older gave %v, want unavailable", err)
+		t.Errorf("Wait of the older daemon returned %v, want unavailable", err)
 	}
 	if _, err := old.Start(t.Context(), program("sleep", "1000")); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("Start of the older gave %v, want unavailable", err)
+		t.Errorf("Start of the older daemon returned %v, want unavailable", err)
 	}
 	if _, err := newer.Start(t.Context(), program("sleep", "1000")); err != nil {
-		t.Errorf("Start of the newer gave %v", err)
+		t.Errorf("Start of the newer daemon returned %v", err)
 	}
 }
 
@@ -126,7 +125,7 @@ func TestIdleSupervisorEnds(t *testing.T) {
 	}
 	first := d.pid
 	if d, _ = h.recovered(t); d.pid != first {
-		t.Error("a supervisor that holds an exit has ended")
+		t.Error("a supervisor with an undiscarded exit has ended")
 	}
 	if err := d.DiscardExit(t.Context(), task.ID); err != nil {
 		t.Fatal(err)
@@ -139,7 +138,7 @@ func TestIdleSupervisorEnds(t *testing.T) {
 		return free && err == nil
 	})
 	if d, _ = h.recovered(t); d.pid == first {
-		t.Error("the supervisor is still there")
+		t.Error("the supervisor still runs")
 	}
 }
 
@@ -158,13 +157,13 @@ func TestTerminatedSupervisor(t *testing.T) {
 		}
 	}
 	if err := d.Logs(t.Context(), task.ID.Machine, driver.LogQuery{Follow: true}, func(driver.LogLine) error { return os.ErrExist }); !errors.Is(err, os.ErrExist) {
-		t.Fatalf("harmless signals did harm: %v", err)
+		t.Fatalf("a harmless signal had an effect: %v", err)
 	}
 	if err := syscall.Kill(d.pid, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Code != 5 {
-		t.Errorf("exit %+v, %v, want that it could end well, with code 5", exit, err)
+		t.Errorf("exit %+v, %v, want code 5", exit, err)
 	}
 	// The driver starts another supervisor. If the driver were closed in the meantime, that
 	// supervisor would outlive it.
@@ -173,7 +172,7 @@ func TestTerminatedSupervisor(t *testing.T) {
 		_, err = d.Start(t.Context(), program("true"))
 	}
 	if err != nil {
-		t.Errorf("no task starts after it: %v", err)
+		t.Errorf("no task starts after the shutdown: %v", err)
 	}
 }
 
@@ -204,7 +203,7 @@ func TestSupervisorThatCannotStart(t *testing.T) {
 			t.Errorf("%s: got %v, want invalid", name, err)
 		}
 		if _, err := d.Start(t.Context(), program("true")); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("%s: Start gave %v, want unavailable", name, err)
+			t.Errorf("%s: Start returned %v, want unavailable", name, err)
 		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -215,7 +214,7 @@ func TestSupervisorThatCannotStart(t *testing.T) {
 	d := New(Config{Dir: t.TempDir(), Supervisor: []string{"sh", "-c", "exit 1"}})
 	defer d.Close()
 	if _, err := d.Recover(ctx); err == nil || !strings.Contains(err.Error(), "supervisor") {
-		t.Errorf("one that dies at once: %v, want an error about it", err)
+		t.Errorf("a supervisor that exits at once: %v, want an error that reports the exit", err)
 	}
 }
 

@@ -42,7 +42,7 @@ type taskEnv struct {
 	forks     sync.WaitGroup // operations in progress on the group; incremented before the first fork, later under the table's mutex
 
 	freezing sync.RWMutex // locked to freeze and thaw the group; locked for reading while an exec forks
-	frozen   bool         // guarded by still
+	frozen   bool         // guarded by freezing
 }
 
 // markVariable is the environment variable that marks a task's processes and their descendants:

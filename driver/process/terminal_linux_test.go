@@ -27,11 +27,10 @@ func TestJobsOfATerminal(t *testing.T) {
 	if err != nil || got.Exit.Code != 3 {
 		t.Errorf("got %+v, %v, want code 3", got, err)
 	}
-	eventually(t, "the jobs are gone", func() bool { return h.Processes(t) == 1 })
+	eventually(t, "the jobs have ended", func() bool { return h.Processes(t) == 1 })
 }
 
-// TestTerminalWithoutItsDaemon checks that the commands with terminals receive SIGHUP when the
-// daemon dies.
+// TestTerminalWithoutItsDaemon checks that commands with terminals receive SIGHUP when the daemon dies.
 func TestTerminalWithoutItsDaemon(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -56,10 +55,10 @@ func TestTerminalWithoutItsDaemon(t *testing.T) {
 		t.Errorf("recovered %+v, want the task", got)
 	}
 	if err := <-done; bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("Exec gave %v, want unavailable", err)
+		t.Errorf("Exec returned %v, want unavailable", err)
 	}
-	eventually(t, "the command was hung up on", exists(mark))
-	eventually(t, "the command is gone", func() bool { return h.Processes(t) == 1 })
+	eventually(t, "the command has received SIGHUP", exists(mark))
+	eventually(t, "the command has ended", func() bool { return h.Processes(t) == 1 })
 }
 
 // TestEscapeFromATerminal checks that Exec does not wait for a process that has left the session

@@ -33,7 +33,7 @@ func TestFrameRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("came back changed (-want +got):\n%s", diff)
+		t.Errorf("the decoded value differs (-want +got):\n%s", diff)
 	}
 }
 
@@ -48,10 +48,10 @@ func FuzzReadFrame(f *testing.F) {
 			var b bytes.Buffer
 			var again request
 			if err := companion.WriteFrame(&b, &req); err != nil {
-				t.Fatalf("what was read cannot be written: %v", err)
+				t.Fatalf("the decoded frame cannot be encoded: %v", err)
 			}
 			if err := companion.ReadFrame(bufio.NewReader(&b), &again); err != nil {
-				t.Fatalf("what was written cannot be read: %v", err)
+				t.Fatalf("the encoded frame cannot be decoded: %v", err)
 			}
 		}
 		_ = companion.ReadFrame(bufio.NewReader(bytes.NewReader(all)), new(reply))

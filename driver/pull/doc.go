@@ -29,10 +29,10 @@
 //
 // # Signs of life
 //
-// An open call of [Driver.Cancellations] is a continuous sign of life for the jobs that it names.
-// A host's open call of Next is such a sign for all of the host's jobs. Any other sign of life is
-// valid for the duration Config.Lost. If a call of Cancellations names a job that has ended or is
-// unknown, the caller is told to end the job, so a cancellation cannot be missed.
+// An open call of [Driver.Cancellations] is a continuous sign of life for the jobs that it names. A host's open call of
+// Next is such a sign for all of the host's jobs. Any other sign of life is valid for the duration Config.Lost. If a
+// call of Cancellations names a job that has ended or is unknown, the call's result includes the job, so a cancellation
+// cannot be missed.
 //
 // # Hosts
 //

@@ -33,12 +33,12 @@ func TestLost(t *testing.T) {
 		begin := time.Now()
 		exit, err := r.Wait(t.Context(), silent.ID)
 		if took := time.Since(begin); err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no sign of life") || took < r.cfg.Lost || took > r.cfg.Lost*3/2 {
-			t.Errorf("exit %+v, %v after %s; want it lost after about %s", exit, err, took, r.cfg.Lost)
+			t.Errorf("exit %+v, %v after %s; want a lost job after about %s", exit, err, took, r.cfg.Lost)
 		}
-		r.wantCode("what the silent one says after all", r.End("silent", Report{Ticket: "me"}), bourse.CodeConflict)
+		r.wantCode("a late report of the silent poller", r.End("silent", Report{Ticket: "me"}), bourse.CodeConflict)
 		time.Sleep(time.Hour)
 		if s, err := r.Inspect(t.Context(), watched.ID); err != nil || s.Exit != nil {
-			t.Errorf("the watched job: %+v, %v; want it running after an hour", s, err)
+			t.Errorf("the watched job: %+v, %v; want a running job after an hour", s, err)
 		}
 		stop()
 		time.Sleep(r.cfg.Lost / 2)
@@ -66,16 +66,16 @@ func TestStopTellsThePoller(t *testing.T) {
 		stopped := make(chan error, 1)
 		go func() { stopped <- r.Stop(t.Context(), task.ID, "SIGTERM", 5*time.Second) }()
 		if got := <-mine; !cmp.Equal(got.names, []string{"a"}) {
-			t.Errorf("the poller was told %v, want a", got.names)
+			t.Errorf("Cancellations returned %v, want a", got.names)
 		}
 		got := <-all
 		if !cmp.Equal(got.names, []string{"a"}) {
-			t.Errorf("who asked for all was told %v, want a", got.names)
+			t.Errorf("Cancellations of all jobs returned %v, want a", got.names)
 		}
-		// A poller that asks about a job again is told again. A caller that passes the last
-		// number is not.
+		// A poller that asks about a job again receives the cancellation again. A caller that passes the last number
+		// does not.
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"a"}, 0); len(names) != 1 {
-			t.Errorf("told again: %v, want a", names)
+			t.Errorf("second call of Cancellations: %v, want a", names)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -88,13 +88,13 @@ func TestStopTellsThePoller(t *testing.T) {
 		}
 		r.wantCode("Stop of an ended job", r.Stop(t.Context(), task.ID, "SIGTERM", 0), "")
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"a", "never-heard-of"}, 0); len(names) != 2 {
-			t.Errorf("of jobs that are over or unknown: %v, want both", names)
+			t.Errorf("Cancellations of ended and unknown jobs: %v, want both", names)
 		}
 	})
 }
 
-// TestStopGivesUp checks that a canceled job is given up in time if its poller does not react,
-// and that the poller is then told to end it.
+// TestStopGivesUp checks that a canceled job is given up in time if its poller does not react, and that Cancellations
+// then includes the job.
 func TestStopGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -103,13 +103,13 @@ func TestStopGivesUp(t *testing.T) {
 		begin := time.Now()
 		r.wantCode("Stop", r.Stop(t.Context(), task.ID, "SIGTERM", 5*time.Second), "")
 		if took := time.Since(begin); took != 5*time.Second {
-			t.Errorf("it took %s, want what was given", took)
+			t.Errorf("Stop took %s, want its timeout", took)
 		}
 		if exit, _ := r.Wait(t.Context(), task.ID); exit.Code != -1 || !strings.Contains(exit.Error, "after a cancellation") {
-			t.Errorf("exit %+v, want -1 and why", exit)
+			t.Errorf("exit %+v, want code -1 and an error", exit)
 		}
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"a"}, 0); len(names) != 1 {
-			t.Errorf("the poller is told %v, want a", names)
+			t.Errorf("Cancellations returned %v, want a", names)
 		}
 		r.wantCode("End", r.End("a", Report{Ticket: "me"}), bourse.CodeConflict)
 
@@ -117,7 +117,7 @@ func TestStopGivesUp(t *testing.T) {
 		r.claimed(gone)
 		r.wantCode("Destroy", r.Destroy(t.Context(), gone.ID.Machine), "")
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"b"}, 0); len(names) != 1 {
-			t.Errorf("the poller of a destroyed job is told %v, want b", names)
+			t.Errorf("Cancellations after a destruction returned %v, want b", names)
 		}
 		r.wantCode("End", r.End("b", Report{Ticket: "me"}), bourse.CodeNotFound)
 	})
@@ -134,21 +134,21 @@ func TestInvalidClaimsAndEnds(t *testing.T) {
 		synctest.Wait()
 		start := r.begin(t.Context(), taskOf(1, "a"))
 		<-jobs
-		r.wantCode("the end of what no one has claimed", r.End("a", Report{Ticket: "me"}), bourse.CodeConflict)
-		r.wantCode("the claim of a host that is not known", r.Claim("a", Claimer{By: "h", Ticket: "h", Host: "h"}), bourse.CodeNotFound)
+		r.wantCode("the end of an unclaimed job", r.End("a", Report{Ticket: "me"}), bourse.CodeConflict)
+		r.wantCode("the claim of an unknown host", r.Claim("a", Claimer{By: "h", Ticket: "h", Host: "h"}), bourse.CodeNotFound)
 		me := Claimer{By: "me", Ticket: "me"}
-		for range 2 { // as if the first answer was lost
+		for range 2 { // as if the first answer had been lost
 			r.wantCode("Claim", r.Claim("a", me), "")
 		}
 		r.wantCode("another's claim", r.Claim("a", Claimer{By: "you", Ticket: "you"}), bourse.CodeConflict)
 		<-start
 		for _, code := range []int{-1, 256, 1 << 40} {
-			r.wantCode("a code that cannot be", r.End("a", Report{Ticket: "me", Code: code}), bourse.CodeInvalid)
+			r.wantCode("an invalid code", r.End("a", Report{Ticket: "me", Code: code}), bourse.CodeInvalid)
 		}
 		big := strings.Repeat("x", MaxOutput) + "the end"
 		r.wantCode("End", r.End("a", Report{Ticket: "me", Code: 255, Output: []byte(big)}), "")
 		if h, _ := r.Held(taskOf(1, "a").ID.Machine); len(h.Output) != MaxOutput || !strings.HasSuffix(string(h.Output), "the end") {
-			t.Errorf("%d bytes of output were kept, want the last %d", len(h.Output), MaxOutput)
+			t.Errorf("%d bytes of output were stored, want the last %d", len(h.Output), MaxOutput)
 		}
 		r.wantCode("a claim after the end", r.Claim("a", me), bourse.CodeConflict)
 	})

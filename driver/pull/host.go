@@ -35,13 +35,13 @@ func (d *Driver) Register(name string, ticket Ticket, size Size, running []strin
 	return errors.Join(errs...)
 }
 
-// missing returns the claimed jobs of a host whose names are not in has.
-func (d *Driver) missing(name string, has []string) []*job {
+// missing returns the claimed jobs of a host whose names are not in reported.
+func (d *Driver) missing(name string, reported []string) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var out []*job
 	for _, j := range d.jobs {
-		if j.Host == name && j.phase == running && !slices.Contains(has, j.Name) {
+		if j.Host == name && j.phase == running && !slices.Contains(reported, j.Name) {
 			out = append(out, j)
 		}
 	}

@@ -51,12 +51,12 @@ func TestBestFit(t *testing.T) {
 				host = "large"
 			default:
 				if s := <-start; want != "" || bourse.CodeOf(s.err) != bourse.CodeInsufficient {
-					t.Errorf("%s went nowhere (%v), want %q", task.Name, s.err, want)
+					t.Errorf("%s was not offered (%v), want %q", task.Name, s.err, want)
 				}
 				return
 			}
 			if host != want {
-				t.Errorf("%s went to %s, want %q", task.Name, host, want)
+				t.Errorf("%s was offered to %s, want %q", task.Name, host, want)
 			}
 			for range 2 { // registering again is a sign of life
 				if err := r.Claim(task.Name, Claimer{By: host, Ticket: Ticket(host), Host: host}); err != nil {
@@ -99,9 +99,8 @@ func (r *rig) pollersNow() []*poller {
 	return out
 }
 
-// TestHostsComeAndGo checks that a waiting host counts as alive, and that a host that has
-// disappeared is forgotten and its jobs given up. A host that registers again lists the jobs that
-// it still has.
+// TestHostsComeAndGo checks that a waiting host counts as alive, and that a host that has disappeared is removed and
+// its jobs are given up. A host that registers again lists the jobs that it still has.
 func TestHostsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -130,21 +129,21 @@ func TestHostsComeAndGo(t *testing.T) {
 		r.poll(asking, "h")
 		time.Sleep(time.Hour)
 		if s, _ := r.Inspect(t.Context(), a.ID); s.Exit != nil {
-			t.Errorf("a has ended (%+v) while its host asks for more", s.Exit)
+			t.Errorf("a has ended (%+v) although its host is waiting for jobs", s.Exit)
 		}
 		if err := r.Register("h", "h", size, []string{"a"}); err != nil {
 			t.Fatal(err)
 		}
 		if exit, _ := r.Wait(t.Context(), b.ID); exit.Code != -1 {
-			t.Errorf("b: %+v, want it given up: its host does not have it any more", exit)
+			t.Errorf("b: %+v, want it given up, because its host no longer has it", exit)
 		}
 		leave()
 		time.Sleep(3 * r.cfg.Lost)
 		if exit, err := r.Wait(t.Context(), a.ID); err != nil || exit.Code != -1 {
-			t.Errorf("a: %+v, %v; want it lost with its host", exit, err)
+			t.Errorf("a: %+v, %v; want it given up with its host", exit, err)
 		}
 		_, _, err := r.Next(t.Context(), "h", "h")
-		r.wantCode("a call of a host that was forgotten", err, bourse.CodeNotFound)
+		r.wantCode("a call of a removed host", err, bourse.CodeNotFound)
 	})
 }
 

@@ -24,10 +24,10 @@ func TestLifeOfAJob(t *testing.T) {
 			t.Errorf("job (-want +got):\n%s", diff)
 		}
 		if s, err := r.Start(t.Context(), task); err != nil || s.Exit != nil {
-			t.Errorf("a second Start gave %+v, %v; want the first's", s, err)
+			t.Errorf("second Start returned %+v, %v; want the first one's result", s, err)
 		}
 		if h, ok := r.Held(task.ID.Machine); !ok || h.By != "me" {
-			t.Errorf("held %+v, %v; want it by me", h, ok)
+			t.Errorf("held %+v, %v; want it held by me", h, ok)
 		}
 		waited := make(chan bourse.Exit, 1)
 		go func() {
@@ -79,7 +79,7 @@ func TestNoPollerWaits(t *testing.T) {
 			t.Errorf("the refusal took %s", took)
 		}
 		if no := r.Room(driver.Limits{}); no == nil || no.Reason != bourse.RefusedResource || no.Resource != "pollers" {
-			t.Errorf("refusal %+v, want the pollers", no)
+			t.Errorf("refusal %+v, want resource pollers", no)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -110,8 +110,8 @@ func TestAnOfferGoesToTheNext(t *testing.T) {
 		if j := <-r.poll(t.Context(), ""); j.Name != "a" || time.Since(begin) != 0 {
 			t.Errorf("job %q after %s, want a at once", j.Name, time.Since(begin))
 		}
-		r.wantCode("the silent one's claim", r.Claim("a", Claimer{By: "silent", Ticket: "silent"}), "")
-		r.wantCode("the eager one's claim", r.Claim("a", Claimer{By: "eager", Ticket: "eager"}), bourse.CodeConflict)
+		r.wantCode("the silent poller's claim", r.Claim("a", Claimer{By: "silent", Ticket: "silent"}), "")
+		r.wantCode("the second poller's claim", r.Claim("a", Claimer{By: "eager", Ticket: "eager"}), bourse.CodeConflict)
 		if s := <-start; s.err != nil {
 			t.Error(s.err)
 		}
@@ -140,7 +140,7 @@ func TestAPollerThatLeft(t *testing.T) {
 		select {
 		case got := <-gone: // it had received the offer, so it counts as a poller that does not claim
 			if got.Name != "a" {
-				t.Errorf("the one that left got %+v", got)
+				t.Errorf("the disconnected poller got %+v", got)
 			}
 		case got := <-there:
 			if got.Name != "a" || time.Since(begin) != 0 {
@@ -153,7 +153,7 @@ func TestAPollerThatLeft(t *testing.T) {
 		ctx, leave = context.WithCancel(t.Context())
 		leave()
 		if _, ok, err := r.Next(ctx, "", ""); ok || err != nil {
-			t.Errorf("a poll that is over before it begins: %v, %v; want nothing", ok, err)
+			t.Errorf("Next with an ended context: %v, %v; want nothing", ok, err)
 		}
 	})
 }
@@ -177,7 +177,7 @@ func TestAWaitThatEnds(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, ok, err := r.Next(ctx, "", ""); ok || err != nil {
-			t.Errorf("a wait for nothing: %v, %v; want nothing", ok, err)
+			t.Errorf("Next without a job: %v, %v; want nothing", ok, err)
 		}
 	})
 }
@@ -232,7 +232,7 @@ func TestBootsGrow(t *testing.T) {
 		next := task
 		next.ID.Boot = 2
 		_, err := r.Start(t.Context(), next)
-		r.wantCode("a boot while the one before runs", err, bourse.CodeFailedPrecondition)
+		r.wantCode("a boot while the previous one runs", err, bourse.CodeFailedPrecondition)
 		r.wantCode("End", r.End("a", Report{Ticket: "me", Output: []byte("first\n")}), "")
 		if j := r.claimed(next); j.Name != "a" {
 			t.Errorf("the second boot is called %q, want a", j.Name)
@@ -241,14 +241,14 @@ func TestBootsGrow(t *testing.T) {
 		r.wantCode("an older boot", err, bourse.CodeFailedPrecondition)
 		_, err = r.Inspect(t.Context(), task.ID)
 		r.wantCode("Inspect of an older boot", err, bourse.CodeNotFound)
-		// The name of a job that has not ended is not given to another job.
+		// The name of an unfinished job is not given to another job.
 		other := taskOf(2, "a")
 		if j := r.claimed(other); j.Name != string(other.ID.Machine) {
-			t.Errorf("another machine called a is %q to pollers, want its id", j.Name)
+			t.Errorf("pollers know another machine named a as %q, want its id", j.Name)
 		}
 		r.wantCode("End", r.End("a", Report{Ticket: "me"}), "")
 		if j := r.claimed(taskOf(3, "a")); j.Name != "a" {
-			t.Errorf("after the end of a, a machine called so is %q to pollers", j.Name)
+			t.Errorf("after the end of a, pollers know another machine named a as %q", j.Name)
 		}
 	})
 }

@@ -17,15 +17,15 @@ const maxLine = 8 << 10
 // machine's latest job. All lines have the time of that end. If want.Follow is set, Logs waits
 // for the job to end, and then for later jobs, until ctx ends or the machine is destroyed.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
-	var told *job // the latest job whose output was returned or was not requested
+	var reported *job // the latest job whose output was returned or was not requested
 	seen := false
 	for first := true; ; first = false {
 		d.mu.Lock()
 		j, news := d.jobs[machine], d.changed
 		over := j != nil && j.phase == ended
 		d.mu.Unlock()
-		if over && j != told {
-			told = j
+		if over && j != reported {
+			reported = j
 			if !first {
 				want.Tail, want.After = 0, "" // return all lines of a later job
 			}

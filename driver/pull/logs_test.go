@@ -26,11 +26,11 @@ func TestPositions(t *testing.T) {
 	}
 	all, positions := read("0.9")
 	if want := []string{"one", "two", "three"}; !slices.Equal(all, want) {
-		t.Fatalf("behind an earlier job: %q, want %q", all, want)
+		t.Fatalf("after an earlier job: %q, want %q", all, want)
 	}
 	for i, p := range positions {
 		if got, _ := read(p); !slices.Equal(got, all[i+1:]) {
-			t.Errorf("behind %s: %q, want %q", p, got, all[i+1:])
+			t.Errorf("after %s: %q, want %q", p, got, all[i+1:])
 		}
 	}
 	for _, bad := range []string{"x", "1", ".", "1.-1", "1.1.1"} {

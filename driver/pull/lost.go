@@ -26,8 +26,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// removeSilent removes hosts that have shown no recent sign of life, and returns the jobs whose
-// pollers have shown none.
+// removeSilent removes hosts without a recent sign of life, and returns the jobs whose pollers have not shown one
+// either.
 func (d *Driver) removeSilent(now time.Time) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()

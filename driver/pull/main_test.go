@@ -30,8 +30,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// open starts another daemon, as if the previous one was killed, and returns the tasks that it
-// recovers.
+// open starts another daemon, as if the previous one had been killed, and returns the tasks that it recovers.
 func (r *rig) open() []driver.Status {
 	r.t.Helper()
 	if r.Driver != nil {
@@ -100,7 +99,7 @@ func (r *rig) claimed(task driver.Task) Job {
 		r.t.Fatalf("Claim: %v", err)
 	}
 	if s := <-start; s.err != nil || s.status.ID != task.ID || s.status.StartedAt.IsZero() {
-		r.t.Fatalf("Start gave %+v, %v", s.status, s.err)
+		r.t.Fatalf("Start returned %+v, %v", s.status, s.err)
 	}
 	return j
 }

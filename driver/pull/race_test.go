@@ -61,7 +61,7 @@ func eachJobOnce(t *testing.T) {
 				case bourse.CodeInsufficient:
 					refused.Add(1)
 					if got := runs[n].Load(); got != 0 {
-						t.Errorf("job %d was refused and ran %d times", n, got)
+						t.Errorf("job %d was refused but ran %d times", n, got)
 					}
 					continue
 				default:
@@ -144,7 +144,7 @@ func oneClaimWins(t *testing.T) {
 		}
 		claiming.Wait()
 		if s := <-start; s.err != nil || won.Load() != 1 {
-			t.Errorf("%d claims won, Start gave %v; want one", won.Load(), s.err)
+			t.Errorf("%d claims succeeded, Start returned %v; want one", won.Load(), s.err)
 		}
 	}
 }

@@ -27,12 +27,12 @@ func TestKilledAfterTheClaim(t *testing.T) {
 			held[s.ID] = s
 		}
 		if len(held) != 2 || held[a.ID].Exit != nil || held[b.ID].Exit == nil || held[b.ID].Exit.Code != 7 {
-			t.Fatalf("recovered %+v, want a running and b ended with 7", held)
+			t.Fatalf("recovered %+v, want a running and b ended with code 7", held)
 		}
 		if s, err := r.Start(t.Context(), a); err != nil || s != held[a.ID] {
-			t.Errorf("Start gave %+v, %v; want the job that is there", s, err)
+			t.Errorf("Start returned %+v, %v; want the existing job", s, err)
 		}
-		r.wantCode("a claim of it", r.Claim("a", Claimer{By: "you", Ticket: "you"}), bourse.CodeConflict)
+		r.wantCode("a claim of the job", r.Claim("a", Claimer{By: "you", Ticket: "you"}), bourse.CodeConflict)
 		r.wantCode("the same claim", r.Claim("a", Claimer{By: "me", Ticket: "me"}), "")
 		r.wantCode("End", r.End("a", Report{Ticket: "me", Code: 3}), "")
 		r.wantCode("End again", r.End("b", Report{Ticket: "me", Code: 9}), "")
@@ -47,9 +47,8 @@ func TestKilledAfterTheClaim(t *testing.T) {
 	})
 }
 
-// TestADaemonDiesInEveryWrite ends the daemon at every stage of every write. A claim or an end
-// that was acknowledged must still be recorded after the restart; one that was not may be
-// recorded or not.
+// TestADaemonDiesInEveryWrite ends the daemon at every stage of every write. An acknowledged claim or end must still be
+// recorded after the restart. An unacknowledged one may or may not be recorded.
 func TestADaemonDiesInEveryWrite(t *testing.T) {
 	for _, stage := range []string{stageWritten, stageRenamed, stageSynced} {
 		for _, write := range []string{"claim", "end", "the next boot's claim"} {
@@ -114,11 +113,11 @@ func dieIn(t *testing.T, stage, write string) {
 	}
 	for _, s := range held {
 		if s.ID.Boot == 1 && told && (s.Exit == nil || s.Exit.Code != 5) {
-			t.Errorf("recovered %+v, want the end that was told", s)
+			t.Errorf("recovered %+v, want the acknowledged end", s)
 		}
 	}
 	if write != "claim" && len(held) != 1 {
-		t.Errorf("recovered %+v, want the job that was claimed", held)
+		t.Errorf("recovered %+v, want the claimed job", held)
 	}
 	// In every case, a repeated Start results in one running job, whose end can be reported.
 	last := task
@@ -134,8 +133,8 @@ func dieIn(t *testing.T, stage, write string) {
 	}
 }
 
-// TestAFullDisk checks that a failed write changes nothing, and that the job can be claimed or
-// ended once there is room again.
+// TestAFullDisk checks that a failed write changes nothing, and that the job can be claimed or ended once the disk has
+// space again.
 func TestAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -167,7 +166,7 @@ func TestAFullDisk(t *testing.T) {
 	})
 }
 
-// TestForeignFiles checks that the driver starts although its directory contains files of others.
+// TestForeignFiles checks that the driver starts although its directory contains foreign files.
 func TestForeignFiles(t *testing.T) {
 	r := newRig(t)
 	dir := filepath.Join(r.dir, jobsDir)
@@ -203,7 +202,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		if r.ID.Machine.Validate() != nil || r.ID.Boot < 1 || bourse.ValidateMachineName(r.Name) != nil {
-			t.Errorf("%q was read as %+v", text, r)
+			t.Errorf("%q was decoded as %+v", text, r)
 		}
 		_ = jobOf(&r).status()
 	})

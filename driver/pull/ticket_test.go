@@ -24,22 +24,22 @@ func TestJobBelongsToItsTicket(t *testing.T) {
 		for range 2 {
 			for _, ticket := range []Ticket{"you", "", "m", "mee"} {
 				r.wantCode("an end with ticket "+string(ticket), r.End("a", Report{Ticket: ticket, Code: 1}), bourse.CodeForbidden)
-				r.wantCode("a claim with it", r.Claim("a", Claimer{By: "me", Ticket: ticket}), bourse.CodeConflict)
+				r.wantCode("a claim with that ticket", r.Claim("a", Claimer{By: "me", Ticket: ticket}), bourse.CodeConflict)
 				begin := time.Now()
 				if names, _ := r.Cancellations(t.Context(), ticket, []string{"a"}, 0); len(names) != 1 || time.Since(begin) != 0 {
-					t.Errorf("with ticket %q it is to watch a, and waited %s: %v", ticket, time.Since(begin), names)
+					t.Errorf("Cancellations of a with ticket %q waited %s: %v", ticket, time.Since(begin), names)
 				}
 			}
 			text, err := os.ReadFile(filepath.Join(r.dir, jobsDir, string(task.ID.Machine)+suffix))
 			if plain := base64.StdEncoding.EncodeToString([]byte("me")); err != nil || strings.Contains(string(text), plain) || strings.Contains(string(text), `"ticket":"me"`) {
-				t.Errorf("the record has the ticket: %s, %v", text, err)
+				t.Errorf("the record contains the ticket: %s, %v", text, err)
 			}
 			r.open()
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r.watchIn(ctx)
-		go func() { // calls with another ticket are no signs of life
+		go func() { // calls with another ticket do not count as signs of life
 			again := time.NewTicker(time.Second)
 			defer again.Stop()
 			for ctx.Err() == nil {
@@ -52,14 +52,14 @@ func TestJobBelongsToItsTicket(t *testing.T) {
 		}()
 		exit, err := r.Wait(t.Context(), task.ID)
 		if err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no sign of life") {
-			t.Errorf("kept by a stranger: %+v, %v, want it lost", exit, err)
+			t.Errorf("kept alive by a stranger: %+v, %v, want it given up", exit, err)
 		}
 		cancel()
 	})
 }
 
-// TestHostBelongsToItsTicket checks that a host's name, offers and jobs belong to the ticket of
-// its registration. After a restart, this is known only from its jobs.
+// TestHostBelongsToItsTicket checks that a host's name, offers and jobs belong to the ticket of its registration. After
+// a restart, the driver knows this only from the host's jobs.
 func TestHostBelongsToItsTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -79,7 +79,7 @@ func TestHostBelongsToItsTicket(t *testing.T) {
 		for _, when := range []string{"before", "after a restart"} {
 			r.wantCode(when+": a stranger registers it", r.Register("h", "yours", size, []string{}), bourse.CodeForbidden)
 			if _, _, err := r.Next(t.Context(), "h", "yours"); err == nil {
-				t.Errorf("%s: a stranger gets the work of the host", when)
+				t.Errorf("%s: a stranger gets the host's work", when)
 			}
 			r.wantCode(when+": a stranger ends its job", r.End("a", Report{Ticket: "yours"}), bourse.CodeForbidden)
 			r.open()

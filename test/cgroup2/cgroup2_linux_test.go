@@ -26,10 +26,10 @@ type suite struct {
 var suites = []suite{
 	{"internal/cgroup", []string{"TestGroupsLimitFromTheStart", "TestGroupsEnforce", "TestGroupsAtOnce", "TestOpenSweeps", "TestV2Limits", "TestV2Membership"}},
 	{"process", append(cases(
-		"memory", "memory too small for anything", "exec counts against its task's memory", "pids", "cpu limits are taken, whatever they are",
-		"usage of a busy task", "usage counts what is executed beside a task", "a ceiling of processor time holds",
-		"stop ends the whole tree", "an end takes what was left behind with it", "lost machinery is replaced",
-		"a frozen task does nothing until it is thawed", "a frozen task stays so without its daemon", "a frozen tree can be killed",
+		"memory", "a tiny memory limit", "exec counts against its task's memory", "pids", "all valid limits are accepted",
+		"usage of a busy task", "usage includes commands executed in a task", "a CPU quota is enforced",
+		"stop kills the whole process tree", "remaining child processes are killed", "killed driver processes are replaced",
+		"a frozen task does nothing until it is thawed", "a frozen task stays frozen without its daemon", "a frozen tree can be killed",
 	), "TestGroupsAreTheHosts", "TestSweepAtStart")},
 	// A tenth of an emulated processor is too slow for runc, so the CPU limit is not tested.
 	{"container", cases("memory", "exec counts against its task's memory", "pids", "a frozen task can be stopped")},

@@ -14,9 +14,9 @@ import (
 	"syscall"
 )
 
-// In v1 the freezer is a separate hierarchy. If each process also entered it at the start, a
-// start would take at least 5 ms longer. Processes are therefore moved there only when they are
-// frozen. See Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
+// In v1 the freezer is a separate hierarchy. If every process entered it at startup, each start would take at least 5
+// ms longer. Processes are therefore moved there only when they are frozen. See
+// Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
 
 // openFreezer creates the directory of the frozen groups, and kills the processes that an earlier
 // supervisor has left there.

@@ -21,7 +21,7 @@ func host(t *testing.T, mark string) Groups {
 	t.Helper()
 	g := Open(markOf(mark), slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if g.Labels()["cgroup"] == "none" {
-		t.Skip("no cgroups, or no right to use them")
+		t.Skip("cgroups do not exist or may not be used")
 	}
 	return g
 }
@@ -69,7 +69,7 @@ func TestGroupsLimitFromTheStart(t *testing.T) {
 	for file, want := range wants {
 		controller, _, _ := strings.Cut(file, ".")
 		if got := strings.TrimSpace(read(g, controller, file)); groups.Labels()["limit."+controller] != "" && got != want {
-			t.Errorf("%s is %q before there is a program, want %s", file, got, want)
+			t.Errorf("%s is %q before the program starts, want %s", file, got, want)
 		}
 	}
 	r, w, err := os.Pipe()
@@ -88,7 +88,7 @@ func TestGroupsLimitFromTheStart(t *testing.T) {
 	self := ParseSelf(string(seen[:n]))
 	for _, dir := range dirsOf(g) {
 		if !slices.ContainsFunc(slices.Collect(mapValues(self)), func(path string) bool { return strings.HasSuffix(dir, path) && len(path) > 1 }) {
-			t.Errorf("a program of %s sees itself in %v", dir, self)
+			t.Errorf("the program in %s reports the groups %v", dir, self)
 		}
 	}
 	if err := g.Remove(); err != nil {
@@ -160,7 +160,7 @@ func TestGroupsEnforce(t *testing.T) {
 		}
 		g.KillAll(time.Minute)
 		if got := g.Members(); len(got) > 0 {
-			t.Errorf("%s: %v are left", name, got)
+			t.Errorf("%s: processes %v remain", name, got)
 		}
 		if err := g.Remove(); err != nil {
 			t.Error(err)
@@ -186,7 +186,7 @@ func TestGroupsAtOnce(t *testing.T) {
 	wg.Wait()
 	for path := range threadGroups(t) {
 		if !before[path] {
-			t.Errorf("a thread of ours is in %q", path)
+			t.Errorf("a thread of this process is in %q", path)
 		}
 	}
 	groups.Close()
@@ -201,14 +201,14 @@ func fillAndRemove(groups Groups) error {
 		return err
 	}
 	if _, err := born(groups, g, nil, "/no/such/program"); !errors.Is(err, syscall.ENOENT) {
-		return fmt.Errorf("a program that is not there: %w", err)
+		return fmt.Errorf("a missing program: %w", err)
 	}
 	pid, err := born(groups, g, nil, "/bin/sh", "-c", "setsid sleep 1000 & sleep 1000")
 	if err != nil {
 		return err
 	}
 	if !slices.Contains(g.Members(), pid) {
-		err = fmt.Errorf("members %v, want %d among them", g.Members(), pid)
+		err = fmt.Errorf("members %v, want a list with %d", g.Members(), pid)
 	}
 	g.KillAll(time.Minute)
 	_, errWait := syscall.Wait4(pid, nil, 0, nil)
@@ -252,15 +252,15 @@ func TestOpenSweeps(t *testing.T) {
 	second := host(t, "test-sweep")
 	t.Cleanup(second.Close)
 	if status := await(t, pids[0]); status.Signal() != syscall.SIGKILL {
-		t.Errorf("what was left ended with %v, want SIGKILL", status)
+		t.Errorf("the leftover process ended with %v, want SIGKILL", status)
 	}
 	for _, dir := range dirsOf(groups[0]) {
 		if exists(dir, "") {
-			t.Errorf("%s is still there", dir)
+			t.Errorf("%s still exists", dir)
 		}
 	}
 	if got := groups[1].Members(); !slices.Contains(got, pids[1]) {
-		t.Errorf("others have %v, want %d among them", got, pids[1])
+		t.Errorf("the other mark's group has %v, want a list with %d", got, pids[1])
 	}
 	groups[1].KillAll(time.Minute)
 	await(t, pids[1])

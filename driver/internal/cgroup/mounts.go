@@ -127,8 +127,7 @@ func Counter(text, name string) int64 {
 	return 0
 }
 
-// Labels returns the driver labels for a mode of Choice. The parameter has reports whether a
-// controller can be used.
+// Labels returns the driver labels for a mode of Choice. has reports whether a controller can be used.
 func Labels(mode string, has func(controller string) bool) map[string]string {
 	out := map[string]string{"cgroup": mode}
 	for _, name := range Limiting {

@@ -63,7 +63,7 @@ func TestCounter(t *testing.T) {
 		t.Errorf("got %d, want 3", got)
 	}
 	if got := Counter(text, "oom"); got != 0 {
-		t.Errorf("got %d of a name that is not there, want 0", got)
+		t.Errorf("got %d for a missing name, want 0", got)
 	}
 }
 
@@ -74,7 +74,7 @@ func FuzzCgroupFiles(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		c := Choose(ParseMountinfo(text))
 		if c.Mode == "none" && (len(c.V1) > 0 || c.V2 != "") {
-			t.Errorf("%+v offers something and says none", c)
+			t.Errorf("%+v contains mounts, but its mode is none", c)
 		}
 		ParseSelf(text)
 		Counter(text, "oom_kill")

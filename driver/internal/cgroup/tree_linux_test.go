@@ -33,7 +33,7 @@ func TestRemoveSoonFromAllHierarchies(t *testing.T) {
 	}
 	var g Tree
 	if g.Remove(path) {
-		t.Error("a group in use counts as removed")
+		t.Error("a group in use was reported as removed")
 	}
 	removed := make(chan struct{})
 	go func() { g.RemoveSoon(path); close(removed) }()
@@ -43,6 +43,6 @@ func TestRemoveSoonFromAllHierarchies(t *testing.T) {
 	_ = c.Wait() // its error reports the signal
 	<-removed
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the group is left: %v", err)
+		t.Errorf("the group was not removed: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func TestTreeFindsMounts(t *testing.T) {
 		var g Tree
 		g.parse(text)
 		if g.mount.Mode != want.mode || g.mount.V1["memory"] != want.memory || g.mount.V1["cpuacct"] != want.cpuacct || g.mount.V2 != want.v2 {
-			t.Errorf("%q was read as %+v, want %+v", text, g.mount, want)
+			t.Errorf("%q was parsed as %+v, want %+v", text, g.mount, want)
 		}
 	}
 }

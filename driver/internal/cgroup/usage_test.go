@@ -35,10 +35,10 @@ func TestUsage(t *testing.T) {
 		t.Errorf("v2 (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(none, UsageV1(func(string, string) string { return "" })); diff != "" {
-		t.Errorf("nothing of v1 (-want +got):\n%s", diff)
+		t.Errorf("v1 without files (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(none, UsageV2(func(string) string { return "" })); diff != "" {
-		t.Errorf("nothing of v2 (-want +got):\n%s", diff)
+		t.Errorf("v2 without files (-want +got):\n%s", diff)
 	}
 }
 

@@ -28,14 +28,14 @@ func TestV2Limits(t *testing.T) {
 	}
 	for name, want := range files {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
-			t.Errorf("%s holds %q, %v, want %q", name, got, err, want)
+			t.Errorf("%s contains %q, %v, want %q", name, got, err, want)
 		}
 	}
 	if err := (&v2Group{all: &v2Groups{}, dir: t.TempDir()}).limit(driver.Limits{Memory: 64}); err != nil {
-		t.Errorf("a controller that is not there: %v, want it left alone", err)
+		t.Errorf("a missing controller: %v, want its limit to be ignored", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom 1\noom_kill 1\n"), 0o600); err != nil || !g.OOMKilled() {
-		t.Errorf("oom kills are not seen: %v", err)
+		t.Errorf("OOM kills are not reported: %v", err)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestV2Membership(t *testing.T) {
 	}
 	g := &v2Groups{dir: filepath.Join(root, Parent, markOf("test-membership"))}
 	if err := os.MkdirAll(g.dir, 0o755); err != nil {
-		t.Skipf("cgroups cannot be made here: %v", err)
+		t.Skipf("cgroups cannot be created here: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Rmdir(g.dir); _ = syscall.Rmdir(filepath.Dir(g.dir)) })
 	own, err := g.New(driver.Limits{})
@@ -69,11 +69,11 @@ func TestV2Membership(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := own.Members(); !slices.Contains(got, pid) {
-		t.Errorf("members %v, want %d among them", got, pid)
+		t.Errorf("members %v, want a list with %d", got, pid)
 	}
 	own.KillAll(time.Minute)
 	if got := own.Members(); len(got) > 0 {
-		t.Errorf("members %v after all were killed", got)
+		t.Errorf("members %v after KillAll", got)
 	}
 	if _, err := syscall.Wait4(pid, nil, 0, nil); err != nil {
 		t.Error(err)
