@@ -11,7 +11,7 @@ var apps = table[bourse.App]{bucket: bucketApps}
 // App returns an app's record, and whether it exists. The app may have been deleted.
 func (t *Tx) App(name bourse.AppName) (bourse.App, bool, error) { return apps.get(t, []byte(name)) }
 
-// PutApp inserts or replaces an app's record. It does not merge the record with a former one.
+// PutApp inserts or replaces an app's record. It does not merge the record with an existing one.
 func (t *Tx) PutApp(app bourse.App) error {
 	k, err := key(string(app.Name))
 	if err != nil {

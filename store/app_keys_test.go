@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestKeysGoWithTheirMachine checks that a machine's keys can be read as they were written, also
-// after a restart, and are deleted with the machine.
-func TestKeysGoWithTheirMachine(t *testing.T) {
+// TestKeysAreDeletedWithTheirMachine checks that a machine's keys can be read as they were written, also after a
+// restart, and are deleted with the machine.
+func TestKeysAreDeletedWithTheirMachine(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(Config{Dir: dir, logFileSize: smallLog})
 	if err != nil {

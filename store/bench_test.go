@@ -40,7 +40,7 @@ func benchRuns(b *testing.B, clients int) {
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
 	<-e.Resumed()
-	share(b, clients, func(n int64) error {
+	runConcurrently(b, clients, func(n int64) error {
 		h, err := d.Start(b.Context(), e, fmt.Sprintf("machine/%d", n), benchRequest, fsm.StartOptions{})
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func benchSerial(b *testing.B, clients int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	share(b, clients, func(n int64) error {
+	runConcurrently(b, clients, func(n int64) error {
 		rec := fsm.Record{ID: fmt.Sprintf("run-%026d", n), Definition: "bench", Resource: fmt.Sprintf("machine/%d", n), Request: request, CreatedAt: time.Now()}
 		for _, step := range []string{"one", "two", "three", ""} {
 			rec.Step = step
@@ -83,8 +83,8 @@ func benchSerial(b *testing.B, clients int) {
 	})
 }
 
-// share runs work b.N times, distributed among clients, and reports the runs per second.
-func share(b *testing.B, clients int, work func(n int64) error) {
+// runConcurrently calls work b.N times, distributed among the clients, and reports the runs per second.
+func runConcurrently(b *testing.B, clients int, work func(n int64) error) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	b.ReportAllocs()
@@ -112,7 +112,7 @@ func BenchmarkPutMachine(b *testing.B) {
 			for n := range 2000 {
 				update(b, s, func(t *Tx) error { return t.PutMachine(machine(n, bourse.StateCreated)) })
 			}
-			share(b, clients, func(n int64) error {
+			runConcurrently(b, clients, func(n int64) error {
 				return s.Update(b.Context(), func(t *Tx) error {
 					m, err := t.Machine(machineID(int(n % 2000)))
 					if err != nil {

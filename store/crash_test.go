@@ -7,9 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestCrashAtEveryCommit simulates a crash at each commit while machines change their states,
-// immediately before and after the commit is durable. It checks that the file contains exactly
-// the acknowledged commits, or one more.
+// TestCrashAtEveryCommit simulates a crash immediately before and after each commit becomes durable, while machines
+// change their states. It checks that the file contains exactly the acknowledged commits, or one more.
 func TestCrashAtEveryCommit(t *testing.T) {
 	t.Parallel()
 	life := []bourse.State{
@@ -46,9 +45,8 @@ func TestCrashAtEveryCommit(t *testing.T) {
 	}
 }
 
-// live takes two machines through the states in life, alternately and with one transaction for
-// each state. It stops when a transaction fails, and returns the number of transactions that
-// succeeded.
+// live moves two machines alternately through the states in life, with one transaction for each state. It stops when a
+// transaction fails, and returns the number of transactions that succeeded.
 func live(t *testing.T, s *Store, life []bourse.State) int {
 	t.Helper()
 	for i, state := range life {
@@ -68,7 +66,7 @@ func live(t *testing.T, s *Store, life []bourse.State) int {
 					t.Errorf("transaction: %v", err)
 				}
 				if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutIdentity(Identity{}) }); bourse.CodeOf(err) != bourse.CodeTimeout {
-					t.Errorf("transaction of a dead process: %v", err)
+					t.Errorf("transaction after the crash: %v", err)
 				}
 				return 2*i + m
 			}

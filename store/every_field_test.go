@@ -26,7 +26,7 @@ func TestEveryField(t *testing.T) {
 			t.Errorf("%T: %v", v, err)
 		}
 		if diff := cmp.Diff(v, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-			t.Errorf("%T is not read as it was written (-written +read):\n%s", v, diff)
+			t.Errorf("%T changed when it was written and read (-written +read):\n%s", v, diff)
 		}
 	}
 }

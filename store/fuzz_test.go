@@ -48,13 +48,13 @@ func FuzzDecodeRecords(f *testing.F) {
 			}
 			again := reflect.New(reflect.TypeOf(v).Elem()).Interface()
 			if err := decode(written, again); err != nil {
-				t.Errorf("%T: written again: %v", v, err)
+				t.Errorf("%T: cannot be encoded and decoded again: %v", v, err)
 			} else if diff := cmp.Diff(v, again, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-				t.Errorf("%T: written again (-first +second):\n%s", v, diff)
+				t.Errorf("%T: changed when it was encoded and decoded again (-first +second):\n%s", v, diff)
 			}
 		}
 		if !bytes.Equal(before, b) {
-			t.Error("the decoder has changed its input")
+			t.Error("the decoder changed its input")
 		}
 	})
 }
@@ -66,7 +66,7 @@ func FuzzTimeKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		at, id := splitTimeKey(b)
 		if len(b) >= 9 && b[8] == 0 && !bytes.Equal(timeKey(at, id), b) {
-			t.Errorf("%x became %s %q and then %x", b, at, id, timeKey(at, id))
+			t.Errorf("splitTimeKey(%x) = %s, %q, but timeKey returned %x", b, at, id, timeKey(at, id))
 		}
 	})
 }

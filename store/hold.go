@@ -104,9 +104,8 @@ func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	return len(over), nil
 }
 
-// CommittedAt returns the committed amounts without those of expired holds, for use in decisions.
-// In a read-write transaction, it deletes the expired holds; in a read-only one, it subtracts
-// them.
+// CommittedAt returns the committed amounts, excluding those of expired holds. Use it for decisions. In a read-write
+// transaction, it deletes the expired holds; in a read-only one, it subtracts them.
 func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
 	if t.writes {
 		if _, err := t.ExpireHolds(now); err != nil {

@@ -65,7 +65,7 @@ func TestHoldModel(t *testing.T) {
 				before := len(model)
 				maps.DeleteFunc(model, func(_ bourse.OrderID, h bourse.Hold) bool { return !h.ExpiresAt.After(now) })
 				if before-len(model) != n {
-					rt.Fatalf("%d have expired, want %d", n, before-len(model))
+					rt.Fatalf("%d holds have expired, want %d", n, before-len(model))
 				}
 			},
 			"": func(rt *rapid.T) {
@@ -112,14 +112,13 @@ func compareHolds(tx *Tx, model map[bourse.OrderID]bourse.Hold, now time.Time) e
 		return fmt.Errorf("committed at %s: %v (%w), want %d", now, live, err, sumNow)
 	}
 	if at, ok := tx.NextExpiry(); ok != (len(model) > 0) || ok && !at.Equal(first) {
-		return fmt.Errorf("the next one ends at %s (%t), want %s", at, ok, first)
+		return fmt.Errorf("the next hold expires at %s (%t), want %s", at, ok, first)
 	}
 	return tx.Verify()
 }
 
-// TestCommittedAtEndsHolds checks that CommittedAt deletes expired holds in a read-write
-// transaction.
-func TestCommittedAtEndsHolds(t *testing.T) {
+// TestCommittedAtDeletesExpiredHolds checks that CommittedAt deletes expired holds in a read-write transaction.
+func TestCommittedAtDeletesExpiredHolds(t *testing.T) {
 	s := open(t)
 	update(t, s, func(tx *Tx) error { return tx.PutHold(aHold(0, 0, 10, 4, 3)) })
 	update(t, s, func(tx *Tx) error {
@@ -134,7 +133,7 @@ func TestCommittedAtEndsHolds(t *testing.T) {
 	})
 	view(t, s, func(tx *Tx) error {
 		if _, ok, err := tx.Hold(holdKey(0).Order(0)); ok || err != nil {
-			t.Errorf("the hold is there: %t, %v", ok, err)
+			t.Errorf("after the hold expired: found %t, %v", ok, err)
 		}
 		return tx.Verify()
 	})
@@ -160,9 +159,9 @@ func TestHostileHolds(t *testing.T) {
 	view(t, s, (*Tx).Verify)
 }
 
-// TestPruneKeepsTheOrdersOfHolds checks that an order is retained as long as its hold exists. In
-// this way, a late repetition of the order creates no second hold.
-func TestPruneKeepsTheOrdersOfHolds(t *testing.T) {
+// TestPruneRetainsOrdersOfHolds checks that an order is retained as long as its hold exists. Otherwise a late retry of
+// the order would create a second hold.
+func TestPruneRetainsOrdersOfHolds(t *testing.T) {
 	s := open(t)
 	old := time.Unix(0, 0).UTC()
 	h := aHold(0, 0, 1<<33, 1, 1)
@@ -183,11 +182,11 @@ func TestPruneKeepsTheOrdersOfHolds(t *testing.T) {
 		return ok
 	}
 	if !known() {
-		t.Error("the order is forgotten while something is held for it")
+		t.Error("the order was pruned while its hold existed")
 	}
 	update(t, s, func(tx *Tx) error { return tx.DeleteHold(h.Order) })
 	if known() {
-		t.Error("the order is known for ever")
+		t.Error("the order was not pruned after its hold had expired")
 	}
 }
 
@@ -216,22 +215,22 @@ func TestCrashAtEveryCommitOfAHold(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				told := slices.IndexFunc(life, func(step func(*Tx) error) bool { return s.Update(t.Context(), step) != nil })
-				if err := s.Close(); err != nil || told != n-1 {
-					t.Fatalf("%d steps acknowledged (%v), want %d", told, err, n-1)
+				done := slices.IndexFunc(life, func(step func(*Tx) error) bool { return s.Update(t.Context(), step) != nil })
+				if err := s.Close(); err != nil || done != n-1 {
+					t.Fatalf("%d steps acknowledged (%v), want %d", done, err, n-1)
 				}
 				if stage == FaultAfter {
-					told++
+					done++
 				}
 				if s, err = Open(Config{Dir: dir, logFileSize: smallLog}); err != nil {
 					t.Fatal(err)
 				}
 				view(t, s, func(tx *Tx) error {
-					if sum, err := tx.Committed(); err != nil || sum.Of("memory") != left[told] {
-						t.Errorf("committed %v (%v), want %d", sum, err, left[told])
+					if sum, err := tx.Committed(); err != nil || sum.Of("memory") != left[done] {
+						t.Errorf("committed %v (%v), want %d", sum, err, left[done])
 					}
-					if at, ok := tx.NextExpiry(); ok != (ends[told] != 0) || ok && at.Unix() != ends[told] {
-						t.Errorf("it ends at %s (%t), want %d", at, ok, ends[told])
+					if at, ok := tx.NextExpiry(); ok != (ends[done] != 0) || ok && at.Unix() != ends[done] {
+						t.Errorf("the hold expires at %s (%t), want %d", at, ok, ends[done])
 					}
 					return tx.Verify()
 				})

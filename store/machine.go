@@ -67,8 +67,8 @@ func destroyedSize(m *bourse.Machine) int64 {
 	return int64(len(b))
 }
 
-// evictMachines deletes the oldest records of destroyed machines until their total size is at most
-// MaxDestroyedBytes, but at most maxMachineEvictions of them.
+// evictMachines deletes the oldest records of destroyed machines, but at most maxMachineEvictions, until their total
+// size is at most MaxDestroyedBytes.
 func (t *Tx) evictMachines() error {
 	var old []string
 	kept := t.destroyedBytes()

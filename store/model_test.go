@@ -121,7 +121,7 @@ func TestModel(t *testing.T) {
 							if _, err := tx.Append(Entry{Kind: KindMachine, ID: string(x.ID), Event: bourse.Event{Type: bourse.EventType(note)}}); err != nil {
 								return err
 							}
-						} else { // the failed call may have written a part of its changes
+						} else { // the failed call may have written some of its changes
 							return err
 						}
 					}
@@ -155,7 +155,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// reset removes all machines, whatever their states.
+// reset removes all machines, regardless of their states.
 func reset(t *rapid.T, s *Store) {
 	empty(t, s, bucketMachines, bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineDestroyed, bucketMachineLiving,
 		bucketCommitted, bucketLog, bucketLogOf, bucketMeta)
@@ -254,7 +254,7 @@ func (m *model) compareApp(tx *Tx, app bourse.App) error {
 		got = append(got, x.ID)
 	}
 	if !slices.Equal(want, got) || tx.CountMachines(app) != living {
-		return fmt.Errorf("machines of %v: %v, %d living; want %v, %d", app.Ref(), got, tx.CountMachines(app), want, living)
+		return fmt.Errorf("machines of %v: %v, of which %d are not destroyed; want %v, %d", app.Ref(), got, tx.CountMachines(app), want, living)
 	}
 	return nil
 }

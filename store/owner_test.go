@@ -19,9 +19,9 @@ func machineIDs(t *testing.T, tx *Tx, app bourse.App) (out []bourse.MachineID) {
 	return out
 }
 
-// TestAppsOfOneNameShareNothing checks that two apps that have had the same name at different
-// times do not share machines, machine names or tasks.
-func TestAppsOfOneNameShareNothing(t *testing.T) {
+// TestAppsWithOneNameShareNothing checks that two apps that have had the same name at different times do not share
+// machines, machine names or tasks.
+func TestAppsWithOneNameShareNothing(t *testing.T) {
 	s := open(t)
 	former := bourse.App{Name: "web", ID: "01ARZ3NDEKTSV4RRFFQFORMERA"}
 	present := bourse.App{Name: "web", ID: "01ARZ3NDEKTSV4RRFFQPRESENT", Generation: 1, CreatedAt: time.Unix(2e9, 0)}
@@ -37,7 +37,7 @@ func TestAppsOfOneNameShareNothing(t *testing.T) {
 				t.Errorf("machines of %s: %v", app.ID, got)
 			}
 			if id, ok, err := tx.MachineNamed(app, "one"); err != nil || !ok || id != machineID(i) {
-				t.Errorf("the machine of %s: %s, %t, %v", app.ID, id, ok, err)
+				t.Errorf("machine of %s: %s, %t, %v", app.ID, id, ok, err)
 			}
 			if got := tx.WarmFor(app, "inc"); len(got) != 1 || got[0] != machineID(i) {
 				t.Errorf("warm machines of %s: %v", app.ID, got)

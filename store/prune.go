@@ -61,20 +61,19 @@ func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	return total, nil
 }
 
-// pruneMachines deletes machines that were destroyed before the given time, oldest first, at
-// most limit of them.
+// pruneMachines deletes at most limit machines that were destroyed before the given time, oldest first.
 func pruneMachines(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(expiredRecords(t, bucketMachineDestroyed, before, limit), func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
 }
 
-// pruneVolumes deletes volumes that became obsolete before the given time because they were
-// destroyed and had no snapshots. It deletes the oldest first, at most limit of them.
+// pruneVolumes deletes at most limit volumes that became obsolete before the given time, because they were destroyed
+// and had no snapshots, oldest first.
 func pruneVolumes(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(expiredRecords(t, bucketVolumeDestroyed, before, limit), func(id string) error { return t.DeleteVolume(bourse.VolumeID(id)) })
 }
 
-// pruneOrders deletes orders from before the given time, oldest first, at most limit of them. An
-// order is retained as long as its machine, volume or hold has a record.
+// pruneOrders deletes at most limit orders from before the given time, oldest first. An order is retained as long as
+// its machine, volume or hold has a record.
 func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for k, filler := range t.kv.Range(bucketOrderTime, nil) {
@@ -130,8 +129,7 @@ func excess(t *Tx, bucket string, limit int) int {
 	return max(0, n)
 }
 
-// expiredRecords returns the ids in a time index whose times are before the given one, oldest first, at most
-// limit of them.
+// expiredRecords returns at most limit ids from a time index whose times are before the given one, oldest first.
 func expiredRecords(t *Tx, bucket string, before time.Time, limit int) []string {
 	var old []string
 	for k := range t.kv.Range(bucket, nil) {

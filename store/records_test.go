@@ -35,7 +35,7 @@ func TestIdentityAndApps(t *testing.T) {
 			t.Errorf("identity %v %t %v", got, ok, err)
 		}
 		if _, ok, err := tx.App("none"); ok || err != nil {
-			t.Errorf("no app: %t %v", ok, err)
+			t.Errorf("app that does not exist: found %t, %v", ok, err)
 		}
 		var got []bourse.App
 		for a, err := range tx.Apps() {
@@ -66,7 +66,7 @@ func TestHostileKeys(t *testing.T) {
 			},
 		} {
 			if err := s.Update(t.Context(), fn); err == nil {
-				t.Errorf("%s with key %q was taken", name, bad)
+				t.Errorf("%s with key %q was stored", name, bad)
 			}
 		}
 		for name, got := range map[string]any{
@@ -129,7 +129,7 @@ func TestLog(t *testing.T) {
 			}
 		}
 		if got, err := tx.Entries("none", "1", 0); err != nil || len(got) != 0 {
-			t.Errorf("entries of nothing: %v %v", got, err)
+			t.Errorf("entries of an unknown kind: %v %v", got, err)
 		}
 		return tx.Verify()
 	})
@@ -221,15 +221,15 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 		}
 		_, ok, err := tx.Order("7ZZZZZZZZZZZZZZZZZZZZZZZZ2")
 		if !ok {
-			t.Error("the order of a living machine is gone")
+			t.Error("the order of a machine that still exists was pruned")
 		}
 		return err
 	})
 }
 
-// TestPruneBoundsTheDestroyed checks that Prune deletes the oldest destroyed machines before
-// their time if there are too many.
-func TestPruneBoundsTheDestroyed(t *testing.T) {
+// TestPruneLimitsDestroyedMachines checks that Prune deletes the oldest destroyed machines before their retention time
+// is over if there are too many.
+func TestPruneLimitsDestroyedMachines(t *testing.T) {
 	s, err := Open(Config{Dir: t.TempDir(), logFileSize: smallLog, maxDestroyed: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -255,16 +255,15 @@ func TestPruneBoundsTheDestroyed(t *testing.T) {
 	view(t, s, func(tx *Tx) error {
 		for _, n := range []int{7, 297, 298, 299} {
 			if _, err := tx.Machine(machine(n, bourse.StateStopped).ID); err != nil {
-				t.Errorf("machine %d is gone: %v", n, err)
+				t.Errorf("machine %d was deleted: %v", n, err)
 			}
 		}
 		return nil
 	})
 }
 
-// TestDestroyedMachinesAreLimitedInBytes destroys machines with large configs without ever
-// calling Prune. Each destroyed machine must displace older ones, because the whole store is in
-// memory.
+// TestDestroyedMachinesAreLimitedInBytes destroys machines with large configs without ever calling Prune. Destroying a
+// machine must delete older ones, because the whole store is in memory.
 func TestDestroyedMachinesAreLimitedInBytes(t *testing.T) {
 	s := openIn(t, t.TempDir())
 	const each = 1 << 20
@@ -285,10 +284,10 @@ func TestDestroyedMachinesAreLimitedInBytes(t *testing.T) {
 	view(t, s, func(tx *Tx) error {
 		kept := len(list(t, tx.Machines()))
 		if size := tx.destroyedBytes(); size > MaxDestroyedBytes || size < MaxDestroyedBytes-2*each || kept != int(size/each) {
-			t.Errorf("%d machines of %d bytes are kept", kept, size)
+			t.Errorf("%d destroyed machines of %d bytes are retained", kept, size)
 		}
 		if _, err := tx.Machine(machineID(MaxDestroyedBytes/each + 19)); err != nil {
-			t.Errorf("the youngest: %v", err)
+			t.Errorf("the machine that was destroyed last: %v", err)
 		}
 		return tx.Verify()
 	})
@@ -317,7 +316,7 @@ func TestPruneLimitsEndedRuns(t *testing.T) {
 	view(t, s, func(tx *Tx) error {
 		for _, n := range []int{7, 297, 298, 299} {
 			if _, ok, err := tx.Run(id(n)); !ok {
-				t.Errorf("run %d is gone (%v)", n, err)
+				t.Errorf("run %d was deleted (%v)", n, err)
 			}
 		}
 		return tx.Verify()

@@ -51,7 +51,7 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "worker store recover") {
-		t.Errorf("open: %v, want a refusal that names the command", err)
+		t.Errorf("open: %v, want an error that names the command", err)
 	}
 	if r, err := Check(dir); err != nil || r.Machines != 19 || len(r.Damage) == 0 {
 		t.Errorf("check: %+v, %v", r, err)

@@ -17,8 +17,8 @@ func runKeys(rec *fsm.Record) []entry {
 	return out
 }
 
-// openRun returns an unfinished record with the same derived keys as the stored record of rec's
-// run, which therefore need not be read.
+// openRun returns an unfinished record with the same derived keys as the stored record of rec's run, so that the stored
+// record need not be read.
 func openRun(rec *fsm.Record) *fsm.Record {
 	return &fsm.Record{ID: rec.ID, Definition: rec.Definition, Resource: rec.Resource, Status: fsm.Running}
 }

@@ -178,7 +178,7 @@ func (t *Tx) replaceKeys(before, after []entry) error {
 	return nil
 }
 
-// of returns the contribution of list to the same sum as p's, or 0 if there is none.
+// of returns list's contribution to the sum to which p contributes, or 0 if there is none.
 func (p sumPart) of(list []sumPart) int64 {
 	i := slices.IndexFunc(list, func(x sumPart) bool { return x.bucket == p.bucket && x.name == p.name })
 	if i < 0 {

@@ -163,9 +163,9 @@ func (t *Tx) evictTasks() error {
 	return err
 }
 
-// deleteTasks deletes ended tasks, oldest first, at most limit of them. Before it deletes a task,
-// it calls due with the time when the task ended and the total size of all ended tasks that are
-// left, including this one. It stops if due returns false.
+// deleteTasks deletes at most limit ended tasks, oldest first. Before it deletes a task, it calls due with the time
+// when the task ended and the total size of all remaining ended tasks, including this one. It stops if due returns
+// false.
 func (t *Tx) deleteTasks(limit int, due func(ended time.Time, kept int64) bool) (int, error) {
 	var old []string
 	kept := t.taskBytes()

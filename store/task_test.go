@@ -30,8 +30,8 @@ func taskEnd(o *OrderRecord, answer []byte) bourse.TaskResult {
 	return r
 }
 
-// TestTaskModel checks that after any sequence of tasks being begun, ended, undone and pruned,
-// the committed sums are those of the tasks in progress, and all indexes are right.
+// TestTaskModel begins, ends, undoes and prunes tasks in random order. It checks that the committed sums always match
+// the tasks in progress, and that all indexes are correct.
 func TestTaskModel(t *testing.T) {
 	t.Parallel()
 	s := open(t)
@@ -46,7 +46,7 @@ func TestTaskModel(t *testing.T) {
 				err := one(func(tx *Tx) error { return tx.RecordTask(taskOrder(n, slots)) })
 				if _, known := begun[n]; known || over[n] {
 					if bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-						t.Fatalf("begun again: %v", err)
+						t.Fatalf("begin the same task again: %v", err)
 					}
 					return
 				}
@@ -124,9 +124,9 @@ func TestTaskModel(t *testing.T) {
 	})
 }
 
-// TestAnswersAreBounded checks that the size of ended tasks is limited, and that the oldest
-// answers are deleted first.
-func TestAnswersAreBounded(t *testing.T) {
+// TestAnswersAreLimitedInBytes checks that the size of ended tasks is limited, and that the oldest answers are deleted
+// first.
+func TestAnswersAreLimitedInBytes(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	answer := bytes.Repeat([]byte("a"), 1<<20)
@@ -146,10 +146,10 @@ func TestAnswersAreBounded(t *testing.T) {
 		_, first, err := tx.Order(taskOrder(0, 0).ID)
 		last, ok, err2 := tx.Order(taskOrder(n-1, 0).ID)
 		if first || err != nil || err2 != nil || !ok || len(last.Task.Result.Answer) != len(answer) {
-			t.Errorf("the first is there: %t, the last %t; %v, %v", first, ok, err, err2)
+			t.Errorf("first task found: %t, last task found: %t; %v, %v", first, ok, err, err2)
 		}
 		if have := tx.taskBytes(); have > MaxTaskBytes || have < MaxTaskBytes-taskEvictBytes-2*each {
-			t.Errorf("%d bytes are kept, want up to %d", have, MaxTaskBytes)
+			t.Errorf("%d bytes are retained, want at most %d", have, MaxTaskBytes)
 		}
 		return tx.Verify()
 	})
@@ -172,12 +172,12 @@ func TestPruneTasks(t *testing.T) {
 	}
 	pruned, err := s.Prune(t.Context(), now)
 	if err != nil || pruned != (Pruned{Tasks: 1}) {
-		t.Errorf("pruned %+v, %v, want the one that ended long ago", pruned, err)
+		t.Errorf("pruned %+v, %v, want only the task that ended long ago", pruned, err)
 	}
 	view(t, s, func(tx *Tx) error {
 		for i, want := range []bool{true, false, true} {
 			if _, ok, err := tx.Order(taskOrder(i, 0).ID); ok != want || err != nil {
-				t.Errorf("order %d is there: %t, %v; want %t", i, ok, err, want)
+				t.Errorf("order %d found: %t, %v; want %t", i, ok, err, want)
 			}
 		}
 		return tx.Verify()
@@ -220,7 +220,7 @@ func TestTaskStarted(t *testing.T) {
 		"no machine of its own": {nil, []time.Duration{0}, 0},
 		"without a timeout":     {&ColdTask{Until: at.Add(time.Minute)}, []time.Duration{0}, time.Minute},
 		"soon":                  {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{time.Second}, 6 * time.Second},
-		"told again":            {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{1, 1}, 5*time.Second + 1},
+		"started again":         {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{1, 1}, 5*time.Second + 1},
 		"late":                  {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{58 * time.Second}, time.Minute},
 	} {
 		n++
@@ -233,7 +233,7 @@ func TestTaskStarted(t *testing.T) {
 			}
 			got, _, getErr := tx.Order(o.ID)
 			if c.cold != nil && !got.Task.Cold.Until.Equal(at.Add(c.want)) {
-				t.Errorf("%s: its time is over at %s, want %s after %s", name, got.Task.Cold.Until, c.want, at)
+				t.Errorf("%s: the task times out at %s, want %s after %s", name, got.Task.Cold.Until, c.want, at)
 			}
 			return errors.Join(err, getErr, tx.Verify())
 		})
@@ -247,6 +247,6 @@ func TestTaskStarted(t *testing.T) {
 		_, err := tx.RecordTaskEnd(ended.ID, result, at)
 		return errors.Join(err, tx.RecordTaskStart(ended.ID, at), tx.RecordTaskStart(taskOrder(98, 0).ID, at))
 	}); err != nil {
-		t.Errorf("of no task in progress: %v", err)
+		t.Errorf("start of a task that is not in progress: %v", err)
 	}
 }

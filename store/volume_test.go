@@ -89,7 +89,7 @@ func (m volumeModel) compare(tx *Tx) error {
 		sum += v.Takes.Of("disk")
 		for _, s := range v.Snapshots {
 			if found, of, err := tx.Snapshot(s.ID); err != nil || found.ID != s.ID || of.ID != v.ID {
-				return fmt.Errorf("snapshot %s: %+v of %s, %w; want it of %s", s.ID, found, of.ID, err, v.ID)
+				return fmt.Errorf("snapshot %s: %+v of volume %s, %w; want volume %s", s.ID, found, of.ID, err, v.ID)
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func TestVolumeRecordsAreChecked(t *testing.T) {
 	update(t, s, func(tx *Tx) error { return tx.PutVolume(used) })
 	view(t, s, func(tx *Tx) error {
 		if v, err := tx.Volume(used.ID); err != nil || v.Usage != nil || used.Usage == nil {
-			t.Errorf("usage %v (%v), want none in the record and the caller's as it was", v.Usage, err)
+			t.Errorf("usage %v (%v), want no usage in the record and the caller's volume unchanged", v.Usage, err)
 		}
 		for _, id := range []string{"", "a\x00b", "vol_"} {
 			if _, err := tx.Volume(bourse.VolumeID(id)); bourse.CodeOf(err) != bourse.CodeNotFound {
@@ -200,7 +200,7 @@ func TestPruneVolumes(t *testing.T) {
 	life := []bourse.VolumeState{bourse.VolumeCreating, bourse.VolumeCreated, bourse.VolumeDestroying, bourse.VolumeDestroyed}
 	for n, x := range []struct {
 		at    time.Time
-		lives int // number of states to go through
+		lives int // number of states that the volume goes through
 		snaps []bourse.Snapshot
 	}{{old, 4, nil}, {old, 4, []bourse.Snapshot{{ID: snapshotID(1)}}}, {old, 2, nil}, {now.UTC(), 4, nil}} {
 		for _, state := range life[:x.lives] {

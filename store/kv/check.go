@@ -129,8 +129,8 @@ func Recover(dir string, schema *Schema, now time.Time, derive func(Tx) error) (
 	return recoverStore(dir, schema, now, derive, func() error { return nil })
 }
 
-// recoverStore implements Recover. It calls step after each change of the directory, and fails if
-// step returns an error. Tests use step to simulate crashes.
+// recoverStore implements Recover. It calls step after each change to the directory, and fails if step returns an
+// error. Tests use step to simulate crashes.
 func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) error, step func() error) (Report, error) {
 	l, err := inspect(dir, schema)
 	if err != nil {

@@ -116,7 +116,7 @@ func TestReadersDuringCheckpoints(t *testing.T) {
 						n++
 					}
 					if a != b || a < least || a > 0 && n != 2 {
-						return fmt.Errorf("a %d, b %d, %d keys; %d was acknowledged", a, b, n, least)
+						return fmt.Errorf("a is %d, b is %d, with %d keys; %d was acknowledged", a, b, n, least)
 					}
 					return nil
 				})
@@ -169,7 +169,7 @@ func TestCheckpointIsRepeated(t *testing.T) {
 		}
 		synctest.Wait()
 		if !s.checkpointing.Load() {
-			t.Fatal("the checkpoint has succeeded")
+			t.Fatal("the checkpoint succeeded")
 		}
 		time.Sleep(minRetryDelay << fails)
 		synctest.Wait()

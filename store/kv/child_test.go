@@ -139,8 +139,8 @@ func first(all iter.Seq2[[]byte, []byte]) string {
 	return ""
 }
 
-// errEnough means that childFills could not fill the disk.
-var errEnough = errors.New("no write was refused")
+// errNotFull means that childFills could not fill the disk.
+var errNotFull = errors.New("no write was refused")
 
 // childFills writes until it reaches a limit on the size of files. It then removes the limit and
 // continues to write.
@@ -153,12 +153,12 @@ func childFills(s *DB) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 20 << 20, Max: old.Max}); err != nil {
 		return err
 	}
-	return fillAndGoOn(s, func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) })
+	return fillAndContinue(s, func() error { return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old) })
 }
 
-// fillAndGoOn fills the disk of s, checks the contents, calls checkSpace to free space, and checks
-// that the store then accepts writes again.
-func fillAndGoOn(s *DB, makeRoom func() error) error {
+// fillAndContinue fills the disk of s, checks the contents, calls checkSpace to free space, and checks that the store
+// then accepts writes again.
+func fillAndContinue(s *DB, makeRoom func() error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	kept := 0
@@ -171,7 +171,7 @@ func fillAndGoOn(s *DB, makeRoom func() error) error {
 			continue
 		}
 		if err == nil {
-			return errEnough
+			return errNotFull
 		}
 		if bourse.CodeOf(err) != bourse.CodeUnavailable {
 			return fmt.Errorf("full: %w", err)
@@ -179,7 +179,7 @@ func fillAndGoOn(s *DB, makeRoom func() error) error {
 		break
 	}
 	if kept == 0 {
-		return errors.New("nothing fitted at all")
+		return errors.New("the disk was full before the first write")
 	}
 	for range 3 { // the disk remains full
 		if code := bourse.CodeOf(put()); code != bourse.CodeUnavailable {
@@ -187,14 +187,14 @@ func fillAndGoOn(s *DB, makeRoom func() error) error {
 		}
 	}
 	if err := checkCount(s, kept); err != nil {
-		return fmt.Errorf("on the full disk: %w", err)
+		return fmt.Errorf("check the contents on the full disk: %w", err)
 	}
 	if err := makeRoom(); err != nil {
 		return err
 	}
 	for range 10 {
 		if err := put(); err != nil {
-			return fmt.Errorf("with room again: %w", err)
+			return fmt.Errorf("write after space was freed: %w", err)
 		}
 		kept++
 	}
@@ -237,7 +237,7 @@ func TestFullDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := fillAndGoOn(s, func() error { return os.Remove(ballast) }); err != nil {
+		if err := fillAndContinue(s, func() error { return os.Remove(ballast) }); err != nil {
 			t.Error(err)
 		}
 	})

@@ -110,7 +110,7 @@ func (d *DB) requestCommit() {
 	d.work.Signal()
 }
 
-// lingerEnded requests a commit unless a commit has already emptied it.
+// lingerEnded requests a commit unless an earlier commit has already emptied the queue.
 func (d *DB) lingerEnded() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

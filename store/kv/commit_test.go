@@ -35,7 +35,7 @@ func TestOneCommitForAllThatWait(t *testing.T) {
 		all = append(all, s.Submit(func(tx Tx) error {
 			order = append(order, n)
 			if got := countMachines(tx); got != n {
-				return fmt.Errorf("sees %d machines, want those of the %d before it", got, n)
+				return fmt.Errorf("transaction sees %d machines, want the %d of the earlier transactions", got, n)
 			}
 			return putMachine(n)(tx)
 		}))
@@ -51,7 +51,7 @@ func TestOneCommitForAllThatWait(t *testing.T) {
 	}
 	for i, n := range order {
 		if i != n {
-			t.Fatalf("executed in the order %v", order)
+			t.Fatalf("transactions were executed in the order %v", order)
 		}
 	}
 	if got := commits.Load(); got != 1 {
@@ -78,7 +78,7 @@ func TestBatchIsBounded(t *testing.T) {
 	}
 }
 
-func TestFailedFunctionLeavesNoTrace(t *testing.T) {
+func TestFailedTransactionChangesNothing(t *testing.T) {
 	s := open(t)
 	refusal := errors.New("refused")
 	release := hold(s)
@@ -91,7 +91,7 @@ func TestFailedFunctionLeavesNoTrace(t *testing.T) {
 	release()
 	for _, c := range []*Commit{dirty, clean} {
 		if err := c.Wait(t.Context()); !errors.Is(err, refusal) {
-			t.Errorf("refused transaction: %v", err)
+			t.Errorf("failing transaction: %v", err)
 		}
 		<-c.Applied() // also closed after a failure
 	}
@@ -132,10 +132,10 @@ func TestAppliedAndSync(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Wait(gone); bourse.CodeOf(err) != bourse.CodeCanceled {
-		t.Errorf("wait of one who left: %v", err)
+		t.Errorf("wait with a canceled context: %v", err)
 	}
 	if err := s.Sync(gone); bourse.CodeOf(err) != bourse.CodeCanceled {
-		t.Errorf("sync of one who left: %v", err)
+		t.Errorf("sync with a canceled context: %v", err)
 	}
 	seen := make(chan error, 1)
 	go func() {
@@ -147,7 +147,7 @@ func TestAppliedAndSync(t *testing.T) {
 	}()
 	view(t, s, func(tx Tx) error {
 		if err := machineOf(tx, machineID(1)); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("a reader sees what is not durable: %v", err)
+			t.Errorf("a reader sees a change that is not durable: %v", err)
 		}
 		return nil
 	})
@@ -189,7 +189,7 @@ func TestRelaxedAfterASync(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := s.SubmitRelaxed(put(2)).Wait(ctx); err != nil {
-			t.Errorf("it waits for ever: %v", err)
+			t.Errorf("the transaction did not become durable: %v", err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -222,7 +222,7 @@ func TestRelaxed(t *testing.T) {
 				synctest.Wait()
 				select {
 				case <-c.Applied():
-					t.Error("executed before anybody asked")
+					t.Error("the transaction was executed before anything requested it")
 				default:
 				}
 				if err := then.do(t, s); err != nil {
@@ -260,10 +260,10 @@ func TestSyncWaitsForTheQueue(t *testing.T) {
 	go func() { synced <- s.Sync(t.Context()) }()
 	release()
 	if err := <-synced; err != nil {
-		t.Errorf("a refusal is no failure of the store: %v", err)
+		t.Errorf("the store failed because a transaction was refused: %v", err)
 	}
 	if err := refused.Wait(t.Context()); err == nil {
-		t.Error("the refused transaction was not")
+		t.Error("the transaction was not refused")
 	}
 	view(t, s, func(tx Tx) error {
 		err := machineOf(tx, machineID(1))
@@ -274,12 +274,12 @@ func TestSyncWaitsForTheQueue(t *testing.T) {
 	}
 }
 
-// TestConcurrentSubmits runs conflicting transactions from many goroutines. The store must
-// contain exactly the transactions that were acknowledged, and the sums must be right.
+// TestConcurrentSubmits runs conflicting transactions from many goroutines. The store must contain exactly the
+// transactions that were acknowledged, and the sums must be correct.
 func TestConcurrentSubmits(t *testing.T) {
 	s := open(t)
 	var mu sync.Mutex
-	told := map[string]bool{}
+	acknowledged := map[string]bool{}
 	var wg sync.WaitGroup
 	for g := range 16 {
 		wg.Go(func() {
@@ -296,26 +296,26 @@ func TestConcurrentSubmits(t *testing.T) {
 					return nil
 				})
 				mu.Lock()
-				told[machineID(n)] = err == nil
+				acknowledged[machineID(n)] = err == nil
 				mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
 	view(t, s, func(tx Tx) error {
-		there := 0
-		for id, want := range told {
+		stored := 0
+		for id, want := range acknowledged {
 			err := machineOf(tx, id)
 			if got := err == nil; got != want {
-				t.Errorf("machine %s: there %t, told %t", id, got, want)
+				t.Errorf("machine %s: stored %t, acknowledged %t", id, got, want)
 			}
 			if want {
-				there++
+				stored++
 			}
 		}
 		sum := uint64Of(tx.Get(bucketCommitted, []byte("memory")))
-		if sum != uint64(takes*there) || there == 0 || there == len(told) {
-			t.Errorf("committed %d with %d of %d machines", sum, there, len(told))
+		if sum != uint64(amountPerMachine*stored) || stored == 0 || stored == len(acknowledged) {
+			t.Errorf("committed %d with %d of %d machines", sum, stored, len(acknowledged))
 		}
 		return verify(tx)
 	})

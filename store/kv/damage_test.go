@@ -33,17 +33,17 @@ func flips(t *testing.T, from, file string, length int64, nth int, fn func(dir s
 	}
 }
 
-// tried opens a store and returns its number of machines. It returns -1 if the store does not
-// open because it is damaged; the error must then name the file.
-func tried(t *testing.T, dir string, what string, file string) int {
+// tryOpen opens a store and returns its number of machines. It returns -1 if the store does not open because it is
+// damaged; the error must then name the file.
+func tryOpen(t *testing.T, dir string, what string, file string) int {
 	t.Helper()
 	s, err := openConfig(Config{Dir: dir, LogFileSize: 64 << 10})
 	if err != nil {
 		if bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "damaged") {
-			t.Errorf("%s: %v, want that it is damaged", what, err)
+			t.Errorf("%s: got error %v, want one that reports damage", what, err)
 		}
 		if !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "bourse worker store recover") {
-			t.Errorf("%s: %v does not say where the damage is and what to do", what, err)
+			t.Errorf("%s: error %v does not name the file and the command that recovers it", what, err)
 		}
 		return -1
 	}
@@ -63,10 +63,9 @@ func tried(t *testing.T, dir string, what string, file string) int {
 	return n
 }
 
-// TestEveryFlippedBitOfTheLog flips every 97th bit of a log, one at a time. The store must
-// either contain all acknowledged transactions or refuse to open, even if the bit belongs to the
-// last record. An earlier version took a flipped bit for an incomplete last record, and ignored
-// all later records.
+// TestEveryFlippedBitOfTheLog flips every 97th bit of a log, one at a time. The store must either contain all
+// acknowledged transactions or refuse to open, even if the bit belongs to the last record. An earlier version mistook a
+// flipped bit for an incomplete last record, and ignored all later records.
 func TestEveryFlippedBitOfTheLog(t *testing.T) {
 	t.Parallel()
 	const machines = 12
@@ -85,7 +84,7 @@ func TestEveryFlippedBitOfTheLog(t *testing.T) {
 	}
 	refused, opened := 0, 0
 	flips(t, crashed, walNames[0], length, 97, func(dir string, bit int) {
-		switch n := tried(t, dir, fmt.Sprintf("bit %d", bit), walNames[0]); n {
+		switch n := tryOpen(t, dir, fmt.Sprintf("bit %d", bit), walNames[0]); n {
 		case -1:
 			refused++
 		case machines:
@@ -97,14 +96,14 @@ func TestEveryFlippedBitOfTheLog(t *testing.T) {
 	// Only flipping a bit of the last mark is harmless, because the mark is not part of a
 	// record.
 	if refused < 100 || opened > int(walHeader*8/97)+1 {
-		t.Errorf("%d flips were noticed, %d were harmless", refused, opened)
+		t.Errorf("%d flips were detected, %d were harmless", refused, opened)
 	}
 }
 
-// TestAPayloadIsNoRecord checks that a value that looks like a log record with a later number is
-// not taken for one, because it does not contain the log's salt. Otherwise a client could make
-// the store refuse to open after a crash.
-func TestAPayloadIsNoRecord(t *testing.T) {
+// TestPayloadIsNotReadAsARecord checks that a value that looks like a log record with a later number is not read as a
+// record, because it does not contain the log's salt. Otherwise a client could make the store refuse to open after a
+// crash.
+func TestPayloadIsNotReadAsARecord(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openConfig(Config{Dir: dir, LogFileSize: 1 << 20})
 	if err != nil {
@@ -135,7 +134,7 @@ func TestAPayloadIsNoRecord(t *testing.T) {
 	view(t, s, func(tx Tx) error {
 		for n, want := range []bool{true, true, false} {
 			if got := tx.Get(bucketApps, []byte{byte(n + 1)}) != nil; got != want {
-				t.Errorf("record %d: there %t, want %t", n, got, want)
+				t.Errorf("record %d: found %t, want %t", n, got, want)
 			}
 		}
 		return nil
@@ -145,10 +144,9 @@ func TestAPayloadIsNoRecord(t *testing.T) {
 	}
 }
 
-// TestALogIsContinued checks that a log's records remain there until a checkpoint has saved
-// them. A store that crashes again before that must contain both the earlier and the new
-// transactions.
-func TestALogIsContinued(t *testing.T) {
+// TestLogIsKeptUntilACheckpoint checks that records remain in the log until a checkpoint has saved them. A store that
+// crashes again before that must contain both the earlier and the new transactions.
+func TestLogIsKeptUntilACheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
 	for range 4 {

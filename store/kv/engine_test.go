@@ -59,7 +59,7 @@ func TestRanges(t *testing.T) {
 					down = append(down, string(k))
 				}
 				for range tx.Range(bucket, nil) {
-					break // leaves the sequence early
+					break // stops the iteration early
 				}
 				return nil
 			})
@@ -85,7 +85,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("delete by a reader: %v", err)
 	}
 	if err := s.View(func(Tx) error { return errNoMachine }); !errors.Is(err, errNoMachine) {
-		t.Errorf("error of a reader: %v", err)
+		t.Errorf("read transaction with an error: %v", err)
 	}
 	err := s.View(func(tx Tx) error {
 		n := 0
@@ -93,7 +93,7 @@ func TestRefusals(t *testing.T) {
 			n++
 		}
 		if n != 1 || tx.Get(bucketApps, []byte("a")) == nil {
-			return fmt.Errorf("%d keys, want the one", n)
+			return fmt.Errorf("%d keys, want 1", n)
 		}
 		return nil
 	})
@@ -156,7 +156,7 @@ func (m contentsModel) compare(tx Tx, at string) error {
 	return nil
 }
 
-// drawChange draws a change. Its key may exist already or not.
+// drawChange draws a change to a key that may or may not exist.
 func drawChange(t *rapid.T) change {
 	c := change{bucket: rapid.SampledFrom(modelBuckets).Draw(t, "bucket"), key: []byte(modelKeys.Draw(t, "key"))}
 	if rapid.IntRange(0, 2).Draw(t, "delete") > 0 {

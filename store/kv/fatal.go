@@ -19,11 +19,10 @@ func isDiskFull(err error) bool {
 	})
 }
 
-// fail permanently stops all reading and writing, because the disk's contents are unknown until
-// they are read again. The outcome of every transaction that has not been acknowledged yet, and of
-// every later one, is unknown (CodeTimeout). These transactions must not be reported as refused,
-// because their records may have been written. Config.Failed is called before any waiting caller
-// receives the error.
+// fail permanently stops all reading and writing, because the disk's contents are unknown until the next daemon reads
+// them. The outcome of every transaction that has not been acknowledged yet, and of every later one, is unknown
+// (CodeTimeout). These transactions must not be reported as refused, because their records may have been written.
+// Config.Failed is called before any waiting caller receives the error.
 func (d *DB) fail(cause error) error {
 	err := &bourse.Error{Code: bourse.CodeTimeout, Message: "outcome unknown: the worker's store could not access its disk", Err: cause}
 	if !d.failed.CompareAndSwap(nil, err) {

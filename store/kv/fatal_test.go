@@ -51,23 +51,22 @@ func (d *faultyDisk) media() *diskOps {
 	}
 }
 
-// TestUnknownIsUnknown checks that after a failed sync or write, the transaction's outcome is
-// unknown, because its record may be read after a restart. The daemon must be ended before any
-// caller has an answer, and later reads and writes must fail. An earlier version reported such a
-// transaction as refused (CodeUnavailable).
-func TestUnknownIsUnknown(t *testing.T) {
+// TestFailedWriteHasAnUnknownOutcome checks that after a failed sync or write, the transaction's outcome is unknown,
+// because its record may be read after a restart. The daemon must be ended before any caller receives an answer, and
+// later reads and writes must fail. An earlier version reported such a transaction as refused (CodeUnavailable).
+func TestFailedWriteHasAnUnknownOutcome(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    string
 		err   error
 		clean bool // nothing was written, so the transaction is refused and the store continues
 		after int  // number of machines after a restart
 	}{
-		"EIO of a sync":                {"sync", syscall.EIO, false, 2},
-		"no room at a sync":            {"sync", syscall.ENOSPC, false, 2},
-		"EIO of a write":               {"write", syscall.EIO, false, 1},
-		"EIO in the middle of a write": {"short write", syscall.EIO, false, 1},
-		"no room for all of a write":   {"short write", syscall.ENOSPC, false, 1},
-		"no room for any of a write":   {"write", syscall.ENOSPC, true, 2},
+		"EIO from a sync":                  {"sync", syscall.EIO, false, 2},
+		"no space at a sync":               {"sync", syscall.ENOSPC, false, 2},
+		"EIO from a write":                 {"write", syscall.EIO, false, 1},
+		"EIO in the middle of a write":     {"short write", syscall.EIO, false, 1},
+		"no space for a whole write":       {"short write", syscall.ENOSPC, false, 1},
+		"no space for any part of a write": {"write", syscall.ENOSPC, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, dir := &faultyDisk{}, t.TempDir()
@@ -75,7 +74,7 @@ func TestUnknownIsUnknown(t *testing.T) {
 			var waits *Commit
 			s, err := openConfig(Config{Dir: dir, diskOps: d.media(), Failed: func(err error) {
 				if waits.finished() {
-					t.Error("someone has an answer before the daemon is ended")
+					t.Error("a caller received an answer before the daemon was ended")
 				}
 				failed = append(failed, err)
 			}})
@@ -91,7 +90,7 @@ func TestUnknownIsUnknown(t *testing.T) {
 			d.set("", nil)
 			if c.clean {
 				if bourse.CodeOf(err) != bourse.CodeUnavailable || len(failed) != 0 {
-					t.Errorf("got %v, failed %v; want a refusal", err, failed)
+					t.Errorf("got %v, failed %v; want a refused transaction and no failure", err, failed)
 				}
 				update(t, s, putMachine(1))
 			} else {
@@ -104,7 +103,7 @@ func TestUnknownIsUnknown(t *testing.T) {
 					"write": s.Update(t.Context(), func(Tx) error { return nil }),
 				} {
 					if bourse.CodeOf(err) != bourse.CodeTimeout {
-						t.Errorf("%s of a failed store: %v, want timeout", what, err)
+						t.Errorf("%s on a failed store: %v, want timeout", what, err)
 					}
 				}
 			}

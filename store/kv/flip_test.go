@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestEveryFlippedBitOfTheSnapshot flips every seventh bit of a snapshot, one at a time. Each
-// time the damage must be noticed, and all intact records must have their original values. The
-// store must not open, and the error must name the file.
+// TestEveryFlippedBitOfTheSnapshot flips every seventh bit of a snapshot, one at a time. Each time the damage must be
+// detected, and all intact records must have their original values. The store must not open, and the error must name
+// the file.
 func TestEveryFlippedBitOfTheSnapshot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -45,7 +45,7 @@ func TestEveryFlippedBitOfTheSnapshot(t *testing.T) {
 		b[bit/8] ^= 1 << (bit % 8)
 		got, c := read()
 		if len(c.damage) == 0 {
-			t.Errorf("bit %d: nothing is said to be damaged", bit)
+			t.Errorf("bit %d: no damage was reported", bit)
 		}
 		maps.DeleteFunc(got, func(k, v string) bool { return want[k] == v })
 		if len(got) > 0 || c.keys < int64(len(want)-1) {
@@ -54,7 +54,7 @@ func TestEveryFlippedBitOfTheSnapshot(t *testing.T) {
 		if n%500 == 0 {
 			overwrite(t, path, b)
 			if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), FileName) {
-				t.Errorf("bit %d: open: %v, want that the file is damaged", bit, err)
+				t.Errorf("bit %d: open: %v, want an error that reports the damaged file", bit, err)
 			}
 		}
 		b[bit/8] ^= 1 << (bit % 8)
@@ -92,7 +92,7 @@ func FuzzReadSnapshot(f *testing.F) {
 		}
 		c := readSnapshot(b, schema())
 		if len(c.damage) == 0 && (c.counts[allBuckets] != uint64(c.keys) || c.state.Len() != int(c.keys)) {
-			t.Errorf("%d keys in %d records, counted %v, and no damage", c.state.Len(), c.keys, c.counts)
+			t.Errorf("%d keys in %d records, counted %v, but no damage was reported", c.state.Len(), c.keys, c.counts)
 		}
 	})
 }

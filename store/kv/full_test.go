@@ -17,10 +17,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// TestAFullDiskLogsOnceAMinute checks that if a thousand commits fail because the disk is full,
-// only one line per minute is logged. The line contains the number of failures that were not
-// logged.
-func TestAFullDiskLogsOnceAMinute(t *testing.T) {
+// TestFullDiskIsLoggedOncePerMinute checks that if a thousand commits fail because the disk is full, only one line per
+// minute is logged. The line contains the number of failures that were not logged.
+func TestFullDiskIsLoggedOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		d := &faultyDisk{}
@@ -42,21 +41,21 @@ func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 		time.Sleep(quiet.Period)
 		refused()
 		if s.Faults() != 1001 {
-			t.Errorf("%d faults are counted, want 1001", s.Faults())
+			t.Errorf("%d failures were counted, want 1001", s.Faults())
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 		if got := strings.Count(out.String(), "commit failed"); got != 2 || !strings.Contains(out.String(), "not_logged=999") {
-			t.Errorf("%d lines, want 2 of which one counts 999 more:\n%s", got, &out)
+			t.Errorf("%d lines, want 2, one of them with 999 unlogged failures:\n%s", got, &out)
 		}
 	})
 }
 
-// TestAFullDiskOpens checks that a daemon that was killed can open its store on a disk that has
-// become full. It must read all acknowledged transactions, and can record new ones in the
-// reserved space of the log. An earlier version needed additional disk space to open.
-func TestAFullDiskOpens(t *testing.T) {
+// TestOpenOnAFullDisk checks that a daemon that was killed can open its store on a disk that has become full. It must
+// read all acknowledged transactions, and can record new ones in the reserved space of the log. An earlier version
+// needed additional disk space to open.
+func TestOpenOnAFullDisk(t *testing.T) {
 	dir := mountSmall(t) // a file system of 16 MiB
 	const kept = 5
 	s, err := openConfig(Config{Dir: dir, LogFileSize: 2 << 20, Fault: func(at FaultStage, n uint64) error {
@@ -72,7 +71,7 @@ func TestAFullDiskOpens(t *testing.T) {
 		err = s.Update(t.Context(), putLarge(n, 256<<10))
 	}
 	if bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Fatalf("the last one: %v, want that it dies", err)
+		t.Fatalf("the last child process: %v, want that it is killed", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -87,7 +86,7 @@ func TestAFullDiskOpens(t *testing.T) {
 	_ = f.Close()
 	s, err = openConfig(Config{Dir: dir, LogFileSize: 2 << 20})
 	if err != nil {
-		t.Fatalf("on a full disk: %v", err)
+		t.Fatalf("write on a full disk: %v", err)
 	}
 	update(t, s, putMachine(kept))
 	if err := checkCount(s, kept+1); err != nil {
@@ -102,11 +101,10 @@ func TestAFullDiskOpens(t *testing.T) {
 	reopened(t, dir, kept+1)
 }
 
-// TestAFullDiskKeepsRoomForEnds checks that SpaceError reports an error while half a log file is
-// still free, also if the store is opened on a full disk. Callers then start nothing new, so
-// that the remaining space can record the end of existing work. The error must name the
-// directory, and disappear once there is space.
-func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
+// TestFullDiskReservesSpaceForEnds checks that SpaceError reports an error while half a log file is still free, also if
+// the store is opened on a full disk. Callers then start nothing new, so that the remaining space can record the end of
+// existing work. The error must name the directory, and disappear once there is space.
+func TestFullDiskReservesSpaceForEnds(t *testing.T) {
 	dir := mountSmall(t) // a file system of 16 MiB
 	const turn = 2 << 20
 	s, err := openConfig(Config{Dir: dir, LogFileSize: turn})
@@ -121,11 +119,11 @@ func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
 	}
 	for s.SpaceError() == nil {
 		if err := put(); err != nil {
-			t.Fatalf("write %d is refused although the store is not short: %v", n, err)
+			t.Fatalf("write %d was refused although SpaceError reported no error: %v", n, err)
 		}
 	}
 	if text := s.SpaceError().Error(); bourse.CodeOf(s.SpaceError()) != bourse.CodeUnavailable || !strings.Contains(text, "the disk of "+dir+" is full: ") {
-		t.Errorf("short with %q, want the directory that is full", text)
+		t.Errorf("got space error %q, want one that names the full directory", text)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -134,19 +132,19 @@ func TestAFullDiskKeepsRoomForEnds(t *testing.T) {
 	if s, err = openConfig(Config{Dir: dir, LogFileSize: turn}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the store is short again", func() bool { return s.SpaceError() != nil })
+	eventually(t, "SpaceError to report an error again", func() bool { return s.SpaceError() != nil })
 	for range turn/2/(64<<10) - 2 {
 		if err := put(); err != nil {
-			t.Fatalf("an end is not recorded: %v", err)
+			t.Fatalf("the end of existing work was not recorded: %v", err)
 		}
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the store goes on by itself", func() bool { return s.SpaceError() == nil })
+	eventually(t, "the store to continue without help", func() bool { return s.SpaceError() == nil })
 	for range 2 * turn / (64 << 10) {
 		if err := put(); err != nil {
-			t.Fatalf("with room again: %v", err)
+			t.Fatalf("write after space was freed: %v", err)
 		}
 	}
 	if err := errors.Join(checkCount(s, n), s.Close()); err != nil {
@@ -163,15 +161,15 @@ func TestASnapshotThatDoesNotFit(t *testing.T) {
 	s.Set(change{bucketApps, []byte("a"), make([]byte, 6<<20)})
 	overwrite(t, left, make([]byte, 12<<20))
 	if _, err := writeSnapshot(dir, head{version: 1}, s, func() error { return nil }); err != nil {
-		t.Fatalf("in the room of what was left: %v", err)
+		t.Fatalf("snapshot in the space of the removed remains: %v", err)
 	}
 	overwrite(t, filepath.Join(dir, "ballast"), make([]byte, 6<<20))
 	s.Set(change{bucketApps, []byte("b"), []byte{}})
 	if _, err := writeSnapshot(dir, head{version: 1}, s, func() error { return nil }); !isDiskFull(err) {
-		t.Errorf("on a disk with less room: %v", err)
+		t.Errorf("snapshot on a disk with less space: %v", err)
 	}
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("something is left of it: %v", err)
+		t.Errorf("the failed snapshot left a file: %v", err)
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 	bucketMeta       = "meta"
 	bucketMachines   = "machines"
 	bucketMachineApp = "machine_app" // key: app 00 id
-	bucketCommitted  = "committed"   // total amount that the machines take
+	bucketCommitted  = "committed"   // total amount that the machines use
 	bucketLog        = "log"         // key: uint64 sequence; value: id
 	bucketLogOf      = "log_of"      // key: id 00 uint64 sequence
 	bucketOrders     = "orders"
@@ -42,8 +42,8 @@ const (
 
 var keyLogged = []byte("logged") // number of the log's last entry
 
-// takes is the amount that each machine takes.
-const takes = 256
+// amountPerMachine is the amount that each machine uses.
+const amountPerMachine = 256
 
 func schema() *Schema {
 	s := &Schema{
@@ -111,7 +111,7 @@ func putLarge(n, ballast int) func(Tx) error {
 		id := []byte(machineID(n))
 		if tx.Get(bucketMachines, id) == nil {
 			sum := uint64Of(tx.Get(bucketCommitted, []byte("memory")))
-			if err := tx.Put(bucketCommitted, []byte("memory"), uint64Bytes(sum+takes)); err != nil {
+			if err := tx.Put(bucketCommitted, []byte("memory"), uint64Bytes(sum+amountPerMachine)); err != nil {
 				return err
 			}
 		}
@@ -148,7 +148,7 @@ func derived(tx Tx) map[string]map[string]string {
 	for k, v := range tx.Range(bucketMachines, nil) {
 		if bytes.HasPrefix(v, k) { // the value is intact
 			want[bucketMachineApp]["default\x00"+string(k)] = ""
-			sum += takes
+			sum += amountPerMachine
 		}
 	}
 	if sum > 0 {
@@ -168,7 +168,7 @@ func verify(tx Tx) error {
 			have[string(k)] = string(v)
 		}
 		if !maps.Equal(want, have) {
-			return fmt.Errorf("%s holds %q, want %q", bucket, have, want)
+			return fmt.Errorf("bucket %s contains %q, want %q", bucket, have, want)
 		}
 	}
 	last := uint64(0)
@@ -176,7 +176,7 @@ func verify(tx Tx) error {
 		last = binary.BigEndian.Uint64(k)
 	}
 	if n := uint64Of(tx.Get(bucketMeta, keyLogged)); n < last {
-		return fmt.Errorf("the log has entry %d, and %d were written", last, n)
+		return fmt.Errorf("the last log entry is %d, but %d entries were written", last, n)
 	}
 	return nil
 }

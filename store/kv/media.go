@@ -9,5 +9,5 @@ type diskOps struct {
 	sync    func(f *os.File) error
 }
 
-// realDisk returns the media that uses the operating system.
+// realDisk returns the diskOps of the operating system.
 func realDisk() diskOps { return diskOps{(*os.File).WriteAt, datasync} }

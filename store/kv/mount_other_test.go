@@ -7,6 +7,6 @@ import "testing"
 // mountSmall returns a directory on a small file system.
 func mountSmall(t *testing.T) string {
 	t.Helper()
-	t.Skip("a small file system is made on Linux only")
+	t.Skip("small file systems can be created only on Linux")
 	return ""
 }

@@ -78,7 +78,7 @@ func written(t *testing.T) (dir, path string) {
 	return dir, filepath.Join(dir, FileName)
 }
 
-func TestAnotherVersionIsNotTouched(t *testing.T) {
+func TestStoreOfAnotherVersionIsNotChanged(t *testing.T) {
 	dir, path := written(t)
 	if _, err := writeSnapshot(dir, head{version: 99}, newState(), func() error { return nil }); err != nil {
 		t.Fatal(err)
@@ -94,22 +94,22 @@ func TestAnotherVersionIsNotTouched(t *testing.T) {
 	}
 	after, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(before, after) {
-		t.Errorf("the file has changed: %v", err)
+		t.Errorf("the file was changed: %v", err)
 	}
 }
 
 func TestDamagedFile(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func([]byte) []byte{
-		"text":              func([]byte) []byte { return []byte("this is no database\n") },
-		"empty":             func([]byte) []byte { return nil },
-		"zeros":             func(b []byte) []byte { return make([]byte, len(b)) },
-		"cut in the head":   func(b []byte) []byte { return b[:headSize/2] },
-		"cut after it":      func(b []byte) []byte { return b[:headSize] },
-		"cut in the middle": func(b []byte) []byte { return b[:len(b)/2] },
-		"cut at the end":    func(b []byte) []byte { return b[:len(b)-1] },
-		"a hole":            func(b []byte) []byte { return append(b[:len(b)/2:len(b)/2], b[len(b)/2+100:]...) },
-		"twice":             func(b []byte) []byte { return append(b, b...) },
+		"text":                    func([]byte) []byte { return []byte("this is no database\n") },
+		"empty":                   func([]byte) []byte { return nil },
+		"zeros":                   func(b []byte) []byte { return make([]byte, len(b)) },
+		"truncated in the head":   func(b []byte) []byte { return b[:headSize/2] },
+		"cut after it":            func(b []byte) []byte { return b[:headSize] },
+		"truncated in the middle": func(b []byte) []byte { return b[:len(b)/2] },
+		"truncated at the end":    func(b []byte) []byte { return b[:len(b)-1] },
+		"a hole":                  func(b []byte) []byte { return append(b[:len(b)/2:len(b)/2], b[len(b)/2+100:]...) },
+		"twice":                   func(b []byte) []byte { return append(b, b...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, path := written(t)
@@ -125,7 +125,7 @@ func TestDamagedFile(t *testing.T) {
 				t.Errorf("open: %v (%s), want internal", err, bourse.CodeOf(err))
 			}
 			if s != nil {
-				t.Error("a store in spite of the error")
+				t.Error("Open returned both a store and an error")
 			}
 		})
 	}

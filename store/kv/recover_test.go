@@ -33,35 +33,35 @@ func (c contents) get(bucket, key string) []byte {
 func TestRecover(t *testing.T) {
 	dir, path := written(t) // creates 200 machines
 	if r, err := Check(dir, schema()); err != nil || len(r.Damage) > 0 || r.Intact[bucketMachines] != 200 {
-		t.Fatalf("whole: %+v, %v", r, err)
+		t.Fatalf("check of an intact store: %+v, %v", r, err)
 	}
 	if _, err := Recover(dir, schema(), time.Unix(0, 0), derive); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("recovery of an intact store: %v, want a refusal", err)
+		t.Errorf("recovery of an intact store: %v, want an error", err)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !damageValue(b, bucketMachines, string(machineID(77))) {
-		t.Fatal("there is no machine 77")
+		t.Fatal("machine 77 does not exist")
 	}
 	overwrite(t, path, b)
 	if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal || !strings.Contains(err.Error(), "worker store recover") {
-		t.Errorf("open: %v, want a refusal that names the command", err)
+		t.Errorf("open: %v, want an error that names the command", err)
 	}
 	r, err := Check(dir, schema())
 	if err != nil || len(r.Damage) == 0 || !strings.Contains(r.Damage[0], string(machineID(77))) {
 		t.Fatalf("check: %+v, %v, want the damaged record", r, err)
 	}
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, b) {
-		t.Errorf("check has changed the file: %v", err)
+		t.Errorf("check changed the file: %v", err)
 	}
 	r, err = Recover(dir, schema(), time.Unix(0, 0), derive)
 	if err != nil || len(r.Lost) != 1 || r.Lost[0] != "machines: 1 of 200" {
 		t.Fatalf("recover: %+v, %v", r, err)
 	}
 	if kept, err := os.ReadFile(filepath.Join(dir, r.Saved[0])); err != nil || !bytes.Equal(kept, b) {
-		t.Errorf("the damaged file is not kept: %v", err)
+		t.Errorf("the damaged file was not retained: %v", err)
 	}
 	for range 2 {
 		s, err := openConfig(Config{Dir: dir})
@@ -96,20 +96,19 @@ func TestRecoverWithoutBeginningOrEnd(t *testing.T) {
 			b[at(len(b))] ^= 1
 			overwrite(t, path, b)
 			if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeInternal {
-				t.Fatalf("open: %v, want a refusal", err)
+				t.Fatalf("open: %v, want an error", err)
 			}
 			r, err := Recover(dir, schema(), time.Unix(0, 0), derive)
 			if err != nil || len(r.Lost) != 0 {
-				t.Fatalf("recover: %+v, %v; want nothing to be lost", r, err)
+				t.Fatalf("recover: %+v, %v; want no lost records", r, err)
 			}
 			reopened(t, dir, 200)
 		})
 	}
 }
 
-// TestRecoverWaitsForNoDaemon checks that Check and Recover refuse to run while a daemon has the
-// store open.
-func TestRecoverWaitsForNoDaemon(t *testing.T) {
+// TestRecoverRefusesARunningDaemon checks that Check and Recover refuse to run while a daemon has the store open.
+func TestRecoverRefusesARunningDaemon(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openConfig(Config{Dir: dir})
 	if err != nil {
@@ -149,7 +148,7 @@ func gapped(t *testing.T) (dir string, log []byte) {
 	}
 	at := bytes.Index(log, machine(5, 0))
 	if at < 0 {
-		t.Fatal("the log lacks the record")
+		t.Fatal("the log does not contain the record")
 	}
 	log[at+2] ^= 1
 	overwrite(t, path, log)
@@ -177,9 +176,9 @@ func without5(t *testing.T, dir string) {
 	}
 }
 
-// TestRecoverOfALogWithAGap checks that Check reports a damaged record in the middle of the log,
-// and that Recover retains the records before and after it.
-func TestRecoverOfALogWithAGap(t *testing.T) {
+// TestRecoverLogWithAGap checks that Check reports a damaged record in the middle of the log, and that Recover retains
+// the records before and after it.
+func TestRecoverLogWithAGap(t *testing.T) {
 	dir, _ := gapped(t)
 	if r, err := Check(dir, schema()); err != nil || len(r.Damage) != 1 || !strings.Contains(r.Damage[0], walNames[0]) || r.Records != 11 {
 		t.Fatalf("check: %+v, %v, want one gap and 11 records", r, err)
@@ -217,15 +216,15 @@ func TestCrashDuringRecovery(t *testing.T) {
 		without5(t, dir)
 		kept, err := filepath.Glob(filepath.Join(dir, walNames[0]+".damaged-*"))
 		if err != nil || len(kept) == 0 {
-			t.Fatalf("after %d steps: the damaged log is not kept: %v", steps, err)
+			t.Fatalf("after %d steps: the damaged log was not retained: %v", steps, err)
 		}
 		for _, path := range kept {
 			if b, err := os.ReadFile(path); err != nil || !bytes.Equal(b, log) {
-				t.Errorf("after %d steps (recovered again: %v): what %s keeps has changed (%v)", steps, again, filepath.Base(path), err)
+				t.Errorf("after %d steps (recovered again: %v): the retained copy %s has changed (%v)", steps, again, filepath.Base(path), err)
 			}
 		}
 		if over && steps < 6 {
-			t.Errorf("only %d steps", steps)
+			t.Errorf("recovery had only %d steps", steps)
 		}
 	}
 }

@@ -21,9 +21,9 @@ import (
 // FileName is the name of the snapshot in a store's directory. It contains the whole state of the
 // store as of a certain record of the log.
 //
-// A snapshot begins with a head. One record for each key and its value follows, in the log's
-// format and numbered from 1. The last record contains the number of keys per bucket. The head is
-// repeated at the end of the file, because without a head nothing can be read.
+// A snapshot begins with a head. One record for each key and its value follows, in the log's format and numbered from
+// 1. The last record contains the number of keys per bucket. The head is repeated at the end of the file, because
+// nothing can be read without a head.
 const FileName = "worker.db"
 
 // magic is the text at the beginning of a head.

@@ -46,8 +46,8 @@ func reopened(t *testing.T, dir string, want int) {
 	}
 }
 
-// TestTornRecord checks that if a power failure leaves an incomplete last record, the record is
-// ignored, whatever part of it is missing, and that all earlier records are read.
+// TestTornRecord checks that if a power failure leaves an incomplete last record, the record is ignored, no matter
+// which part of it is missing, and that all earlier records are read.
 func TestTornRecord(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -136,7 +136,7 @@ func TestLogGrows(t *testing.T) {
 		large()
 	}
 	update(t, s, func(Tx) error { return nil })                                  // waits for the previous file switch
-	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != 5*turn { // its records and half a turn
+	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != 5*turn { // its records and the reserved space
 		t.Errorf("the second file has %d bytes (%v), want %d", info.Size(), err, 5*turn)
 	}
 	close(blocked)
@@ -146,7 +146,7 @@ func TestLogGrows(t *testing.T) {
 		update(t, s, func(Tx) error { return nil }) // waits for the previous file switch
 	}
 	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != turn+turn/4 {
-		t.Errorf("after its turn the second file has %d bytes (%v), want %d", info.Size(), err, turn+turn/4)
+		t.Errorf("after its checkpoint the second file has %d bytes (%v), want %d", info.Size(), err, turn+turn/4)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func FuzzReadRecords(f *testing.F) {
 			var again []byte
 			into.Scan(func(c change) bool { again = appendOp(again, &c); return true })
 			if err := readOps(again, s.cfg.Schema.Buckets, func(change) {}); err != nil {
-				t.Errorf("record %d: what was read cannot be read again: %v", i, err)
+				t.Errorf("record %d: the decoded record cannot be encoded and decoded again: %v", i, err)
 			}
 		}
 	})
@@ -217,16 +217,16 @@ func TestLogGrowsByLittle(t *testing.T) {
 		err = w.append(record())
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("at the end: %v", err)
+		t.Errorf("write on the full disk: %v", err)
 	}
 	if least := (walSize + walSize/4 + 700<<10) / len(record()); written-1 < least {
-		t.Errorf("%d records of %d bytes were taken, want %d: there was 1 MiB more", written-1, len(record()), least)
+		t.Errorf("%d records of %d bytes were accepted, want %d, because 1 MiB more was free", written-1, len(record()), least)
 	}
 	if err := os.Remove(dir + "/ballast"); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.append(record()); err != nil {
-		t.Errorf("with room again: %v", err)
+		t.Errorf("write after space was freed: %v", err)
 	}
 	if all, err := w.scan(0); err != nil || len(all.records) != written || len(all.damage) > 0 {
 		t.Errorf("%d records are read (%v, %v), want %d", len(all.records), all.damage, err, written)
