@@ -36,13 +36,13 @@ func TestCancelRunning(t *testing.T) {
 			t.Errorf("run ended with %v", err)
 		}
 		if bourse.CodeOf(cause) != bourse.CodeCanceled {
-			t.Errorf("cause of the step's end: %v", cause)
+			t.Errorf("cause of the step context's end: %v", cause)
 		}
 		if err := l.Cancel(t.Context(), h.ID(), "again"); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 			t.Errorf("cancel of an ended run: %v", err)
 		}
 		if err := l.Cancel(t.Context(), "01ARZ3NDEKTSV4RRFFQ69G5FAV", ""); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("cancel of no run: %v", err)
+			t.Errorf("cancel of an unknown run: %v", err)
 		}
 	}, d)
 }
@@ -71,7 +71,7 @@ func TestCancelCompensates(t *testing.T) {
 		}
 		want := []string{"running: why at go", "running: why at go", "queued: why at go", "queued: why at go", "delayed: why at go", "delayed: why at go"}
 		if diff := cmp.Diff(want, trail); diff != "" || !wrote {
-			t.Errorf("compensations, wrote %t (-want +got):\n%s", wrote, diff)
+			t.Errorf("compensations, with write %t (-want +got):\n%s", wrote, diff)
 		}
 	}, d)
 }

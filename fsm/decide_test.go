@@ -30,9 +30,9 @@ func TestDecide(t *testing.T) {
 		o    Outcome
 		want Record
 	}{
-		{"done goes on", plain, at("a"), plain.steps[0], Done(), Record{Status: Running, Step: "b", Result: json.RawMessage(`2`)}},
-		{"done ends after the last", plain, at("b"), plain.steps[1], Done(), Record{Status: Succeeded, Result: json.RawMessage(`2`)}},
-		{"finish ends anywhere", plain, at("a"), plain.steps[0], Finish(), Record{Status: Succeeded, Result: json.RawMessage(`2`)}},
+		{"done continues with the next step", plain, at("a"), plain.steps[0], Done(), Record{Status: Running, Step: "b", Result: json.RawMessage(`2`)}},
+		{"done ends the run after the last step", plain, at("b"), plain.steps[1], Done(), Record{Status: Succeeded, Result: json.RawMessage(`2`)}},
+		{"finish ends the run at any step", plain, at("a"), plain.steps[0], Finish(), Record{Status: Succeeded, Result: json.RawMessage(`2`)}},
 		{"abort fails", plain, at("a"), plain.steps[0], Abort(bad), Record{Status: Failed, Code: "conflict", Error: "bad", Result: json.RawMessage(`1`)}},
 		{
 			"retry backs off", plain, at("b"), plain.steps[1], Retry(bad),
@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 			Record{Status: Canceled, Cancel: "why", Code: "canceled", Error: "why", Result: json.RawMessage(`1`)},
 		},
 		{
-			"canceled: done of the last is compensated", undoes, canceled("a"), undoes.steps[0], Done(),
+			"canceled: done of the last step is compensated", undoes, canceled("a"), undoes.steps[0], Done(),
 			Record{Status: Running, Cancel: "why", Result: json.RawMessage(`2`)},
 		},
 		{
@@ -83,7 +83,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestBackoffDoublesWithinItsBounds(t *testing.T) {
+func TestBackoffDoublesWithinItsLimits(t *testing.T) {
 	s := &step{StepOptions: StepOptions{Backoff: time.Second, MaxBackoff: 10 * time.Second}}
 	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 4: 8 * time.Second, 5: 10 * time.Second, 1 << 40: 10 * time.Second} {
 		if low, high := backoff(s, n, 0), backoff(s, n, 1); low != want/2 || high != want {
@@ -92,7 +92,7 @@ func TestBackoffDoublesWithinItsBounds(t *testing.T) {
 	}
 }
 
-func TestQueueOrderIsThatOfItsRecords(t *testing.T) {
+func TestQueueOrderDoesNotDependOnLoading(t *testing.T) {
 	var ids idSource
 	now := time.Unix(1000, 0)
 	rec := func(status Status, after time.Duration) Record {
@@ -118,7 +118,7 @@ func TestQueueOrderIsThatOfItsRecords(t *testing.T) {
 		}
 		for i, w := range want {
 			if got[i] != records[w].ID {
-				t.Fatalf("place %d has %s, want record %d", i, got[i], w)
+				t.Fatalf("position %d has %s, want record %d", i, got[i], w)
 			}
 		}
 	}
@@ -138,6 +138,6 @@ func TestIDsOnlyGrow(t *testing.T) {
 	after.advancePast(made[len(made)-1])
 	made = append(made, after.next(now.Add(-time.Hour)))
 	if !slices.IsSorted(made) || len(slices.Compact(made)) != 1001 {
-		t.Error("ids repeat or go back")
+		t.Error("IDs repeat or decrease")
 	}
 }

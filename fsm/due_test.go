@@ -10,10 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// TestADelayIsNotATimeOfDay changes the host's clock between the start of a delayed run and the
-// daemon's restart. The run must never wait longer than its whole delay, and must execute at
-// once if its time has passed.
-func TestADelayIsNotATimeOfDay(t *testing.T) {
+// TestDelayIgnoresClockChanges changes the host's clock between the start of a delayed run and the daemon's restart.
+// The run must never wait longer than its whole delay, and must execute immediately if the delay has passed.
+func TestDelayIgnoresClockChanges(t *testing.T) {
 	for name, c := range map[string]struct{ written, notBefore, want time.Duration }{
 		"set back":     {time.Hour, time.Hour + time.Second, time.Second},
 		"as it was":    {-time.Second, 2 * time.Second, 2 * time.Second},

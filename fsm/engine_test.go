@@ -47,7 +47,7 @@ func TestDeadlineThenStuckThenRetryOrSkip(t *testing.T) {
 		h := l.start(d, "", fsm.StartOptions{})
 		for l.status(h) != fsm.Stuck {
 			if time.Since(began) > time.Minute {
-				t.Fatalf("after a minute: %s", l.status(h))
+				t.Fatalf("status after a minute: %s", l.status(h))
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -55,7 +55,7 @@ func TestDeadlineThenStuckThenRetryOrSkip(t *testing.T) {
 		if took := time.Since(began); took < 4500*time.Millisecond || took > 6100*time.Millisecond {
 			t.Errorf("stuck after %s", took)
 		}
-		if rec := l.Runs()[0]; rec.Code != string(bourse.CodeTimeout) || !strings.Contains(rec.Error, "longer than 1s") {
+		if rec := l.Runs()[0]; rec.Code != string(bourse.CodeTimeout) || !strings.Contains(rec.Error, "took longer than 1s") {
 			t.Errorf("stuck with %s %q", rec.Code, rec.Error)
 		}
 		waiting := l.start(d, "waiting", fsm.StartOptions{Queue: true})
@@ -95,7 +95,7 @@ func TestPanicAborts(t *testing.T) {
 		synctest.Wait() // the run may still be writing to its log
 		for _, want := range []string{"step panicked", "engine_test.go", "run=" + h.ID(), "definition=create", "step=go", "resource=machine/1"} {
 			if !strings.Contains(l.log.String(), want) {
-				t.Errorf("the log lacks %q:\n%s", want, l.log.String())
+				t.Errorf("the log does not contain %q:\n%s", want, l.log.String())
 			}
 		}
 	}, d)
@@ -112,7 +112,7 @@ func TestRefusedWriteIsTriedAgain(t *testing.T) {
 		executed++
 		return fsm.Done(func(fsm.Tx) error {
 			if calls++; calls < 3 {
-				panic("a write that panics is one that fails")
+				panic("a write that panics counts as failed")
 			}
 			return nil
 		})
@@ -140,7 +140,7 @@ func TestSecondStartJoins(t *testing.T) {
 		own := l.start(a, "4", fsm.StartOptions{Queue: true})
 		l.start(a, "5", fsm.StartOptions{Queue: true})
 		if other.Joined() || own.Joined() {
-			t.Error("joined a run of another definition, or in spite of Queue")
+			t.Error("joined a run of another definition, or joined a run although Queue was set")
 		}
 		if _, err := a.Start(t.Context(), l.Engine, "machine/1", "6", fsm.StartOptions{Queue: true}); bourse.CodeOf(err) != bourse.CodeRateLimited {
 			t.Errorf("start on a full queue: %v", err)
@@ -188,22 +188,21 @@ func TestAppliedDoesNotWaitForTheDisk(t *testing.T) {
 		began := time.Now()
 		got, err := h.Applied(t.Context())
 		if took := time.Since(began); err != nil || took != 0 || len(got) != 1 {
-			t.Errorf("applied: %v %v after %s, want at once", got, err, took)
+			t.Errorf("applied: %v %v after %s, want immediately", got, err, took)
 		}
-		again := l.start(d, "", fsm.StartOptions{}) // it has ended for Find and Runs
+		again := l.start(d, "", fsm.StartOptions{}) // Find and Runs report the first run as ended
 		if again.Joined() {
-			t.Error("joined a run whose end was told")
+			t.Error("joined a run whose end had been reported")
 		}
 		l.wait(h, "")
 		if took := time.Since(began); took < time.Millisecond {
-			t.Errorf("durable after %s, before the disk can have it", took)
+			t.Errorf("durable after %s, before the disk wrote the record", took)
 		}
 	}, d)
 }
 
-// TestAnEndThatIsRefusedGoesOn checks that a run continues if the journal refuses the record of
-// its end.
-func TestAnEndThatIsRefusedGoesOn(t *testing.T) {
+// TestRunContinuesIfItsEndIsRefused checks that a run continues if the journal refuses the record of its end.
+func TestRunContinuesIfItsEndIsRefused(t *testing.T) {
 	refusals := 1
 	d := one("create", func(context.Context, *run) fsm.Outcome {
 		return fsm.Done(func(fsm.Tx) error {
@@ -232,7 +231,7 @@ func TestJournalFailsForAWhile(t *testing.T) {
 		h := l.start(d, "", fsm.StartOptions{})
 		l.disk.Break(full) // the step is done, and its record is being written
 		if _, err := d.Start(t.Context(), l.Engine, "machine/2", "", fsm.StartOptions{}); !errors.Is(err, full) {
-			t.Errorf("start on a full disk: %v", err)
+			t.Errorf("start of a run on a full disk: %v", err)
 		}
 		time.Sleep(time.Minute)
 		l.disk.Break(nil)
@@ -243,9 +242,9 @@ func TestJournalFailsForAWhile(t *testing.T) {
 	}, d)
 }
 
-// TestAFullDiskLogsOnceAMinute checks that while the disk is full, only one line per minute is
-// logged about finished steps. The line contains the number of failures that were not logged.
-func TestAFullDiskLogsOnceAMinute(t *testing.T) {
+// TestFullDiskIsLoggedOncePerMinute checks that while the disk is full, only one line per minute is logged about
+// finished steps. The line contains the number of failures that were not logged.
+func TestFullDiskIsLoggedOncePerMinute(t *testing.T) {
 	d := one("create", done)
 	inLab(t, func(t *testing.T, l *lab) {
 		l.disk.Latency = time.Second
@@ -256,7 +255,7 @@ func TestAFullDiskLogsOnceAMinute(t *testing.T) {
 		l.wait(h, "")
 		l.stop() // the run may still be writing to its log
 		if got := strings.Count(l.log.String(), "record finished step failed"); got != 3 || !strings.Contains(l.log.String(), "not_logged=1") {
-			t.Errorf("%d lines, want 3 that count the others:\n%s", got, &l.log)
+			t.Errorf("%d lines, want 3 with the number of unlogged failures:\n%s", got, &l.log)
 		}
 	}, d)
 }
@@ -272,7 +271,7 @@ func TestStartBeforeRunAndAfterStop(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if got := e.Runs(); len(got) != 1 {
-			t.Fatalf("runs %v, want one that waits for the engine", got)
+			t.Fatalf("runs %v, want one that waits for the engine to start", got)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -303,9 +302,9 @@ func TestStartBeforeRunAndAfterStop(t *testing.T) {
 	})
 }
 
-// TestStopIsNoFailure checks that a step that the stopping engine interrupts has not failed,
-// whatever it returns.
-func TestStopIsNoFailure(t *testing.T) {
+// TestInterruptedStepHasNotFailed checks that a step that is interrupted because the engine stops does not count as
+// failed, whatever it returns.
+func TestInterruptedStepHasNotFailed(t *testing.T) {
 	d := one("create", func(ctx context.Context, _ *run) fsm.Outcome {
 		<-ctx.Done()
 		return fsm.Abort(ctx.Err())

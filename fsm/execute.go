@@ -18,8 +18,8 @@ func (e *Engine) work(ent *entry) {
 	}
 }
 
-// execute executes a busy run until it ends, has to wait, is stuck or parked, or the engine stops.
-// It returns the next run to execute on the resource, or nil.
+// execute executes a busy run until the run ends, has to wait, or is stuck or parked, or until the engine stops. It
+// returns the next run to execute on the resource, or nil.
 func (e *Engine) execute(ent *entry) *entry {
 	var run untypedRun
 	for {
@@ -92,8 +92,7 @@ func call(ctx context.Context, s *step, run untypedRun, log *slog.Logger) (o Out
 	return s.fn(ctx, run)
 }
 
-// nextAfter ends the execution of ent for the time being and returns the next run to execute on the
-// resource.
+// nextAfter suspends the execution of ent and returns the next run to execute on the resource.
 func (e *Engine) nextAfter(ent *entry) *entry {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -52,8 +52,7 @@ func (h *Handle[Res]) Applied(ctx context.Context) (Res, error) {
 	return outcomeOf[Res](rec)
 }
 
-// await waits until the channel called ended is closed, which happens when the run ends. It then
-// returns the run's last record.
+// await waits until ended is closed, which happens when the run ends. It then returns the run's last record.
 func (e *Engine) await(ctx context.Context, ent *entry, ended <-chan struct{}) (Record, error) {
 	select {
 	case <-ended:

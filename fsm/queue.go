@@ -26,7 +26,7 @@ type entry struct {
 	applied  chan struct{} // closed once the run's last transition is applied
 	done     chan struct{} // closed once the run's last transition is durable
 
-	token chan struct{} // contains one token; whoever takes it may write the run's next record
+	token chan struct{} // contains one token; the goroutine that takes it may write the run's next record
 
 	rec       Record      // the latest durable record
 	due       time.Time   // time from which the run may execute; zero means at once
@@ -128,7 +128,7 @@ func (q *queue) next(now time.Time) (*entry, time.Time) {
 	}
 	switch {
 	case ent == nil || ent.busy || ent.held || ent.pending():
-		return nil, time.Time{} // next is called again when this changes
+		return nil, time.Time{} // the caller calls next again when this changes
 	case ent.due.After(now):
 		return nil, ent.due
 	case ent.parked != "" || ent.rec.Status == Stuck:

@@ -8,15 +8,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of the delay before a transition is submitted again that the journal has not accepted.
+// Bounds of the delay before a transition that the journal has not accepted is submitted again.
 const (
 	minJournalPause = 10 * time.Millisecond
 	maxJournalPause = 2 * time.Second
 )
 
-// transition makes the outcome of a step durable. It tries again until that succeeds or the engine
-// stops. proceed reports whether the run continues at once. If ok is false, the engine has stopped
-// first, and the step executes again after the restart.
+// transition makes the outcome of a step durable. It retries until it succeeds or the engine stops. proceed reports
+// whether the run continues at once. If ok is false, the engine has stopped first, and the step executes again after
+// the restart.
 func (e *Engine) transition(ent *entry, s *step, o Outcome, run untypedRun, log *slog.Logger) (proceed, ok bool) {
 	var result []byte
 	if o.finished() {

@@ -91,7 +91,7 @@ func (c *checker) learn(rec fsm.Record) {
 		at = len(c.steps[rec.Definition])
 	}
 	if at < c.progress[rec.ID] {
-		c.problem("run %s went back from step %d to %d", rec.ID, c.progress[rec.ID], at)
+		c.problem("run %s regressed from step %d to %d", rec.ID, c.progress[rec.ID], at)
 	}
 	c.progress[rec.ID] = at
 }
@@ -108,7 +108,7 @@ func (c *checker) enter(resource, run string) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if other := c.active[resource]; other != "" {
-		c.problem("runs %s and %s execute at once on %s", other, run, resource)
+		c.problem("runs %s and %s execute at the same time on %s", other, run, resource)
 	}
 	c.active[resource] = run
 	return func() {

@@ -16,8 +16,7 @@ import (
 // Disk stores a journal across restarts of the process. It can simulate that the process is killed
 // at a commit.
 type Disk interface {
-	// Open returns a journal with the durable records. KillAt has been called before, unless the
-	// process is not to be killed.
+	// Open returns a journal with the durable records. KillAt has been called before if the process must be killed.
 	Open(t testing.TB) fsm.Journal
 	// Close terminates the process that opened the journal, or simulates that. Records that are not durable are lost.
 	Close(t testing.TB)
@@ -38,12 +37,12 @@ func Run(t *testing.T, open func(t testing.TB) Disk) {
 		{"a run resumes as its own definition", testOwnDefinition},
 		{"the queue of a resource survives a restart in its order", testQueueSurvives},
 		{"queued and delayed runs can be canceled", testCancelWaiting},
-		{"a failed run reads as failed for ever", testFailedStaysFailed},
-		{"runs at once share commits", testShareCommits},
+		{"a failed run stays failed", testFailedStaysFailed},
+		{"concurrent runs share commits", testShareCommits},
 		{"a delayed run keeps its time over a restart", testDelaySurvives},
 		{"a backing-off run keeps its time over a restart", testBackoffSurvives},
 		{"an unknown definition or step is parked", testParked},
-		{"a start is undone with its write", testStartUndone},
+		{"a start is undone if its write fails", testStartUndone},
 		{"a crash at any commit loses nothing", testCrashEverywhere},
 	}
 	for _, x := range tests {
@@ -53,7 +52,7 @@ func Run(t *testing.T, open func(t testing.TB) Disk) {
 			})
 		})
 	}
-	t.Run("random runs end as they should", func(t *testing.T) { testRandom(t, open) })
+	t.Run("random runs end as expected", func(t *testing.T) { testRandom(t, open) })
 }
 
 // world consists of a disk and the engine that currently runs on it.

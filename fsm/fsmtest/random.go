@@ -102,7 +102,7 @@ func (w *world) settle() {
 		}
 		time.Sleep(time.Second)
 	}
-	w.t.Errorf("runs do not end: %v", w.engine.Runs())
+	w.t.Errorf("not all runs have ended: %v", w.engine.Runs())
 }
 
 func (w *world) startScripted(c *checker, o op) *started {
@@ -147,14 +147,14 @@ func (s *started) check(w *world, c *checker) error {
 			return fmt.Errorf("run %s was canceled, but no cancellation was requested", s.id)
 		}
 		if s.definition == "b" && (len(got.Steps) == 0 || got.Steps[len(got.Steps)-1] != "cancel") {
-			return fmt.Errorf("run %s is canceled without its compensation: %v", s.id, got.Steps)
+			return fmt.Errorf("run %s was canceled without its compensation: %v", s.id, got.Steps)
 		}
 		return nil
 	}
 	status, steps := c.want(s.definition, s.script)
 	switch {
 	case s.canceled:
-		return fmt.Errorf("run %s: its cancellation was acknowledged, and it is %s", s.id, rec.Status)
+		return fmt.Errorf("run %s: the cancellation was acknowledged, but the run is %s", s.id, rec.Status)
 	case rec.Status != status || !slices.Equal(got.Steps, steps):
 		return fmt.Errorf("run %s of %s: %s with steps %v, want %s with %v", s.id, s.definition, rec.Status, got.Steps, status, steps)
 	case status == fsm.Failed && rec.Code != string(bourse.CodeConflict):

@@ -45,7 +45,7 @@ func testDelaySurvives(t *testing.T, w *world) {
 	early := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "early", fsm.StartOptions{Queue: true}))
 	must[sum](t)(early.Wait(w.ctx())) // a delayed run does not block other runs
 	if got := w.engine.Runs(); len(got) != 1 || got[0].Status != fsm.Delayed {
-		t.Errorf("runs %v, want one that is delayed", got)
+		t.Errorf("runs %v, want one delayed run", got)
 	}
 	w.halt()
 
