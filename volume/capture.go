@@ -98,8 +98,8 @@ func (c *capture) copy(ctx context.Context) (err error) {
 	}), "copy %s", c.id)
 }
 
-// whileFrozen calls the function do while nothing writes to the volume. It locks the volume and,
-// if the volume is mounted, freezes it. It always thaws the volume again.
+// whileFrozen calls do while nothing writes to the volume. It locks the volume and, if the volume is mounted, freezes
+// it. It always thaws the volume again.
 func (c *capture) whileFrozen(ctx context.Context, do func(frozen bool) error) error {
 	unlock, err := c.s.locks.lock(ctx, c.id)
 	if err != nil {
@@ -156,8 +156,8 @@ func (c *capture) recopy(ctx context.Context) error {
 	size := c.content.Bytes
 	return eachChunk(ctx, c.everyChunk(), func(n int, buf []byte) error {
 		was, had := c.sums[n]
-		now, has, err := sumChunk(c.src, nil, size, n, buf)
-		if err != nil || had == has && (!has || was == now) {
+		now, data, err := sumChunk(c.src, nil, size, n, buf)
+		if err != nil || had == data && (!data || was == now) {
 			return err
 		}
 		if had {

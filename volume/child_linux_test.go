@@ -57,7 +57,7 @@ func runChild(operation, step, dir string) error {
 			return o.do(context.Background(), s)
 		}
 	}
-	return errors.New("no such operation")
+	return errors.New("unknown operation")
 }
 
 // operation is an operation that a test kills at each of its steps.
@@ -170,7 +170,7 @@ func checkMarks(t *testing.T, s *Store, id bourse.VolumeID, gb int64) {
 	dir := mount(t, s, id)
 	for n := range marks {
 		if read(t, filepath.Join(dir, name(n))) != string(noise(n, 1<<20)) {
-			t.Errorf("%s of %s is not what was written", name(n), id)
+			t.Errorf("%s of %s has the wrong contents", name(n), id)
 		}
 	}
 	if u, err := s.Usage(t.Context(), id); err != nil || u.Blocks*u.BlockSize < gb*900<<20 {
@@ -178,8 +178,8 @@ func checkMarks(t *testing.T, s *Store, id bourse.VolumeID, gb int64) {
 	}
 }
 
-// TestKill kills a process at every step of every operation. Afterwards the operation must
-// succeed, and after everything is removed, nothing may be left.
+// TestKill kills a process at every step of every operation. Afterwards the operation must succeed, and after all
+// volumes are removed, no files may remain.
 func TestKill(t *testing.T) {
 	for _, o := range operations() {
 		t.Run(o.name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestKill(t *testing.T) {
 			dir := inMemory(t)
 			for step := 1; killed(t, o, dir, step); step++ {
 				if step > 60 {
-					t.Fatal("it has no end")
+					t.Fatal("the operation did not end after the maximum number of steps")
 				}
 			}
 		})
@@ -216,7 +216,7 @@ func killed(t *testing.T, o operation, dir string, step int) bool {
 	must(t, s.Recover(t.Context(), func(string) bool { return true }))
 	for range 2 {
 		if err := o.do(t.Context(), s); err != nil {
-			t.Fatalf("again, after it was killed at step %d: %v", step, err)
+			t.Fatalf("operation after it was killed at step %d: %v", step, err)
 		}
 	}
 	o.check(t, s)
@@ -228,7 +228,7 @@ func killed(t *testing.T, o operation, dir string, step int) bool {
 	must(t, s.RemoveSnapshot(t.Context(), snap1))
 	must(t, s.RemoveScratch(t.Context(), mach1))
 	if left := leftovers(t, s.dir); len(left) > 0 {
-		t.Fatalf("left over after step %d: %q", step, left)
+		t.Fatalf("files left after step %d: %q", step, left)
 	}
 	return killed
 }

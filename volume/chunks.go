@@ -53,8 +53,8 @@ func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	}
 }
 
-// eachChunk calls the function do for each chunk, concurrently on all processors, until a call
-// fails. Each call receives a buffer of pieceBytes.
+// eachChunk calls do for each chunk, concurrently on all processors, until a call fails. Each call receives a buffer of
+// pieceBytes.
 func eachChunk(ctx context.Context, chunks iter.Seq2[int, error], do func(n int, buf []byte) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	work := make(chan int)

@@ -42,8 +42,7 @@ func (s *Store) check(id bourse.VolumeID, spec bourse.VolumeOrder) error {
 	return nil
 }
 
-// create creates an object unless it exists. The parameter fill must create the files in the
-// object's directory.
+// create creates an object unless it exists. fill must create the files in the object's directory.
 func (s *Store) create(id string, fill func() error) error {
 	if there, err := s.has(id, stageComplete); err != nil || there {
 		return err

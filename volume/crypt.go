@@ -109,8 +109,7 @@ func closeCrypt(ctx context.Context, id string) error {
 	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // exit code 4: the volume is not mapped
 }
 
-// rekey replaces an image's key: instead of the key in the parameter old, the image then
-// accepts the key of the volume id. rekey may be repeated after a crash.
+// rekey replaces an image's key old with the key of the volume id. It may be repeated after a crash.
 func (s *Store) rekey(ctx context.Context, id string, at stage, old []byte) error {
 	key, err := s.key(bourse.VolumeID(id))
 	if err != nil {

@@ -19,7 +19,7 @@ func TestEncryptionRefused(t *testing.T) {
 	s := open(t, t.TempDir())
 	s.key = func(bourse.VolumeID) ([]byte, error) { return noise(1, keyBytes), nil }
 	if _, ok := s.Labels()["volume.encrypted"]; ok || s.Labels()["volume"] != "loop" {
-		t.Errorf("labels %v of a host without dm-crypt", s.Labels())
+		t.Errorf("a host without dm-crypt has the labels %v", s.Labels())
 	}
 	order := bourse.VolumeOrder{SizeGB: 1, Encrypted: true}
 	wantCode(t, s.Create(t.Context(), vol1, order), bourse.CodeFailedPrecondition)
@@ -56,7 +56,7 @@ func TestEncrypted(t *testing.T) {
 	must(t, s.Destroy(t.Context(), vol1))
 	must(t, s.Fill(t.Context(), vol2, order, remote(s, string(snap1))))
 	if read(t, filepath.Join(mount(t, s, vol2), "a")) != string(noise(1, 1<<20)) {
-		t.Error("the restored file is not what was written")
+		t.Error("the restored file has the wrong contents")
 	}
 	for range 2 {
 		guest(t, attach(t, s, vol2), func(dir string) {
@@ -88,8 +88,8 @@ func TestCryptCommands(t *testing.T) {
 	}
 }
 
-// TestRekey replaces the key of a copied image by the key of the new volume. It needs cryptsetup
-// but no support by the kernel.
+// TestRekey replaces the key of a copied image with the key of the new volume. It needs cryptsetup, but no kernel
+// support.
 func TestRekey(t *testing.T) {
 	if _, err := tool("cryptsetup"); err != nil {
 		t.Skip(err)
@@ -106,7 +106,7 @@ func TestRekey(t *testing.T) {
 	if img, err := os.Open(path); err != nil {
 		t.Error(err)
 	} else if is, err := encrypted(img); err != nil || !is {
-		t.Errorf("an encrypted image is not taken for one: %v", errors.Join(err, img.Close()))
+		t.Errorf("an encrypted image was not recognized: %v", errors.Join(err, img.Close()))
 	}
 	must(t, os.WriteFile(s.path(string(vol2), stageReady, sourceKeyFile), old, 0o600))
 	fill := &filler{s: s, id: string(vol2)}
@@ -120,7 +120,7 @@ func TestRekey(t *testing.T) {
 	must(t, err)
 	must(t, run(t.Context(), own, luksTestArgs(path)))
 	if _, err := os.Stat(s.path(string(vol2), stageReady, sourceKeyFile)); err == nil {
-		t.Error("the source's key is still there")
+		t.Error("the source's key is still in the image")
 	}
 }
 
@@ -137,7 +137,7 @@ func TestKeyFile(t *testing.T) {
 	c, err := again(vol2)
 	must(t, err)
 	if len(a) != keyBytes || !bytes.Equal(a, b) || bytes.Equal(a, c) {
-		t.Errorf("keys of %d bytes: again %t, of another volume %t", len(a), bytes.Equal(a, b), bytes.Equal(a, c))
+		t.Errorf("keys of %d bytes: same key again %t, same key for another volume %t", len(a), bytes.Equal(a, b), bytes.Equal(a, c))
 	}
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("key file: %v, %v", st, err)

@@ -41,8 +41,8 @@ func broken(b []byte) io.Reader {
 	return io.MultiReader(bytes.NewReader(b), iotest.ErrReader(errors.New("connection broken")))
 }
 
-// TestFaultySource fills volumes from sources that break off or send wrong data. The volume must
-// either become complete, or Fill must return an error and the volume must not exist.
+// TestFaultySource fills volumes from sources whose stream ends early or contains wrong data. Either the volume becomes
+// complete, or Fill returns an error and the volume does not exist.
 func TestFaultySource(t *testing.T) {
 	from := open(t, inMemory(t))
 	create(t, from, vol1)
@@ -109,7 +109,7 @@ func TestFaultySource(t *testing.T) {
 			}
 			must(t, s.Destroy(t.Context(), vol2))
 			if left := leftovers(t, s.dir); len(left) > 0 {
-				t.Errorf("left over: %q", left)
+				t.Errorf("files left: %q", left)
 			}
 		})
 	}
@@ -149,18 +149,18 @@ func TestFillResumes(t *testing.T) {
 				return bytes.NewReader(b)
 			})))
 			if last := sent[len(sent)-1]; last > sent[0]/2+2*pieceBytes {
-				t.Errorf("%d bytes were sent, and %d of them again", sent[0], last)
+				t.Errorf("%d bytes were sent, %d of them for the second time", sent[0], last)
 			}
 			checkImage(t, image(s, string(vol2)))
 			if read(t, filepath.Join(mount(t, s, vol2), "a")) != string(noise(1, 60<<20)) {
-				t.Error("the file is not what was written")
+				t.Error("the file has the wrong contents")
 			}
 		})
 	}
 }
 
-// TestSourceChanges changes the source's volume while it is read in place. The copy must
-// nevertheless have the content of one moment.
+// TestSourceChanges changes the source's volume while it is read in place. The copy must nevertheless be consistent
+// with a single point in time.
 func TestSourceChanges(t *testing.T) {
 	from, s := open(t, inMemory(t)), open(t, inMemory(t))
 	create(t, from, vol1)
@@ -195,13 +195,13 @@ func TestSourceChanges(t *testing.T) {
 		}{io.MultiReader(bytes.NewReader(first), r), r}, nil
 	}))
 	if streams < 2 {
-		t.Error("there was one stream only")
+		t.Error("there was only one stream")
 	}
 	checkImage(t, image(s, string(vol2)))
 	dir = mount(t, s, vol2)
 	for n, want := range map[int]int{0: 100, 5: 105, 6: 6} {
 		if read(t, filepath.Join(dir, name(n))) != string(noise(want, 4<<20)) {
-			t.Errorf("file %d is not that of the last moment", n)
+			t.Errorf("file %d does not have its last contents", n)
 		}
 	}
 }

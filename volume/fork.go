@@ -58,7 +58,7 @@ func (s *Store) holdFork(id string, at stage) bool {
 	return err == nil
 }
 
-// expireFork removes a copy after the duration life, unless holdFork is called before.
+// expireFork removes a copy after the duration life, unless holdFork is called before then.
 func (s *Store) expireFork(name string, life time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,7 @@ func FuzzEntry(f *testing.F) {
 			return
 		}
 		if !strings.HasPrefix(name, id+string(at)) || strings.ContainsAny(name, "/\x00\n") {
-			t.Errorf("%q is %q at %q", name, id, at)
+			t.Errorf("%q was parsed as %q at %q", name, id, at)
 		}
 		if bourse.VolumeID(id).Validate() != nil && bourse.SnapshotID(id).Validate() != nil && bourse.MachineID(id).Validate() != nil {
 			t.Errorf("%q has id %q", name, id)

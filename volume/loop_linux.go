@@ -189,8 +189,8 @@ func growLoop(image string) error {
 	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0), dev.Close())
 }
 
-// clearLoops detaches every device if the function stray returns true for the device's file. A
-// device that is in use is cleared when its last user closes it.
+// clearLoops detaches every device for whose file stray returns true. A device that is in use is cleared when its last
+// user closes it.
 func clearLoops(stray func(file string) bool) error {
 	var errs []error
 	for name, file := range boundLoops() {

@@ -41,7 +41,7 @@ func open(t *testing.T, dir string) *Store {
 	t.Helper()
 	s, err := Open(Config{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if bourse.CodeOf(err) == bourse.CodeUnavailable {
-		t.Skipf("this host has no volumes: %v", err)
+		t.Skipf("this host does not support volumes: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func open(t *testing.T, dir string) *Store {
 			t.Errorf("remove everything: %v", err)
 		}
 		if left := leftovers(t, s.dir); len(left) > 0 {
-			t.Errorf("left over: %q", left)
+			t.Errorf("files left: %q", left)
 		}
 	})
 	return s
@@ -66,9 +66,8 @@ func leftovers(t *testing.T, dir string) []string {
 	return onHost(t, dir)
 }
 
-// eventually waits, for two seconds at most, until is returns true. It is for asynchronous work
-// of the kernel, which for example clears a loop device shortly after its last user has ended.
-// The caller must check the result.
+// eventually waits, for two seconds at most, until is returns true. It waits for asynchronous work of the kernel, which
+// for example clears a loop device shortly after its last user has ended. The caller must check the result.
 func eventually(t *testing.T, is func() bool) {
 	t.Helper()
 	for range 2000 {

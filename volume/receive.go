@@ -25,8 +25,7 @@ const (
 
 var errChecksum = errors.New("the content differs from its checksum")
 
-// receive creates the image from a source's streams. If a stream breaks off, it requests another
-// stream.
+// receive creates the image from a source's streams. If a stream breaks, it requests another one.
 func (f *filler) receive(ctx context.Context, src Source) error {
 	wrong, broken := 0, 0
 	for {
@@ -149,7 +148,7 @@ type receiver struct {
 	next  int64    // no piece may start before this offset
 }
 
-// copy receives pieces until the stream ends or breaks off, and makes the received data durable.
+// copy receives pieces until the stream ends or breaks, and makes the received data durable.
 func (in *receiver) copy(ctx context.Context, r *bufio.Reader) error {
 	piece := make([]byte, pieceBytes)
 	for unsynced := 0; ; {

@@ -8,11 +8,10 @@ import (
 	"strings"
 )
 
-// Recover cleans up the directory after a crash. It must be called before any other operation. It
-// thaws frozen file systems, and removes objects that were being created or removed. It calls the
-// function keep with the id of each complete or partly filled object: the id of a volume or
-// snapshot, or of a machine with scratch space. If keep returns false, Recover removes the object
-// together with its mounts, loop devices and files. Retained volumes remain mounted. Recover does
+// Recover cleans up the directory after a crash. It must be called before any other operation. It thaws frozen file
+// systems, and removes objects that were being created or removed. It calls keep with the id of each complete or partly
+// filled object: the id of a volume or snapshot, or of a machine with scratch space. If keep returns false, Recover
+// removes the object together with its mounts, loop devices and files. Retained volumes remain mounted. Recover does
 // not touch files with other names.
 func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
@@ -53,7 +52,7 @@ func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep boo
 		return s.clear(id, at)
 	case stageForked:
 		if keep {
-			s.expireFork(id+string(at), forkLife) // the copy's reader may return
+			s.expireFork(id+string(at), forkLife) // the copy's reader may reconnect
 			return nil
 		}
 		return s.clear(id, at)

@@ -57,7 +57,7 @@ func TestSnapshot(t *testing.T) {
 		checkImage(t, image(s, string(vol2)))
 		dir = mount(t, s, vol2)
 		if read(t, filepath.Join(dir, "a")) != string(noise(1, 20<<20)) || read(t, filepath.Join(dir, "unsynced")) != string(noise(2, 1<<20)) {
-			t.Error("the restored files are not those that were there")
+			t.Error("the restored files do not have their original contents")
 		}
 		if u, err := s.Usage(t.Context(), vol2); err != nil || u.Blocks*u.BlockSize < 1900<<20 {
 			t.Errorf("usage of 2 GiB: %+v, %v", u, err)
@@ -105,7 +105,7 @@ func TestSnapshotFollowsChanges(t *testing.T) {
 	info, err := s.Snapshot(t.Context(), vol1, snap1)
 	must(t, err)
 	if info.SizeGB != 2 {
-		t.Errorf("snapshot of %d GB, want what it was extended to", info.SizeGB)
+		t.Errorf("snapshot of %d GB, want the size after the extension", info.SizeGB)
 	}
 	s.step = func(string) {}
 	checkImage(t, image(s, string(snap1)))
@@ -113,11 +113,11 @@ func TestSnapshotFollowsChanges(t *testing.T) {
 	restored := mount(t, s, vol2)
 	for n, want := range map[int]int{0: 0, 1: 100, 3: 3, 7: 7, 9: 9} {
 		if read(t, filepath.Join(restored, name(n))) != string(noise(want, 6<<20)) {
-			t.Errorf("file %d is not that of the snapshot's moment", n)
+			t.Errorf("file %d does not have its contents at the time of the snapshot", n)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(restored, name(2))); err == nil {
-		t.Error("a file that was removed is back")
+		t.Error("a removed file exists again")
 	}
 }
 
@@ -132,7 +132,7 @@ func startDatabase(t *testing.T, path string) *database {
 	t.Helper()
 	sqlite, err := exec.LookPath("sqlite3")
 	if err != nil {
-		t.Skipf("no database: %v", err)
+		t.Skipf("sqlite3 is not available: %v", err)
 	}
 	cmd := exec.Command(sqlite, "-batch", path)
 	in, err := cmd.StdinPipe()
@@ -204,7 +204,7 @@ func checkDatabase(t *testing.T, s, from *Store, id string, before int64, now *a
 	}
 	answers := strings.Fields(string(out))
 	if len(answers) != 3 || answers[0] != "ok" || answers[1] != answers[2] {
-		t.Fatalf("the database says %q", out)
+		t.Fatalf("the database reports %q", out)
 	}
 	if n, err := strconv.ParseInt(answers[1], 10, 64); err != nil || n < before || n > after+1 {
 		t.Errorf("%d rows (%v), want %d to %d", n, err, before, after+1)
@@ -227,7 +227,7 @@ func TestThaw(t *testing.T) {
 	func() {
 		defer func() { _ = recover() }()
 		_, err := s.Snapshot(t.Context(), vol1, snap1)
-		t.Errorf("a snapshot without a directory: %v", err)
+		t.Errorf("snapshot without a directory: %v", err)
 	}()
 	s.step = func(string) {}
 	write(t, filepath.Join(dir, "a"), []byte("not frozen"))
@@ -245,8 +245,8 @@ func streamOf(t *testing.T, s *Store, id string, from Position) (header, []byte)
 	return h, b.Bytes()
 }
 
-// TestExport exports a snapshot and volumes, mounted or not. A stream that continues an earlier
-// one must have the content of the same moment, even after a restart.
+// TestExport exports a snapshot and volumes, mounted or not. A stream that continues an earlier one must have the
+// contents of the same point in time, even after a restart.
 func TestExport(t *testing.T) {
 	s := open(t, t.TempDir())
 	create(t, s, vol1)
@@ -261,23 +261,23 @@ func TestExport(t *testing.T) {
 		must(t, s.Recover(t.Context(), func(string) bool { return true })) // as after a restart
 		again, rest := streamOf(t, s, id, Position{first.Moment, first.Bytes / 2})
 		if again.Moment != first.Moment || len(rest) >= len(whole) || end(rest) != end(whole) {
-			t.Errorf("%s: %d bytes of moment %q, then %d of %q", id, len(whole), first.Moment, len(rest), again.Moment)
+			t.Errorf("%s: %d bytes at moment %q, then %d at %q", id, len(whole), first.Moment, len(rest), again.Moment)
 		}
 	}
 	one, _ := streamOf(t, s, string(vol1), Position{})
 	two, all := streamOf(t, s, string(vol1), Position{Moment: "fork12345", Offset: 1 << 20})
 	if one.Moment == two.Moment || len(all) < 2<<20 {
-		t.Errorf("two moments of a mounted volume are %q and %q", one.Moment, two.Moment)
+		t.Errorf("two exports of a mounted volume have the moments %q and %q", one.Moment, two.Moment)
 	}
 	must(t, s.Unmount(t.Context(), vol1))
 	first, whole := streamOf(t, s, string(vol1), Position{})
 	if again, rest := streamOf(t, s, string(vol1), Position{first.Moment, first.Bytes}); again.Moment != first.Moment || end(rest) != end(whole) {
-		t.Error("the end of a volume is not that of its whole stream")
+		t.Error("the end of the continued stream differs from the whole stream")
 	}
 	write(t, filepath.Join(mount(t, s, vol1), "a"), noise(3, 2<<20))
 	must(t, s.Unmount(t.Context(), vol1))
 	if now, _ := streamOf(t, s, string(vol1), Position{first.Moment, first.Bytes}); now.Moment == first.Moment {
-		t.Error("a changed volume is at the same moment")
+		t.Error("a changed volume has the same moment")
 	}
 	for _, off := range []int64{-1, 1 << 60} {
 		now, _ := streamOf(t, s, string(vol1), Position{})

@@ -33,9 +33,9 @@ type Position struct {
 	Offset int64  `json:"offset"`
 }
 
-// Source opens a stream of a volume's or snapshot's content on another host. If that host no
-// longer has the content at the moment in from, the stream starts at the beginning of newer
-// content. The receiver does not trust the stream.
+// Source opens a stream of a volume's or snapshot's content on another host. If that host no longer has the content
+// that from.Moment identifies, the stream starts at the beginning of newer content. The receiver does not trust the
+// stream.
 type Source func(ctx context.Context, from Position) (io.ReadCloser, error)
 
 // content describes an image.
@@ -98,8 +98,8 @@ func digestOf(ctx context.Context, image *os.File, c *content) (string, error) {
 	return s.digest(), err
 }
 
-// eachPiece calls the function do, in order, for each piece of an image that is not all zeros.
-// It stops after the given number of bytes.
+// eachPiece calls do, in order, for each piece of an image that is not all zeros. It stops after the given number of
+// bytes.
 func eachPiece(ctx context.Context, image *os.File, bytes int64, do func(off int64, piece []byte) error) error {
 	buf := make([]byte, pieceBytes)
 	for off := int64(0); off < bytes; {

@@ -40,17 +40,17 @@ func TestVolumeLifecycle(t *testing.T) {
 	after, err := s.Usage(t.Context(), vol1)
 	must(t, err)
 	if d := used.BlocksFree - after.BlocksFree; d < 2560 || d > 2600 {
-		t.Errorf("10 MiB took %d blocks", d)
+		t.Errorf("10 MiB used %d blocks", d)
 	}
 	dir = mount(t, s, vol1)
 	if read(t, filepath.Join(dir, "a")) != string(noise(1, 10<<20)) {
-		t.Error("the file is not what was written")
+		t.Error("the file has the wrong contents")
 	}
 	for range 2 {
 		must(t, s.Destroy(t.Context(), vol1))
 	}
 	if left := leftovers(t, s.dir); len(left) > 0 {
-		t.Errorf("left over: %q", left)
+		t.Errorf("files left: %q", left)
 	}
 	for name, call := range map[string]func() error{
 		"mount":    func() error { _, err := s.Mount(t.Context(), vol1); return err },
@@ -71,7 +71,7 @@ func TestSizeIsLimited(t *testing.T) {
 	must(t, err)
 	err = os.WriteFile(filepath.Join(dir, "a"), make([]byte, 32<<20), 0o600)
 	if code := bourse.CodeOf(failed(err, "write")); code != bourse.CodeInsufficient {
-		t.Errorf("32 MiB into 16: %v", err)
+		t.Errorf("write 32 MiB to 16 MiB of scratch space: %v", err)
 	}
 	if again, err := s.Scratch(t.Context(), mach1, 16); err != nil || again != dir {
 		t.Errorf("scratch space again: %q, %v", again, err)
@@ -82,7 +82,7 @@ func TestSizeIsLimited(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "a"), make([]byte, 32<<20), 0o600))
 	must(t, s.RemoveScratch(t.Context(), mach1))
 	if left := leftovers(t, s.dir); len(left) > 0 {
-		t.Errorf("left over: %q", left)
+		t.Errorf("files left: %q", left)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestExtend(t *testing.T) {
 		want = 0
 	}
 	if got := blocks(); got != want {
-		t.Errorf("a mounted volume of 3 GiB has %d, want %d", got, want)
+		t.Errorf("a mounted volume of 3 GiB has a file system of %d GiB, want %d", got, want)
 	}
 	if _, err := f.WriteString("still here"); err != nil {
 		t.Error(err)
@@ -116,12 +116,12 @@ func TestExtend(t *testing.T) {
 	must(t, s.Unmount(t.Context(), vol1))
 	mount(t, s, vol1)
 	if got := blocks(); got != 2 {
-		t.Errorf("a volume of 3 GiB has %d when it is mounted again", got)
+		t.Errorf("a volume of 3 GiB has a file system of %d GiB after it was mounted again, want 2", got)
 	}
 	must(t, s.Unmount(t.Context(), vol1))
 	must(t, s.Extend(t.Context(), vol1, 500))
 	if got := blocks(); got < 480 {
-		t.Errorf("a volume of 500 GiB has %d", got)
+		t.Errorf("a volume of 500 GiB has a file system of %d GiB", got)
 	}
 	wantCode(t, s.Extend(t.Context(), vol1, 2), bourse.CodeInvalid)
 	wantCode(t, s.Extend(t.Context(), vol1, bourse.MaxVolumeGB+1), bourse.CodeInvalid)
@@ -256,8 +256,8 @@ func overwrite(path string, off int64, b []byte) error {
 	return f.Close()
 }
 
-// TestRecover checks which objects Recover keeps, including a copy for a reader, and which
-// unknown or incomplete ones it removes. It also has to thaw a frozen volume.
+// TestRecover checks which objects Recover keeps, including a copy for a reader, and which unknown or incomplete ones
+// it removes. Recover must also thaw a frozen volume.
 func TestRecover(t *testing.T) {
 	s := open(t, t.TempDir())
 	create(t, s, vol1)
@@ -304,7 +304,7 @@ func TestDirtyScratch(t *testing.T) {
 	dir, err = s.Scratch(t.Context(), mach1, 64)
 	must(t, err)
 	if _, err := os.Stat(filepath.Join(dir, "a")); err == nil {
-		t.Error("scratch space in disorder was used")
+		t.Error("unclean scratch space was used")
 	}
 }
 
@@ -315,6 +315,6 @@ func TestMountFlags(t *testing.T) {
 	node := filepath.Join(mount(t, s, vol1), "null")
 	must(t, unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	if f, err := os.Open(node); err == nil {
-		t.Errorf("a device node of a volume opens: %v", f.Close())
+		t.Errorf("a device node of a volume could be opened: %v", f.Close())
 	}
 }
