@@ -29,7 +29,7 @@ func TestRequireToken(t *testing.T) {
 		w = httptest.NewRecorder()
 		admission.RequireToken(inside, nil).ServeHTTP(w, r)
 		if w.Code != http.StatusNoContent {
-			t.Errorf("%q without tokens to show: status %d, want 204", header, w.Code)
+			t.Errorf("%q if no tokens are configured: status %d, want 204", header, w.Code)
 		}
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// TestSigners has servers whose CA was removed, except for the certificate of one broker. That
-// broker's signatures must remain valid. It must not be able to connect, and no other certificate
-// of the old CA may be valid for anything.
+// TestSigners removes the CA of some servers, and keeps only one broker's certificate as a signer. That broker's
+// signatures must remain valid, but it must not be able to connect. No other certificate of the old CA may be valid for
+// anything.
 func TestSigners(t *testing.T) {
 	now := time.Now()
 	old, fresh := newCA(t, now), newCA(t, now)
@@ -34,14 +34,14 @@ func TestSigners(t *testing.T) {
 		t.Errorf("the author is %s %s, %v, want the broker", role, id, err)
 	}
 	if _, _, _, err := worker.Author(birth, now.Add(2*admission.RenewedLife)); err == nil {
-		t.Error("the broker may sign after its certificate has expired")
+		t.Error("the broker is accepted as an author after its certificate has expired")
 	}
 	if id, _, _, err := worker.Author(issuedBy(t, signed, now), now); err == nil {
-		t.Errorf("%s is an author, with a certificate that the broker has issued", id)
+		t.Errorf("%s is accepted as an author, with a certificate that the broker has issued", id)
 	}
 	unknown, _ := must(admission.NewCredentials(old.Pair().Cert, other))(t).Own()
 	if id, _, _, err := worker.Author(unknown, now); err == nil {
-		t.Errorf("%s is an author, although the old CA was removed", id)
+		t.Errorf("%s is accepted as an author, although the old CA was removed", id)
 	}
 	if err := shake(t, worker.Server(bourse.ServerRoles()...), must(admission.NewCredentials(slices.Concat(old.Pair().Cert, fresh.Pair().Cert), signed))(t), worker1.ServerName()); err == nil {
 		t.Error("the broker connected with a certificate of the removed CA")
@@ -113,18 +113,18 @@ func TestConnectionsOfARemovedCAAreClosed(t *testing.T) {
 	write(files.Pair, must(fresh.Issue(worker1, nil, now))(t).PEM())
 	look()
 	if err := echo(before); err != nil {
-		t.Errorf("the connection with the old CA while both are trusted: %v", err)
+		t.Errorf("connection with the old CA while both CAs are trusted: %v", err)
 	}
 	write(files.CA, fresh.Pair().Cert)
 	look()
 	if echo(before) == nil {
-		t.Error("a connection with a certificate of the removed CA is open")
+		t.Error("a connection with a certificate of the removed CA is still open")
 	}
 	if err := echo(after); err != nil {
-		t.Errorf("the connection with the new CA: %v", err)
+		t.Errorf("connection with the new CA: %v", err)
 	}
 	if n := len(worker.Used()); n != 3 { // at the start, and after each change
-		t.Errorf("the server has used %d certificates", n)
+		t.Errorf("the server has used %d certificates, want 3", n)
 	}
 }
 
@@ -149,17 +149,17 @@ func TestCheckIssuer(t *testing.T) {
 	cert := ca.Pair().Cert
 	server := issue(t, ca, worker1, now)
 	for name, c := range map[string]struct{ ca, issuer []byte }{
-		"no CA":                 {nil, issuer},
-		"two CAs":               {slices.Concat(cert, other.Pair().Cert), issuer},
-		"an issuer as the CA":   {issuer, issuer},
-		"a server as the CA":    {server.Cert, issuer},
-		"a CA and a server":     {slices.Concat(cert, server.Cert), issuer},
-		"no issuer":             {cert, nil},
-		"an issuer without key": {cert, must(ca.NewIssuer(now))(t).Pair().Cert},
-		"another CA's issuer":   {other.Pair().Cert, issuer},
-		"the CA as the issuer":  {cert, ca.Pair().PEM()},
-		"a server's key":        {cert, server.PEM()},
-		"an expired issuer":     {cert, must(ca.NewIssuer(now.Add(-2 * 365 * 24 * time.Hour)))(t).Pair().PEM()},
+		"no CA":                   {nil, issuer},
+		"two CAs":                 {slices.Concat(cert, other.Pair().Cert), issuer},
+		"an issuer as the CA":     {issuer, issuer},
+		"a server as the CA":      {server.Cert, issuer},
+		"a CA and a server":       {slices.Concat(cert, server.Cert), issuer},
+		"no issuer":               {cert, nil},
+		"an issuer without a key": {cert, must(ca.NewIssuer(now))(t).Pair().Cert},
+		"another CA's issuer":     {other.Pair().Cert, issuer},
+		"the CA as the issuer":    {cert, ca.Pair().PEM()},
+		"a server's key":          {cert, server.PEM()},
+		"an expired issuer":       {cert, must(ca.NewIssuer(now.Add(-2 * 365 * 24 * time.Hour)))(t).Pair().PEM()},
 	} {
 		if got, err := admission.CheckIssuer(c.ca, c.issuer); bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%s: %v, %v, want invalid", name, got, err)

@@ -124,9 +124,8 @@ func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 // IsIssuer reports whether c is an issuer rather than a cluster's CA.
 func (c *CA) IsIssuer() bool { return c.cert.MaxPathLenZero }
 
-// Sign creates a certificate, valid for [RenewedLife], for a server that has created its
-// own key. The argument request is a certificate request in DER, of which only the key is
-// used. Errors: invalid.
+// Sign creates a certificate, valid for [RenewedLife], for a server that has created its own key. request is a
+// certificate request in DER; Sign uses only its key. Errors: invalid.
 func (c *CA) Sign(request []byte, who Identity, hosts []string, now time.Time) (cert []byte, err error) {
 	r, err := x509.ParseCertificateRequest(request)
 	if err == nil {
@@ -188,8 +187,7 @@ func newTemplate(name string, names, hosts []string, role bourse.Role, now time.
 	return template, nil
 }
 
-// create creates a key and its certificate. The certificate is signed by the given CA or, if that
-// is nil, self-signed.
+// create creates a key and its certificate. The certificate is signed by the given CA or, if it is nil, self-signed.
 func create(template *x509.Certificate, by *CA) (Pair, error) {
 	key, private, err := NewKey()
 	if err != nil {
@@ -206,7 +204,7 @@ func create(template *x509.Certificate, by *CA) (Pair, error) {
 func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, bourse.Errorf(bourse.CodeInternal, "make a key: %w", err)
+		return nil, nil, bourse.Errorf(bourse.CodeInternal, "create a key: %w", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -221,11 +219,11 @@ func (c *CA) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, 
 	var err error
 	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "make a serial number: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "create a serial number: %w", err)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, c.cert, public, c.key)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "make the certificate of %s: %w", template.Subject.CommonName, err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "create the certificate of %s: %w", template.Subject.CommonName, err)
 	}
 	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	if c.IsIssuer() {

@@ -27,11 +27,11 @@ func TestIssueOther(t *testing.T) {
 		}
 	}
 	if who, err := admission.IdentityOf(cert); bourse.CodeOf(err) != bourse.CodeForbidden {
-		t.Errorf("it names %+v, %v", who, err)
+		t.Errorf("the certificate contains identity %+v, %v", who, err)
 	}
 	for _, hosts := range [][]string{nil, {""}, {"gru-1.worker.bourse.internal"}, {"000001.tag.bourse.internal"}} {
 		if _, err := ca.IssueOther("nats-1", hosts, now); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("hosts %q: got %v, want them refused", hosts, err)
+			t.Errorf("hosts %q: got %v, want an error", hosts, err)
 		}
 	}
 }

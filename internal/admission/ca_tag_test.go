@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// TestTheCAStatesTags checks that the CA can issue a certificate that states a worker's tag,
-// which workers with a tag of an earlier release need. A broker's certificate must not state a
-// tag, and no name of another server can be added.
-func TestTheCAStatesTags(t *testing.T) {
+// TestCertificateStatesTag checks that the CA can issue a certificate that states a worker's tag, which workers with a
+// tag of an earlier release need. A broker's certificate must not state a tag, and a certificate must not contain
+// another server's name.
+func TestCertificateStatesTag(t *testing.T) {
 	ca, err := admission.NewCA("test", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestTheCAStatesTags(t *testing.T) {
 	} {
 		_, err := ca.Issue(admission.Identity{ID: "w1", Role: x.role}, []string{x.host}, time.Now())
 		if (err == nil) != x.want {
-			t.Errorf("%s with %q: %v, want it issued: %t", x.role, x.host, err, x.want)
+			t.Errorf("%s with %q: %v, want a certificate: %t", x.role, x.host, err, x.want)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func newCA(t *testing.T, now time.Time) *admission.CA {
 	t.Helper()
 	ca, err := admission.NewCA("test", now)
 	if err != nil {
-		t.Fatalf("make a CA: %v", err)
+		t.Fatalf("create a CA: %v", err)
 	}
 	return ca
 }
@@ -48,11 +48,11 @@ func TestIssue(t *testing.T) {
 	now := time.Now()
 	ca, err := admission.ParseCA(newCA(t, now).Pair())
 	if err != nil {
-		t.Fatalf("read the CA back: %v", err)
+		t.Fatalf("parse the CA: %v", err)
 	}
 	cert := parse(t, issue(t, ca, worker1, now, "127.0.0.1", "::1", "api.example.com"))
 	if got, err := admission.IdentityOf(cert); err != nil || got != worker1 {
-		t.Errorf("it names %+v (%v), want %+v", got, err, worker1)
+		t.Errorf("the certificate contains identity %+v (%v), want %+v", got, err, worker1)
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(parse(t, ca.Pair()))
@@ -63,7 +63,7 @@ func TestIssue(t *testing.T) {
 	}
 	for _, host := range []string{"mad-2.worker.bourse.internal", "mad-1.broker.bourse.internal", "127.0.0.2"} {
 		if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: host}); err == nil {
-			t.Errorf("it is good for %s too", host)
+			t.Errorf("the certificate is also valid for %s", host)
 		}
 	}
 }
@@ -78,16 +78,16 @@ func TestIssueRefuses(t *testing.T) {
 		{"no name", admission.Identity{Role: bourse.RoleWorker}, nil},
 		{"no role", admission.Identity{ID: "mad-1"}, nil},
 		{"a name with a dot", admission.Identity{ID: "mad-1.worker", Role: bourse.RoleWorker}, nil},
-		{"a name that matches all", admission.Identity{ID: "*", Role: bourse.RoleWorker}, nil},
+		{"a name that matches all hosts", admission.Identity{ID: "*", Role: bourse.RoleWorker}, nil},
 		{"a host that is another server", worker1, []string{"mad-2.worker.bourse.internal"}},
-		{"a host that is another server, with its dot", worker1, []string{"mad-2.worker.bourse.internal."}},
+		{"a host that is another server, with a final dot", worker1, []string{"mad-2.worker.bourse.internal."}},
 		{"a host that is another server, in capitals", worker1, []string{"MAD-2.worker.BOURSE.internal"}},
 		{"an empty host", worker1, []string{""}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := ca.Issue(tt.who, tt.hosts, time.Now()); bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("got %v, want it refused", err)
+				t.Errorf("got %v, want an error", err)
 			}
 		})
 	}
@@ -141,7 +141,7 @@ func TestCredentials(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if !tt.ok && bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("got %v, want it refused", err)
+				t.Errorf("got %v, want an error", err)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.allowsHost(canonicalHost(r.Host)) {
 			refuse(w, http.StatusMisdirectedRequest, bourse.CodeForbidden,
-				"this server is not called "+bourse.Quoted(r.Host)+": --server-name says by which names it is")
+				"this server is not called "+bourse.Quoted(r.Host)+": add the name with --server-name")
 			return
 		}
 		if err := pages.Check(r); err != nil {

@@ -25,32 +25,32 @@ func TestGate(t *testing.T) {
 		{"a client by IPv6 address without a port", "POST", "[::1]", "/v1/apps", nil, reached},
 		{"a client by localhost", "POST", "localhost:4280", "/v1/apps", nil, reached},
 		{"a client by a subdomain of localhost", "POST", "a.LocalHost.", "/v1/apps", nil, reached},
-		{"a client by a name of ours", "POST", "API.example.com.:443", "/v1/apps", nil, reached},
-		{"a health check of HTTP/1.0", "GET", "", "/v1/health", nil, reached},
-		{"a page of ours", "POST", "api.example.com", "/v1/apps", header{"Origin": "https://api.example.com"}, reached},
-		{"a name that resolves to us", "GET", "evil.example:4280", "/v1/workers", nil, http.StatusMisdirectedRequest},
-		{"a rebound page, its own origin", "POST", "evil.example:4280", "/v1/apps", header{"Origin": "http://evil.example:4280", "Sec-Fetch-Site": "same-origin"}, http.StatusMisdirectedRequest},
-		{"a rebound page among servers", "POST", "evil.example:4280", "/worker/order/claim", server, http.StatusMisdirectedRequest},
+		{"a client by one of the server's names", "POST", "API.example.com.:443", "/v1/apps", nil, reached},
+		{"an HTTP/1.0 health check", "GET", "", "/v1/health", nil, reached},
+		{"a page of this server", "POST", "api.example.com", "/v1/apps", header{"Origin": "https://api.example.com"}, reached},
+		{"a name that resolves to this server", "GET", "evil.example:4280", "/v1/workers", nil, http.StatusMisdirectedRequest},
+		{"a rebound page, same origin", "POST", "evil.example:4280", "/v1/apps", header{"Origin": "http://evil.example:4280", "Sec-Fetch-Site": "same-origin"}, http.StatusMisdirectedRequest},
+		{"a rebound page on a path for servers", "POST", "evil.example:4280", "/worker/order/claim", server, http.StatusMisdirectedRequest},
 		{"a name that ends like an address", "GET", "127.0.0.1.evil.example", "/v1/workers", nil, http.StatusMisdirectedRequest},
 		{"a name that ends like localhost", "GET", "notlocalhost", "/v1/workers", nil, http.StatusMisdirectedRequest},
-		{"a name below ours", "GET", "x.api.example.com", "/v1/workers", nil, http.StatusMisdirectedRequest},
+		{"a subdomain of one of the server's names", "GET", "x.api.example.com", "/v1/workers", nil, http.StatusMisdirectedRequest},
 		{"another site's form", "POST", "127.0.0.1:4280", "/v1/apps", header{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
 		{"another site's form, old browser", "POST", "127.0.0.1:4280", "/sched/submit", header{"Origin": "http://evil.example"}, http.StatusForbidden},
 		{"a page of another port", "POST", "localhost:4280", "/sched/submit", header{"Origin": "http://localhost:8080", "Sec-Fetch-Site": "same-site"}, http.StatusForbidden},
 		{"a server", "POST", "10.0.0.1:4281", "/worker/order/claim", server, reached},
 		{"a server's replicator", "POST", "10.0.0.1:4281", "/view/push", server, reached},
 		{"a server of another cluster", "POST", "10.0.0.1:4281", "/view/push", header{"Bourse-Server": "c2"}, http.StatusForbidden},
-		{"a form to a worker, without traces", "POST", "10.0.0.1:4281", "/worker/order/claim", header{"Content-Type": "text/plain"}, http.StatusForbidden},
+		{"a form to a worker, without browser headers", "POST", "10.0.0.1:4281", "/worker/order/claim", header{"Content-Type": "text/plain"}, http.StatusForbidden},
 		{"a page to a worker", "POST", "10.0.0.1:4281", "/worker/order/claim", header{"Bourse-Server": "c1", "Origin": "http://10.0.0.1:4281"}, http.StatusForbidden},
-		{"a page to a worker, reading", "GET", "10.0.0.1:4281", "/worker/machine/list", header{"Bourse-Server": "c1", "Sec-Fetch-Site": "none"}, http.StatusForbidden},
+		{"a page that reads from a worker", "GET", "10.0.0.1:4281", "/worker/machine/list", header{"Bourse-Server": "c1", "Sec-Fetch-Site": "none"}, http.StatusForbidden},
 		{"a server on loopback without the secret", "POST", "127.0.0.1:1", "/worker/order/claim", header{"Bourse-Server": "c1", "Case": "secret"}, http.StatusUnauthorized},
 		{"a server on loopback with another secret", "POST", "127.0.0.1:1", "/worker/order/claim", header{"Bourse-Server": "c1", "Authorization": "Bearer t", "Case": "secret"}, http.StatusUnauthorized},
 		{"a server on loopback", "POST", "127.0.0.1:1", "/worker/order/claim", header{"Bourse-Server": "c1", "Authorization": "Bearer s", "Case": "secret"}, reached},
-		{"figures on loopback without the secret", "GET", "127.0.0.1:1", "/worker/metrics", header{"Case": "secret"}, http.StatusUnauthorized},
+		{"metrics on loopback without the secret", "GET", "127.0.0.1:1", "/worker/metrics", header{"Case": "secret"}, http.StatusUnauthorized},
 		{"figures on loopback", "GET", "127.0.0.1:1", "/worker/metrics", header{"Authorization": "Bearer s", "Case": "secret"}, reached},
-		{"a client on loopback, which shows its token elsewhere", "GET", "127.0.0.1:1", "/v1/apps", header{"Case": "secret"}, reached},
+		{"a client on loopback, whose token is checked by another handler", "GET", "127.0.0.1:1", "/v1/apps", header{"Case": "secret"}, reached},
 		{"figures", "GET", "10.0.0.1:4281", "/worker/metrics", nil, reached},
-		{"figures for a page", "GET", "10.0.0.1:4281", "/worker/metrics", header{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
+		{"metrics requested by a page", "GET", "10.0.0.1:4281", "/worker/metrics", header{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			gate := admission.Gate{Names: func() []string { return []string{"Api.example.com"} }, Proof: admission.Proof{Cluster: "c1"}}
@@ -73,7 +73,7 @@ func TestGate(t *testing.T) {
 }
 
 // The secret for loopback must not be sent to other hosts.
-func TestTheSecretStaysOnTheHost(t *testing.T) {
+func TestSecretIsNotSentToOtherHosts(t *testing.T) {
 	proof := admission.Proof{Cluster: "c1", Bearer: "s"}
 	for address, want := range map[string]string{
 		"127.0.0.1:80": "Bearer s", "[::1]:80": "Bearer s", "10.0.0.1:80": "", "[fd00::1]:80": "", "localhost:80": "", "127.0.0.1.evil.example:80": "", "": "",
@@ -108,7 +108,7 @@ func FuzzGateHost(f *testing.F) {
 		r.Host = host + ".evil.example"
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); w.Code == http.StatusOK {
-			t.Errorf("host %q is let in", r.Host)
+			t.Errorf("host %q is allowed", r.Host)
 		}
 	})
 }

@@ -15,11 +15,9 @@ import (
 // may have to try every key on each message.
 const maxGossipKeys = 8
 
-// LoadGossipKeys reads the keys that encrypt the membership's messages. The file has one
-// key of 16, 24 or 32 bytes (AES-128, 192 or 256) on each line, in base64 or hex. Empty
-// lines and lines that begin with "#" are ignored. The first key encrypts; all keys
-// decrypt. The function changed is called with the new keys when the file changes.
-// Errors: invalid.
+// LoadGossipKeys reads the keys that encrypt the membership's messages. The file has one key of 16, 24 or 32 bytes
+// (AES-128, 192 or 256) on each line, in base64 or hex. Empty lines and lines that begin with "#" are ignored. The
+// first key encrypts; all keys decrypt. When the file changes, changed is called with the new keys. Errors: invalid.
 func LoadGossipKeys(path string, changed func([][]byte) error) (*Live[[][]byte], error) {
 	return NewLive([]string{path}, func() ([][]byte, error) {
 		text, err := os.ReadFile(path)
@@ -45,7 +43,7 @@ func ParseGossipKeys(text []byte) ([][]byte, error) {
 		keys = append(keys, key)
 	}
 	if n := len(keys); n == 0 || n > maxGossipKeys {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the gossip key file has %d keys: use 1 to %d, one a line", n, maxGossipKeys)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the gossip key file has %d keys: use 1 to %d, one on each line", n, maxGossipKeys)
 	}
 	return keys, nil
 }

@@ -44,7 +44,7 @@ func TestLoadGossipKeys(t *testing.T) {
 		good + "secret", strings.Repeat(good, 9),
 	} {
 		if _, err := load(text); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("%q: got %v, want it refused", text, err)
+			t.Errorf("%q: got %v, want an error", text, err)
 		}
 	}
 }

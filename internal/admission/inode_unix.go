@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// inode returns the number of a file's inode.
+// inode returns a file's inode number.
 func inode(of any) string {
 	if s, ok := of.(*syscall.Stat_t); ok {
 		return strconv.FormatUint(s.Ino, 10)

@@ -23,9 +23,8 @@ func csr(t *testing.T) (request, key []byte) {
 	return request, key
 }
 
-// TestIssuer has an issuer sign a certificate for a server's own key. A server that knows only
-// the CA must accept the certificate for the identity that the issuer chose, and no longer than
-// the issuer's certificate is valid.
+// TestIssuer has an issuer sign a certificate for a server's own key. A server that knows only the CA must accept the
+// certificate for the identity that the issuer chose, until the issuer's certificate expires.
 func TestIssuer(t *testing.T) {
 	ca, err := admission.NewCA("test", time.Now())
 	if err != nil {
@@ -63,7 +62,7 @@ func TestIssuer(t *testing.T) {
 
 	pair := must(issuer.Issue(who, nil, time.Now()))(t)
 	if creds, err := admission.NewCredentials(ca.Pair().Cert, pair); err != nil || !creds.RenewalDue(time.Now().Add(admission.RenewedLife*3/4)) {
-		t.Errorf("a certificate whose key the issuer created: %v, want one that its server renews", err)
+		t.Errorf("RenewalDue of a certificate whose key the issuer created: got false or an error (%v)", err)
 	}
 	late := issuer.Expires().Add(-time.Hour)
 	if cert, err = issuer.Sign(request, who, nil, late); err != nil {

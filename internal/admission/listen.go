@@ -26,9 +26,8 @@ type Listen struct {
 	Has   []Safeguard
 }
 
-// CheckListen checks that other hosts cannot reach l without the required safeguards.
-// Loopback requires none. The argument insecure disables the check; it is for test
-// networks. Errors: invalid.
+// CheckListen checks that other hosts cannot reach l without the required safeguards. Loopback requires none. insecure
+// disables the check, for test networks. Errors: invalid.
 func CheckListen(l Listen, insecure bool) error {
 	if !l.Addr.IsValid() {
 		return bourse.Errorf(bourse.CodeInvalid, "%s has no address to listen on", l.What)
@@ -46,6 +45,6 @@ func CheckListen(l Listen, insecure bool) error {
 		return nil
 	}
 	return bourse.Errorf(bourse.CodeInvalid,
-		"%s would be open to other hosts on %s without %s: add it, listen on loopback, or say --insecure on a network that you trust",
+		"%s would be open to other hosts on %s without %s: add it, listen on loopback, or use --insecure on a network that you trust",
 		l.What, l.Addr, strings.Join(missing, " and "))
 }

@@ -16,7 +16,7 @@ func TestCheckListen(t *testing.T) {
 		addr     string
 		has      []admission.Safeguard
 		insecure bool
-		missing  string // what the error must name; "" if listening is allowed
+		missing  string // the safeguard that the error must name; "" if listening is allowed
 	}{
 		{"loopback", "127.0.0.1:4280", nil, false, ""},
 		{"another loopback", "127.8.9.1:0", nil, false, ""},
@@ -40,7 +40,7 @@ func TestCheckListen(t *testing.T) {
 			case tt.missing == "" && err != nil:
 				t.Errorf("refused: %v", err)
 			case tt.missing != "" && (bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "without "+tt.missing+":")):
-				t.Errorf("got %v, want it refused for want of %s", err, tt.missing)
+				t.Errorf("got %v, want an error that names the missing safeguard %s", err, tt.missing)
 			}
 		})
 	}

@@ -24,9 +24,8 @@ type Live[T any] struct {
 	seen string     // stamp of the files at the last call of Look
 }
 
-// NewLive calls read to read a value from files. If the files change, [Live.Look] calls
-// read again and passes the new value to changed, which may refuse it. The argument
-// changed may be nil.
+// NewLive calls read to read a value from files. If the files change, [Live.Look] calls read again and passes the new
+// value to changed, which may refuse it; changed may be nil.
 func NewLive[T any](files []string, read func() (T, error), changed func(T) error) (*Live[T], error) {
 	l := &Live[T]{files: files, read: read, changed: changed}
 	l.used = stamp(files)

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// write replaces a file by renaming, so that it never contains a part of the text.
+// write replaces a file by renaming another one, so that the file never contains only part of the text.
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
@@ -38,9 +38,9 @@ func looks(w admission.Watched) (changed bool, err error) {
 	return changed, err
 }
 
-// TestTokensFollowTheirFile checks that a token removed from the file is no longer accepted. A
-// file that cannot be read must change nothing and cause one error.
-func TestTokensFollowTheirFile(t *testing.T) {
+// TestChangedTokensAreReloaded checks that a token removed from the file is no longer accepted. A file that cannot be
+// read must change nothing and cause one error.
+func TestChangedTokensAreReloaded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens")
 	write(t, path, []byte(orgToken+" acme\n"+allToken+" *\n"))
 	set, err := admission.LoadTokens(path)
@@ -59,23 +59,23 @@ func TestTokensFollowTheirFile(t *testing.T) {
 		t.Errorf("a broken file: %v, %v", changed, err)
 	}
 	if _, err := looks(set); err != nil {
-		t.Errorf("the same broken file is complained of again: %v", err)
+		t.Errorf("the error for the same broken file was returned again: %v", err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := looks(set); err == nil {
-		t.Error("nothing is said of a file that is gone")
+		t.Error("no error for a missing file")
 	}
 	if !known(orgToken) || !known(allToken) {
-		t.Error("a broken file took the tokens away")
+		t.Error("the tokens were lost because of a broken file")
 	}
 	write(t, path, []byte(allToken+" *\n"))
 	if changed, err := looks(set); !changed || err != nil {
-		t.Errorf("a good file: %v, %v", changed, err)
+		t.Errorf("a valid file: %v, %v", changed, err)
 	}
 	if known(orgToken) || !known(allToken) {
-		t.Error("the tokens are not those of the file")
+		t.Error("the tokens differ from those in the file")
 	}
 }
 
@@ -165,20 +165,20 @@ func TestRollover(t *testing.T) {
 	}
 	late, err := admission.NewCredentials(next.Pair().Cert, issue(t, old, broker1, now))
 	if err == nil || late != nil {
-		t.Fatal("a certificate of another CA was taken")
+		t.Fatal("a certificate of another CA was accepted")
 	}
 	both, err := admission.NewCredentials(append(old.Pair().Cert, next.Pair().Cert...), issue(t, old, broker1, now))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if shake(t, serving, both, worker1.ServerName()) == nil {
-		t.Error("a certificate of the CA that was taken away is let in")
+		t.Error("a certificate of the removed CA was accepted")
 	}
 }
 
-// TestBrokenCredentialsChangeNothing checks that a key that does not belong to the certificate,
-// and the certificate of another server, are refused and that the old credentials remain in use.
-func TestBrokenCredentialsChangeNothing(t *testing.T) {
+// TestBrokenCredentialsAreRefused checks that a key that does not belong to the certificate, and the certificate of
+// another server, are refused and that the old credentials remain in use.
+func TestBrokenCredentialsAreRefused(t *testing.T) {
 	now := time.Now()
 	ca := newCA(t, now)
 	files := newServerFiles(t)
@@ -201,10 +201,10 @@ func TestBrokenCredentialsChangeNothing(t *testing.T) {
 	} {
 		files.put(t, pair, ca)
 		if changed, err := looks(c); changed || bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("%s: %v, %v; want it refused", name, changed, err)
+			t.Errorf("%s: %v, %v; want an error", name, changed, err)
 		}
 		if err := shake(t, serving, broker, worker1.ServerName()); err != nil {
-			t.Errorf("%s: afterwards nobody gets in: %v", name, err)
+			t.Errorf("%s: connection with the old credentials failed: %v", name, err)
 		}
 	}
 }

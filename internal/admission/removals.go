@@ -18,11 +18,10 @@ type removals struct {
 	conns map[*trackedConn][]*x509.Certificate // the certificates that the client has presented
 }
 
-// SetRemoved replaces the list of removed servers. The argument at contains the time of
-// each removal. From now on, the certificates of removed servers are refused. Connections
-// that were made with them are closed. A certificate that was issued after its server was
-// removed is accepted, because the server has joined again. SetRemoved returns the number
-// of connections that it has closed.
+// SetRemoved replaces the list of removed servers. at contains the time of each removal. From now on, the certificates
+// of removed servers are refused. SetRemoved closes the connections that were made with them. A certificate that was
+// issued after its server was removed is accepted, because the server has joined again. It returns the number of
+// connections that it has closed.
 func (c *Credentials) SetRemoved(at map[bourse.WorkerID]time.Time) int {
 	r := &c.removals
 	r.mu.Lock()

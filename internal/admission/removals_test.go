@@ -44,19 +44,19 @@ func TestRemovedServersAreRefused(t *testing.T) {
 			t.Errorf("%s: a removed server connected", name)
 		}
 		if err := shake(t, serve(worker), after, worker1.ServerName()); err != nil {
-			t.Errorf("%s: a server that has joined again: %v", name, err)
+			t.Errorf("%s: connection from a server that has joined again: %v", name, err)
 		}
 		if shake(t, serve(before), worker, broker1.ServerName()) == nil {
 			t.Errorf("%s: a server connected to a removed one", name)
 		}
 		if err := shake(t, serve(after), worker, broker1.ServerName()); err != nil {
-			t.Errorf("%s: to a server that has joined again: %v", name, err)
+			t.Errorf("%s: connection to a server that has joined again: %v", name, err)
 		}
 		worker.SetRemoved(nil)
 	}
 }
 
-// TestRefused checks that Refused says in advance what other servers do with a new certificate.
+// TestRefused checks that Refused predicts whether other servers refuse a new certificate.
 func TestRefused(t *testing.T) {
 	now := time.Now().Truncate(time.Second).Add(300 * time.Millisecond)
 	ca := newCA(t, now)
@@ -66,7 +66,7 @@ func TestRefused(t *testing.T) {
 		at := now.Add(later)
 		err := shake(t, worker.Public(), credentials(t, ca, broker1, at), worker1.ServerName())
 		if refused := worker.Refused(broker1.ID, at); refused != (err != nil) || refused != (later < time.Second) {
-			t.Errorf("a certificate that is issued %s after the removal: refused in advance: %v, on a connection: %v", later, refused, err)
+			t.Errorf("certificate issued %s after the removal: Refused returned %v, refused on a connection: %v", later, refused, err)
 		}
 	}
 	if worker.Refused(worker1.ID, now) {
@@ -103,7 +103,7 @@ func TestConnectionsOfRemovedServersAreClosed(t *testing.T) {
 		t.Errorf("%d connections were closed", n)
 	}
 	if echo(removed) == nil {
-		t.Error("the removed server's connection is open")
+		t.Error("the removed server's connection is still open")
 	}
 	if err := echo(other); err != nil {
 		t.Errorf("the other server's connection: %v", err)

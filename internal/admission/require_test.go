@@ -62,7 +62,7 @@ func TestRequire(t *testing.T) {
 		rec := httptest.NewRecorder()
 		mux.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/workers", http.NoBody))
 		if rec.Code != http.StatusNoContent {
-			t.Errorf("status %d: a server without credentials has no door", rec.Code)
+			t.Errorf("status %d, want requests without TLS to be served", rec.Code)
 		}
 	})
 }

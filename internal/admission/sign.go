@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Credentials also implements view.Keys: it signs the transactions that a server writes to the
-// view. The certificate is sent with the first transaction of an epoch.
+// Credentials also implements view.Keys: it signs the transactions that a server writes to the view. A server sends its
+// certificate with the first transaction of an epoch.
 
 // Own returns the server's certificate, followed by any intermediate certificates, in DER, and
 // its key.

@@ -39,7 +39,7 @@ func TestAuthor(t *testing.T) {
 		t.Errorf("%s %s with %v, %v", role, site, public, err)
 	}
 	if _, _, _, err := c.Author(birth, now.Add(certLife-time.Minute)); err != nil {
-		t.Errorf("while it holds: %v", err)
+		t.Errorf("while the certificate is valid: %v", err)
 	}
 	theirs, _ := credentials(stranger, now).Own()
 	authority := ca.cert.Raw
@@ -48,7 +48,7 @@ func TestAuthor(t *testing.T) {
 		at    time.Time
 	}{
 		"before it held": {birth, now.Add(-2 * time.Hour)}, "after it held": {birth, now.Add(certLife + time.Minute)},
-		"of another CA": {theirs, now}, "of the CA itself": {authority, now}, "cut short": {birth[:len(birth)-1], now}, "none": {nil, now},
+		"of another CA": {theirs, now}, "certificate of the CA itself": {authority, now}, "cut short": {birth[:len(birth)-1], now}, "none": {nil, now},
 		"a key": {[]byte("key worker 01234567890123456789012345678901"), now},
 	} {
 		if site, role, _, err := c.Author(x.birth, x.at); bourse.CodeOf(err) != bourse.CodeForbidden {
@@ -77,7 +77,7 @@ func FuzzAuthor(f *testing.F) {
 	f.Add(birth[:40])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if site, _, _, err := c.Author(b, now); err == nil && site != "w1" || err != nil && bourse.CodeOf(err) != bourse.CodeForbidden {
-			t.Errorf("site %s, error %v", site, err)
+			t.Errorf("got server %s with error %v", site, err)
 		}
 	})
 }

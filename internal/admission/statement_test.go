@@ -57,16 +57,16 @@ func TestStatement(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if !admission.Verify(cert, []byte("hello"), signature) {
-			t.Errorf("%s: what was signed is not believed", name)
+			t.Errorf("%s: a valid signature was rejected", name)
 		}
 		if admission.Verify(cert, []byte("hellO"), signature) || admission.Verify(cert, []byte("hello"), signature[1:]) || admission.Verify(cert, []byte("hello"), nil) {
-			t.Errorf("%s: what was not signed is believed", name)
+			t.Errorf("%s: an invalid signature was accepted", name)
 		}
 		if key != crypto.Signer(small) && admission.Verify(other, []byte("hello"), signature) {
-			t.Errorf("%s: the signature is taken for another's", name)
+			t.Errorf("%s: the signature was accepted as another server's", name)
 		}
 		if c.Self().ID != "w1" || !c.HasTag(0x00a1b2) || c.HasTag(0x00a1b3) || c.HasTag(0) {
-			t.Errorf("%s: it is %+v with a tag that it does not state", name, c.Self())
+			t.Errorf("%s: got %+v, with a tag that the certificate does not state", name, c.Self())
 		}
 	}
 }

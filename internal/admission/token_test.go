@@ -38,7 +38,7 @@ func TestLookup(t *testing.T) {
 		{"an app's", appToken, admission.Scope{Org: "acme", App: "web"}, true},
 		{"a scraper's", scraperToken, admission.Scope{Scraper: true}, true},
 		{"none", "", admission.Scope{}, false},
-		{"a part of one", orgToken[:18], admission.Scope{}, false},
+		{"part of a token", orgToken[:18], admission.Scope{}, false},
 		{"one and more", orgToken + "x", admission.Scope{}, false},
 		{"in capitals", strings.ToUpper(orgToken), admission.Scope{}, false},
 		{"a comment", "#", admission.Scope{}, false},
@@ -57,31 +57,31 @@ func TestLookup(t *testing.T) {
 // contain a token.
 func TestReadTokensRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"an empty file":         "",
-		"comments only":         "# nothing\n",
-		"no organization":       orgToken,
-		"too much":              orgToken + " acme web more",
-		"an app of everything":  allToken + " * web",
-		"an app of a scraper":   allToken + " role:scraper web",
-		"an unknown role":       allToken + " role:admin",
-		"one star too many":     allToken + " **",
-		"all apps by a star":    orgToken + " acme *",
-		"a short token for all": "abc *",
-		"a short token":         "abc acme",
-		"a long token":          strings.Repeat("x", 5000) + " acme",
-		"a long line":           strings.Repeat("x", 1<<20),
-		"the wrong order":       "acme-the-first-org " + orgToken + "_",
-		"a token for an app":    orgToken + " acme " + strings.ToUpper(appToken),
-		"the same token twice":  orgToken + " acme\n" + orgToken + " other",
-		"an organization of 64": orgToken + " " + strings.Repeat("x", 64),
+		"an empty file":                    "",
+		"comments only":                    "# nothing\n",
+		"no organization":                  orgToken,
+		"too much":                         orgToken + " acme web more",
+		"an app in a token for everything": allToken + " * web",
+		"an app in a scraper's token":      allToken + " role:scraper web",
+		"an unknown role":                  allToken + " role:admin",
+		"two stars":                        allToken + " **",
+		"a star as the app":                orgToken + " acme *",
+		"a short token for everything":     "abc *",
+		"a short token":                    "abc acme",
+		"a long token":                     strings.Repeat("x", 5000) + " acme",
+		"a long line":                      strings.Repeat("x", 1<<20),
+		"the wrong order":                  "acme-the-first-org " + orgToken + "_",
+		"a token for an app":               orgToken + " acme " + strings.ToUpper(appToken),
+		"the same token twice":             orgToken + " acme\n" + orgToken + " other",
+		"an organization of 64 characters": orgToken + " " + strings.Repeat("x", 64),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := admission.ReadTokens(strings.NewReader(text))
 			if bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Fatalf("got %v, want it refused", err)
+				t.Fatalf("got %v, want an error", err)
 			}
 			if strings.Contains(strings.ToLower(err.Error()), "0123456789abcdef") {
-				t.Errorf("the error tells the token: %v", err)
+				t.Errorf("the error contains the token: %v", err)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func FuzzReadTokens(f *testing.F) {
 			return
 		}
 		if s, ok := set.Lookup(token); ok && ((s.Org == "") != s.Cluster || !strings.Contains(text, token)) {
-			t.Errorf("token %q was let in as %+v", token, s)
+			t.Errorf("token %q was accepted as %+v", token, s)
 		}
 	})
 }

@@ -14,7 +14,7 @@ func TestWriter(t *testing.T) {
 	rec := httptest.NewRecorder()
 	w := codec.NewWriter(rec)
 	if w.Write(math.NaN()) == nil || w.Begun() {
-		t.Fatal("what is no JSON has begun the reply")
+		t.Fatal("a value that cannot be encoded began the reply")
 	}
 	for _, v := range []any{map[string]int{"a": 1}, "b\nc"} {
 		if err := w.Write(v); err != nil || !w.Begun() || !rec.Flushed {
@@ -24,7 +24,7 @@ func TestWriter(t *testing.T) {
 	}
 	w.Begin()
 	if got, want := rec.Body.String(), "{\"a\":1}\n\"b\\nc\"\n"; got != want || rec.Header().Get("Content-Type") != codec.Type || rec.Flushed {
-		t.Errorf("got %q of type %q, flushed again: %v", got, rec.Header().Get("Content-Type"), rec.Flushed)
+		t.Errorf("got %q of type %q, flushed twice: %v", got, rec.Header().Get("Content-Type"), rec.Flushed)
 	}
 }
 
@@ -37,7 +37,7 @@ func TestBegin(t *testing.T) {
 	}
 	rec.Flushed, w.Buffered = false, true
 	if err := w.Write(1); err != nil || rec.Flushed {
-		t.Errorf("a line that may wait: %v, flushed %v", err, rec.Flushed)
+		t.Errorf("write of a buffered line: %v, flushed %v", err, rec.Flushed)
 	}
 }
 

@@ -21,10 +21,10 @@ func TestFrameBounds(t *testing.T) {
 		return bufio.NewReader(io.MultiReader(bytes.NewReader(binary.BigEndian.AppendUint32(nil, length)), strings.NewReader(body)))
 	}
 	if err := ReadFrame(frame(MaxFrame+1, "{}"), new(struct{})); !errors.Is(err, ErrFrameSize) {
-		t.Errorf("reading a frame that is too long gave %v, want %v", err, ErrFrameSize)
+		t.Errorf("reading a frame that is too large gave %v, want %v", err, ErrFrameSize)
 	}
 	if err := ReadFrame(frame(100, "{}"), new(struct{})); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("reading a frame cut short gave %v, want %v", err, io.ErrUnexpectedEOF)
+		t.Errorf("reading a truncated frame gave %v, want %v", err, io.ErrUnexpectedEOF)
 	}
 }
 
@@ -32,11 +32,11 @@ func TestErrorsKeepTheirCode(t *testing.T) {
 	for _, code := range bourse.Codes() {
 		err := ErrorOf(bourse.Errorf(code, "because")).Err()
 		if bourse.CodeOf(err) != code || err.Error() != "because" {
-			t.Errorf("%s came back as %s: %v", code, bourse.CodeOf(err), err)
+			t.Errorf("%s was decoded as %s: %v", code, bourse.CodeOf(err), err)
 		}
 	}
 	if err := ErrorOf(nil).Err(); err != nil {
-		t.Errorf("no error came back as %v", err)
+		t.Errorf("a nil error was decoded as %v", err)
 	}
 }
 
@@ -54,10 +54,10 @@ func FuzzReadFrame(f *testing.F) {
 		var b bytes.Buffer
 		var again Error
 		if err := WriteFrame(&b, got); err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("a decoded value cannot be encoded: %v", err)
 		}
 		if err := ReadFrame(bufio.NewReader(&b), &again); err != nil || again != got {
-			t.Fatalf("%+v came back as %+v, %v", got, again, err)
+			t.Fatalf("%+v was decoded as %+v, %v", got, again, err)
 		}
 	})
 }

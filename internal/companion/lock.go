@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// ErrHeld is returned if another process holds a directory's lock.
+// ErrHeld means that another process holds a directory's lock.
 var ErrHeld = errors.New("another process holds the directory")
 
 // Lock locks a file until this process ends. It returns ErrHeld if another process holds the

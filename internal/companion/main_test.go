@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestMain makes the test binary run as a companion if its first argument says so.
+// TestMain makes the test binary run as a companion if its first argument requests it.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "companion" {
-		if err := beside(os.Args[2]); err != nil {
+		if err := runCompanion(os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -26,9 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beside is the companion's main function. It greets every client, and returns once a client
-// sends a byte.
-func beside(dir string) error {
+// runCompanion is the companion's main function. It greets every client, and returns once a client sends a byte.
+func runCompanion(dir string) error {
 	CloseInherited()
 	tell := Readiness()
 	l, err := func() (*net.UnixListener, error) {
@@ -69,10 +68,10 @@ func TestCompanionLifecycle(t *testing.T) {
 	}
 	lock, log := filepath.Join(dir, "lock"), filepath.Join(dir, "log")
 	if free, err := LockFree(lock); !free || err != nil {
-		t.Fatalf("before anything: free %v, %v", free, err)
+		t.Fatalf("before the start: lock free %v, %v", free, err)
 	}
 	if _, err := Dial(t.Context(), dir); err == nil {
-		t.Fatal("somebody listens before anything was started")
+		t.Fatal("a companion listens before one was started")
 	}
 	command := []string{"/proc/self/exe", "companion", dir}
 	p, err := Spawn(t.Context(), command, log)
@@ -81,13 +80,13 @@ func TestCompanionLifecycle(t *testing.T) {
 	}
 	second, err := Spawn(t.Context(), command, log)
 	if err == nil || !strings.Contains(err.Error(), ErrHeld.Error()) {
-		t.Errorf("a second one: %v, want %v", err, ErrHeld)
+		t.Errorf("a second companion: %v, want %v", err, ErrHeld)
 	}
 	if _, err := second.Wait(); err != nil {
 		t.Error(err)
 	}
 	if free, err := LockFree(lock); free || err != nil {
-		t.Errorf("while it lives: free %v, %v", free, err)
+		t.Errorf("while the companion runs: lock free %v, %v", free, err)
 	}
 	conn, err := Dial(t.Context(), dir)
 	if err != nil {
@@ -96,7 +95,7 @@ func TestCompanionLifecycle(t *testing.T) {
 	defer conn.Close()
 	var b [16]byte
 	if n, err := conn.Read(b[:]); string(b[:n]) != "hello" {
-		t.Errorf("it said %q, %v", b[:n], err)
+		t.Errorf("the companion sent %q, %v", b[:n], err)
 	}
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)
@@ -105,12 +104,11 @@ func TestCompanionLifecycle(t *testing.T) {
 		t.Fatal(err)
 	}
 	if state, err := p.Wait(); err != nil || !state.Success() {
-		t.Errorf("it ended with %v, %v", state, err)
+		t.Errorf("the companion exited with %v, %v", state, err)
 	}
 }
 
-// TestSpawnFails checks the errors of Spawn for commands that do not exist and for a companion
-// that exits at once.
+// TestSpawnFails checks the errors of Spawn for commands that do not exist and for a companion that exits immediately.
 func TestSpawnFails(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	for name, command := range map[string][]string{"missing": {"no-such-program-anywhere"}, "no such path": {"/no/such/program"}, "none": nil} {
@@ -120,7 +118,7 @@ func TestSpawnFails(t *testing.T) {
 	}
 	p, err := Spawn(t.Context(), []string{"sh", "-c", "exit 1"}, log)
 	if err == nil || p == nil {
-		t.Fatalf("one that dies at once: %v, %v, want an error and the process", p, err)
+		t.Fatalf("companion that exits immediately: %v, %v, want an error and the process", p, err)
 	}
 	if _, err := p.Wait(); err != nil {
 		t.Error(err)
@@ -144,7 +142,7 @@ func TestLockOfKilledProcessIsFree(t *testing.T) {
 	if err := AwaitEnd(t.Context(), filepath.Join(dir, "lock")); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("free after %s", time.Since(begun))
+	t.Logf("the lock was free only after %s", time.Since(begun))
 	if _, err := p.Wait(); err != nil {
 		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 			t.Error(err)

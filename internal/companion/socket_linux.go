@@ -67,7 +67,7 @@ func CheckPeer(c *net.UnixConn) error {
 		return credErr
 	}
 	if cred.Uid != 0 && cred.Uid != uint32(os.Geteuid()) {
-		return fmt.Errorf("user %d may not speak to a process of user %d", cred.Uid, os.Geteuid())
+		return fmt.Errorf("user %d may not connect to a process of user %d", cred.Uid, os.Geteuid())
 	}
 	return nil
 }

@@ -13,13 +13,13 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 )
 
-// timeout limits every wait for a containerd, and is far longer than necessary.
+// timeout limits each wait for containerd. It is far longer than containerd normally needs.
 const timeout = 2 * time.Minute
 
 // Server is a test's containerd.
 type Server struct {
 	Address string // path of its socket
-	Dir     string // directory with its root, state, configuration and log
+	Dir     string // directory that contains its root, state, configuration and log
 
 	cmd   *exec.Cmd
 	ended chan struct{} // closed when cmd has ended
@@ -45,7 +45,7 @@ disabled_plugins = [
 func New(tb testing.TB) *Server {
 	tb.Helper()
 	if why := missing(); why != "" {
-		tb.Skip("no containerd for this test: " + why)
+		tb.Skip("containerd is not available for this test: " + why)
 	}
 	s, err := create()
 	if err != nil {
@@ -53,7 +53,7 @@ func New(tb testing.TB) *Server {
 	}
 	tb.Cleanup(func() {
 		if left := s.close(); len(left) > 0 {
-			tb.Errorf("containerd's containers left behind: %q", left)
+			tb.Errorf("containerd's containers left behind %q", left)
 		}
 	})
 	return s
@@ -127,7 +127,7 @@ func (s *Server) start() error {
 		time.Sleep(5 * time.Millisecond)
 	}
 	text, _ := os.ReadFile(s.file("log"))
-	return fmt.Errorf("containerd does not serve after %s; its log:\n%s", timeout, text)
+	return fmt.Errorf("containerd did not become ready within %s; its log:\n%s", timeout, text)
 }
 
 // startFromOwnThread starts a process from a thread that runs until ended is closed. A

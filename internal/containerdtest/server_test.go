@@ -43,11 +43,11 @@ func TestLeftoversAreFound(t *testing.T) {
 	ctr("task", "rm", "-f", "containerdtest-left")
 	ctr("container", "rm", "containerdtest-left")
 	if got := s.Leftovers(); len(got) > 0 {
-		t.Errorf("left behind after all was removed: %q", got)
+		t.Errorf("left behind after everything was removed: %q", got)
 	}
 }
 
-// TestRestart kills and restarts a containerd of its own.
+// TestRestart kills and restarts a separate containerd.
 func TestRestart(t *testing.T) {
 	s := New(t)
 	ref := s.Import(t, "test", "test.local/true", MustBuild(t, map[string]File{"/bin/x": {Data: []byte("x")}}, ocispec.ImageConfig{}))

@@ -20,7 +20,7 @@ var shared struct {
 func Start(tb testing.TB) *Server {
 	tb.Helper()
 	if why := missing(); why != "" {
-		tb.Skip("no containerd for this test: " + why)
+		tb.Skip("containerd is not available for this test: " + why)
 	}
 	shared.Lock()
 	defer shared.Unlock()

@@ -20,7 +20,7 @@ func dieWithParent() *syscall.SysProcAttr {
 func sweep(s *Server) []string {
 	var left []string
 	for _, pid := range s.Shims() {
-		left = append(left, fmt.Sprintf("shim %d was still there", pid))
+		left = append(left, fmt.Sprintf("shim %d was still running", pid))
 		// Kill the children first, because without the shim they cannot be assigned to this
 		// server.
 		for _, child := range append(children(pid), pid) {

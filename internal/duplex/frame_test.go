@@ -28,13 +28,13 @@ func TestFrames(t *testing.T) {
 		{"one", frame(2, 5, "hello"), "2:hello ", io.EOF},
 		{"several", frame(2, 1, "a") + frame(3, 0, "") + frame(5, 2, "bc"), "2:a 3: 5:bc ", io.EOF},
 		{"the largest", frame(5, duplex.MaxFrame, strings.Repeat("x", duplex.MaxFrame)), "5:" + strings.Repeat("x", duplex.MaxFrame) + " ", io.EOF},
-		{"a header cut short", frame(2, 1, "a") + "\x02\x00", "2:a ", io.ErrUnexpectedEOF},
-		{"a frame cut short", frame(2, 6, "hello"), "", io.ErrUnexpectedEOF},
-		{"a frame without its bytes", frame(2, 6, ""), "", io.ErrUnexpectedEOF},
+		{"a truncated header", frame(2, 1, "a") + "\x02\x00", "2:a ", io.ErrUnexpectedEOF},
+		{"a truncated frame", frame(2, 6, "hello"), "", io.ErrUnexpectedEOF},
+		{"a frame without its payload", frame(2, 6, ""), "", io.ErrUnexpectedEOF},
 		{"too large", frame(2, duplex.MaxFrame+1, ""), "", duplex.ErrFrame},
 		{"absurdly large", frame(2, math.MaxUint32, ""), "", duplex.ErrFrame},
 		{"of no kind", frame(0, 0, ""), "", duplex.ErrFrame},
-		{"of an unknown kind", frame(10, 0, ""), "", duplex.ErrFrame},
+		{"an unknown kind", frame(10, 0, ""), "", duplex.ErrFrame},
 		{"HTML", "<html>", "", duplex.ErrFrame},
 	}
 	for _, tt := range tests {
@@ -71,7 +71,7 @@ func TestWriteSplits(t *testing.T) {
 		t.Fatalf("got %d, %v", n, err)
 	}
 	if n, err := w.As(duplex.Stdout).Write(nil); n != 0 || err != nil {
-		t.Errorf("nothing: got %d, %v", n, err)
+		t.Errorf("write of no data: got %d, %v", n, err)
 	}
 	if writes != 3 || flushes != 3 {
 		t.Errorf("%d writes and %d flushes, want 3 of each", writes, flushes)
@@ -119,11 +119,11 @@ func FuzzReader(f *testing.F) {
 				break
 			}
 			if len(data) > duplex.MaxFrame || cap(data) > 4*duplex.MaxFrame {
-				t.Fatalf("a frame of %d bytes in %d", len(data), cap(data))
+				t.Fatalf("a frame of %d bytes in a buffer of %d bytes", len(data), cap(data))
 			}
 			if kind == duplex.Resize {
 				if size, err := duplex.SizeOf(data); err == nil && !bytes.Equal(size.Bytes(), data) {
-					t.Errorf("%x reads as %v", data, size)
+					t.Errorf("reading %x returned %v", data, size)
 				}
 			}
 			if _, err := w.Write(kind, data); err != nil {
@@ -131,7 +131,7 @@ func FuzzReader(f *testing.F) {
 			}
 		}
 		if !bytes.HasPrefix(sent, again.Bytes()) {
-			t.Errorf("%x was read as %x", sent, again.Bytes())
+			t.Errorf("%x was decoded as %x", sent, again.Bytes())
 		}
 	})
 }

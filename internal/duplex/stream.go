@@ -23,8 +23,8 @@ type Stream struct {
 // begins.
 type Dial func(body io.ReadCloser) (reply io.ReadCloser, err error)
 
-// Open sends a request to run a command. It returns dial's errors unchanged. If the connection
-// breaks later, the stream's methods pass the error to the function lost and return its result.
+// Open sends a request to run a command. It returns dial's errors unchanged. If the connection breaks later, the
+// stream's methods pass the error to lost and return its result.
 func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 	first, err := json.Marshal(start)
 	if err != nil || len(first) > MaxFrame {

@@ -45,15 +45,15 @@ func TestCopyEnds(t *testing.T) {
 		code  bourse.Code
 	}{
 		{"with the command", out + ping + out + exit, "abab", nil, ""},
-		{"with nothing after it", exit + "<html>", "", nil, ""},
+		{"with nothing after the exit", exit + "<html>", "", nil, ""},
 		{"with a failure", out + frame(8, 33, `{"code":"not_found","message":""}`), "ab", nil, bourse.CodeNotFound},
-		{"with a failure that says nothing", frame(8, 2, "{}"), "", duplex.ErrFrame, ""},
-		{"with an exit that cannot be read", frame(7, 1, "{"), "", errLost, ""},
+		{"with a failure without a reason", frame(8, 2, "{}"), "", duplex.ErrFrame, ""},
+		{"with an exit that cannot be decoded", frame(7, 1, "{"), "", errLost, ""},
 		{"without an exit", out, "ab", io.ErrUnexpectedEOF, ""},
 		{"without anything", "", "", io.ErrUnexpectedEOF, ""},
 		{"in the middle of a frame", out[:6], "", io.ErrUnexpectedEOF, ""},
-		{"with what is no frame", "<html>", "", duplex.ErrFrame, ""},
-		{"with a frame that is not for us", frame(2, 1, "x"), "", duplex.ErrFrame, ""},
+		{"with data that is not a frame", "<html>", "", duplex.ErrFrame, ""},
+		{"with a frame for the other direction", frame(2, 1, "x"), "", duplex.ErrFrame, ""},
 		{"when the output cannot be written", frame(6, 1, "x") + exit, "", full, ""},
 	}
 	for _, tt := range tests {
@@ -102,7 +102,7 @@ func FuzzCopy(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		_, err := answered(t, string(reply)).Copy(io.Discard, io.Discard)
 		if errors.Is(err, io.EOF) {
-			t.Errorf("an end that is none: %v", err)
+			t.Errorf("unexpected error at the end: %v", err)
 		}
 	})
 }

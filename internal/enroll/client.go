@@ -156,7 +156,7 @@ func NewRenewal() (*Renewal, error) {
 func NewRequest(key *ecdsa.PrivateKey) ([]byte, error) {
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "make a certificate request: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "create a certificate request: %w", err)
 	}
 	return request, nil
 }

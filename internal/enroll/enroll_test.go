@@ -58,8 +58,8 @@ func newRig(t *testing.T) *rig {
 	return h
 }
 
-// serve starts a server like a broker's, whose certificate has this role and was issued by
-// by at the given time. It returns the server's address.
+// serve starts a server like a broker's, whose certificate has the given role and was issued by the given CA at the
+// given time. It returns the server's address.
 func (h *rig) serve(by *admission.CA, role bourse.Role, at time.Time) string {
 	h.t.Helper()
 	key, private, err := admission.NewKey()
@@ -107,8 +107,7 @@ func request(t *testing.T, key *ecdsa.PrivateKey) []byte {
 	return r
 }
 
-// invite makes an invitation to this cluster. Without an expiry in terms, it is valid
-// for an hour.
+// invite creates an invitation to this cluster. Without an expiry in terms, it is valid for an hour.
 func (h *rig) invite(terms enroll.Terms) enroll.Invitation {
 	h.t.Helper()
 	if terms.Expires.IsZero() {
@@ -163,7 +162,7 @@ func TestJoin(t *testing.T) {
 	// The host may not have received the reply. It may ask again, even after the broker
 	// has restarted.
 	if _, err := enroll.Join(t.Context(), &v, r); err != nil {
-		t.Errorf("the same host again: %v", err)
+		t.Errorf("join of the same host again: %v", err)
 	}
 	again, err := enroll.OpenLedger(h.path)
 	if err != nil {
@@ -174,7 +173,7 @@ func TestJoin(t *testing.T) {
 	}
 	other, _ := host(t, "gru-2")
 	if _, err := enroll.Join(t.Context(), &v, other); bourse.CodeOf(err) != bourse.CodeForbidden || !strings.Contains(err.Error(), "has been used") {
-		t.Errorf("another host with the same name: %v", err)
+		t.Errorf("join of another host with the same name: %v", err)
 	}
 }
 
@@ -189,7 +188,7 @@ func TestConflict(t *testing.T) {
 					t.Errorf("%s and %s share tag %s", id, other, tag)
 				}
 				if enroll.Conflict("host-0", "host-1") || !enroll.Conflict("host-0", "host-0") {
-					t.Error("names are compared wrongly")
+					t.Error("Conflict returned the wrong result")
 				}
 				return
 			}
@@ -253,8 +252,7 @@ func TestJoinIsRefused(t *testing.T) {
 	}
 }
 
-// A host whose clock is wrong is told to set it, if the broker's certificate is not valid at the time that it
-// shows.
+// If the broker's certificate is not valid at the time of the host's clock, the error recommends setting the clock.
 func TestJoinWithAWrongClock(t *testing.T) {
 	h := newRig(t)
 	for name, issued := range map[string]time.Duration{"a day behind": 24 * time.Hour, "a week ahead": -admission.RenewedLife - time.Hour} {
@@ -300,11 +298,11 @@ func TestJoinRightAfterARemoval(t *testing.T) {
 	r, _ := host(t, "gru-2")
 	h.refused = "gru-2"
 	if _, err := enroll.Join(t.Context(), &v, r); bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "in a second") {
-		t.Errorf("right after the removal: %v, want unavailable", err)
+		t.Errorf("join immediately after the removal: %v, want unavailable", err)
 	}
 	h.refused = ""
 	if _, err := enroll.Join(t.Context(), &v, r); err != nil {
-		t.Errorf("a second later: %v", err)
+		t.Errorf("join a second later: %v", err)
 	}
 }
 
@@ -325,14 +323,14 @@ func TestJoinOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := enroll.Join(t.Context(), &v, r); err != nil {
-		t.Errorf("once there is space again: %v", err)
+		t.Errorf("join after space was freed: %v", err)
 	}
 }
 
 // Only a broker of the cluster receives the secret. Other servers of the cluster, such
 // as a malicious worker, do not receive it, and neither does anyone else who knows the
 // CA's certificate.
-func TestJoinSendsTheSecretToBrokersOnly(t *testing.T) {
+func TestJoinSendsTheSecretOnlyToBrokers(t *testing.T) {
 	h := newRig(t)
 	v := h.invite(enroll.Terms{Roles: worker, Uses: 1})
 	fake, err := admission.NewCA("test", time.Now())
@@ -419,7 +417,7 @@ func TestRenew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := (admission.Identity{ID: "gru-2-broker", Role: bourse.RoleBroker}); creds.Self() != want {
-		t.Errorf("renewed for %v", creds.Self())
+		t.Errorf("the renewed certificate has the hosts %v", creds.Self())
 	}
 	again, err := tls.X509KeyPair(renewal.PEM, renewal.PEM)
 	if err != nil {
@@ -429,7 +427,7 @@ func TestRenew(t *testing.T) {
 		t.Errorf("the renewed certificate has the addresses %v", ips)
 	}
 	if _, err := send(); bourse.CodeOf(err) != bourse.CodeUnauthorized {
-		t.Errorf("without a certificate: %v, want unauthorized", err)
+		t.Errorf("renewal without a certificate: %v, want unauthorized", err)
 	}
 }
 
@@ -452,7 +450,7 @@ func TestParse(t *testing.T) {
 		}
 	}
 	if _, err := enroll.Parse(text[:len(text)-1]); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Error("the last byte is missing, and nobody notices")
+		t.Error("a token without its last byte was accepted")
 	}
 }
 
@@ -464,10 +462,10 @@ func TestRevoke(t *testing.T) {
 	}
 	r, _ := host(t, "gru-2")
 	if _, err := enroll.Join(t.Context(), &v, r); bourse.CodeOf(err) != bourse.CodeUnauthorized {
-		t.Errorf("a revoked invitation: %v, want unauthorized", err)
+		t.Errorf("join with a revoked invitation: %v, want unauthorized", err)
 	}
 	if err := h.ledger.Revoke(v.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("revoked twice: %v, want not found", err)
+		t.Errorf("second revocation: %v, want not found", err)
 	}
 }
 
@@ -480,7 +478,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if again, err := enroll.Parse(v.String()); err != nil || !cmp.Equal(v, again) {
-			t.Errorf("%+v came back as %+v, %v", v, again, err)
+			t.Errorf("%+v was parsed as %+v, %v", v, again, err)
 		}
 	})
 }

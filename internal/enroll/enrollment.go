@@ -20,9 +20,9 @@ type Enrollment struct {
 	Ledger    *Ledger
 	Region    bourse.Region                                  // the broker's region
 	CA        func() []byte                                  // the cluster's CA in PEM; may be several certificates
-	NameInUse func(name bourse.WorkerID) bool                // reports whether the name of a server of the cluster conflicts with this name
+	NameInUse func(name bourse.WorkerID) bool                // reports whether this name conflicts with the name of a server in the cluster
 	Refused   func(name bourse.WorkerID, now time.Time) bool // reports whether a certificate that is issued now would be refused
-	Common    func(roles []bourse.Role) (Reply, error)       // returns the reply for hosts with servers of these roles, without certificates
+	Common    func(roles []bourse.Role) (Reply, error)       // returns the reply for hosts that run servers with these roles, without certificates
 	Log       *slog.Logger
 	Now       func() time.Time
 }

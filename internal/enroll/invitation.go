@@ -55,7 +55,7 @@ func (f Fingerprint) find(bundle []byte) []byte {
 
 // Invitation is the content of a join token.
 type Invitation struct {
-	Addresses []string    `json:"a"` // host:port of the API of the broker that made the invitation and counts its uses
+	Addresses []string    `json:"a"` // host:port of the API of the broker that created the invitation and counts its uses
 	CA        Fingerprint `json:"c"`
 	ID        string      `json:"i"`
 	Secret    string      `json:"s"`

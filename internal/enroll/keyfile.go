@@ -157,7 +157,7 @@ func parseRing(text []byte) (ring, error) {
 	case len(r.keys) == 1 && between: // someone has removed the other key by hand
 		r.number = nextRotation(r.number)
 	case len(r.keys) != 1 && (len(r.keys) != 2 || !between):
-		return r, bourse.Errorf(bourse.CodeFailedPrecondition, "the file has %d keys, and nothing says which one is new: on every server, remove all but one", len(r.keys))
+		return r, bourse.Errorf(bourse.CodeFailedPrecondition, "the file has %d keys, but no comment states which one is new: on every server, remove all but one", len(r.keys))
 	}
 	return r, nil
 }
@@ -182,8 +182,7 @@ func inLines(certs []*x509.Certificate) []string {
 	return out
 }
 
-// with returns the ring that starts a rotation to the given key. The argument highest is
-// the highest number that any server has.
+// with returns the ring that starts a rotation to the given key. highest is the highest number that any server has.
 func (r ring) with(key []byte, highest int) ring {
 	return ring{keys: []string{r.keys[0], strings.TrimSpace(string(key))}, signers: r.signers, number: nextRotation(highest) + 1}
 }

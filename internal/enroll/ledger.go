@@ -42,8 +42,7 @@ type Use struct {
 	Keys []byte          `json:"keys"` // digest of the servers' public keys; identifies a host that repeats its request
 }
 
-// Ended reports why an invitation can no longer be used. It returns "" if it still can
-// be.
+// Ended returns the reason why an invitation can no longer be used, or "" if it can still be used.
 func (i *Issued) Ended(now time.Time) string {
 	switch {
 	case !now.Before(i.Expires):
@@ -163,10 +162,9 @@ func find(all map[string]*Issued, id, secret string) (*Issued, error) {
 	return i, nil
 }
 
-// Use records that a host uses the invitation with this secret. If a host repeats its
-// request with the same keys, this counts as one use. The function taken reports whether
-// the cluster has a server whose name conflicts with the given one. Errors: unauthorized if the secret is
-// wrong; forbidden if the invitation can no longer be used, or does not permit this
+// Use records that a host uses the invitation with this secret. If a host repeats its request with the same keys, this
+// counts as one use. taken reports whether the cluster has a server whose name conflicts with the given one. Errors:
+// unauthorized if the secret is wrong; forbidden if the invitation can no longer be used, or does not permit this
 // request; already_exists if the cluster has a server with one of the names.
 func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bourse.WorkerID) bool) (Terms, error) {
 	var terms Terms
@@ -213,8 +211,7 @@ func Conflict(a, b bourse.WorkerID) bool {
 	return a == b || slices.ContainsFunc(tags[:], func(t bourse.WorkerTag) bool { return b.TagRank(t) < bourse.TagChoices })
 }
 
-// errUnchanged is returned by the function that change calls if there is nothing to
-// store.
+// errUnchanged is returned by a function passed to change if there is nothing to store.
 var errUnchanged = errors.New("nothing has changed")
 
 // change applies do to a copy of the invitations and stores the result. If do or the

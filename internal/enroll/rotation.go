@@ -39,8 +39,8 @@ type AppKeysReply struct {
 	Keys []byte `json:"keys"`
 }
 
-// AppKeysHandler serves PathAppKeys. Only workers may have access to it. The function
-// keysOf returns the keys of the app that a worker's machine belongs to.
+// AppKeysHandler serves PathAppKeys. Only workers may have access to it. keysOf returns the keys of the app that a
+// worker's machine belongs to.
 func AppKeysHandler(keysOf func(context.Context, bourse.WorkerID, bourse.MachineID) (bourse.AppKeys, error)) http.Handler {
 	return handler(func(r *http.Request) (any, error) {
 		in, err := decode[AppKeysRequest](r)
@@ -79,8 +79,7 @@ type RotateRequest struct {
 	machinesapi.Rotate
 }
 
-// KeysHandler serves PathKeys. Only brokers may have access to it. The argument files
-// contains the server's files of shared keys.
+// KeysHandler serves PathKeys. Only brokers may have access to it. files contains the server's files of shared keys.
 func KeysHandler(files map[machinesapi.SharedKey]*KeyFile) http.Handler {
 	return handlerUpTo(maxKeys, func(r *http.Request) (any, error) {
 		in, err := decode[KeyRequest](r)
@@ -139,10 +138,9 @@ type KeyServer struct {
 	Down   bool // the server is not a member at present
 }
 
-// Rotation replaces a key that several servers share. It does so in steps, so that all
-// servers can decrypt each other's messages at any time. The broker's own file records
-// the step, so an interrupted rotation can be continued. Only one broker of a cluster may
-// rotate a key at a time.
+// Rotation replaces a key that several servers share. It does this in steps, so that all servers can decrypt each
+// other's messages at any time. The broker's own file records the step, so an interrupted rotation can be continued.
+// Only one broker of a cluster may rotate a key at a time.
 type Rotation struct {
 	Self    bourse.Member // this broker
 	Own     *KeyFile
@@ -150,9 +148,8 @@ type Rotation struct {
 	// Send sends the text of a key file to a server, and returns the keys that the server
 	// then uses. If the text is empty, Send only asks which keys the server uses.
 	Send func(ctx context.Context, to bourse.Member, in *KeyRequest) (KeyReply, error)
-	// Signers returns the certificates, in PEM, that must remain valid for signatures
-	// when only the given CA remains. The argument replied contains the Signers of all
-	// replies. Signers is nil unless the key is a CA.
+	// Signers returns the certificates, in PEM, that must remain valid for signatures when only the given CA remains.
+	// replied contains the Signers of all replies. The field is nil unless the key is a CA.
 	Signers func(ctx context.Context, ca []byte, replied [][]byte) ([]string, error)
 
 	mu sync.Mutex // locked during a step
@@ -160,8 +157,8 @@ type Rotation struct {
 
 // Limits for one step.
 const (
-	sendTimeout     = 10 * time.Second // time limit for one server
-	sendConcurrency = 16               // number of servers at a time
+	sendTimeout     = 10 * time.Second // for one server
+	sendConcurrency = 16               // maximum number of concurrent requests
 	maxKeys         = 4 << 20          // size of a request with keys, in bytes
 )
 
@@ -288,7 +285,7 @@ func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, in *
 	return out
 }
 
-// sendTo sends a request to one server, and returns the server's part in the step.
+// sendTo sends a request to one server, and returns the server's result in the step.
 func (r *Rotation) sendTo(ctx context.Context, h *KeyServer, in KeyRequest, check func(KeyReply) error) machinesapi.RotationServer {
 	s := machinesapi.RotationServer{ID: h.Member.ID, Role: h.Member.Role}
 	if h.Down {

@@ -31,7 +31,7 @@ type keyServer struct {
 	live *admission.Live[[][]byte]
 }
 
-// newKeyServer creates a server whose file contains the given text.
+// newKeyServer creates a server with a key file that contains the given text.
 func newKeyServer(tb rapid.TB, path string, member bourse.Member, text []byte) *keyServer {
 	tb.Helper()
 	if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -40,7 +40,7 @@ func newKeyServer(tb rapid.TB, path string, member bourse.Member, text []byte) *
 	return openKeyServer(tb, path, member)
 }
 
-// openKeyServer starts a server with the file that it had before.
+// openKeyServer starts a server with an existing key file.
 func openKeyServer(tb rapid.TB, path string, member bourse.Member) *keyServer {
 	tb.Helper()
 	live, err := admission.LoadGossipKeys(path, nil)
@@ -62,7 +62,7 @@ func openKeyServer(tb rapid.TB, path string, member bourse.Member) *keyServer {
 type keyCluster struct {
 	rapid.TB
 	servers []*keyServer
-	send    func(to *keyServer, text []byte) (enroll.KeyReply, error) // a test may replace it
+	send    func(to *keyServer, text []byte) (enroll.KeyReply, error) // tests may replace it
 	down    map[bourse.WorkerID]bool
 }
 
@@ -104,8 +104,8 @@ func (c *keyCluster) rotation() *enroll.Rotation {
 	}
 }
 
-// understood fails the test unless every server can decrypt the messages of every other server.
-func (c *keyCluster) understood() {
+// checkDecryption fails the test unless every server can decrypt the messages of every other server.
+func (c *keyCluster) checkDecryption() {
 	c.Helper()
 	for _, from := range c.servers {
 		for _, to := range c.servers {
@@ -130,17 +130,17 @@ func (c *keyCluster) finish(r *enroll.Rotation, start bool) (steps []machinesapi
 		}
 		start = false
 	}
-	c.Fatalf("the rotation does not end: %v", steps)
+	c.Fatalf("the rotation did not end: %v", steps)
 	return nil
 }
 
-// replaced fails the test unless all servers have one key, which is not the old one.
-func (c *keyCluster) replaced(old []byte) {
+// checkReplaced fails the test unless every server has only one key, which is not the old one.
+func (c *keyCluster) checkReplaced(old []byte) {
 	c.Helper()
 	for _, s := range c.servers {
 		keys := s.live.Get()
 		if len(keys) != 1 || bytes.Equal(keys[0], old) || !bytes.Equal(keys[0], c.servers[0].live.Get()[0]) {
-			c.Errorf("%s has %d keys, the first of which is the old one: %v", s.ID, len(keys), bytes.Equal(keys[0], old))
+			c.Errorf("%s has %d keys; the old key is the first one: %v", s.ID, len(keys), bytes.Equal(keys[0], old))
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestRotation(t *testing.T) {
 	if steps := c.finish(c.rotation(), true); !slices.Equal(steps, want) {
 		t.Errorf("steps %v, want %v", steps, want)
 	}
-	c.replaced(old)
+	c.checkReplaced(old)
 	for _, s := range c.servers {
 		text, err := os.ReadFile(s.file.Path)
 		info, statErr := os.Stat(s.file.Path)
@@ -161,7 +161,7 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	if steps := c.finish(c.rotation(), false); !slices.Equal(steps, want[2:]) {
-		t.Errorf("without start, steps %v", steps)
+		t.Errorf("steps without a start: %v", steps)
 	}
 }
 
@@ -179,7 +179,7 @@ type caCluster struct {
 	rapid.TB
 	servers []*caServer
 	view    [][]byte     // certificates with which servers have signed before a restart
-	fault   func() error // called before and after each message; an error means that it, or its reply, is lost
+	fault   func() error // called before and after each message; an error means that the message or its reply is lost
 }
 
 func newCACluster(tb rapid.TB, dir string, n int, ca *admission.CA) *caCluster {
@@ -232,8 +232,8 @@ func (c *caCluster) start(s *caServer) {
 	}
 }
 
-// renew gives a server a certificate of the first broker. If the broker does not use the new CA yet,
-// it returns an error.
+// renew renews a server's certificate at the first broker. It returns an error if the broker does not use the new CA
+// yet.
 func (c *caCluster) renew(s *caServer) error {
 	pem := c.servers[0].issuer
 	issuer, err := admission.ParseCA(admission.Pair{Cert: pem, Key: pem})
@@ -264,7 +264,7 @@ func (c *caCluster) rotation() *enroll.Rotation {
 			return all
 		},
 		Send: func(ctx context.Context, to bourse.Member, in *enroll.KeyRequest) (enroll.KeyReply, error) {
-			defer c.connected()
+			defer c.checkTrust()
 			s := c.servers[slices.IndexFunc(c.servers, func(s *caServer) bool { return s.ID == to.ID })]
 			if (len(in.Issuer) > 0) != (s.Role == bourse.RoleBroker) && len(in.Text) > 0 {
 				c.Errorf("%s %s has received an issuer of %d bytes", s.Role, s.ID, len(in.Issuer))
@@ -292,8 +292,8 @@ func (c *caCluster) rotation() *enroll.Rotation {
 	}
 }
 
-// connected fails the test unless every server trusts the certificate of every other one.
-func (c *caCluster) connected() {
+// checkTrust fails the test unless every server trusts the certificate of every other server.
+func (c *caCluster) checkTrust() {
 	c.Helper()
 	for _, from := range c.servers {
 		der, _ := from.creds.Own()
@@ -309,9 +309,9 @@ func (c *caCluster) connected() {
 	}
 }
 
-// TestRotationOfTheCA replaces a CA while messages and replies are lost and servers are restarted. All
-// servers must trust each other's certificates at any time. In the end, none may trust the old CA, and
-// what they have signed with its certificates must remain valid.
+// TestRotationOfTheCA replaces a CA while messages and replies are lost and servers are restarted. All servers must
+// trust each other's certificates at any time. In the end, no server may trust the old CA, but signatures made with its
+// certificates must remain valid.
 func TestRotationOfTheCA(t *testing.T) {
 	dirs := 0
 	base := t.TempDir()
@@ -369,26 +369,26 @@ func TestRotationOfTheCA(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.connected()
+			c.checkTrust()
 			if out.Done {
 				break
 			}
 		}
 		for _, s := range c.servers {
 			if ids := s.creds.CAs(); len(ids) != 1 || !s.creds.ByFirstCA() {
-				t.Errorf("%s trusts %d CAs, and has a certificate of the first one: %v", s.ID, len(ids), s.creds.ByFirstCA())
+				t.Errorf("%s trusts %d CAs; its certificate comes from the first one: %v", s.ID, len(ids), s.creds.ByFirstCA())
 			}
 			for i, birth := range births {
 				if id, _, _, err := s.creds.Author(birth, time.Now()); err != nil {
-					t.Errorf("for %s, what %s %s signed before is invalid: %v", s.ID, c.servers[i].ID, id, err)
+					t.Errorf("%s rejects an earlier signature of %s %s: %v", s.ID, c.servers[i].ID, id, err)
 				}
 			}
 		}
 	})
 }
 
-// TestServersOfOneHost has two servers with the same file. When one of them has written it, the other
-// must use the new keys at once.
+// TestServersOfOneHost has two servers with the same key file. When one of them has written the file, the other must
+// use the new keys immediately.
 func TestServersOfOneHost(t *testing.T) {
 	c := newKeyCluster(t, t.TempDir(), 3)
 	c.servers[1] = openKeyServer(t, c.servers[0].file.Path, c.servers[1].Member)
@@ -396,17 +396,17 @@ func TestServersOfOneHost(t *testing.T) {
 	r := c.rotation()
 	for i := range 3 {
 		out, err := r.Step(t.Context(), machinesapi.Rotate{Start: i == 0})
-		c.understood()
+		c.checkDecryption()
 		if err != nil || slices.ContainsFunc(out.Servers, func(s machinesapi.RotationServer) bool { return !s.OK }) {
 			t.Errorf("step %d: %+v, %v", i, out, err)
 		}
 	}
-	c.replaced(old)
+	c.checkReplaced(old)
 }
 
-// TestRotationUnderFaults interrupts rotations at any point: servers that are down or cannot write,
-// replies that are lost, messages that arrive late, and a broker that restarts. All servers must be
-// able to decrypt each other's messages at any time, and the rotation must end once the faults end.
+// TestRotationUnderFaults interrupts rotations at any point: servers are down or cannot write, replies are lost,
+// messages arrive late, and the broker restarts. All servers must be able to decrypt each other's messages at any time,
+// and the rotation must end once the faults end.
 func TestRotationUnderFaults(t *testing.T) {
 	dirs := 0
 	base := t.TempDir()
@@ -421,7 +421,7 @@ func TestRotationUnderFaults(t *testing.T) {
 		good := c.send
 		var late []func()
 		faulty := func(to *keyServer, text []byte) (enroll.KeyReply, error) {
-			defer c.understood()
+			defer c.checkDecryption()
 			switch rapid.SampledFrom([]string{"ok", "ok", "lost", "no reply", "late", "twice"}).Draw(t, "fault") {
 			case "lost":
 				return enroll.KeyReply{}, errors.New("lost")
@@ -446,7 +446,7 @@ func TestRotationUnderFaults(t *testing.T) {
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.SampledFrom([]string{"step", "step", "start", "restart", "late"}).Draw(t, "event") {
 			case "step":
-				_, _ = r.Step(t.Context(), machinesapi.Rotate{}) // it may fail
+				_, _ = r.Step(t.Context(), machinesapi.Rotate{}) // the step may fail
 			case "start":
 				_, _ = r.Step(t.Context(), machinesapi.Rotate{Start: true})
 			case "restart":
@@ -458,18 +458,18 @@ func TestRotationUnderFaults(t *testing.T) {
 					late = late[:n-1]
 				}
 			}
-			c.understood()
+			c.checkDecryption()
 		}
 		for _, deliver := range late {
 			deliver()
 		}
-		c.understood()
+		c.checkDecryption()
 		c.send = good
 		c.finish(r, false)
-		c.understood()
+		c.checkDecryption()
 		c.finish(r, true)
 		c.finish(r, true) // a late message may have left a key that no server needs
-		c.replaced(old)
+		c.checkReplaced(old)
 	})
 }
 
@@ -480,16 +480,16 @@ func TestRotationWaitsForServers(t *testing.T) {
 	c.down["s2"] = true
 	out, err := r.Step(t.Context(), machinesapi.Rotate{Start: true})
 	if err != nil || out.Step != machinesapi.RotationCheck || out.Servers[2].OK || !strings.Contains(out.Servers[2].Error, "down") || len(c.servers[0].live.Get()) != 1 {
-		t.Fatalf("with a server that is down: %+v, %v, %d keys; want no new key", out, err, len(c.servers[0].live.Get()))
+		t.Fatalf("start while a server is down: %+v, %v, %d keys; want no new key", out, err, len(c.servers[0].live.Get()))
 	}
 	delete(c.down, "s2")
 	if out, err = r.Step(t.Context(), machinesapi.Rotate{Start: true}); err != nil || !out.Started {
-		t.Fatalf("the first step: %+v, %v", out, err)
+		t.Fatalf("first step: %+v, %v", out, err)
 	}
 	c.down["s1"] = true
 	for range 2 {
 		if out, err = r.Step(t.Context(), machinesapi.Rotate{Start: true}); err != nil || out.Started || out.Step != machinesapi.RotationUse || out.Servers[1].OK {
-			t.Fatalf("a step without s1: %+v, %v", out, err)
+			t.Fatalf("step while s1 is down: %+v, %v", out, err)
 		}
 	}
 	if n := len(c.servers[0].live.Get()); n != 2 {
@@ -497,11 +497,11 @@ func TestRotationWaitsForServers(t *testing.T) {
 	}
 	delete(c.down, "s1")
 	c.finish(r, true)
-	c.replaced(old)
+	c.checkReplaced(old)
 }
 
-// TestRotationWhileTheOldKeyIsNeeded has data that only the old key decrypts, first on the broker
-// that rotates the key, then on another one. Whoever has such data must keep the old key.
+// TestRotationWhileTheOldKeyIsNeeded has data that only the old key decrypts, first on the broker that rotates the key,
+// then on another one. A broker with such data must keep the old key.
 func TestRotationWhileTheOldKeyIsNeeded(t *testing.T) {
 	c := newKeyCluster(t, t.TempDir(), 3)
 	old := c.servers[0].live.Get()[0]
@@ -518,7 +518,7 @@ func TestRotationWhileTheOldKeyIsNeeded(t *testing.T) {
 	for i := range 4 {
 		out, err := r.Step(t.Context(), machinesapi.Rotate{Start: i == 0})
 		if err != nil || i > 0 && (out.Step != machinesapi.RotationUse || out.Blocked != "data of s0" || out.Done) {
-			t.Errorf("step %d: %+v, %v, want it blocked", i, out, err)
+			t.Errorf("step %d: %+v, %v, want the rotation to be blocked", i, out, err)
 		}
 	}
 	needed[c.servers[0]] = false
@@ -528,15 +528,15 @@ func TestRotationWhileTheOldKeyIsNeeded(t *testing.T) {
 		}
 	}
 	if out, err := r.Step(t.Context(), machinesapi.Rotate{}); err != nil || out.Done || out.Servers[2].OK || out.Servers[2].Error != "data of s2" {
-		t.Errorf("with data on s2: %+v, %v", out, err)
+		t.Errorf("step with data on s2: %+v, %v", out, err)
 	}
-	c.understood()
+	c.checkDecryption()
 	if n := len(c.servers[2].live.Get()); n != 2 {
-		t.Errorf("s2 has %d keys, want the old one as well", n)
+		t.Errorf("s2 has %d keys, want the old key to be retained", n)
 	}
 	needed[c.servers[2]] = false
 	c.finish(r, false)
-	c.replaced(old)
+	c.checkReplaced(old)
 }
 
 func TestKeyFileRefuses(t *testing.T) {
@@ -548,17 +548,17 @@ func TestKeyFileRefuses(t *testing.T) {
 	}
 	other := admission.NewGossipKey()
 	for what, text := range map[string][]byte{
-		"no key":                         []byte("# none\n"),
-		"half a key":                     key[:9],
-		"another key":                    other,
-		"a first key that is not known":  slices.Concat([]byte("# rotation step 1\n"), other, key),
-		"two keys and no step":           slices.Concat(key, other),
-		"more keys than a file may have": bytes.Repeat(key, 9),
+		"no key":               []byte("# none\n"),
+		"half a key":           key[:9],
+		"another key":          other,
+		"an unknown first key": slices.Concat([]byte("# rotation step 1\n"), other, key),
+		"two keys and no step": slices.Concat(key, other),
+		"too many keys":        bytes.Repeat(key, 9),
 	} {
 		reply, err := s.file.Set(context.Background(), &enroll.KeyRequest{Text: text})
 		now, _ := os.ReadFile(s.file.Path)
 		if err == nil || !bytes.Equal(now, key) || len(s.live.Get()) != 1 {
-			t.Errorf("%s: %v, %v, want an error and the old file", what, reply, err)
+			t.Errorf("%s: %v, %v, want an error and an unchanged file", what, reply, err)
 		}
 	}
 	if err := os.Remove(s.file.Path); err != nil {
@@ -568,10 +568,10 @@ func TestKeyFileRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.file.Set(t.Context(), &enroll.KeyRequest{Text: slices.Concat([]byte("# rotation step 1\n"), key, other)}); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("a file that cannot be written: %v, want unavailable", err)
+		t.Errorf("set when the file cannot be written: %v, want unavailable", err)
 	}
 	if n := len(s.live.Get()); n != 1 {
-		t.Errorf("%d keys in use, want the old one", n)
+		t.Errorf("%d keys in use, want only the old one", n)
 	}
 }
 
@@ -584,7 +584,7 @@ func TestRotationRefusesFilesEditedByHand(t *testing.T) {
 		}
 	}
 	if out, err := c.rotation().Step(t.Context(), machinesapi.Rotate{Start: true}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "which one") {
-		t.Errorf("two keys of which either may be the new one: %+v, %v, want failed_precondition", out, err)
+		t.Errorf("file with two keys and no step: %+v, %v, want failed_precondition", out, err)
 	}
 	if err := os.Remove(c.servers[0].file.Path); err != nil {
 		t.Fatal(err)
@@ -594,7 +594,7 @@ func TestRotationRefusesFilesEditedByHand(t *testing.T) {
 	}
 }
 
-// FuzzKeyFile gives a server any text. The server must keep a file that it can read, and the key
+// FuzzKeyFile sends arbitrary text to a server. The server must always have a file that it can read, and keep the key
 // with which it encrypts.
 func FuzzKeyFile(f *testing.F) {
 	key := admission.NewGossipKey()
@@ -612,10 +612,10 @@ func FuzzKeyFile(f *testing.F) {
 		before := s.live.Get()[0]
 		reply, err := s.file.Set(context.Background(), &enroll.KeyRequest{Text: text})
 		if err == nil && (reply.Number < 0 || !slices.Equal(reply.Keys, s.file.InUse())) {
-			t.Errorf("%+v, but it uses %v", reply, s.file.InUse())
+			t.Errorf("the server reported %+v, but uses %v", reply, s.file.InUse())
 		}
 		if keys := s.live.Get(); !slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, before) }) {
-			t.Error("the server has lost its key")
+			t.Error("the server lost its key")
 		}
 		openKeyServer(t, s.file.Path, s.Member)
 	})

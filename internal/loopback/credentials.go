@@ -92,7 +92,7 @@ func remove(getenv func(string) string, name string) error {
 // localhost is replaced by the address to which the token belongs. The token is empty if the API is
 // not on loopback or has no token on this host.
 func Find(getenv func(string) string, api string) (token, at string) {
-	_ = with(getenv, false, func(s *Store) error { // if this fails, the API will report missing credentials
+	_ = with(getenv, false, func(s *Store) error { // if this fails, the API reports missing credentials
 		for _, a := range addresses(api) {
 			if text, err := s.Read(TokenFile(a)); err == nil {
 				token, at = text, scheme(api)+"://"+a.String()

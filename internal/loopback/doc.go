@@ -2,8 +2,7 @@
 // been given any credentials by their operator. Every user of a host can connect to
 // loopback, so these servers need credentials, too.
 //
-// The credentials are random texts in files with mode 0600 in a directory of the user
-// (see [Open]). Each API has a token, which clients present; its file is named after the
-// API's address. Each cluster has a secret, which its servers share; its file is named
-// after the cluster. Only the user and root can read these files.
+// The credentials are random texts in files with mode 0600 in a directory of the user (see [Open]). Each API has a
+// token that its clients present, in a file named after the API's address. Each cluster has a secret that its servers
+// share, in a file named after the cluster. Only the user and root can read these files.
 package loopback

@@ -53,17 +53,17 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find(%q) = %q, want %q", url, got, want)
 		}
 		if strings.Contains(at, "localhost") || (at == "") != (want == "") {
-			t.Errorf("Find(%q) is to be used at %q", url, at)
+			t.Errorf("Find(%q) returned the URL %q", url, at)
 		}
 	}
 	if again, err := loopback.TokenOf(env, api); err != nil || again.Text != token.Text {
-		t.Errorf("after a kill the token is another: %v", err)
+		t.Errorf("the token changed after a kill: %v", err)
 	}
 	if err := token.Remove(); err != nil || found(env, "http://127.0.0.1:4280") != "" {
-		t.Errorf("a token is found that was withdrawn (%v)", err)
+		t.Errorf("a removed token was found (%v)", err)
 	}
 	if err := token.Remove(); err != nil {
-		t.Errorf("withdrawn twice: %v", err)
+		t.Errorf("second removal: %v", err)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestFilesArePrivate(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-		t.Errorf("the directory has %v (%v), want the token alone", left, err)
+		t.Errorf("the directory contains %v (%v), want only the token", left, err)
 	}
 }
 
@@ -89,20 +89,20 @@ func TestFilesArePrivate(t *testing.T) {
 func TestOthersCannotPlantCredentials(t *testing.T) {
 	name := loopback.TokenFile(api)
 	for what, plant := range map[string]func(dir string) error{
-		"a directory that others write": func(dir string) error { return os.Chmod(dir, 0o777) },
-		"a file that others read": func(dir string) error {
+		"a directory that others can write": func(dir string) error { return os.Chmod(dir, 0o777) },
+		"a file that others can read": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, name), []byte(strings.Repeat("A", 26)), 0o644)
 		},
-		"a link to elsewhere": func(dir string) error {
+		"a link to a file outside": func(dir string) error {
 			target := filepath.Join(dir, "..", "target")
 			if err := os.WriteFile(target, []byte(strings.Repeat("A", 26)), 0o600); err != nil {
 				return err
 			}
 			return os.Symlink(target, filepath.Join(dir, name))
 		},
-		"a link to where nothing is": func(dir string) error { return os.Symlink("../nothing", filepath.Join(dir, name)) },
-		"a directory":                func(dir string) error { return os.Mkdir(filepath.Join(dir, name), 0o700) },
-		"an empty file":              func(dir string) error { return os.WriteFile(filepath.Join(dir, name), nil, 0o600) },
+		"a link to a missing file": func(dir string) error { return os.Symlink("../nothing", filepath.Join(dir, name)) },
+		"a directory":              func(dir string) error { return os.Mkdir(filepath.Join(dir, name), 0o700) },
+		"an empty file":            func(dir string) error { return os.WriteFile(filepath.Join(dir, name), nil, 0o600) },
 		"a long file": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, name), []byte(strings.Repeat("A", 100)), 0o600)
 		},
@@ -116,7 +116,7 @@ func TestOthersCannotPlantCredentials(t *testing.T) {
 				t.Fatal(err)
 			}
 			if token, err := loopback.TokenOf(in(dir), api); bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("a token was made: %q, %v", token.Text, err)
+				t.Errorf("a token was created: %q, %v", token.Text, err)
 			}
 			if got := found(in(dir), "http://127.0.0.1:4280"); got != "" {
 				t.Errorf("found %q", got)
@@ -150,16 +150,16 @@ func TestServersAgreeOnTheSecret(t *testing.T) {
 		t.Errorf("another cluster has the same secret (%v)", err)
 	}
 	if found[0].Text("a") == found[0].Text("b") || strings.Contains(found[0].Text("a"), string(found[0])) {
-		t.Error("what is derived for one purpose serves another")
+		t.Error("the keys for two purposes are the same")
 	}
 	if loopback.Secret("").For("a") != nil {
-		t.Error("something is derived of no secret")
+		t.Error("a key was derived without a secret")
 	}
 	if err := loopback.RemoveSecret(env, "c1"); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := loopback.SecretOf(env, "c1"); err != nil || again == found[0] {
-		t.Errorf("a forgotten secret is back (%v)", err)
+		t.Errorf("a removed secret was returned again (%v)", err)
 	}
 }
 
@@ -193,7 +193,7 @@ func FuzzFind(f *testing.F) {
 	f.Add("http://localhost:4280/../x")
 	f.Fuzz(func(t *testing.T, url string) {
 		if found(in(dir), "http://evil.example/"+url) != "" || found(in(dir), "http://"+url+".example:4280") != "" {
-			t.Errorf("%q has the token", url)
+			t.Errorf("the result for %q contains the token", url)
 		}
 	})
 }
@@ -215,7 +215,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(err)
 		}
 		if got, err := s.Read("x"); err == nil && (len(got) != 26 || strings.ContainsAny(got, "\r\n\x00 \"")) {
-			t.Errorf("read %q of %q", got, text)
+			t.Errorf("Read returned %q for the text %q", got, text)
 		}
 	})
 }
@@ -226,7 +226,7 @@ func TestDev(t *testing.T) {
 	env := in(filepath.Join(t.TempDir(), "run"))
 	one, other := netip.MustParseAddrPort("127.0.0.1:4280"), netip.MustParseAddrPort("127.0.0.1:5555")
 	if got := loopback.Dev(env); got.IsValid() {
-		t.Errorf("before there was a cluster: %s", got)
+		t.Errorf("before a cluster was started: %s", got)
 	}
 	for _, api := range []netip.AddrPort{one, other} {
 		if err := loopback.SetDev(env, api); err != nil {
@@ -238,14 +238,14 @@ func TestDev(t *testing.T) {
 		all.Go(func() {
 			for range 20 {
 				if err := loopback.SetDev(env, other); err != nil || loopback.Dev(env) != other {
-					t.Errorf("of several at once: %s, %v", loopback.Dev(env), err)
+					t.Errorf("with several clusters: %s, %v", loopback.Dev(env), err)
 				}
 			}
 		})
 	}
 	all.Wait()
 	if err := loopback.UnsetDev(env, one); err != nil || loopback.Dev(env) != other {
-		t.Errorf("after the first has ended: %s, %v", loopback.Dev(env), err)
+		t.Errorf("after the first cluster has ended: %s, %v", loopback.Dev(env), err)
 	}
 	file := filepath.Join(env(loopback.Variable), "dev.api")
 	for _, text := range []string{"", "nonsense", "10.0.0.1:4280", strings.Repeat("1", 100)} {
@@ -253,16 +253,16 @@ func TestDev(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := loopback.Dev(env); got.IsValid() {
-			t.Errorf("%q is taken for %s", text, got)
+			t.Errorf("%q was parsed as %s", text, got)
 		}
 	}
 	if err := errors.Join(loopback.SetDev(env, other), os.Chmod(file, 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	if got := loopback.Dev(env); got.IsValid() {
-		t.Errorf("a file that others can read is taken for %s", got)
+		t.Errorf("a file that others can read was parsed as %s", got)
 	}
 	if err := errors.Join(os.Chmod(file, 0o600), loopback.UnsetDev(env, other)); err != nil || loopback.Dev(env).IsValid() {
-		t.Errorf("after the last has ended: %s, %v", loopback.Dev(env), err)
+		t.Errorf("after the last cluster has ended: %s, %v", loopback.Dev(env), err)
 	}
 }

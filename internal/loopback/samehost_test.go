@@ -13,7 +13,7 @@ func TestHere(t *testing.T) {
 		"192.0.2.1:80": false, "[2001:db8::1]:80": false, "localhost:80": false, "127.0.0.1": false, "": false,
 	} {
 		if got := loopback.OnThisHost(address); got != want {
-			t.Errorf("%q is here: %v, want %v", address, got, want)
+			t.Errorf("OnThisHost(%q) = %v, want %v", address, got, want)
 		}
 	}
 	own, err := net.InterfaceAddrs()
@@ -26,13 +26,13 @@ func TestHere(t *testing.T) {
 			continue // such an address is valid only together with its interface
 		}
 		if address := net.JoinHostPort(ip.String(), "80"); !loopback.OnThisHost(address) {
-			t.Errorf("%s is an address of this host's, and not here", address)
+			t.Errorf("OnThisHost(%s) = false for an address of this host", address)
 		}
 	}
 }
 
 func TestID(t *testing.T) {
 	if id := loopback.HostID(); id == "" || id != loopback.HostID() {
-		t.Errorf("got %q, want one that stays", id)
+		t.Errorf("got %q, want an ID that does not change", id)
 	}
 }

@@ -159,8 +159,8 @@ func (s *Store) Read(name string) (string, error) {
 	return token, nil
 }
 
-// Keep returns the text in a file. If the file does not exist, it creates one with random
-// text. Concurrent calls return the same text.
+// Keep returns the text in a file. If the file does not exist, Keep creates it with random text. Concurrent calls
+// return the same text.
 func (s *Store) Keep(name string) (string, error) {
 	if text, err := s.Read(name); bourse.CodeOf(err) != bourse.CodeNotFound {
 		return text, err

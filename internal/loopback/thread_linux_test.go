@@ -11,7 +11,7 @@ import (
 )
 
 // Lock the main thread, so that it runs only TestMain.
-func init() { runtime.LockOSThread() } //nolint:gochecknoinits // afterwards it may be another's
+func init() { runtime.LockOSThread() } //nolint:gochecknoinits // after init, another goroutine may run on the main thread
 
 // before is the HostID before the main thread enters a new network namespace. leaving is the
 // error of entering it.
@@ -27,11 +27,11 @@ func TestMain(m *testing.M) {
 }
 
 // HostID does not depend on the network namespace that the main thread has entered for a machine.
-func TestIDIsNotThatOfTheMainThread(t *testing.T) {
+func TestHostIDIgnoresTheMainThread(t *testing.T) {
 	if leaving != nil {
 		t.Skip("the main thread cannot leave the network: ", leaving)
 	}
 	if after := loopback.HostID(); after != before {
-		t.Errorf("%q, before it was %q", after, before)
+		t.Errorf("HostID returned %q, and %q before", after, before)
 	}
 }

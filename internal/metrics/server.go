@@ -21,7 +21,7 @@ type Source struct {
 	Expires func() time.Time // expiry of the server's certificate; nil if it has none
 }
 
-// Server is a [prometheus.Collector] for the metrics that servers of all roles have.
+// Server is a [prometheus.Collector] for the metrics that servers of all roles report.
 type Server struct {
 	source Source
 
@@ -101,8 +101,7 @@ type standing struct {
 	state string
 }
 
-// count counts members by role and state. Unknown roles, of later releases, are counted as one
-// role.
+// count counts members by role and state. Unknown roles, which come from later releases, are counted as one role.
 func count(members []bourse.Member) map[standing]int {
 	out := map[standing]int{}
 	for _, role := range bourse.ServerRoles() {

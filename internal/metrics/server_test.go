@@ -65,7 +65,7 @@ func TestServer(t *testing.T) {
 		"bourse_workers_absent": false, "bourse_certificate_expiry": false,
 	} {
 		if strings.Contains(text, "\n"+line) != want {
-			t.Errorf("%s is there: %v, want %v", line, !want, want)
+			t.Errorf("the metrics contain %s: %v, want %v", line, !want, want)
 		}
 	}
 	pedantic := prometheus.NewPedanticRegistry()

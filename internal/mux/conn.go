@@ -91,8 +91,8 @@ var (
 	errBounds  = errors.New("the call exceeds its limits")
 )
 
-// NewConn returns a Conn that owns conn. The connection is a [Pipe] or TLS over a Pipe.
-// The argument below is that Pipe. The caller must call Run.
+// NewConn returns a Conn that owns conn. The connection is a [Pipe] or TLS over a Pipe; below is that Pipe. The caller
+// must call Run.
 func NewConn(conn net.Conn, below *Pipe, config Config) *Conn {
 	below.begin(config.Stall)
 	c := &Conn{
@@ -140,10 +140,9 @@ func (c *Conn) Leave() {
 	}
 }
 
-// Call sends a call and waits for its answer until its deadline or until ctx ends. In
-// these cases, the error is context.DeadlineExceeded or ctx's cause. The error is
-// [NotSent] if nothing was sent or the call exceeds the limits. Any other error means
-// that the connection broke or the other end aborted the call.
+// Call sends a call and waits for its answer until its deadline or until ctx ends. If one of them ends the call, the
+// error is context.DeadlineExceeded or ctx's cause. The error is [NotSent] if nothing was sent or the call exceeds the
+// limits. Any other error means that the connection broke or the other end aborted the call.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	l := &c.config.Limits
 	if !isWord(q.Subject, l.Word) || !isMedia(q.Type, l.Word) || len(q.Payload) > l.Payload {

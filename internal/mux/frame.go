@@ -49,7 +49,7 @@ type frame struct {
 	subject  []byte // for calls
 	deadline int64  // for calls: Unix time in milliseconds; 0 means no deadline
 	status   int    // for answers
-	length   int    // number of bytes that follow the line
+	length   int    // number of bytes after the line
 	media    []byte // media type of the bytes that follow; nil means none
 }
 
@@ -143,7 +143,7 @@ func (f *frame) parseBody(rest []byte, limit, word int) error {
 	case err != nil:
 		return err
 	case length > uint64(limit):
-		return fmt.Errorf("a frame of %d bytes: no more than %d bytes are allowed", length, limit)
+		return fmt.Errorf("a frame has %d bytes, but at most %d bytes are allowed", length, limit)
 	}
 	f.length = int(length)
 	if string(media) == "-" {

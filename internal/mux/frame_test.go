@@ -54,15 +54,15 @@ func TestParse(t *testing.T) {
 	} {
 		f, err := parse([]byte(line), &testLimits)
 		if (err == nil) != want {
-			t.Errorf("%q: %v, want it taken: %v", line, err, want)
+			t.Errorf("%q: %v, want a valid frame: %v", line, err, want)
 		}
 		if err == nil && string(f.append(nil)) != line+"\n" {
-			t.Errorf("%q is written as %q", line, f.append(nil))
+			t.Errorf("%q was encoded as %q", line, f.append(nil))
 		}
 	}
 	longest := frame{verb: verbCall, id: 1<<64 - 1, subject: bytes.Repeat([]byte("o"), 192), deadline: 1<<63 - 1, length: 1 << 62, media: bytes.Repeat([]byte("m"), 192)}
 	if n := len(longest.append(nil)); n > testLimits.line() {
-		t.Errorf("the longest line has %d bytes, and %d are read", n, testLimits.line())
+		t.Errorf("the longest line has %d bytes, but at most %d are read", n, testLimits.line())
 	}
 }
 
@@ -83,7 +83,7 @@ func FuzzFrames(f *testing.F) {
 			line, body, err := readOne(whole)
 			line1, body1, err1 := readOne(one)
 			if (err == nil) != (err1 == nil) || !bytes.Equal(line, line1) || !bytes.Equal(body, body1) {
-				t.Fatalf("read at once: %q, %q, %v; byte by byte: %q, %q, %v", line, body, err, line1, body1, err1)
+				t.Fatalf("read in one piece: %q, %q, %v; byte by byte: %q, %q, %v", line, body, err, line1, body1, err1)
 			}
 			if err != nil {
 				break
@@ -91,7 +91,7 @@ func FuzzFrames(f *testing.F) {
 			again = append(append(again, line...), body...)
 		}
 		if !bytes.HasPrefix(stream, again) {
-			t.Fatalf("%q was read, and is written as %q", stream, again)
+			t.Fatalf("%q was decoded, but encoded again as %q", stream, again)
 		}
 	})
 }
@@ -129,7 +129,7 @@ func TestPipe(t *testing.T) {
 	go func() { flushed <- p.flush() }()
 	got := make([]byte, want.Len())
 	if err := readFull(far, got); err != nil || !bytes.Equal(got, want.Bytes()) {
-		t.Errorf("other bytes came, %v", err)
+		t.Errorf("the received bytes differ, %v", err)
 	}
 	if err := <-flushed; err != nil || p.buffered() {
 		t.Errorf("flush: %v, buffered: %v", err, p.buffered())
@@ -138,7 +138,7 @@ func TestPipe(t *testing.T) {
 	var err error
 	for i := 0; err == nil; i++ {
 		if i == 1000 {
-			t.Fatal("a reader that has gone is no error")
+			t.Fatal("no error after the reader disconnected")
 		}
 		if _, err = p.Write(make([]byte, 100_000)); err == nil && p.buffered() {
 			err = p.flush()

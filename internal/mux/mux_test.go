@@ -22,8 +22,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience  = time.Minute
-	stallTime = 5 * time.Second
+	testTimeout = time.Minute
+	stallTime   = 5 * time.Second
 )
 
 func readFull(r io.Reader, p []byte) error {
@@ -108,7 +108,7 @@ func TestCall(t *testing.T) {
 		}
 	}
 	for name, call := range map[string]Call{
-		"no subject": {}, "a line in it": {Subject: "o\n"}, "a line in the type": {Subject: "o", Type: "a\nb"}, "too large": {Subject: "o", Payload: append(large, 'x')},
+		"no subject": {}, "a newline in it": {Subject: "o\n"}, "a newline in the type": {Subject: "o", Type: "a\nb"}, "too large": {Subject: "o", Payload: append(large, 'x')},
 	} {
 		if _, err := c.Call(t.Context(), &call); !errors.As(err, new(NotSent)) {
 			t.Errorf("%s: %v", name, err)
@@ -169,9 +169,9 @@ func (m *model) check(t *testing.T, q *Call, a Answer, err error) {
 	m.ends[end]++
 	switch {
 	case times > 1:
-		t.Errorf("%s was seen %d times", q.Subject, times)
+		t.Errorf("%s was handled %d times", q.Subject, times)
 	case (unsent || end == "refused") && times > 0:
-		t.Errorf("%s was not served (%v), and seen", q.Subject, err)
+		t.Errorf("%s was handled, although the caller got %v", q.Subject, err)
 	case end == "answered" && (!done || string(a.Body) != q.Subject+" "+string(q.Payload)):
 		t.Errorf("%s was answered with %.40q, done: %v", q.Subject, a.Body, done)
 	}
@@ -262,7 +262,7 @@ func chaos(t *testing.T, finish func(*Server, *Conn), all map[string]int) {
 }
 
 // Invalid data from a server affects only the calls on its connection.
-func TestStrangeServers(t *testing.T) {
+func TestServersSendingInvalidData(t *testing.T) {
 	for name, text := range map[string]string{
 		"text":              "SSH-2.0-OpenSSH_9.6\r\nHello there\n",
 		"nothing":           "",
@@ -285,7 +285,7 @@ func TestStrangeServers(t *testing.T) {
 					_ = far.(*net.TCPConn).CloseWrite()
 				}
 			}()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			_, err := c.Call(ctx, &Call{Subject: "o"})
 			if err == nil || errors.As(err, new(NotSent)) || ctx.Err() != nil {
@@ -308,19 +308,19 @@ func TestStrangeServers(t *testing.T) {
 
 // An invalid frame, or one that repeats a call in progress, ends the connection and the
 // contexts of its handlers.
-func TestStrangeCallers(t *testing.T) {
+func TestCallersSendingInvalidData(t *testing.T) {
 	for name, text := range map[string]string{
-		"HTTP":            "POST / HTTP/1.1\r\n\r\n",
-		"an id again":     "CALL 1 o 1 0 -\n",
-		"too large":       "CALL 2 o 1 1048577 -\n",
-		"an answer":       "DONE 1 200 0 -\n",
-		"a pong":          "PONG\n",
-		"an endless line": strings.Repeat("C", 1000),
-		"nothing more":    "",
-		"half a line":     "CALL 2 o",
-		"half a payload":  "CALL 2 o 1 5 -\nab",
-		"an odd cancel":   "CANCEL one\n",
-		"a call too many": "CALL 2 o 1 0 -\nCALL 3 o 1 0 -\n",
+		"HTTP":              "POST / HTTP/1.1\r\n\r\n",
+		"an id again":       "CALL 1 o 1 0 -\n",
+		"too large":         "CALL 2 o 1 1048577 -\n",
+		"an answer":         "DONE 1 200 0 -\n",
+		"a pong":            "PONG\n",
+		"an endless line":   strings.Repeat("C", 1000),
+		"nothing more":      "",
+		"half a line":       "CALL 2 o",
+		"half a payload":    "CALL 2 o 1 5 -\nab",
+		"an odd cancel":     "CANCEL one\n",
+		"one call too many": "CALL 2 o 1 0 -\nCALL 3 o 1 0 -\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			near, far := loopback(t)
@@ -346,8 +346,8 @@ func TestStrangeCallers(t *testing.T) {
 	}
 }
 
-// If a server does not read, calls end with their contexts and deadlines, the waiting data
-// is bounded, and the stall ends the connection.
+// If a server does not read, calls end with their contexts and deadlines, the waiting data is limited, and the stall
+// timeout ends the connection.
 func TestServerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -372,7 +372,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		c.w.mu.Lock()
 		c.w.pipe.mu.Lock()
 		if n := len(c.w.next) + len(c.w.pipe.rest); n > 2*maxBacklog+1<<20 {
-			t.Errorf("%d bytes wait", n)
+			t.Errorf("%d bytes are waiting", n)
 		}
 		c.w.pipe.mu.Unlock()
 		c.w.mu.Unlock()
@@ -383,8 +383,8 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// If a caller does not read, the answers that wait for it are bounded, other callers do not
-// wait, and the server can be closed.
+// If a caller does not read, the answers that wait for it are limited, other callers do not wait, and the server can be
+// closed.
 func TestCallerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serving(t, ServerConfig{WriteTimeout: stallTime})
@@ -401,12 +401,12 @@ func TestCallerThatDoesNotRead(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(p.w.next) > 2<<20 || answered.Load() != 16 {
-			t.Errorf("%d bytes wait, of %d answers", len(p.w.next), answered.Load())
+			t.Errorf("%d bytes are waiting, of %d answers", len(p.w.next), answered.Load())
 		}
 		other, theirs := net.Pipe()
 		s.Serve(t.Context(), theirs, theirs, echo)
 		if a, err := connect(t, other, Config{}).Call(t.Context(), &Call{Subject: "o", Payload: []byte("x")}); err != nil || string(a.Body) != "x" {
-			t.Errorf("another caller has %q, %v", a.Body, err)
+			t.Errorf("another caller got %q, %v", a.Body, err)
 		}
 		s.Close(errTestEnds)
 		if took := time.Since(began); took > 3*stallTime {
@@ -477,7 +477,7 @@ func TestPings(t *testing.T) {
 		began := time.Now()
 		_, _ = io.ReadAll(silent)
 		if took := time.Since(began); took > time.Minute {
-			t.Errorf("a silent caller is kept for %s", took)
+			t.Errorf("a silent caller was disconnected after %s", took)
 		}
 	})
 }
@@ -518,7 +518,7 @@ func TestTurns(t *testing.T) {
 		synctest.Wait()
 		release <- struct{}{}
 		if got := <-arrived; got != "third" {
-			t.Errorf("%s was begun", got)
+			t.Errorf("%s was started", got)
 		}
 		close(release)
 		group.Wait()
@@ -558,14 +558,14 @@ func TestDrain(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if s.Wait(ctx) {
-		t.Error("the second has ended")
+		t.Error("the second call has ended")
 	}
 	s.Close(errTestEnds)
 	if got := <-ends; got != "true" {
-		t.Errorf("the call that was canceled: %s", got)
+		t.Errorf("the canceled call: %s", got)
 	}
 	if err := <-cause; !errors.Is(err, errTestEnds) {
-		t.Errorf("it was canceled for %v", err)
+		t.Errorf("the call was canceled with cause %v", err)
 	}
 	<-c.Done()
 	if _, err := c.Call(t.Context(), &Call{Subject: "o"}); !errors.Is(err, ErrEnded) || !errors.As(err, new(NotSent)) {
@@ -618,7 +618,7 @@ func FuzzServer(f *testing.F) {
 		c.Run()
 		for i, w := range waiters {
 			if len(w.done) != 1 {
-				t.Errorf("call %d has no end", i+1)
+				t.Errorf("call %d did not end", i+1)
 			}
 		}
 	})

@@ -11,7 +11,7 @@ import (
 type peer struct {
 	server  *Server
 	handler Handler
-	base    context.Context //nolint:containedctx // of the handlers' contexts
+	base    context.Context //nolint:containedctx // the parent of the handlers' contexts
 	r       *reader
 	w       writer
 
@@ -25,7 +25,7 @@ type serverCall struct {
 	Call
 	id     uint64
 	from   *peer
-	ctx    context.Context //nolint:containedctx // the handler's, passed to the goroutine that serves the call
+	ctx    context.Context //nolint:containedctx // the handler's context, passed to the goroutine that serves the call
 	cancel context.CancelCauseFunc
 
 	// Guarded by the peer's mutex.
@@ -152,8 +152,8 @@ func (p *peer) look() {
 	}
 }
 
-// cut cancels all calls and notifies their callers that there will be no answer. The
-// answers of canceled handlers would be meaningless.
+// cut cancels all calls and notifies their callers that there will be no answer, because the answers of canceled
+// handlers would be meaningless.
 func (p *peer) cut(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -64,10 +64,9 @@ var (
 	errBusy     = errors.New("too many calls are in progress")
 )
 
-// Serve makes h answer the calls on conn, which the server then owns, and returns
-// immediately. The argument src is the connection's input, which may begin with data that
-// was already read. The handlers' contexts have the values of ctx, but are not canceled
-// with it.
+// Serve makes h answer the calls on conn, which the server then owns, and returns immediately. src is the connection's
+// input, which may begin with data that was already read. The handlers' contexts have the values of ctx, but are not
+// canceled with it.
 func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Handler) {
 	p := &peer{server: s, handler: h, base: context.WithoutCancel(ctx), calls: map[uint64]*serverCall{}}
 	p.r, p.w.conn, p.w.stall = newReader(conn, src, &s.config.Limits, 0), conn, s.config.WriteTimeout
@@ -114,8 +113,8 @@ func (s *Server) serveConns(p *peer) {
 	}
 }
 
-// begin starts, queues or refuses a call. If the result now is true, the goroutine that
-// has read the call must serve it, and another goroutine continues to read.
+// begin starts, queues or refuses a call. If begin returns now = true, the goroutine that has read the call must serve
+// it, and another goroutine continues to read.
 func (s *Server) begin(c *serverCall) (now bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

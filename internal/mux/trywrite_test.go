@@ -32,7 +32,7 @@ func TestTryWrite(t *testing.T) {
 			break
 		}
 		if total += n; total > 1<<30 {
-			t.Fatal("a socket that no one reads takes everything")
+			t.Fatal("a socket that nobody reads accepted all data")
 		}
 	}
 	for got := 0; got < total; {
@@ -43,13 +43,13 @@ func TestTryWrite(t *testing.T) {
 		got += n
 	}
 	if n, err := try([]byte("x")); n != 1 || err != nil {
-		t.Errorf("with space again: %d bytes, %v", n, err)
+		t.Errorf("after the other end has read: %d bytes, %v", n, err)
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := try([]byte("x")); err == nil {
-		t.Errorf("to a closed connection: %d bytes", n)
+		t.Errorf("wrote %d bytes to a closed connection", n)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 const (
 	// maxBacklog is the number of waiting bytes above which new frames have to wait.
 	maxBacklog = 1 << 20
-	// maxLeads is the number of times that a goroutine with a frame of its own writes waiting
-	// data before a separate goroutine takes over.
+	// maxLeads is the number of times that a goroutine that has added a frame writes waiting data before a separate
+	// goroutine takes over.
 	maxLeads = 4
 )
 

@@ -14,11 +14,11 @@ func TestLinesAreDueOnceAMinute(t *testing.T) {
 		var l quiet.Lines
 		for range 3 {
 			if !l.Due("a") || !l.Due("b") {
-				t.Fatal("a line that was not written for a minute is not due")
+				t.Fatal("a line that was not logged for a minute is not due")
 			}
 			time.Sleep(quiet.Period - time.Nanosecond)
 			if l.Due("a") || l.Due("b") {
-				t.Fatal("a line is due twice in a minute")
+				t.Fatal("a line is due twice within a minute")
 			}
 			time.Sleep(time.Nanosecond)
 		}

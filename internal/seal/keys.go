@@ -94,7 +94,7 @@ func Read(text []byte) (*Keys, error) {
 	}
 	switch {
 	case len(k.all) == 0:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "it contains no key: bourse credentials init creates one")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "it contains no key: run bourse credentials init to create one")
 	case len(k.all) > bourse.MaxAppKeys:
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%d keys, at most %d", len(k.all), bourse.MaxAppKeys)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// made generates a key file with one line. It returns the keys and the line.
-func made(t testing.TB) (*seal.Keys, string) {
+// newKeys generates a key file with one line. It returns the keys and the line.
+func newKeys(t testing.TB) (*seal.Keys, string) {
 	t.Helper()
 	line := seal.Generate()
 	return read(t, line), string(line)
@@ -33,8 +33,8 @@ func read(t testing.TB, text []byte) *seal.Keys {
 
 var home = seal.Place{App: "01JCANARY", Name: "PASSWORD"}
 
-func TestTheKeysOfAnAppOpenItsValues(t *testing.T) {
-	broker, _ := made(t)
+func TestKeysOfAnAppOpenItsValues(t *testing.T) {
+	broker, _ := newKeys(t)
 	keys := broker.OfApp(home.App)
 	for _, value := range []string{"", "hunter2", strings.Repeat("x", 1<<16)} {
 		sealed, err := broker.Seal(home, []byte(value))
@@ -47,13 +47,13 @@ func TestTheKeysOfAnAppOpenItsValues(t *testing.T) {
 		}
 		again, err := broker.Seal(home, []byte(value))
 		if err != nil || bytes.Equal(again, sealed) {
-			t.Errorf("the same value is sealed alike twice (%v): it shows that it has not changed", err)
+			t.Errorf("sealing a value twice returned the same result (%v), which reveals that the value has not changed", err)
 		}
 	}
 }
 
-func TestWhatIsSealedOpensAtItsPlaceOnly(t *testing.T) {
-	broker, _ := made(t)
+func TestSealedValueOpensOnlyAtItsPlace(t *testing.T) {
+	broker, _ := newKeys(t)
 	sealed, err := broker.Seal(home, []byte("hunter2"))
 	if err != nil {
 		t.Fatal(err)
@@ -67,53 +67,53 @@ func TestWhatIsSealedOpensAtItsPlaceOnly(t *testing.T) {
 			t.Errorf("%s, the app's own keys: %q, %v, want invalid", what, got, err)
 		}
 		if got, err := seal.Open(broker.OfApp(p.App), p, sealed); err == nil {
-			t.Errorf("%s, the keys of that: opens as %q", what, got)
+			t.Errorf("%s, the keys of that app: opened as %q", what, got)
 		}
 	}
 	for i := range sealed {
 		bad := bytes.Clone(sealed)
 		bad[i] ^= 1
 		if got, err := seal.Open(broker.OfApp(home.App), home, bad); err == nil {
-			t.Fatalf("byte %d changed: opens as %q", i, got)
+			t.Fatalf("byte %d changed: opened as %q", i, got)
 		}
 	}
 }
 
 // A worker with the keys of one app cannot decrypt another app's value, whichever place
 // it claims for the value.
-func TestTheKeysOfAnotherAppOpenNothing(t *testing.T) {
-	broker, line := made(t)
-	stranger, _ := made(t)
+func TestKeysOfAnotherAppOpenNothing(t *testing.T) {
+	broker, line := newKeys(t)
+	stranger, _ := newKeys(t)
 	sealed, err := broker.Seal(home, []byte("hunter2"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	own := broker.OfApp(home.App)
 	for what, keys := range map[string]bourse.AppKeys{
-		"of another app":     broker.OfApp("01JOTHER"),
-		"of a longer id":     broker.OfApp(home.App + "\x00"),
-		"of another cluster": stranger.OfApp(home.App),
-		"none":               nil,
-		"half a key":         own[:16],
-		"a key and a half":   append(bytes.Clone(own), own[:16]...),
-		"too many":           bytes.Repeat(own, bourse.MaxAppKeys+1),
+		"of another app":          broker.OfApp("01JOTHER"),
+		"an app with a longer id": broker.OfApp(home.App + "\x00"),
+		"of another cluster":      stranger.OfApp(home.App),
+		"none":                    nil,
+		"half a key":              own[:16],
+		"a key and a half":        append(bytes.Clone(own), own[:16]...),
+		"too many":                bytes.Repeat(own, bourse.MaxAppKeys+1),
 	} {
 		for _, p := range []seal.Place{home, {App: "01JOTHER", Name: home.Name}} {
 			if got, err := seal.Open(keys, p, sealed); err == nil {
-				t.Errorf("%s at %+v: opens as %q", what, p, got)
+				t.Errorf("%s at %+v: opened as %q", what, p, got)
 			}
 		}
 	}
 	if bytes.Contains(own, read(t, []byte(line)).OfApp("")) {
-		t.Error("the keys of an app contain those of another")
+		t.Error("the keys of one app contain those of another")
 	}
 }
 
 // To replace a key, add a line before it: brokers then encrypt with the new key, and a
 // holder of both app keys decrypts values sealed with either.
 func TestKeysRotate(t *testing.T) {
-	before, old := made(t)
-	after, next := made(t)
+	before, old := newKeys(t)
+	after, next := newKeys(t)
 	first, err := before.Seal(home, []byte("old"))
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestKeysRotate(t *testing.T) {
 		}
 	}
 	if got, err := seal.Open(after.OfApp(home.App), home, second); err != nil || string(got) != "new" {
-		t.Errorf("the first line does not seal: %q, %v", got, err)
+		t.Errorf("the first line's key was not used to seal: %q, %v", got, err)
 	}
 	if _, err := seal.Open(after.OfApp(home.App), home, first); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		t.Errorf("open with the new key alone: %v, want failed_precondition", err)
@@ -137,11 +137,11 @@ func TestKeysRotate(t *testing.T) {
 }
 
 func TestDigestsTellValuesApart(t *testing.T) {
-	broker, line := made(t)
-	other, _ := made(t)
+	broker, line := newKeys(t)
+	other, _ := newKeys(t)
 	d := broker.Digest(home, []byte("hunter2"))
 	if d != read(t, []byte(line)).Digest(home, []byte("hunter2")) {
-		t.Error("two brokers with one file make different digests")
+		t.Error("two brokers with the same file compute different digests")
 	}
 	if d == broker.Digest(home, []byte("hunter3")) || d == other.Digest(home, []byte("hunter2")) ||
 		d == broker.Digest(seal.Place{App: home.App, Name: "X"}, []byte("hunter2")) {
@@ -149,8 +149,8 @@ func TestDigestsTellValuesApart(t *testing.T) {
 	}
 }
 
-func TestFilesOfKeysAreForTheirOwner(t *testing.T) {
-	_, line := made(t)
+func TestLoadRefusesFilesThatOthersCanRead(t *testing.T) {
+	_, line := newKeys(t)
 	path := filepath.Join(t.TempDir(), "secrets.key")
 	if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
@@ -162,18 +162,18 @@ func TestFilesOfKeysAreForTheirOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := seal.Load(path); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a file that others may read: %v", err)
+		t.Errorf("a file that others can read: %v", err)
 	}
 	for _, text := range []string{"", "# nothing\n", "hunter2", "bourse-secrets-key aGk=", strings.Repeat(line, bourse.MaxAppKeys+1)} {
 		if _, err := seal.Read([]byte(text)); bourse.CodeOf(err) != bourse.CodeInvalid || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%q: %v, want invalid without the text", text, err)
+			t.Errorf("%q: %v, want an invalid error that does not contain the text", text, err)
 		}
 	}
 }
 
-// No message, log line or JSON text shows the keys in an order.
+// The keys in an order do not appear in messages, log lines or JSON texts.
 func TestKeysAreNotPrinted(t *testing.T) {
-	broker, _ := made(t)
+	broker, _ := newKeys(t)
 	keys := broker.OfApp(home.App)
 	claim := bourse.Claim{AppKeys: keys, Order: bourse.Order{AppKeys: keys}}
 	var log bytes.Buffer
@@ -193,7 +193,7 @@ func TestKeysAreNotPrinted(t *testing.T) {
 		join(keys, "%d", " "), join(keys, "%#x", ", "),
 	} {
 		if strings.Contains(all, shown) {
-			t.Errorf("%q is shown in %q", shown, all)
+			t.Errorf("%q appears in %q", shown, all)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func join(b []byte, format, separator string) string {
 }
 
 func FuzzOpen(f *testing.F) {
-	broker, _ := made(f)
+	broker, _ := newKeys(f)
 	sealed, err := broker.Seal(home, []byte("hunter2"))
 	if err != nil {
 		f.Fatal(err)
@@ -222,16 +222,16 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, k, b []byte) {
 		got, err := seal.Open(k, home, b)
 		if err == nil && !bytes.Equal(b, sealed) && string(got) == "hunter2" {
-			t.Errorf("%x opens too", b)
+			t.Errorf("the modified value %x was opened", b)
 		}
 		if err == nil && bytes.Equal(b, sealed) && !bytes.Contains(k, keys) {
-			t.Errorf("the keys %x open it, too", k)
+			t.Errorf("the keys %x also open the value", k)
 		}
 	})
 }
 
 func FuzzRead(f *testing.F) {
-	_, line := made(f)
+	_, line := newKeys(f)
 	f.Add([]byte(line + line))
 	f.Add([]byte("# x\n\nbourse-secrets-key AAAA"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -245,7 +245,7 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("seal with %q: %v", b, err)
 		}
 		if got, err := seal.Open(keys, home, sealed); err != nil || !bytes.Equal(got, b) {
-			t.Errorf("opens as %q, %v", got, err)
+			t.Errorf("opened as %q, %v", got, err)
 		}
 	})
 }

@@ -47,8 +47,8 @@ func WriterOf(site bourse.WorkerID) Writer {
 // WriterIn returns the writer that created a version.
 func WriterIn(version uint64) Writer { return Writer(version % writers) }
 
-// Mark records a broker's latest change of an app's secrets: the version of the change, and the
-// latest version of each other broker that it knew at that time.
+// Mark records a broker's latest change to an app's secrets: the version of the change, and the latest version of each
+// other broker that it knew at that time.
 type Mark struct {
 	Version uint64
 	Seen    map[Writer]uint64
@@ -129,7 +129,7 @@ func (ms Marks) Next(w Writer, now time.Time) Mark {
 	return next
 }
 
-// Change is one atomic change of an app's secrets.
+// Change is one atomic change to an app's secrets.
 type Change struct {
 	App  bourse.AppRef
 	Put  []Secret

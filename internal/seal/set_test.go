@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// TestVersionsGrowAndAreNeverGivenTwice has brokers with different clocks change an app's
-// secrets. They learn of each other's changes in any order, or never.
-func TestVersionsGrowAndAreNeverGivenTwice(t *testing.T) {
+// TestVersionsGrowAndAreUnique has brokers with different clocks change an app's secrets. They receive each other's
+// changes in any order, or never.
+func TestVersionsGrowAndAreUnique(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type broker struct {
 			marks seal.Marks
@@ -37,7 +37,7 @@ func TestVersionsGrowAndAreNeverGivenTwice(t *testing.T) {
 			before := b.marks.Version()
 			next := b.marks.Next(seal.Writer(i), now.Add(b.skew))
 			if next.Version <= before || slices.Contains(given, next.Version) || next.Version >= 1<<53 {
-				t.Fatalf("version %d after %d, given before: %v", next.Version, before, given)
+				t.Fatalf("version %d after %d; created before: %v", next.Version, before, given)
 			}
 			given = append(given, next.Version)
 			b.marks.Add(next)
@@ -48,8 +48,8 @@ func TestVersionsGrowAndAreNeverGivenTwice(t *testing.T) {
 	})
 }
 
-// A version includes the versions that its broker knew.
-func TestAVersionNeedsWhatItsBrokerHadHeard(t *testing.T) {
+// A version includes the versions that its broker knew when it created the version.
+func TestVersionRequiresEarlierVersions(t *testing.T) {
 	now := time.Now()
 	one := seal.Marks{}
 	first := one.Next(1, now)
@@ -58,14 +58,14 @@ func TestAVersionNeedsWhatItsBrokerHadHeard(t *testing.T) {
 	worker := seal.Marks{}
 	worker.Add(second)
 	if worker.Has(second.Version) || worker.Has(first.Version) {
-		t.Error("the second broker's change alone is taken for both")
+		t.Error("the second broker's change alone counts as both changes")
 	}
 	worker.Add(first)
 	if !worker.Has(second.Version) || !worker.Has(first.Version) || worker.Version() != second.Version {
-		t.Error("both changes are not enough")
+		t.Error("both changes together are not sufficient")
 	}
 	if !worker.Has(0) || !worker.Has(57) || !(seal.Marks{}).Has(57) {
-		t.Error("a version of another system does not count as present")
+		t.Error("a version from another system does not count as present")
 	}
 	if worker.Has(second.Version + 1024) {
 		t.Error("a version that nobody created counts as present")

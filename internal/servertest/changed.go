@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Change replaces a part of the program's source.
+// Change replaces one piece of the program's source code.
 type Change struct {
 	File     string // path from the module's root
 	Old, New string // Old must occur exactly once

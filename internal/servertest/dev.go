@@ -63,7 +63,7 @@ func (d *Dev) Restarted(tb testing.TB, id string, pid int) DevServer {
 		}
 		return false
 	}) {
-		tb.Fatalf("%s was not started again within %s", id, devReadyWithin)
+		tb.Fatalf("%s was not restarted within %s", id, devReadyWithin)
 	}
 	return s
 }
@@ -87,7 +87,7 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 		tb.Fatal(err)
 	}
 	defer printed.Close()
-	c := exec.Command(Program, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", ready}, args...)...) //nolint:noctx // it is stopped cleanly when the test ends
+	c := exec.Command(Program, append([]string{"dev", "--api", "127.0.0.1:0", "--ready-file", ready}, args...)...) //nolint:noctx // the cleanup stops it when the test ends
 	c.Stdout, c.Stderr = printed, tb.Output()
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {
@@ -106,13 +106,13 @@ func StartDev(tb testing.TB, args ...string) *Dev {
 	if !Within(devReadyWithin, func() bool {
 		select {
 		case <-ended:
-			tb.Fatal("bourse dev has ended")
+			tb.Fatal("bourse dev exited before it was ready")
 		default:
 		}
 		text, err := os.ReadFile(ready)
 		return err == nil && json.Unmarshal(text, &d) == nil
 	}) {
-		tb.Fatalf("bourse dev is not ready after %s", devReadyWithin)
+		tb.Fatalf("bourse dev did not become ready within %s", devReadyWithin)
 	}
 	return &d
 }

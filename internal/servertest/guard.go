@@ -18,17 +18,16 @@ import (
 // directory.
 const guardVariable = "BOURSE_TEST_GUARD"
 
-// startGuard starts a guard process that outlives this one. When this process has ended, the
-// guard kills each process whose directory for credentials is in dir, and the descendants of
-// these processes, and removes dir. This is necessary because cleanups do not run in a test that
-// is killed or exceeds its time limit, and servers and supervisors do not end with their parent.
-// The returned function makes the guard do this immediately.
+// startGuard starts a guard process that outlives this one. When this process ends, the guard kills all processes that
+// use dir for their loopback credentials, and their descendants. It then removes dir. The guard is necessary because a
+// test that is killed or exceeds its time limit runs no cleanups, and servers and supervisors do not end with their
+// parent. The returned function makes the guard act immediately.
 func startGuard(dir string) (end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := exec.Command(self)                             //nolint:noctx // it ends with its input
+	c := exec.Command(self)                             //nolint:noctx // it exits when its stdin is closed
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // signals to this process's group do not reach it
 	c.Env, c.Dir = append(os.Environ(), guardVariable+"="+dir), "/"
 	in, err := c.StdinPipe()

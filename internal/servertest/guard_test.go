@@ -41,9 +41,9 @@ func victim(dir string) {
 	}
 }
 
-// TestAKilledTestLeavesNothing checks that the guard of a killed test kills its server and its
-// machine, and removes its directory.
-func TestAKilledTestLeavesNothing(t *testing.T) {
+// TestGuardOfAKilledTest checks that the guard of a killed test kills its server and its machine, and removes its
+// directory.
+func TestGuardOfAKilledTest(t *testing.T) {
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
 		t.Skip("no /proc")
 	}
@@ -79,18 +79,18 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !Within(Timeout, func() bool { return over(pid) }) {
-			t.Errorf("process %d goes on", pid)
+		if !Within(Timeout, func() bool { return hasEnded(pid) }) {
+			t.Errorf("process %d is still running", pid)
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
 	if !Within(Timeout, func() bool { _, err := os.Stat(dir); return os.IsNotExist(err) }) {
-		t.Error("the directory is still there")
+		t.Error("the directory still exists")
 	}
 }
 
-// over reports whether a process has ended, even if nobody has waited for it.
-func over(pid int) bool {
+// hasEnded reports whether a process has ended, even if its parent has not waited for it.
+func hasEnded(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }

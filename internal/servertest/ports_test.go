@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestPortsInUse leaves a listener in a range that no test has reserved anymore, as a killed
-// test does. Nobody may get that range.
+// TestPortsInUse leaves a listener in a range that is no longer reserved, as a killed test does. No test may get that
+// range.
 func TestPortsInUse(t *testing.T) {
 	var first int
 	t.Run("killed", func(t *testing.T) { first, _ = servertest.Ports(t) }) // the end of the subtest releases the range

@@ -74,7 +74,7 @@ func Start(tb testing.TB, name string, args ...string) *Server {
 	return s
 }
 
-// New returns a server that is not started. A worker gets a range of machine ports of its own.
+// New returns a server that is not started. A worker gets its own range of machine ports.
 func New(tb testing.TB, name string, args ...string) *Server {
 	tb.Helper()
 	s := &Server{TB: tb, Name: name, Of: Cluster(tb), Ready: filepath.Join(tb.TempDir(), name+".ready"), Launch: (*exec.Cmd).Start}
@@ -134,7 +134,7 @@ func (s *Server) Start() error {
 	if err := os.Remove(s.Ready); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	s.Cmd = exec.Command(cmp.Or(s.Path, Program), s.Args...) //nolint:noctx // it ends with the test, in good order
+	s.Cmd = exec.Command(cmp.Or(s.Path, Program), s.Args...) //nolint:noctx // the test stops it cleanly
 	s.Cmd.Stderr = s.TB.Output()
 	s.letGo()
 	if err := s.Launch(s.Cmd); err != nil {
@@ -147,7 +147,7 @@ func (s *Server) Start() error {
 	}) {
 		return fmt.Errorf("%s is not ready", s.Name)
 	}
-	if !reflect.DeepEqual(now, s.readyFile) { // the addresses of a settled server do not change, so that other goroutines may read them
+	if !reflect.DeepEqual(now, s.readyFile) { // after Settle the addresses do not change, so other goroutines may read them
 		s.readyFile = now
 	}
 	return nil
@@ -229,15 +229,15 @@ func Agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) er
 		for i := range h.Members {
 			m := &h.Members[i]
 			if m.State != machinesapi.ViewOK || m.Error != "" || m.Quarantine.Rows > 0 {
-				return fmt.Errorf("by %s, %s is %s: %d behind, %v differ, %d in quarantine, error %q",
+				return fmt.Errorf("according to %s, %s is %s: %d behind, %v differ, %d in quarantine, error %q",
 					api.BaseURL, m.ID, m.State, m.Behind, m.Differs, m.Quarantine.Rows, m.Error)
 			}
 			if diff := gocmp.Diff(h.Members[0].Tables, m.Tables); diff != "" {
-				return fmt.Errorf("by %s, %s and %s have different tables:\n%s", api.BaseURL, h.Members[0].ID, m.ID, diff)
+				return fmt.Errorf("according to %s, %s and %s have different tables:\n%s", api.BaseURL, h.Members[0].ID, m.ID, diff)
 			}
 		}
 		if !h.Agrees {
-			return fmt.Errorf("by %s, the views do not agree", api.BaseURL)
+			return fmt.Errorf("according to %s, the views do not agree", api.BaseURL)
 		}
 		if _, err := api.Regions(ctx); err != nil { // the view's health is served before the broker knows its cluster
 			return err

@@ -1,5 +1,5 @@
-// Package tempdir creates temporary directories for processes that may be killed. The
-// next process removes the directories that a killed one has left behind.
+// Package tempdir creates temporary directories for processes that may be killed. The next process removes the
+// directories that a killed process has left behind.
 //
 // A directory belongs to the processes that hold a lock on a file in it. The kernel
 // releases the lock when they end. A directory without that file is being created or

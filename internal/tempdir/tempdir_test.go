@@ -11,9 +11,9 @@ import (
 
 func keepAll(string) error { return nil }
 
-// TestRemoveLeft checks that RemoveLeftover removes directories that no process holds. It must not
-// remove those that a process holds or is creating, or those of other programs.
-func TestRemoveLeft(t *testing.T) {
+// TestRemoveLeftover checks that RemoveLeftover removes directories that no process holds. It must not remove those
+// that a process holds or is creating, or those of other programs.
+func TestRemoveLeftover(t *testing.T) {
 	parent := t.TempDir()
 	made := func() *Dir {
 		t.Helper()
@@ -27,7 +27,7 @@ func TestRemoveLeft(t *testing.T) {
 		return d
 	}
 	held, left, stuck := made(), made(), made()
-	second, err := Hold(held.Path) // another process holds it, too
+	second, err := Hold(held.Path) // like another process that shares the lock
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,14 +56,14 @@ func TestRemoveLeft(t *testing.T) {
 	}
 	for _, path := range []string{held.Path, stuck.Path, unborn, filepath.Join(precious, lockName)} {
 		if _, err := os.Stat(path); err != nil {
-			t.Errorf("what must stay: %v", err)
+			t.Errorf("a directory that must remain: %v", err)
 		}
 	}
 	if err := second.Remove(); err != nil {
 		t.Fatal(err)
 	}
 	if removed, err := RemoveLeftover(parent, "x-", keepAll); err != nil || !slices.Equal(removed, []string{stuck.Path}) {
-		t.Errorf("then removed %v, %v", removed, err)
+		t.Errorf("second call: removed %v, %v", removed, err)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestMakeWhileOthersRemove(t *testing.T) {
 					t.Error(err)
 				}
 				if _, err := os.Stat(filepath.Join(d.Path, lockName)); err != nil {
-					t.Errorf("one that is held: %v", err)
+					t.Errorf("a directory that is held: %v", err)
 				}
 				if err := d.Release(); err != nil {
 					t.Error(err)
@@ -96,6 +96,6 @@ func TestMakeWhileOthersRemove(t *testing.T) {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
+		t.Errorf("remaining directories: %v, %v", left, err)
 	}
 }

@@ -23,7 +23,7 @@ func server(t *testing.T, limits *throttle.Bodies, h http.HandlerFunc) func() ne
 	t.Helper()
 	dialed := make(chan net.Conn)
 	ended := make(chan struct{})
-	s := &http.Server{Handler: limits.Handler(h), IdleTimeout: time.Hour} //nolint:gosec // headers come at once
+	s := &http.Server{Handler: limits.Handler(h), IdleTimeout: time.Hour} //nolint:gosec // the tests send headers without delay
 	go func() {
 		defer close(ended)
 		_ = s.Serve(pipes{dialed, make(chan struct{})})
@@ -92,7 +92,7 @@ func TestStall(t *testing.T) {
 			t.Errorf("answer %q, want %s", got, bourse.CodeInvalid)
 		}
 		if took := time.Since(began); took != 10*time.Second {
-			t.Errorf("it took %s, want 10s", took)
+			t.Errorf("the request took %s, want 10s", took)
 		}
 	})
 }
@@ -117,7 +117,7 @@ func TestTrickle(t *testing.T) {
 			t.Errorf("answer %q, want %s", got, bourse.CodeInvalid)
 		}
 		if took := time.Since(began); took != time.Minute {
-			t.Errorf("it took %s, want 1m", took)
+			t.Errorf("the request took %s, want 1m", took)
 		}
 		_ = c.Close()
 		wg.Wait()
@@ -207,7 +207,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("beyond the budget: %v, want %s", err, bourse.CodeRateLimited)
 	}
 	if err := send(1 << 10); err != nil {
-		t.Errorf("a small body beside large ones: %v", err)
+		t.Errorf("a small body next to large ones: %v", err)
 	}
 	close(end)
 	wg.Wait()
@@ -217,10 +217,10 @@ func TestBudget(t *testing.T) {
 	wg.Wait()
 }
 
-// TestTheLargestGivesWay has the slow bodies of one organization use up the budget. The body of
-// another organization must be read at once, and the oldest slow body be refused with 429, like
-// further bodies of the first organization.
-func TestTheLargestGivesWay(t *testing.T) {
+// TestLargestHolderLosesItsOldestBody has the slow bodies of one organization use up the budget. The body of another
+// organization must be read immediately. The oldest slow body must be refused with 429, like further bodies of the
+// first organization.
+func TestLargestHolderLosesItsOldestBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const total, large = 1 << 20, 200 << 10
 		dial := server(t, throttle.NewBodies(total), func(w http.ResponseWriter, r *http.Request) {
@@ -241,13 +241,13 @@ func TestTheLargestGivesWay(t *testing.T) {
 			slow = append(slow, send("acme", large+1, large))
 		}
 		if got := answer(t, send("acme", large, large)); got != string(bourse.CodeRateLimited) {
-			t.Errorf("another of the same organization: %q, want %s", got, bourse.CodeRateLimited)
+			t.Errorf("another body of the same organization: %q, want %s", got, bourse.CodeRateLimited)
 		}
 		if got := answer(t, send("rival", large, large)); got != fmt.Sprint(large) {
 			t.Errorf("a body of another organization: %q, want %d", got, large)
 		}
 		if got := answer(t, slow[0]); got != string(bourse.CodeRateLimited) {
-			t.Errorf("the oldest of the largest: %q, want %s", got, bourse.CodeRateLimited)
+			t.Errorf("the oldest body of the largest holder: %q, want %s", got, bourse.CodeRateLimited)
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %s", took)
@@ -255,7 +255,7 @@ func TestTheLargestGivesWay(t *testing.T) {
 		for _, c := range slow[1:] {
 			_, _ = c.Write([]byte("x"))
 			if got := answer(t, c); got != fmt.Sprint(large+1) {
-				t.Errorf("the others of the largest: %q, want %d", got, large+1)
+				t.Errorf("the other bodies of the largest holder: %q, want %d", got, large+1)
 			}
 		}
 	})

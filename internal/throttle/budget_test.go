@@ -16,7 +16,7 @@ func TestBudgetNeverOverdrawn(t *testing.T) {
 		sizes := rapid.SliceOfN(rapid.Int64Range(1, 2<<20), 1, 8).Draw(t, "sizes")
 		step := rapid.Int64Range(1<<10, 64<<10).Draw(t, "step")
 		l := NewBodies(total)
-		var all, large atomic.Int64 // lower bounds of what is held
+		var all, large atomic.Int64 // lower bounds of the held bytes
 		var wg sync.WaitGroup
 		for _, size := range sizes {
 			wg.Go(func() {
@@ -45,7 +45,7 @@ func TestBudgetNeverOverdrawn(t *testing.T) {
 		}
 		wg.Wait()
 		if all := l.budget.Open("acme", nil); !all.Take(total, 0) {
-			t.Error("some bytes were not given back")
+			t.Error("some bytes were not released")
 		}
 	})
 }

@@ -40,9 +40,8 @@ type Hold struct {
 	over  bool          // whether it was cut off
 }
 
-// Open returns an empty hold for a principal. If the hold is cut off, the function cut is called
-// once. It must not block, and must make the caller release the hold soon. A hold with a nil cut is
-// never cut off.
+// Open returns an empty hold for a principal. If the hold is cut off, cut is called once. The function must not block,
+// and must make the caller release the hold soon. A hold with a nil cut is never cut off.
 func (b *FairBudget) Open(principal string, cut func()) *Hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFair takes and releases holds in any order and checks these properties: The budget is never
-// exceeded. If a principal is refused, no other principal that could be cut off holds more than
-// it would hold. If a principal is cut off, it held the most, and more than the taker holds then.
-// So nobody with less than an equal share is cut off. At the end nothing is held.
+// TestFair takes and releases holds in any order and checks these properties: The budget is never exceeded. If a
+// principal is refused, no other principal that could be cut off holds more than the refused principal would have held.
+// If a principal is cut off, it held the most units, and more than the taker holds afterwards, so no principal with
+// less than an equal share is cut off. At the end no units are held.
 func TestFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type open struct {
@@ -31,11 +31,10 @@ func TestFair(t *testing.T) {
 			}
 			return n
 		}
-		// most returns the largest number of units held by a principal that can be cut off,
-		// except but.
-		most := func(but string) (n int64) {
+		// most returns the largest number of units held by a principal that can be cut off, other than except.
+		most := func(except string) (n int64) {
 			for _, o := range all {
-				if o.by != but && o.n > 0 && !o.kept {
+				if o.by != except && o.n > 0 && !o.kept {
 					n = max(n, held(o.by))
 				}
 			}
@@ -63,21 +62,21 @@ func TestFair(t *testing.T) {
 				ok := o.hold.Take(n, 0)
 				if o.over {
 					if ok || len(cut) > 0 {
-						t.Fatal("a hold that is over takes more")
+						t.Fatal("a hold that was cut off took more units")
 					}
 					continue
 				}
 				then := held(o.by) + n
 				for _, v := range cut {
 					if k := held(v.by); k <= then || k < most(o.by) {
-						t.Fatalf("one that held %d of %d was cut off for one with %d", k, most(o.by), then)
+						t.Fatalf("a principal with %d of %d units was cut off for one with %d", k, most(o.by), then)
 					}
 					v.n, v.over = 0, true
 				}
 				if ok {
 					o.n += n
 				} else if most(o.by) > then {
-					t.Fatalf("one that would hold %d was refused, and another holds %d", then, most(o.by))
+					t.Fatalf("a principal that would hold %d was refused, while another holds %d", then, most(o.by))
 				}
 			}
 			var sum int64
@@ -85,7 +84,7 @@ func TestFair(t *testing.T) {
 				sum += o.n
 			}
 			if sum > total || sum != b.used {
-				t.Fatalf("%d are held of %d; the budget counts %d", sum, total, b.used)
+				t.Fatalf("%d of %d units are held; the budget counts %d", sum, total, b.used)
 			}
 		}
 		for _, o := range all {
@@ -93,7 +92,7 @@ func TestFair(t *testing.T) {
 			o.hold.Release()
 		}
 		if b.used != 0 || len(b.holders) != 0 {
-			t.Fatalf("%d are held in the end, by %d", b.used, len(b.holders))
+			t.Fatalf("%d units are held at the end, by %d", b.used, len(b.holders))
 		}
 	})
 }
@@ -112,7 +111,7 @@ func TestMove(t *testing.T) {
 	h.Release()
 	other.Release()
 	if b.used != 0 || len(b.holders) != 0 {
-		t.Errorf("%d are held in the end", b.used)
+		t.Errorf("%d units are held at the end", b.used)
 	}
 }
 
@@ -122,6 +121,6 @@ func TestSpare(t *testing.T) {
 	b := NewFairBudget(10)
 	large, small := b.Open("a", nil), b.Open("b", nil)
 	if !large.Take(7, 3) || large.Take(1, 3) || !small.Take(3, 0) || small.Take(1, 0) {
-		t.Error("the spare part is not shared as it should be")
+		t.Error("Take does not leave the spare units free")
 	}
 }

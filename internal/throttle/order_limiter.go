@@ -102,12 +102,12 @@ func (t *OrderLimiter) Take(ctx context.Context, lease time.Duration) (*Slot, er
 
 // wait waits until w has a turn.
 func (t *OrderLimiter) wait(ctx context.Context, w *waiter, place *list.Element) error {
-	patience := time.NewTimer(t.config.QueueTimeout)
-	defer patience.Stop()
+	timer := time.NewTimer(t.config.QueueTimeout)
+	defer timer.Stop()
 	select {
 	case <-w.turn:
 		return nil
-	case <-patience.C:
+	case <-timer.C:
 	case <-ctx.Done():
 	}
 	t.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// An order waits if all turns are taken. If the queue is full, an order is refused at once.
+// An order waits if all turns are taken. If the queue is full, an order is refused immediately.
 func TestBeyondTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := throttle.NewOrderLimiter(throttle.OrderLimits{Concurrency: 2, Queue: 1})
@@ -38,8 +38,8 @@ func TestBeyondTheQueue(t *testing.T) {
 	})
 }
 
-// No order waits longer than QueueTimeout. An order that leaves the queue makes room for another one.
-func TestPatience(t *testing.T) {
+// No order waits longer than QueueTimeout. Another order may take the place of an order that leaves the queue.
+func TestQueueTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := throttle.NewOrderLimiter(throttle.OrderLimits{Concurrency: 1, Queue: 8, QueueTimeout: time.Second})
 		turn := take(t, turns)
@@ -50,7 +50,7 @@ func TestPatience(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, leave)
 		if _, err := turns.Take(ctx, time.Hour); bourse.CodeOf(err) != bourse.CodeCanceled {
-			t.Errorf("of a caller who left: %v", err)
+			t.Errorf("order of a caller that disconnected: %v", err)
 		}
 		turn.Done()
 		take(t, turns).Done()
@@ -72,7 +72,7 @@ func TestLease(t *testing.T) {
 		}
 		time.Sleep(time.Second) // virtual time; all leases have ended
 		if _, err := turns.Take(t.Context(), time.Hour); bourse.CodeOf(err) != bourse.CodeRateLimited {
-			t.Errorf("with three in progress: %v, want %s", err, bourse.CodeRateLimited)
+			t.Errorf("with three orders in progress: %v, want %s", err, bourse.CodeRateLimited)
 		}
 		for _, turn := range long {
 			turn.Done()
@@ -90,8 +90,8 @@ func take(t *testing.T, turns *throttle.OrderLimiter) *throttle.Slot {
 	return turn
 }
 
-// Orders arrive, wait, leave and end concurrently. Never more than Concurrency orders have a turn, and
-// never more than InProgress are in progress. At the end all turns are free.
+// Orders arrive, wait, leave and end concurrently. At most Concurrency orders may have a turn at any time, and at most
+// InProgress may be in progress. At the end all turns are free.
 func TestTurnsAreNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := throttle.OrderLimits{
@@ -101,7 +101,7 @@ func TestTurnsAreNeverExceeded(t *testing.T) {
 			QueueTimeout: time.Duration(rapid.IntRange(1, 2000).Draw(t, "patience µs")) * time.Microsecond,
 		}
 		orders := rapid.SliceOfN(rapid.IntRange(0, 300), 1, 60).Draw(t, "orders take µs")
-		leaving := rapid.IntRange(1, 10).Draw(t, "one of so many leaves")
+		leaving := rapid.IntRange(1, 10).Draw(t, "order that disconnects")
 		turns := throttle.NewOrderLimiter(config)
 		var working, progress atomic.Int64
 		var wg sync.WaitGroup
@@ -117,10 +117,10 @@ func TestTurnsAreNeverExceeded(t *testing.T) {
 					return
 				}
 				if n := working.Add(1); n > int64(config.Concurrency) {
-					t.Errorf("%d orders are worked on, at most %d", n, config.Concurrency)
+					t.Errorf("%d orders have a turn, want at most %d", n, config.Concurrency)
 				}
 				if n := progress.Add(1); n > int64(config.InProgress) {
-					t.Errorf("%d orders are in progress, at most %d", n, config.InProgress)
+					t.Errorf("%d orders are in progress, want at most %d", n, config.InProgress)
 				}
 				for began := time.Now(); time.Since(began) < time.Duration(took)*time.Microsecond; { //nolint:revive // works
 				}
@@ -132,7 +132,7 @@ func TestTurnsAreNeverExceeded(t *testing.T) {
 		wg.Wait()
 		for range config.Concurrency {
 			if _, err := turns.Take(context.Background(), time.Hour); err != nil {
-				t.Fatalf("a turn was lost: %v", err)
+				t.Fatalf("a turn was not released: %v", err)
 			}
 		}
 	})

@@ -24,13 +24,13 @@ func TestRates(t *testing.T) {
 				allowed++
 			}
 			if most := float64(perSecond)*(1+now.Sub(began).Seconds()) + 1e-6; float64(allowed) > most {
-				t.Fatalf("%d were allowed in %s, at most %.1f", allowed, now.Sub(began), most)
+				t.Fatalf("%d tokens were taken in %s, want at most %.1f", allowed, now.Sub(began), most)
 			}
 		}
 		for range 100 {
 			now = now.Add(time.Second/time.Duration(perSecond) + time.Microsecond)
 			if !rates.Take("b", perSecond, now) {
-				t.Fatal("one that stays below its rate was refused")
+				t.Fatal("a key that stays below its rate was refused")
 			}
 		}
 	})

@@ -61,26 +61,26 @@ func TestClientsThatDoNotRead(t *testing.T) {
 			time.Sleep(time.Second) // virtual time
 		}
 		if took := time.Since(began); took < 30*time.Second || took > 31*time.Second {
-			t.Errorf("they were cut off after %s, want 30s", took)
+			t.Errorf("the connections were closed after %s, want 30s", took)
 		}
 		for _, body := range unread {
 			if n, err := io.Copy(io.Discard, body); err == nil {
-				t.Errorf("a client that was cut off has %d bytes and no error", n)
+				t.Errorf("a client whose connection was closed got %d bytes and no error", n)
 			}
 		}
 		_, last := ask()
 		if n, err := io.Copy(io.Discard, last); err != nil || n != reply {
-			t.Errorf("after them: %d bytes of %d, %v", n, reply, err)
+			t.Errorf("later client: %d bytes of %d, %v", n, reply, err)
 		}
 	})
 }
 
-// TestOneReplyAlwaysHasRoom checks that a reply larger than the limit is written if no other
-// reply is reserved, even if handlers have wrapped the writer.
-func TestOneReplyAlwaysHasRoom(t *testing.T) {
+// TestSingleReplyMayExceedTheLimit checks that a reply larger than the limit is written if no other reply is reserved,
+// even if handlers have wrapped the writer.
+func TestSingleReplyMayExceedTheLimit(t *testing.T) {
 	var err, second error
 	h := throttle.NewBodies(1 << 20).Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w = around{w}
+		w = wrapper{w}
 		var release func()
 		if release, err = throttle.ReserveReply(w, 100<<20); err != nil {
 			return
@@ -94,12 +94,12 @@ func TestOneReplyAlwaysHasRoom(t *testing.T) {
 			t.Errorf("the only reply: %v", err)
 		}
 		if bourse.CodeOf(second) != bourse.CodeRateLimited {
-			t.Errorf("a second one: %v, want %s", errors.Unwrap(second), bourse.CodeRateLimited)
+			t.Errorf("a second reply: %v, want %s", errors.Unwrap(second), bourse.CodeRateLimited)
 		}
 	}
 }
 
-// around is a writer that wraps another one, as handlers do.
-type around struct{ http.ResponseWriter }
+// wrapper is a writer that wraps another one, as handlers do.
+type wrapper struct{ http.ResponseWriter }
 
-func (a around) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a wrapper) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -46,8 +46,8 @@ type Tracer struct {
 	tracer   otrace.Tracer
 }
 
-// Open returns a tracer that sends spans over HTTP to the collector configured by the
-// environment, or nil if there is none. It does not connect yet.
+// Open returns a tracer that sends spans over HTTP to the collector configured by the environment, or nil if none is
+// configured. It does not connect to the collector.
 func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if c.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && c.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || c.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return nil, nil
@@ -151,7 +151,7 @@ func textIn(query string) string {
 // Into adds the trace in ctx to the headers of a request.
 func Into(ctx context.Context, h http.Header) { w3c.Inject(ctx, propagation.HeaderCarrier(h)) }
 
-// Start begins a span within the span in ctx. If there is none, it returns the zero Span.
+// Start begins a span within the span in ctx. If ctx has no span, it returns the zero Span.
 func Start(ctx context.Context, name string) (context.Context, Span) {
 	in := otrace.SpanFromContext(ctx)
 	if !in.IsRecording() {

@@ -57,7 +57,7 @@ func TestTrace(t *testing.T) {
 	}
 	spans := c.Await(t, id, "request", "request > ready", "request > ready > worker/machine/use", "request > ready > worker/machine/use > start")
 	if len(spans) != 4 || !strings.HasPrefix(seen, "00-"+id) {
-		t.Errorf("%d spans, want 4; within the trace is %q", len(spans), seen)
+		t.Errorf("%d spans, want 4; the trace contains %q", len(spans), seen)
 	}
 	for _, s := range spans {
 		if s.Service != "bourse-test" || s.Failed != (s.Name == "start") || s.Name == "request" && (s.Parent != "b7ad6b7169203331" || s.Attributes["http.response.status_code"] != "503") {
@@ -75,11 +75,11 @@ func TestUntraced(t *testing.T) {
 	within.End(nil)
 	s.End(errors.New("x"))
 	if tr != nil || s.On() || within.On() || inner != t.Context() || trace.Query(inner) != "" || tr.Close() != nil {
-		t.Error("something is traced")
+		t.Error("a span was recorded without a collector")
 	}
 	h := http.NewServeMux()
 	if tr.Handler(h) != http.Handler(h) {
-		t.Error("a handler is wrapped without need")
+		t.Error("a handler was wrapped although nothing is traced")
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		_, s := trace.Start(ctx, "choose")

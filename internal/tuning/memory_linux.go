@@ -18,10 +18,9 @@ func hostMemory() uint64 {
 	return uint64(info.Totalram) * uint64(info.Unit) //nolint:unconvert // other widths on other architectures
 }
 
-// cgroupMemory returns the lowest memory limit of the process's cgroup and its ancestors,
-// or 0 if there is no limit. It supports both cgroup versions. The argument membership is
-// the path of the file that lists the process's cgroups, and root is the directory in
-// which cgroup file systems are mounted.
+// cgroupMemory returns the lowest memory limit of the process's cgroup and its ancestors, or 0 if there is no limit. It
+// supports both cgroup versions. membership is the path of the file that lists the process's cgroups, and root is the
+// directory in which cgroup file systems are mounted.
 func cgroupMemory(membership, root string) uint64 {
 	file, err := os.Open(membership)
 	if err != nil {

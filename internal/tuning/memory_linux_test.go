@@ -13,12 +13,12 @@ func TestCgroupMemory(t *testing.T) {
 		files      map[string]string
 		want       uint64
 	}{
-		"version 2":            {"0::/a/b\n", map[string]string{"a/b/memory.max": "1000\n", "a/memory.max": "max\n"}, 1000},
-		"an ancestor's":        {"0::/a/b\n", map[string]string{"a/b/memory.max": "1000\n", "a/memory.max": "500\n"}, 500},
-		"version 1":            {"5:cpu,cpuacct:/x\n4:memory:/a\n", map[string]string{"memory/a/memory.limit_in_bytes": "700\n"}, 700},
-		"none":                 {"0::/\n", map[string]string{"memory.max": "max\n"}, 0},
-		"a path out of itself": {"0::/../../etc\n", nil, 0},
-		"no cgroups":           {"", nil, 0},
+		"version 2":                       {"0::/a/b\n", map[string]string{"a/b/memory.max": "1000\n", "a/memory.max": "max\n"}, 1000},
+		"an ancestor's":                   {"0::/a/b\n", map[string]string{"a/b/memory.max": "1000\n", "a/memory.max": "500\n"}, 500},
+		"version 1":                       {"5:cpu,cpuacct:/x\n4:memory:/a\n", map[string]string{"memory/a/memory.limit_in_bytes": "700\n"}, 700},
+		"none":                            {"0::/\n", map[string]string{"memory.max": "max\n"}, 0},
+		"a path outside of the hierarchy": {"0::/../../etc\n", nil, 0},
+		"no cgroups":                      {"", nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()

@@ -24,12 +24,12 @@ func TestChildrenDoNotInherit(t *testing.T) {
 	const base = "200"
 	before := read(t)
 	if !set(base) {
-		t.Skip("scores cannot be changed here")
+		t.Skip("this process cannot change OOM scores")
 	}
 	t.Cleanup(func() {
 		process.protected = false
 		if !set(before) {
-			t.Error("the score stays")
+			t.Error("the score is not restored")
 		}
 	})
 	ProtectFromOOM(100)
@@ -48,12 +48,12 @@ func TestChildrenDoNotInherit(t *testing.T) {
 				err = c.Wait()
 			}
 			if got := strings.TrimSpace(out.String()); err != nil || got != base {
-				t.Errorf("a child has %q (%v), want %q", got, err, base)
+				t.Errorf("a child has the score %q (%v), want %q", got, err, base)
 			}
 		})
 	}
 	wg.Wait()
 	if got := read(t); got != "100" {
-		t.Errorf("the process has %s after its forks, want 100", got)
+		t.Errorf("the process has the score %s after its forks, want 100", got)
 	}
 }

@@ -63,10 +63,9 @@ type marker [32]byte
 
 func abs(n int) int { return max(n, -n) }
 
-// memoryLimit returns the process's soft memory limit in bytes. The argument group is the
-// limit of the process's cgroup, and host is the host's memory; 0 means unknown. If group
-// is known and less than host, the result is nine tenths of group. Otherwise it is a
-// quarter of host, because machines need the rest. It is 0 if both are unknown.
+// memoryLimit returns the process's soft memory limit in bytes. group is the limit of the process's cgroup, and host is
+// the host's memory; 0 means unknown. If group is known and less than host, the result is nine tenths of group.
+// Otherwise it is a quarter of host, because machines need the rest. It is 0 if both are unknown.
 func memoryLimit(host, group uint64) int64 {
 	switch {
 	case group > 0 && (host == 0 || group < host):

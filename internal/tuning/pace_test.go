@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A small heap may grow to five times the live heap. Above the floor, Go's default applies, so
-// that a server with a live heap of 1 GiB takes 2 GiB and not 5 GiB.
+// A small heap may grow to five times the live heap. Above the floor, Go's default applies, so that a server with a
+// live heap of 1 GiB uses 2 GiB instead of 5 GiB.
 func TestPercent(t *testing.T) {
 	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 8 << 20: 400, 10 << 20: 300, 20 << 20: 100, 40 << 20: 100, 1 << 40: 100} {
 		if got := percent(live); got != want {
-			t.Errorf("with %d MiB living: %d, want %d", live>>20, got, want)
+			t.Errorf("live heap of %d MiB: %d, want %d", live>>20, got, want)
 		}
 	}
 }
 
-// The percentage follows the heap up and down again.
+// The percentage changes when the heap grows and when it shrinks.
 func TestCollectFollowsTheHeap(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
@@ -32,7 +32,7 @@ func TestCollectFollowsTheHeap(t *testing.T) {
 			}
 			debug.SetGCPercent(got)
 		}
-		t.Errorf("it is never %d", want)
+		t.Errorf("the percentage was never %d", want)
 	}
 	held := make([]byte, 64<<20)
 	until(100)
@@ -54,7 +54,7 @@ func TestMemoryLimit(t *testing.T) {
 		{0, 0, 0},
 	} {
 		if got := memoryLimit(tt.host, tt.group); got != tt.want {
-			t.Errorf("of a host with %d and a cgroup with %d: %d, want %d", tt.host, tt.group, got, tt.want)
+			t.Errorf("limit for a host with %d and a cgroup with %d: %d, want %d", tt.host, tt.group, got, tt.want)
 		}
 	}
 }

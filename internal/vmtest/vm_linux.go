@@ -23,13 +23,13 @@ type Host struct{ qemu, busybox, kernel string }
 func Find(t *testing.T) Host {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
-		t.Skip("the kernel for this test is for x86-64")
+		t.Skip("the test kernel is only for x86-64")
 	}
 	h := Host{kernel: Cached(t, "vmlinuz", "scripts/need-kernel")}
 	for name, to := range map[string]*string{"qemu-system-x86_64": &h.qemu, "busybox": &h.busybox} {
 		var err error
 		if *to, err = exec.LookPath(name); err != nil {
-			t.Skipf("%v: scripts/need-host installs it", err)
+			t.Skipf("%v: run scripts/need-host to install it", err)
 		}
 	}
 	return h
@@ -66,7 +66,7 @@ func (f Files) Programs(t *testing.T, names ...string) {
 	for _, name := range names {
 		path, err := exec.LookPath(name)
 		if err != nil {
-			t.Skipf("%v: scripts/need-host installs it", err)
+			t.Skipf("%v: run scripts/need-host to install it", err)
 		}
 		f["/bin/"+name] = path
 		libraries, _ := exec.CommandContext(t.Context(), "ldd", path).Output() // fails if the program is statically linked
@@ -157,7 +157,7 @@ func (h Host) Boot(ctx context.Context, m Machine) (console string, err error) {
 	console = strings.ReplaceAll(out.String(), "\r", "")
 	switch {
 	case ctx.Err() != nil:
-		err = fmt.Errorf("the machine has not ended after %s", m.Limit)
+		err = fmt.Errorf("the machine did not power off within %s", m.Limit)
 	case err == nil && !strings.Contains(console, "\n"+Done+"\n"):
 		err = errors.New("the machine ended before its tests did")
 	}

@@ -23,7 +23,7 @@ func TestWrite(t *testing.T) {
 		text, err := os.ReadFile(path)
 		info, statErr := os.Stat(path)
 		if err := errors.Join(err, statErr); err != nil || string(text) != c.text || info.Mode() != c.mode {
-			t.Errorf("the file has %q, mode %v, %v; want %q, %v", text, info.Mode(), err, c.text, c.mode)
+			t.Errorf("the file contains %q, mode %v, %v; want %q, %v", text, info.Mode(), err, c.text, c.mode)
 		}
 	}
 	if err := os.Mkdir(filepath.Join(dir, "sub"), 0o700); err != nil {
@@ -35,6 +35,6 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
-		t.Errorf("the directory has %v, %v; want the file and its subdirectory", left, err)
+		t.Errorf("the directory contains %v, %v; want the file and its subdirectory", left, err)
 	}
 }

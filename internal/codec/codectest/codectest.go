@@ -1,5 +1,5 @@
-// Package codectest helps to test encodings of package codec. It converts JSON text to
-// such encodings, and sets every field of a value.
+// Package codectest helps test values that package codec encodes: it converts JSON text to codec's encoding, and sets
+// every field of a value.
 package codectest
 
 import (
