@@ -87,8 +87,7 @@ func TestAColdTaskThatCannotBeStarted(t *testing.T) {
 	})
 }
 
-// A task needs a record of its own, so it cannot reuse the id of an order whose machine
-// failed to start.
+// A task needs its own record, so it cannot reuse the id of an order whose machine failed to start.
 func TestATaskWithTheIDOfAFailedOrder(t *testing.T) {
 	for name, order := range map[string]func(*testing.T) *bourse.Order{
 		"cold": func(t *testing.T) *bourse.Order { return cold(t, "one", "cat") },

@@ -174,9 +174,9 @@ func History(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *b
 		return nil, nil, err
 	case !known:
 	case state.Foreign(&rec, &order.App):
-		return no("the order's id is that of another order")
+		return no("the order's id belongs to another order")
 	case rec.Task != nil && kind != bourse.KindTask:
-		return no("the order's id is that of a task")
+		return no("the order's id belongs to a task")
 	case rec.Task != nil:
 		return &bourse.Fill{Task: &rec.Task.Result, Repeated: true}, nil, nil
 	case rec.Canceled:
@@ -198,7 +198,7 @@ func History(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *b
 		}
 		return &bourse.Fill{Volume: &v, Repeated: true}, nil, err
 	case rec.Machine != "" || rec.Volume != "", kind == bourse.KindTask: // the id of a task's order must be unused, even if the earlier order was not filled
-		return no("the order's id is that of another order")
+		return no("the order's id belongs to another order")
 	}
 	if kind != bourse.KindHold {
 		return nil, nil, nil

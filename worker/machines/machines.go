@@ -58,7 +58,7 @@ type Volumes interface {
 	Unmount(ctx context.Context, m *bourse.Machine) error
 }
 
-// Tasks manages cold tasks, each of which has a machine of its own.
+// Tasks manages cold tasks, each of which has its own machine.
 type Tasks interface {
 	// Payload returns the stdin of a machine's program, which is its task's payload.
 	Payload(m *bourse.Machine) ([]byte, error)

@@ -70,8 +70,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// If a machine has a cgroup of its own, all processes in it belong to the machine,
-// whatever their parents are.
+// If a machine has its own cgroup, all processes in it belong to the machine, whatever their parents are.
 func TestMembers(t *testing.T) {
 	root := t.TempDir()
 	for pid, group := range map[string]string{"1": "/", "5": "/", "7": "/m", "8": "/m", "9": "/m", "10": "/"} {

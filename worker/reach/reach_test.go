@@ -265,7 +265,7 @@ func TestRefusals(t *testing.T) {
 			with: func(h *host) { h.dialErr = bourse.Errorf(bourse.CodeForbidden, "not its port") },
 		},
 		{
-			name: "ends by itself", state: bourse.StateStopped, code: bourse.CodeFailedPrecondition, text: "exit code 3",
+			name: "ends without a request", state: bourse.StateStopped, code: bourse.CodeFailedPrecondition, text: "exit code 3",
 			with: func(h *host) {
 				time.AfterFunc(time.Second, func() {
 					h.change(func(m *bourse.Machine) { m.State, m.Boot.Exit = bourse.StateStopped, &bourse.Exit{Code: 3} })

@@ -227,7 +227,7 @@ func TestFillFailsForGood(t *testing.T) {
 		gone := src
 		gone.ID = bourse.NewVolumeID(2)
 		for name, order := range map[string]func(*bourse.VolumeOrder){
-			"not there": from(gone),
+			"missing":   from(gone),
 			"too large": func(v *bourse.VolumeOrder) { v.Source = src.ID },
 		} {
 			v := p.near.place(order)

@@ -5,10 +5,9 @@
 //   - Checks runs health checks and records their results.
 //   - Standbys starts standbys for machines whose workers are lost.
 //
-// Each watcher is one goroutine. When a machine's record changes, the watcher reads the
-// record and decides with a pure function. It repeats the decision in the transaction
-// that records its action. A watcher does not persist any state of its own: after a
-// restart, it reads all machines again.
+// Each watcher is one goroutine. When a machine's record changes, the watcher reads the record and decides with a pure
+// function. It repeats the decision in the transaction that records its action. A watcher does not persist its own
+// state: after a restart, it reads all machines again.
 package watch
 
 import (

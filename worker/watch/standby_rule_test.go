@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 		"the primary is back":                     {self: spareOf(self, "started", primary, primary), state: "started", host: watch.HostReachable, want: down, seconds: 5},
 		"back, not started yet":                   {self: spareOf(self, "started", primary, primary), state: "starting", host: watch.HostReachable, want: none},
 		"back, and stopped":                       {self: spareOf(self, "started", primary, primary), state: "stopped", host: watch.HostReachable, want: none},
-		"destroyed meanwhile":                     {self: spareOf(self, "started", primary, primary), host: watch.HostReachable, want: none},
+		"destroyed in the meantime":               {self: spareOf(self, "started", primary, primary), host: watch.HostReachable, want: none},
 		"taken off the list":                      {self: spareOf(self, "started", primary, id(8)), state: "started", host: watch.HostReachable, want: none},
 		"a lower standby goes first":              {state: "started", host: watch.HostLost, others: []spare{spareOf(lesser, "stopped", "", primary)}, want: in, seconds: 15},
 		"a higher one does not":                   {state: "started", host: watch.HostLost, others: []spare{spareOf(greater, "stopped", "", primary)}, want: in, seconds: 10},
