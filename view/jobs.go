@@ -9,7 +9,7 @@ import (
 
 // job is a change that a caller waits for.
 type job struct {
-	ownCommit bool               // whether the job is so large that it needs a commit of its own
+	ownCommit bool               // whether the job is so large that it needs a separate commit
 	do        func(*batch) error // applies the change; called again if the commit fails because of a job or row
 	abandoned func() bool        // reports whether the caller has stopped waiting, so the job can be skipped
 	done      chan error         // receives the result; buffered

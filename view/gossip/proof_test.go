@@ -198,8 +198,8 @@ func TestGossipKeyAloneDoesNotAdmit(t *testing.T) {
 	}
 }
 
-// TestATagBelongsToItsWorker checks that a worker that announces another worker's tag gets none
-// of the other's calls, even if it has a certificate of its own and started first.
+// TestATagBelongsToItsWorker checks that a worker that announces another worker's tag gets none of the other's calls,
+// even if it has its own certificate and started first.
 func TestATagBelongsToItsWorker(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, o := gossiptest.NewMemory(1), new(offices)
@@ -244,7 +244,7 @@ func TestARivalProvesItself(t *testing.T) {
 		name   string
 		proofs gossip.Proofs
 		real   bool
-	}{{"unsigned", nil, false}, {"a key of its own", newPretender(), false}, {"its certificate", nil, true}} {
+	}{{"unsigned", nil, false}, {"its own key", newPretender(), false}, {"its certificate", nil, true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			gossiptest.Virtual(t, func(t *testing.T) {
 				net, o := gossiptest.NewMemory(1), new(offices)

@@ -78,7 +78,7 @@ func TestTokensExpire(t *testing.T) {
 		token Token
 		gone  bool
 	}{
-		"good for ever":             {Token{}, false},
+		"never expires":             {Token{}, false},
 		"valid for another day":     {Token{ExpiresAt: day(1)}, false},
 		"expired yesterday":         {Token{ExpiresAt: day(-1)}, false},
 		"expired long ago":          {Token{ExpiresAt: day(-8)}, true},
