@@ -217,11 +217,11 @@ func TestTaskStarted(t *testing.T) {
 		starts []time.Duration // times after at
 		want   time.Duration
 	}{
-		"no machine of its own": {nil, []time.Duration{0}, 0},
-		"without a timeout":     {&ColdTask{Until: at.Add(time.Minute)}, []time.Duration{0}, time.Minute},
-		"soon":                  {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{time.Second}, 6 * time.Second},
-		"started again":         {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{1, 1}, 5*time.Second + 1},
-		"late":                  {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{58 * time.Second}, time.Minute},
+		"no separate machine": {nil, []time.Duration{0}, 0},
+		"without a timeout":   {&ColdTask{Until: at.Add(time.Minute)}, []time.Duration{0}, time.Minute},
+		"soon":                {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{time.Second}, 6 * time.Second},
+		"started again":       {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{1, 1}, 5*time.Second + 1},
+		"late":                {&ColdTask{Until: at.Add(time.Minute), Timeout: bourse.Duration(5 * time.Second)}, []time.Duration{58 * time.Second}, time.Minute},
 	} {
 		n++
 		o := taskOrder(n, 1)

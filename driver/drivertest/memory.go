@@ -18,8 +18,8 @@ import (
 //	…
 //	d = host.Driver()          // the daemon was killed and restarted
 //
-// A Memory starts no goroutines and has no clock of its own, so it can be used in a synctest
-// bubble if it is created there.
+// A Memory starts no goroutines and has no separate clock, so it can be used in a synctest bubble if it is created
+// there.
 type Memory struct {
 	mu       sync.Mutex
 	hooks    Hooks

@@ -33,8 +33,8 @@ type Host interface {
 	Open(t *testing.T) driver.Driver
 }
 
-// MachineryKiller is implemented by a Host whose driver has processes of its own that can be
-// killed, for instance a supervisor.
+// MachineryKiller is implemented by a Host whose driver has its own processes, which can be killed, for instance a
+// supervisor.
 type MachineryKiller interface {
 	KillMachinery(t *testing.T)
 }

@@ -109,7 +109,7 @@ func dieIn(t *testing.T, stage, write string) {
 	}
 	held := r.open()
 	if left, _ := filepath.Glob(filepath.Join(r.dir, jobsDir, "*"+tempSuffix)); len(left) > 0 {
-		t.Errorf("%v is left", left)
+		t.Errorf("%v remains", left)
 	}
 	for _, s := range held {
 		if s.ID.Boot == 1 && told && (s.Exit == nil || s.Exit.Code != 5) {

@@ -44,7 +44,7 @@ func Load(f Files) (*Credentials, error) {
 	var err error
 	c.Live, err = NewLive([]string{f.CA, f.Pair}, f.read, func(m *material) error {
 		if m.self != c.self {
-			return bourse.Errorf(bourse.CodeInvalid, "the certificate is that of %s %s, not of %s %s", m.self.Role, m.self.ID, c.self.Role, c.self.ID)
+			return bourse.Errorf(bourse.CodeInvalid, "the certificate belongs to %s %s, not to %s %s", m.self.Role, m.self.ID, c.self.Role, c.self.ID)
 		}
 		return nil
 	})

@@ -15,7 +15,7 @@ const Parent = "bourse"
 // program.
 const MinMemory = 16
 
-// Groups creates the groups of one driver, below a cgroup of its own.
+// Groups creates the groups of one driver, below a separate cgroup.
 type Groups interface {
 	// New creates a group with limits. It returns nil if the host has no usable cgroups.
 	New(driver.Limits) (Group, error)
