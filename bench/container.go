@@ -80,7 +80,7 @@ func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 // fatal methods panic, and withTB recovers the panic.
 type benchTB struct {
 	testing.TB                 // nil, because no other methods are called
-	ctx        context.Context //nolint:containedctx // as a test's
+	ctx        context.Context //nolint:containedctx // like a test's context
 	dir        string
 	cleanups   []func()
 	err        error

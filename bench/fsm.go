@@ -14,9 +14,8 @@ import (
 
 type nothing struct{}
 
-// benchFSM measures how many durable runs with three steps complete per second if 16 are in
-// progress at a time. The rate is divided by that of a baseline, which makes three synced
-// bbolt updates for each run, one after another.
+// benchFSM measures how many durable runs with three steps complete per second if 16 are in progress at a time. The
+// rate is divided by that of a baseline, which performs three synced bbolt updates for each run, one after another.
 func benchFSM(ctx context.Context, lab *Lab, out Figures) error {
 	const clients, runs, rounds = 16, 2000, 3
 	journal, err := store.Open(store.Config{Dir: filepath.Join(lab.dir, "store"), Log: slog.New(slog.DiscardHandler)})
@@ -64,7 +63,7 @@ func benchFSM(ctx context.Context, lab *Lab, out Figures) error {
 	return <-ended
 }
 
-// syncedUpdate makes one bbolt update of 512 bytes.
+// syncedUpdate performs one bbolt update of 512 bytes.
 func syncedUpdate(db *bolt.DB, i int) error {
 	return db.Update(func(tx *bolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists([]byte("floor"))

@@ -118,7 +118,7 @@ func (s *Server) begin(ctx context.Context, binary string) error {
 	if err := os.Remove(s.ready); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	s.cmd = exec.Command(binary, s.args...) //nolint:noctx // it lives as long as the lab
+	s.cmd = exec.Command(binary, s.args...) //nolint:noctx // Lab stops it
 	s.cmd.Stderr = os.Stderr
 	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
@@ -137,7 +137,7 @@ func (s *Server) begin(ctx context.Context, binary string) error {
 
 // kill ends the process abruptly, as a crash would.
 func (s *Server) kill() {
-	_ = s.cmd.Process.Kill() // it may have exited
+	_ = s.cmd.Process.Kill() // the process may have exited
 	_ = s.cmd.Wait()
 }
 
@@ -145,7 +145,7 @@ func (s *Server) stop() {
 	if s.cmd.Process == nil || s.cmd.ProcessState != nil { // never started, or already stopped
 		return
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have exited
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // the process may have exited
 	_ = s.cmd.Wait()
 }
 
@@ -250,7 +250,7 @@ func (s *Server) anonymous() (total int64, err error) {
 		_, rest, _ := strings.Cut(string(text), "\nAnonymous:")
 		fields := strings.Fields(rest)
 		if len(fields) == 0 {
-			return 0, fmt.Errorf("no anonymous memory is shown for process %d", pid)
+			return 0, fmt.Errorf("the kernel reports no anonymous memory for process %d", pid)
 		}
 		kib, err := strconv.ParseInt(fields[0], 10, 64)
 		if err != nil {

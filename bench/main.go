@@ -1,7 +1,7 @@
-// Command bench measures what users of Bourse notice. It starts real bin/bourse processes on
-// loopback. In the same run it measures the baselines for comparison: floors, such as the time of
-// one synced write, and peers, such as nginx. Hosts are shared and noisy, so only the ratios are
-// comparable. It prints the figures as one flat JSON object and writes it to -out.
+// Command bench measures the latency, throughput and memory that users of Bourse notice. It starts real bin/bourse
+// processes on loopback. In the same run it measures the baselines for comparison: floors, such as the time of one
+// synced write, and peers, such as nginx. Hosts are shared and noisy, so only the ratios are comparable. It prints the
+// figures as one flat JSON object and writes it to -out.
 package main
 
 import (
@@ -84,12 +84,12 @@ func main() {
 	out := flag.String("out", "", "write the figures to this `file` as JSON")
 	binary := flag.String("binary", "bin/bourse", "the `program` to measure")
 	only := flag.String("only", "", "comma-separated `list` of benchmarks to run (default all)")
-	echoAt := flag.String("echo", "", "answer requests at the NATS server with this `URL` until standard input ends (internal)")
+	echoAt := flag.String("echo", "", "answer requests at the NATS server with this `URL` until standard input is closed (internal)")
 	serving := flag.Bool("serve", false, "serve HTTP at $PORT, as a machine's program (internal)")
 	flag.Parse()
 	var err error
 	switch {
-	case *serving: // without a signal handler, so that an interrupt ends the process at once
+	case *serving: // without a signal handler, so that an interrupt ends the process immediately
 		err = serve()
 	case *echoAt != "":
 		err = echo(*echoAt)

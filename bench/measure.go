@@ -82,7 +82,7 @@ func until(ctx context.Context, limit time.Duration, what string, done func() bo
 	begin := time.Now()
 	for !done() {
 		if time.Since(begin) > limit || ctx.Err() != nil {
-			return fmt.Errorf("after %s not yet: %s", time.Since(begin).Round(time.Millisecond), what)
+			return fmt.Errorf("timed out after %s waiting for this condition: %s", time.Since(begin).Round(time.Millisecond), what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

@@ -193,7 +193,7 @@ http {
 		return nil, nil, err
 	}
 	stop := func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have exited
+		_ = cmd.Process.Signal(syscall.SIGTERM) // the process may have exited
 		_ = cmd.Wait()
 	}
 	client := clientTo(at)
@@ -204,9 +204,8 @@ http {
 	return client, stop, nil
 }
 
-// benchCold measures how long a request takes if the app has no running machine. It
-// subtracts the time from a start of the same machine through the API until the machine
-// listens.
+// benchCold measures how long a request takes if the app has no running machine. It subtracts the time that the same
+// machine takes to listen after it is started through the API.
 func benchCold(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
@@ -276,7 +275,7 @@ func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
 	if err != nil {
 		return err
 	}
-	for range 2 { // these are placed on different workers, because an app's machines are spread
+	for range 2 { // the two machines are placed on different workers, because an app's machines are spread
 		if _, _, err := w.serve(ctx); err != nil {
 			return err
 		}

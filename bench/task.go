@@ -218,7 +218,7 @@ func startEcho(url string) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := exec.Command(self, "-echo", url) //nolint:noctx // it ends with its input
+	c := exec.Command(self, "-echo", url) //nolint:noctx // it exits when its standard input is closed
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {

@@ -17,7 +17,7 @@ func TestBarsAreRedrawnInPlace(t *testing.T) {
 	got := screen.String()
 	for _, want := range []string{"████████████░░░░░░░░░░░░  50%  5.0 MiB of 10.0 MiB  pulling", `a\x1b[31m`, "\x1b[1A", "\x1b[2A", "present, 10.0 MiB"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%q lacks %q", got, want)
+			t.Errorf("%q does not contain %q", got, want)
 		}
 	}
 }

@@ -111,7 +111,7 @@ no worker can fill the order, you are told why each one refused.
 To get started:
   bourse dev                                        run a whole cluster on this host
   bourse machine run host --region gru -- sleep 60  run a machine in region gru
-  bourse quote host --vm-memory 2GiB -- sleep 60    see which workers would take an order`,
+  bourse quote host --vm-memory 2GiB -- sleep 60    see which workers would accept an order`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       s.Version.String(),

@@ -311,7 +311,7 @@ func (i Interrupted) Error() string { return string(i) }
 
 // interrupted reports whether err only results from a signal that stopped the command.
 func interrupted(ctx context.Context, err error) bool {
-	if _, told := errors.AsType[Interrupted](err); told {
+	if _, ok := errors.AsType[Interrupted](err); ok {
 		return true
 	}
 	return ctx.Err() != nil && (bourse.CodeOf(err) == bourse.CodeCanceled || errors.Is(err, context.Cause(ctx)))
@@ -320,7 +320,7 @@ func interrupted(ctx context.Context, err error) bool {
 // endInterrupted prints the outcome of an interrupted command, if it is known, and returns
 // the exit status.
 func (s *Shell) endInterrupted(err error) int {
-	if line, told := errors.AsType[Interrupted](err); told {
+	if line, ok := errors.AsType[Interrupted](err); ok {
 		s.Note(Clean(string(line)))
 	}
 	return bourse.CodeCanceled.ExitStatus()

@@ -53,7 +53,7 @@ func TestExitCodes(t *testing.T) {
 			words = "the API requires a token"
 		}
 		if !strings.HasPrefix(got.Err, "error: ") || !strings.Contains(got.Err, words) || got.Out != "" {
-			t.Errorf("code %s: out %q, err %q; want the server's words on stderr and no output", code, got.Out, got.Err)
+			t.Errorf("code %s: out %q, err %q; want the server's message on stderr and no output", code, got.Out, got.Err)
 		}
 	}
 	if got := cli.ExitCode(errors.New("without a code")); got != 1 {

@@ -99,10 +99,10 @@ func GroupFlags(c *cobra.Command, groups ...FlagGroup) {
 
 func groupedFlags(all *pflag.FlagSet, groups []FlagGroup) string {
 	var b strings.Builder
-	section := func(title string, has func(name string) bool) {
+	section := func(title string, include func(name string) bool) {
 		var some pflag.FlagSet
 		all.VisitAll(func(f *pflag.Flag) {
-			if has(f.Name) {
+			if include(f.Name) {
 				some.AddFlag(f)
 			}
 		})

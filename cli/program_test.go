@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestProgramOf checks that suggested commands start with a name or path that works.
-func TestProgramOf(t *testing.T) {
+// TestCommandFor checks that suggested commands start with a name or path that works.
+func TestCommandFor(t *testing.T) {
 	dir := t.TempDir()
 	here, other := filepath.Join(dir, "bourse"), filepath.Join(dir, "other")
 	for _, file := range []string{here, other} {
@@ -24,10 +24,10 @@ func TestProgramOf(t *testing.T) {
 		}
 	}
 	for name, tt := range map[string]struct{ started, found, want string }{
-		"by its name":                 {"bourse", here, "bourse"},
-		"by its path, not on PATH":    {here, "", here},
-		"by its path, and on PATH":    {here, here, "bourse"},
-		"another program of its name": {here, other, here},
+		"by its name":                           {"bourse", here, "bourse"},
+		"started by its path, not in PATH":      {here, "", here},
+		"started by its path, but also in PATH": {here, here, "bourse"},
+		"another program with the same name":    {here, other, here},
 	} {
 		if got := commandFor(tt.started, finds(tt.found)); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
@@ -47,7 +47,7 @@ func TestTyped(t *testing.T) {
 	} {
 		s := &Shell{Env: Env{Program: "bin/bourse"}}
 		if got := s.WithProgramName(in); got != want {
-			t.Errorf("Typed(%q) = %q, want %q", in, got, want)
+			t.Errorf("WithProgramName(%q) = %q, want %q", in, got, want)
 		}
 	}
 	if s := (&Shell{Env: Env{Program: "a$1/bourse"}}); s.WithProgramName("bourse dev") != "a$1/bourse dev" {

@@ -46,6 +46,6 @@ func TestTableColors(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := tab.text(80, false); strings.Contains(got, "\x1b") {
-		t.Errorf("colors are disabled, but got %q", got)
+		t.Errorf("got %q although colors are disabled", got)
 	}
 }

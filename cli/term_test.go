@@ -47,7 +47,7 @@ func TestConfirm(t *testing.T) {
 			t.Errorf("answer %q: %v after %q, want code %q", answer, err, asked.String(), want)
 		}
 		if err := s.Confirm(t.Context(), true, "destroy web"); err != nil {
-			t.Errorf("with --yes: %v", err)
+			t.Errorf("confirmation with --yes: %v", err)
 		}
 	}
 	pipe := &Shell{Env: Env{In: Stream{ReadWriter: bytes.NewBufferString("y\n")}, Err: Stream{ReadWriter: &bytes.Buffer{}, TTY: true}}}

@@ -216,11 +216,11 @@ func PullBar(name string, i *bourse.Image) Bar {
 
 // Bounded shortens list to the given number of elements. If it omits any, it adds an "and N more"
 // line.
-func Bounded(list []string, most int) []string {
-	if len(list) <= most {
+func Bounded(list []string, limit int) []string {
+	if len(list) <= limit {
 		return list
 	}
-	return append(slices.Clone(list[:most]), fmt.Sprintf("and %d more", len(list)-most))
+	return append(slices.Clone(list[:limit]), fmt.Sprintf("and %d more", len(list)-limit))
 }
 
 // Wrap breaks a line between words into parts of at most width characters. All parts except

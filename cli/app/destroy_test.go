@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/cli/clitest"
 )
 
-// TestDestroySuggestsACommandThatWorks checks that the command suggested after a
-// refused destroy is not refused again: it includes --yes if that was given.
+// TestDestroySuggestsACommandThatWorks checks that the command that is suggested after a refused destroy would not be
+// refused for the same reason: it includes --yes if --yes was given.
 func TestDestroySuggestsACommandThatWorks(t *testing.T) {
 	line := clitest.Of(newDestroy)
 	refused := clitest.Failure(bourse.CodeFailedPrecondition, "machines of the app run (1)")

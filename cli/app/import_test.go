@@ -27,7 +27,7 @@ func TestParseLines(t *testing.T) {
 	}
 	for _, text := range []string{"", "# nothing\n", "hunter2", "=hunter2", "A=\"\"\"hunter2\n"} {
 		if _, _, err := parseLines(text); bourse.CodeOf(err) != bourse.CodeInvalid || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%q: %v, want invalid without the text", text, err)
+			t.Errorf("%q: %v, want an invalid error that does not contain the text", text, err)
 		}
 	}
 }

@@ -27,20 +27,20 @@ func newRotate(s *cli.Shell) *cobra.Command {
 		Long: `Replace the key that encrypts the membership (gossip.key, on all servers), the key that
 encrypts the secrets of apps (secrets.key, on all brokers), or the CA that certifies the
 servers (ca.pem, on all servers), while the servers run. First every server receives the
-new key, then every server uses it, then every server forgets the old key. Each step
-begins when all servers have done the one before, so no request fails.
+new key, then every server uses it, then every server removes the old key. Each step
+begins once all servers have completed the previous one, so no request fails.
 
-If a server does not answer, the command waits for it. If it gives up or is
+If a server does not answer, the command waits for it. If the command gives up or is
 interrupted, repeat it: it continues the rotation that has begun. If a server will not
-come back, remove it first (bourse member remove).
+return, remove it first (bourse member remove).
 
 The old key of secrets stays in use until every secret was set again. After a theft,
 set new values, since whoever has the key can have read the old ones. Repeat the command
 afterwards to remove the old key.
 
 The new CA is created in --dir, unless that directory contains one. Its key stays there:
-store it in a safe place, away from the servers. Clients, scrapers and NATS servers have
-to be given the new CA and certificates by hand. With --keep-old, the servers accept the
+store it in a safe place, away from the servers. You must give clients, scrapers and NATS
+servers the new CA and certificates yourself. With --keep-old, the servers accept the
 old CA, too, until the command is repeated without this flag.`,
 		Example: `  bourse credentials rotate gossip
   bourse credentials rotate gossip --wait 10m   # while a host reboots
@@ -206,8 +206,8 @@ func (r *rotation) finish() error {
 
 // incompleteError returns the error for a step that some servers have not completed.
 func (r *rotation) incompleteError(out *machinesapi.Rotation, missing []machinesapi.RotationServer) error {
-	const most = 5
-	for _, m := range missing[:min(most, len(missing))] {
+	const limit = 5
+	for _, m := range missing[:min(limit, len(missing))] {
 		r.shell.Note(fmt.Sprintf("%s: %s", cli.Clean(string(m.ID)), cli.Clean(m.Error)))
 	}
 	err := bourse.Errorf(bourse.CodeUnavailable, "the rotation stopped at the step %q, which %s did not complete", stepTexts[out.Step], cli.Count(len(missing), "server"))

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// rotating is an API that carries out a rotation's steps in order. The first request must start it.
+// rotating is an API that carries out a rotation's steps in order. The first request must start the rotation.
 type rotating struct {
 	*testing.T
 	steps []machinesapi.Rotation
@@ -31,7 +31,7 @@ func (r *rotating) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	out := r.steps[min(r.asked, len(r.steps)-1)]
 	r.asked++
-	_ = json.NewEncoder(w).Encode(out) // the client may have left
+	_ = json.NewEncoder(w).Encode(out) // the client may have disconnected
 }
 
 func TestRotate(t *testing.T) {
@@ -50,7 +50,7 @@ func TestRotate(t *testing.T) {
 		{"all servers answer", []machinesapi.Rotation{add, use, remove}, nil, 0, []string{
 			"distribute the new key          2 of 2 servers\nuse the new key                 2 of 2 servers\nremove the old key              2 of 2 servers\nthe gossip key was replaced\n",
 		}},
-		{"one is down for a moment", []machinesapi.Rotation{{Step: machinesapi.RotationCheck, Servers: down}, add, {Step: machinesapi.RotationUse, Servers: down}, use, remove}, []string{"--wait", "1h"}, 0, []string{
+		{"one server is down temporarily", []machinesapi.Rotation{{Step: machinesapi.RotationCheck, Servers: down}, add, {Step: machinesapi.RotationUse, Servers: down}, use, remove}, []string{"--wait", "1h"}, 0, []string{
 			"check that all servers answer   1 of 2 servers\ndistribute the new key          2 of 2 servers\nuse the new key                 1 of 2 servers\nuse the new key                 2 of 2 servers\n",
 		}},
 		{"one stays down", []machinesapi.Rotation{add, {Step: machinesapi.RotationUse, Servers: down}}, []string{"--wait", "-1s"}, 7, []string{
@@ -89,7 +89,7 @@ func TestRotateCA(t *testing.T) {
 			t.Error(err)
 		}
 		sent = append(sent, in.CA)
-		_ = json.NewEncoder(w).Encode(machinesapi.Rotation{Step: machinesapi.RotationUse, Done: !in.KeepOld}) // the client may have left
+		_ = json.NewEncoder(w).Encode(machinesapi.Rotation{Step: machinesapi.RotationUse, Done: !in.KeepOld}) // the client may have disconnected
 	}))
 	defer api.Close()
 	home := t.TempDir()
@@ -116,7 +116,7 @@ func TestRotateCA(t *testing.T) {
 		t.Errorf("with --keep-old: %+v; the context trusts %q", got, trusted())
 	}
 	if got := line.RunWith(t, vars, "credentials", "rotate", "ca", "--dir", dir); got.Code != 0 || !strings.Contains(got.Out, "the CA was replaced\n") || trusted() != sent[0] {
-		t.Errorf("repeated: %+v; the context trusts %q", got, trusted())
+		t.Errorf("second call: %+v; the context trusts %q", got, trusted())
 	}
 	if len(sent) != 2 || sent[0] != sent[1] {
 		t.Errorf("%d requests, with the same CA: %v", len(sent), sent[0] == sent[len(sent)-1])
@@ -141,7 +141,7 @@ func TestRotateCA(t *testing.T) {
 	}
 }
 
-// without returns the path that a file would have in a copy of a directory that lacks it.
+// without copies a directory, except one file, and returns the path that the file would have in the copy.
 func without(t *testing.T, dir, name string) string {
 	t.Helper()
 	other := t.TempDir()

@@ -38,7 +38,7 @@ func TestAppShow(t *testing.T) {
 		t.Errorf("--json: %+v", got)
 	}
 	if got := line.Against(t, h, "app", "show", "zoo"); got.Code != 3 || !strings.Contains(got.Err, "bourse app list") {
-		t.Errorf("no such app: %+v", got)
+		t.Errorf("unknown app: %+v", got)
 	}
 }
 

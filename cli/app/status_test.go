@@ -66,15 +66,15 @@ func TestStatusOfLostAndStoppedMachines(t *testing.T) {
 	all := shopMachines()
 	lost := Status{App: "shop", Groups: groupsOf(all[3:])}
 	if got := lost.next(); !slices.Equal(got, []string{"bourse worker list"}) {
-		t.Errorf("for a lost worker: %q", got)
+		t.Errorf("suggestions for an unreachable worker: %q", got)
 	}
 	failing := Status{App: "shop", Groups: groupsOf(all[:1])}
 	if got := failing.next(); len(got) == 0 || slices.Contains(got, "bourse worker list") {
-		t.Errorf("for a failing check: %q", got)
+		t.Errorf("suggestions for a failing check: %q", got)
 	}
 	all[2].Checks[0].Status = bourse.CheckWarning // workers report this status for machines that are not running
 	if stopped := groupsOf(all[2:3]); stopped[0].checks() != "-" || stopped[0].Asleep != 1 {
-		t.Errorf("for a stopped machine: %+v", stopped[0])
+		t.Errorf("status of a stopped machine: %+v", stopped[0])
 	}
 }
 
@@ -99,15 +99,15 @@ func TestOneWorker(t *testing.T) {
 		ranked   []bourse.WorkerID
 		want     []Move
 	}{
-		"two":                  {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1", "gru-2"}, []Move{{Machine: b, To: "gru-2"}}},
-		"three on three":       {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web"), machine(c, "gru-1", "web")}, []bourse.WorkerID{"gru-3", "gru-2"}, []Move{{Machine: b, To: "gru-3"}, {Machine: c, To: "gru-2"}}},
-		"two workers":          {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-2", "web")}, []bourse.WorkerID{"gru-2"}, nil},
-		"no other worker":      {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1"}, nil},
-		"one each":             {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "worker")}, []bourse.WorkerID{"gru-2"}, nil},
-		"one with its standby": {[]machinesapi.Machine{machine(a, "gru-1", "web"), standby}, []bourse.WorkerID{"gru-2"}, nil},
-		"a running one moves":  {[]machinesapi.Machine{stopped, machine(a, "gru-1", "web")}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: a, To: "gru-2"}}},
-		"two stopped":          {[]machinesapi.Machine{stopped, stopped}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: b, To: "gru-2", Start: true}}},
-		"one not deployed":     {[]machinesapi.Machine{machine(a, "gru-1", "web"), mine}, []bourse.WorkerID{"gru-2"}, nil},
+		"two":                        {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1", "gru-2"}, []Move{{Machine: b, To: "gru-2"}}},
+		"three on three":             {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web"), machine(c, "gru-1", "web")}, []bourse.WorkerID{"gru-3", "gru-2"}, []Move{{Machine: b, To: "gru-3"}, {Machine: c, To: "gru-2"}}},
+		"two workers":                {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-2", "web")}, []bourse.WorkerID{"gru-2"}, nil},
+		"no other worker":            {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "web")}, []bourse.WorkerID{"gru-1"}, nil},
+		"one each":                   {[]machinesapi.Machine{machine(a, "gru-1", "web"), machine(b, "gru-1", "worker")}, []bourse.WorkerID{"gru-2"}, nil},
+		"a machine and its standby":  {[]machinesapi.Machine{machine(a, "gru-1", "web"), standby}, []bourse.WorkerID{"gru-2"}, nil},
+		"a running machine is moved": {[]machinesapi.Machine{stopped, machine(a, "gru-1", "web")}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: a, To: "gru-2"}}},
+		"two stopped":                {[]machinesapi.Machine{stopped, stopped}, []bourse.WorkerID{"gru-2"}, []Move{{Machine: b, To: "gru-2", Start: true}}},
+		"one not deployed":           {[]machinesapi.Machine{machine(a, "gru-1", "web"), mine}, []bourse.WorkerID{"gru-2"}, nil},
 	} {
 		quote := bourse.Decision{Outcome: bourse.OutcomeQuoted, Rounds: make([]bourse.Round, 1)}
 		for _, w := range tt.ranked {
@@ -132,7 +132,7 @@ func TestOneWorker(t *testing.T) {
 		text := statusLine.Against(t, mux, "status", "-a", "shop").Out
 		for _, m := range tt.want {
 			if command := "bourse machine move -a shop " + string(m.Machine) + " --to " + string(m.To); !strings.Contains(text, command) {
-				t.Errorf("%s: the output lacks %q:\n%s", name, command, text)
+				t.Errorf("%s: the output does not contain %q:\n%s", name, command, text)
 			}
 		}
 	}
@@ -175,6 +175,6 @@ func TestWatchFrames(t *testing.T) {
 		t.Errorf("%d lines, want at most 7:\n%s", n, low)
 	}
 	if got := clitest.On(t, 0, func(s *cli.Shell) error { return follow(s, nil, nil, nil) }); strings.Count(got, "app      shop") != 1 {
-		t.Errorf("an unchanged status is printed again:\n%s", got)
+		t.Errorf("an unchanged status was printed again:\n%s", got)
 	}
 }

@@ -21,8 +21,8 @@ func newTokenJoin(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "join",
 		Short: "Create a token with which hosts join the cluster",
-		Long: `Create a token with which hosts join the cluster, and print it. "bourse join TOKEN"
-on a host makes it a member. The token contains the address of this broker, which
+		Long: `Create a token with which hosts join the cluster, and print it. Run "bourse join
+TOKEN" on a host to make it a member. The token contains the address of this broker, which
 counts its uses, so it works only while this broker runs. It cannot be printed
 again.`,
 		Example: `  bourse token join

@@ -17,13 +17,13 @@ func newUnset(s *cli.Shell) *cobra.Command {
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeSecret(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
-			has, err := secretsOf(s, app).List(c.Context())
+			list, err := secretsOf(s, app).List(c.Context())
 			if err != nil {
 				return hintSecrets(err, app)
 			}
 			known := map[string]bool{}
-			for i := range has.Secrets {
-				known[has.Secrets[i].Name] = true
+			for i := range list.Secrets {
+				known[list.Secrets[i].Name] = true
 			}
 			values := map[string]*string{}
 			for _, name := range args {

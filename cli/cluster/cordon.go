@@ -42,11 +42,11 @@ func cordonVerb(s *cli.Shell, cordon bool, c *cobra.Command) *cobra.Command {
 		if s.JSON {
 			return s.PrintJSON(w)
 		}
-		says := "accepts orders again"
+		text := "accepts orders again"
 		if cordon {
-			says = "no longer accepts orders; remaining machines: " + machineCount(&w)
+			text = "no longer accepts orders; remaining machines: " + machineCount(&w)
 		}
-		_, err = fmt.Fprintf(s.Out, "%s  %s\n", w.ID, says)
+		_, err = fmt.Fprintf(s.Out, "%s  %s\n", w.ID, text)
 		return err
 	}
 	return c
@@ -58,9 +58,9 @@ func cordonOf(c *bourse.Cordon, now time.Time) string {
 	if c == nil {
 		return ""
 	}
-	says := "since " + cli.Clock(c.At, now)
+	text := "since " + cli.Clock(c.At, now)
 	if c.By != "" {
-		says += ", by " + c.By
+		text += ", by " + c.By
 	}
-	return says
+	return text
 }

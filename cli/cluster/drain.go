@@ -146,11 +146,11 @@ func stateOf(ctx context.Context, s *cli.Shell, app bourse.AppName) (*deploy.Sta
 	return &deploy.State{App: app, Machines: machines, Volumes: volumes}, err
 }
 
-// machinesHere returns the ids of the app's machines that are on the worker. It omits destroyed
-// machines and those in the set "but".
-func (d *drain) machinesHere(state *deploy.State, but map[bourse.MachineID]bool) (ids []bourse.MachineID) {
+// machinesHere returns the ids of the app's machines that are on the worker. It omits destroyed machines and those in
+// except.
+func (d *drain) machinesHere(state *deploy.State, except map[bourse.MachineID]bool) (ids []bourse.MachineID) {
 	for i := range state.Machines {
-		if m := &state.Machines[i]; m.Worker == d.worker && !but[m.ID] && m.State != bourse.StateDestroyed && m.State != bourse.StateDestroying {
+		if m := &state.Machines[i]; m.Worker == d.worker && !except[m.ID] && m.State != bourse.StateDestroyed && m.State != bourse.StateDestroying {
 			ids = append(ids, m.ID)
 		}
 	}

@@ -67,7 +67,7 @@ func TestDrainSummaryScreens(t *testing.T) {
 			d.addRemaining(remaining{App: "blog", Machine: "148e21ea1d5303", Name: "job", Why: "it runs to its end, and would run again from the beginning: wait for it, or destroy it"},
 				remaining{App: "shop", Machine: "148e21ea1d5306", Name: "database-of-orders", Why: "0 of its group would serve while its volume is copied, and 1 have to: add one, or allow downtime"})
 			if err := d.conclude(nil); err == nil || len(cli.Hints(err)) == 0 {
-				t.Errorf("%v: want an error with hints", err)
+				t.Errorf("got error %v, want an error with hints", err)
 			}
 			return nil
 		}))

@@ -16,7 +16,7 @@ import (
 const healthInterval = 500 * time.Millisecond
 
 func newHealth(s *cli.Shell) *cobra.Command {
-	var patience time.Duration
+	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "health",
 		Short: "Compare the members' copies of the view",
@@ -39,10 +39,10 @@ otherwise 0, even if rows are in quarantine.`,
   bourse view health --json | jq '.members[] | {id, behind, lag_ms}'`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if patience < 0 {
-				return bourse.Errorf(bourse.CodeInvalid, "--wait %s: use 0s or more", patience)
+			if timeout < 0 {
+				return bourse.Errorf(bourse.CodeInvalid, "--wait %s: use 0s or more", timeout)
 			}
-			h, err := awaitHealth(c.Context(), s, patience)
+			h, err := awaitHealth(c.Context(), s, timeout)
 			if err != nil {
 				return err
 			}
@@ -57,16 +57,15 @@ otherwise 0, even if rows are in quarantine.`,
 			return err
 		},
 	}
-	c.Flags().DurationVar(&patience, "wait", 0, "maximum `time` to wait until every member is ok")
+	c.Flags().DurationVar(&timeout, "wait", 0, "maximum `time` to wait until every member is ok")
 	_ = c.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"5s", "30s", "1m"}, cobra.ShellCompDirectiveNoFileComp)) // fails only if the flag does not exist
 	return c
 }
 
-// awaitHealth polls until every member is ok, but not for longer than patience. It returns the last
-// reply.
-func awaitHealth(ctx context.Context, s *cli.Shell, patience time.Duration) (machinesapi.ViewHealth, error) {
+// awaitHealth polls until every member is ok, but at most until timeout has passed. It returns the last reply.
+func awaitHealth(ctx context.Context, s *cli.Shell, timeout time.Duration) (machinesapi.ViewHealth, error) {
 	defer cli.Spin(s.Err, "asking the members")()
-	end := s.Now().Add(patience)
+	end := s.Now().Add(timeout)
 	for {
 		h, err := s.Client().ViewHealth(ctx)
 		if err != nil {

@@ -33,7 +33,7 @@ func fleet() []machinesapi.MemberHealth {
 	}
 }
 
-// troubled returns the members of a cluster that has one problem of each kind.
+// troubled returns the members of a cluster with one problem of each kind.
 func troubled() []machinesapi.MemberHealth {
 	f := fleet()
 	f[1].Tables[1] = machinesapi.ViewTable{Name: "machine", Rows: 40, Checksum: "00000000000000cc"}
@@ -75,7 +75,7 @@ func TestViewHealth(t *testing.T) {
 	behind := fleet()
 	behind[2].Heads[0].Seq = 11
 	if got := line.Against(t, clitest.Replies(http.StatusOK, machinesapi.CompareViews(behind, clitest.Now.Add(-89*time.Second))), "view", "health"); got.Code != 0 || !strings.HasSuffix(got.Out, "\n4 members agree\ngru-2 is still receiving 1 transaction\n") {
-		t.Errorf("changes on their way are not a problem: exit status %d\n%s", got.Code, got.Out)
+		t.Errorf("a member that is catching up: exit status %d, want 0\n%s", got.Code, got.Out)
 	}
 }
 

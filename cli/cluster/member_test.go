@@ -17,7 +17,7 @@ func TestMembers(t *testing.T) {
 		Since: clitest.Now.Add(-time.Hour), Machines: 3, Volumes: 1,
 	}
 	up := machinesapi.Member{ID: "p1", Role: bourse.RoleProxy, Region: "gru", Address: "10.0.0.7:4282", Status: machinesapi.MemberOK}
-	proxy := machinesapi.Member{ID: "p2", Role: bourse.RoleProxy, Region: "gru", Status: machinesapi.MemberDown} // nobody knows since when
+	proxy := machinesapi.Member{ID: "p2", Role: bourse.RoleProxy, Region: "gru", Status: machinesapi.MemberDown} // since an unknown time
 	api := http.NewServeMux()
 	api.Handle("GET /v1/members", clitest.Replies(http.StatusOK, machinesapi.MemberList{Members: []machinesapi.Member{down, up, proxy}}))
 	api.Handle("DELETE /v1/members/gru-2", clitest.Replies(http.StatusOK, down))

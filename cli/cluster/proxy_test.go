@@ -49,7 +49,7 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := line.Against(t, clitest.Paths(map[string]any{"/v1/apps/web/proxies": some()}), "open"); got.Out != first || got.Code != 0 {
-		t.Errorf("open of the directory's app: %+v", got)
+		t.Errorf("open of the app in the working directory: %+v", got)
 	}
 	if got := line.Against(t, replies, "open", "--all", "web"); got.Out != first+"http://web.localhost:8080/\nhttp://web.example.com/\n" {
 		t.Errorf("open --all: %+v", got)

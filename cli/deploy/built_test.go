@@ -26,16 +26,16 @@ func TestBuildsAs(t *testing.T) {
 		as     string
 		wanted bool
 	}{
-		"nothing":                      {empty, config.Build{}, "", "", false},
-		"a Dockerfile is here":         {with, config.Build{}, "", "", true},
-		"an image":                     {with, config.Build{Image: "nginx"}, "", "nginx", false},
-		"an image that is made":        {empty, config.Build{Image: "r.test/x", Dockerfile: "d"}, "", "r.test/x", true},
-		"the flag says where":          {empty, config.Build{Image: "r.test/x", Dockerfile: "d"}, "r.test/y", "r.test/y", true},
-		"the flag instead of an image": {with, config.Build{Image: "nginx"}, "r.test/y", "r.test/y", true},
+		"nothing":                       {empty, config.Build{}, "", "", false},
+		"a Dockerfile in the directory": {with, config.Build{}, "", "", true},
+		"an image":                      {with, config.Build{Image: "nginx"}, "", "nginx", false},
+		"an image to build":             {empty, config.Build{Image: "r.test/x", Dockerfile: "d"}, "", "r.test/x", true},
+		"the flag names the image":      {empty, config.Build{Image: "r.test/x", Dockerfile: "d"}, "r.test/y", "r.test/y", true},
+		"the flag instead of an image":  {with, config.Build{Image: "nginx"}, "r.test/y", "r.test/y", true},
 	} {
 		f := buildFlags{pushTo: tc.pushTo}
 		if as, wanted := f.buildsAs(&tc.b, tc.dir); as != tc.as || wanted != tc.wanted {
-			t.Errorf("%s: as %q, %v, want %q, %v", name, as, wanted, tc.as, tc.wanted)
+			t.Errorf("%s: got name %q, build %v, want %q, %v", name, as, wanted, tc.as, tc.wanted)
 		}
 	}
 }
@@ -84,9 +84,9 @@ func TestPlanOfUnbuilt(t *testing.T) {
 		"another file":                 {[]string{"--plan", "--dockerfile", other, "--push-to", "r.test/shop:3", "--build-arg", "A=1"}, 2, "r.test/shop:3"},
 		"nothing to build":             {[]string{"--plan", "--build-arg", "A=1"}, 1, "--build-target and --build-arg require a Dockerfile"},
 		"no argument":                  {[]string{"--plan", "--push-to", "r.test/shop:2", "--build-arg", "A"}, 1, "--build-arg"},
-		"an image and what makes one":  {[]string{"--image", "r.test/shop:2", "--dockerfile", other}, 2, "use one or the other"},
-		"an image and where it goes":   {[]string{"--image", "r.test/shop:2", "--push-to", "r.test/shop:3"}, 2, "use one or the other"},
-		"a Dockerfile that is nowhere": {[]string{"--dockerfile", "nowhere", "--push-to", "r.test/shop:2"}, 3, "no Dockerfile at"},
+		"an image and a build section": {[]string{"--image", "r.test/shop:2", "--dockerfile", other}, 2, "use one or the other"},
+		"an image and a push target":   {[]string{"--image", "r.test/shop:2", "--push-to", "r.test/shop:3"}, 2, "use one or the other"},
+		"a missing Dockerfile":         {[]string{"--dockerfile", "nowhere", "--push-to", "r.test/shop:2"}, 3, "no Dockerfile at"},
 	} {
 		got := line.Against(t, newFake(t, have), append([]string{"deploy", file}, tt.args...)...)
 		if got.Code != tt.code || !strings.Contains(got.Out+got.Err, tt.want) {

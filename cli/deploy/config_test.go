@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// written writes a configuration to a temporary directory and returns the file's name.
+// writeConfig writes a configuration to a temporary directory and returns the file's name.
 func written(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fly.toml")
@@ -29,13 +29,13 @@ func TestValidate(t *testing.T) {
 	good := written(t, "app = \"shop\"\nswap_size_mb = 512\n[build]\ndockerfile = \"Dockerfile\"\n")
 	if got := line.Run(t, "config", "validate", "-c", good); got.Code != 0 ||
 		got.Out != good+":2:16: warning: swap_size_mb: stored and returned, but without effect: a machine has no swap: memory_mb is its total memory\n"+good+"  valid, 1 warning\n" {
-		t.Errorf("a good file: %+v", got)
+		t.Errorf("valid file: %+v", got)
 	}
 	bad := written(t, "app = \"shop\"\nconsole_command = \"irb\"\n\n[http_service]\n  internal_prt = 80\n  force_https = 1\n")
 	got := line.Run(t, "config", "validate", "-c", bad)
 	if want := bad + ":5:3: http_service.internal_prt: unknown field (did you mean internal_port?)\n" + bad + ":6:17: http_service.force_https: 1: use true or false\n" +
 		bad + ":2:19: warning: console_command: apps have no console: use bourse machine exec to run a command\n"; got.Code != 2 || got.Out != want || got.Err != "" {
-		t.Errorf("a bad file: %+v\nwant %s", got, want)
+		t.Errorf("invalid file: %+v\nwant %s", got, want)
 	}
 	got = line.Run(t, "config", "validate", "-c", bad, "--json")
 	var out validated
@@ -43,16 +43,16 @@ func TestValidate(t *testing.T) {
 		t.Errorf("--json: %v %+v", err, got)
 	}
 	if got := line.Run(t, "config", "validate", "-c", filepath.Join(t.TempDir(), "fly.toml")); got.Code != 3 {
-		t.Errorf("no file: %+v", got)
+		t.Errorf("missing file: %+v", got)
 	}
 }
 
-// TestTheFileIsFound checks that without --config, the configuration in the working
-// directory is used, and that bourse.toml takes precedence.
-func TestTheFileIsFound(t *testing.T) {
+// TestConfigurationIsFound checks that without --config, the configuration in the working directory is used, and that
+// bourse.toml takes precedence.
+func TestConfigurationIsFound(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if got := line.Run(t, "config", "validate"); got.Code != 3 || !strings.Contains(got.Err, "bourse config save APP") {
-		t.Errorf("no file: %+v", got)
+		t.Errorf("missing file: %+v", got)
 	}
 	for _, c := range []struct{ name, text string }{
 		{"fly.yaml", "app: yaml"}, {"fly.json", `{"app": "json"}`}, {"fly.toml", `app = "toml"`}, {"bourse.toml", "app = \"ours\"\n[[groups]]\nregions = [\"gru\"]"},
@@ -72,14 +72,14 @@ func TestShow(t *testing.T) {
 	got := line.Run(t, "config", "show", "-c", file, "--image", "registry.example.com/shop:7")
 	for _, want := range []string{"app = 'shop'\n", "strategy = 'rolling'\n", "[[groups]]\n", "internal_port = 8080\n", "image = 'registry.example.com/shop:7'\n"} {
 		if !strings.Contains(got.Out, want) {
-			t.Errorf("it lacks %q: %+v", want, got)
+			t.Errorf("the output does not contain %q: %+v", want, got)
 		}
 	}
 	if got := line.Run(t, "config", "show", "-c", file, "--json", "--app", "zoo"); got.Code != 0 || !strings.Contains(got.Out, `"app": "zoo"`) {
 		t.Errorf("--json: %+v", got)
 	}
 	if got := line.Run(t, "config", "show", "-c", written(t, "ap = 1")); got.Code != 2 || !strings.Contains(got.Err, "did you mean app?") {
-		t.Errorf("a bad file: %+v", got)
+		t.Errorf("invalid file: %+v", got)
 	}
 }
 
@@ -116,16 +116,16 @@ memory = '1gb'
 		t.Errorf("%v %s", err, text)
 	}
 	if got := line.Against(t, h, "config", "save", "shop"); got.Code != 2 || !strings.Contains(got.Err, "overwrite fly.toml") {
-		t.Errorf("a file that is there: %+v", got)
+		t.Errorf("existing file: %+v", got)
 	}
 	if got := line.Against(t, h, "config", "save", "shop", "-c", "-"); got.Code != 0 || got.Out != want {
 		t.Errorf("standard output: %+v", got)
 	}
 	if got := line.Against(t, h, "config", "save", "ours"); got.Code != 0 || got.Out != "bourse.toml  written\n" {
-		t.Errorf("with what is ours: %+v", got)
+		t.Errorf("with fields that flyctl does not support: %+v", got)
 	}
 	if got := line.Against(t, h, "config", "save", "zoo"); got.Code != 3 || !strings.Contains(got.Err, "bourse app list") {
-		t.Errorf("no such app: %+v", got)
+		t.Errorf("unknown app: %+v", got)
 	}
 }
 
@@ -164,9 +164,9 @@ func TestSaveOfMachines(t *testing.T) {
 	}
 	app, _, err := c.App(config.Options{})
 	if err != nil || len(app.Groups) != 2 || app.Groups[0].Mount == nil || app.Groups[0].Config.Init.Cmd[2] != "serve 'all'" {
-		t.Errorf("what was written gives %+v, %v", app, err)
+		t.Errorf("the written file describes %+v, %v", app, err)
 	}
 	if got := line.Against(t, h, "config", "save", "none", "-c", "-"); got.Code != 3 {
-		t.Errorf("no machines: %+v", got)
+		t.Errorf("app without machines: %+v", got)
 	}
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { clitest.InUTC(m) }
 type fake struct {
 	http.Handler
 	mu       sync.Mutex
-	made     []string // names of the apps that were created
+	made     []string // names of the created apps
 	releases []machinesapi.CreateRelease
 }
 
@@ -72,7 +72,7 @@ func newFake(t *testing.T, have there4) *fake {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.releases = append(f.releases, in)
-		clitest.Failure(bourse.CodeInternal, "it has been recorded").ServeHTTP(w, r) // the error ends the deploy here
+		clitest.Failure(bourse.CodeInternal, "the release was recorded").ServeHTTP(w, r) // the error ends the deploy here
 	})
 	mux.Handle("GET /v1/apps/shop/proxies", reply(machinesapi.ProxyList{Proxies: []machinesapi.Proxy{
 		{ID: "proxy-gru", Routes: []machinesapi.ProxyRoute{{App: "shop", URLs: []string{"http://shop.localhost:8080/"}}}},
@@ -145,9 +145,9 @@ func deployed(t *testing.T, file string) there4 {
 	return out
 }
 
-// TestPlanTouchesNothing checks that --plan changes nothing, and that its exit status is 0
-// if there is nothing to do and 2 if there are changes.
-func TestPlanTouchesNothing(t *testing.T) {
+// TestPlanChangesNothing checks that --plan changes nothing, and that its exit status is 0 if there is nothing to do
+// and 2 if there are changes.
+func TestPlanChangesNothing(t *testing.T) {
 	file := shopFile(t, "")
 	have := deployed(t, file)
 	for name, tt := range map[string]struct {
@@ -170,7 +170,7 @@ func TestPlanTouchesNothing(t *testing.T) {
 			t.Errorf("%s: exit status %d, want %d, with %q\n%s%s", name, got.Code, tt.code, tt.want, got.Out, got.Err)
 		}
 		if tt.code == 1 && !strings.HasPrefix(got.Err, "error: ") && !strings.Contains(got.Err, "\nerror: ") {
-			t.Errorf("%s: it does not say what is wrong: %s", name, got.Err)
+			t.Errorf("%s: the output does not contain the reason: %s", name, got.Err)
 		}
 		js := line.Against(t, newFake(t, tt.have), append([]string{"deploy", "--plan", "--json"}, tt.args...)...)
 		var printed struct{ Plan *deploy.Plan }
@@ -239,13 +239,13 @@ func TestResumeAndRollback(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"resume of what is complete": {release.Complete, []string{"deploy", "--resume"}, 5, "nothing to resume"},
-		"nothing before":             {release.Complete, []string{"rollback"}, 5, "no complete release before v1"},
-		"no such release":            {release.Complete, []string{"rollback", "v7"}, 3, "release \"v7\" not found"},
-		"to the one that is":         {release.Complete, []string{"rollback", "v1"}, 0, "nothing to do"},
-		"after a failure":            {release.Failed, []string{"rollback"}, 0, "nothing to roll back"},
-		"undo --plan":                {release.Running, []string{"rollback", "--plan"}, 2, "the release created it"},
-		"resume --plan":              {release.Running, []string{"deploy", "--resume", "--plan"}, 0, "nothing to do"},
+		"resume of a complete release":    {release.Complete, []string{"deploy", "--resume"}, 5, "nothing to resume"},
+		"nothing before":                  {release.Complete, []string{"rollback"}, 5, "no complete release before v1"},
+		"no such release":                 {release.Complete, []string{"rollback", "v7"}, 3, "release \"v7\" not found"},
+		"rollback to the current release": {release.Complete, []string{"rollback", "v1"}, 0, "nothing to do"},
+		"after a failure":                 {release.Failed, []string{"rollback"}, 0, "nothing to roll back"},
+		"undo --plan":                     {release.Running, []string{"rollback", "--plan"}, 2, "the release created it"},
+		"resume --plan":                   {release.Running, []string{"deploy", "--resume", "--plan"}, 0, "nothing to do"},
 	} {
 		have.releases[0].Status = tt.status
 		got := line.Against(t, newFake(t, have), append(tt.args, "-a", "shop")...)
@@ -332,7 +332,7 @@ func TestReleases(t *testing.T) {
 		t.Errorf("none: %+v", got)
 	}
 	if got := line.Against(t, h, "releases", "-a", "zoo"); got.Code != 3 || !strings.Contains(got.Err, "bourse app list") {
-		t.Errorf("no such app: %+v", got)
+		t.Errorf("unknown app: %+v", got)
 	}
 	if got := line.Against(t, h, "releases", "-a", "shop", "--limit=-1"); got.Code != 2 {
 		t.Errorf("a negative limit: %+v", got)
@@ -386,16 +386,16 @@ func TestScaleRegions(t *testing.T) {
 		n      int
 		want   counts
 	}{
-		"from one":                     {counts{"gru": 1}, "gru,mad", 3, counts{"gru": 2, "mad": 1}},
-		"as listed":                    {counts{"ord": 1}, "mad, gru", 3, counts{"ord": 1, "mad": 2, "gru": 1}},
-		"what there is stays":          {counts{"gru": 1, "mad": 2}, "gru,mad", 3, counts{"gru": 1, "mad": 2}},
-		"all of them in one":           {counts{"gru": 3}, "gru,mad", 3, counts{"gru": 2, "mad": 1}},
-		"fewer":                        {counts{"gru": 3, "mad": 3, "ord": 1}, "gru,mad", 2, counts{"gru": 1, "mad": 1, "ord": 1}},
-		"none":                         {counts{"gru": 3, "mad": 3}, "gru,mad", 0, counts{"gru": 0, "mad": 0}},
-		"one region":                   {counts{"gru": 1, "mad": 1}, "mad", 4, counts{"gru": 1, "mad": 4}},
-		"twice":                        {counts{"gru": 1}, "mad,mad,gru", 2, counts{"gru": 1, "mad": 1}},
-		"without a list, over those":   {counts{"gru": 1, "mad": 1}, "", 4, counts{"gru": 2, "mad": 2}},
-		"more regions than there are ": {counts{"gru": 1}, "gru,mad,ord", 1, counts{"gru": 1, "mad": 0, "ord": 0}},
+		"from one":                   {counts{"gru": 1}, "gru,mad", 3, counts{"gru": 2, "mad": 1}},
+		"as listed":                  {counts{"ord": 1}, "mad, gru", 3, counts{"ord": 1, "mad": 2, "gru": 1}},
+		"existing machines stay":     {counts{"gru": 1, "mad": 2}, "gru,mad", 3, counts{"gru": 1, "mad": 2}},
+		"all machines in one region": {counts{"gru": 3}, "gru,mad", 3, counts{"gru": 2, "mad": 1}},
+		"fewer":                      {counts{"gru": 3, "mad": 3, "ord": 1}, "gru,mad", 2, counts{"gru": 1, "mad": 1, "ord": 1}},
+		"none":                       {counts{"gru": 3, "mad": 3}, "gru,mad", 0, counts{"gru": 0, "mad": 0}},
+		"one region":                 {counts{"gru": 1, "mad": 1}, "mad", 4, counts{"gru": 1, "mad": 4}},
+		"twice":                      {counts{"gru": 1}, "mad,mad,gru", 2, counts{"gru": 1, "mad": 1}},
+		"without a list of regions":  {counts{"gru": 1, "mad": 1}, "", 4, counts{"gru": 2, "mad": 2}},
+		"more regions than ":         {counts{"gru": 1}, "gru,mad,ord", 1, counts{"gru": 1, "mad": 0, "ord": 0}},
 	} {
 		have := &appState{}
 		for region, n := range tt.now {
@@ -424,9 +424,8 @@ func TestScaleRegions(t *testing.T) {
 	}
 }
 
-// TestTheURLIsPrinted checks that a deploy of an app with ports prints the URL at which
-// proxies serve the app.
-func TestTheURLIsPrinted(t *testing.T) {
+// TestDeployPrintsTheURL checks that a deploy of an app with ports prints the URL at which proxies serve the app.
+func TestDeployPrintsTheURL(t *testing.T) {
 	for name, tt := range map[string]struct {
 		more string
 		args []string
@@ -444,8 +443,8 @@ func TestTheURLIsPrinted(t *testing.T) {
 	}
 }
 
-// FuzzRelease checks that arbitrary release contents are either rejected or result in a
-// desired state for which a plan can be made without a panic.
+// FuzzRelease checks that arbitrary release contents are either rejected or result in a desired state for which a plan
+// can be created without a panic.
 func FuzzRelease(f *testing.F) {
 	f.Add([]byte(`{"bourse_want":{"app":"shop","groups":[{"name":"web","config":{"image":"host"},"counts":[{"region":"gru","count":2}]}],"strategy":"rolling"}}`), []byte(`{}`))
 	f.Add([]byte(`{"bourse_want":null}`), []byte(`{"app":"shop","primary_region":"gru","build":{"image":"host"},"processes":{"web":"sleep 600"}}`))

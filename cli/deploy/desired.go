@@ -120,8 +120,8 @@ type storedWant struct {
 	Want *deploy.App `json:"bourse_want,omitempty"`
 }
 
-// maxStoredWant limits the size of kept, in bytes. The API accepts up to 64 KiB of metadata, and
-// package deploy/run adds a note.
+// maxStoredWant limits the size of a storedWant, in bytes. The API accepts up to 64 KiB of metadata, and package
+// deploy/run adds a note.
 const maxStoredWant = 56 << 10
 
 // metadata returns the metadata to store with a release. If the desired state is too large,
@@ -134,8 +134,8 @@ func (w *desired) metadata() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// wantOf returns the desired state of a recorded release. It comes from the release's
-// metadata or, if another client made the release, from its definition.
+// wantOf returns the desired state of a recorded release. It comes from the release's metadata or, if another client
+// created the release, from its definition.
 func wantOf(r *release.Release) (*desired, error) {
 	w := &desired{Definition: r.Definition, Image: r.Image}
 	var k storedWant
@@ -144,7 +144,7 @@ func wantOf(r *release.Release) (*desired, error) {
 		return w, nil
 	}
 	if len(r.Definition) == 0 {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "release %s has no definition: the client that made it did not store one", versionName(r))
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "release %s has no definition: the client that created it did not store one", versionName(r))
 	}
 	c, err := config.Parse("release "+versionName(r)+".json", r.Definition)
 	if err != nil {

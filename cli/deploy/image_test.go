@@ -46,6 +46,6 @@ func TestImagePull(t *testing.T) {
 		t.Errorf("%+v, want a failure that names gru-2", got)
 	}
 	if got := line.Against(t, lines(), "image", "pull", "nginx"); got.Code == 0 || !strings.Contains(got.Err, "no such worker runs images") {
-		t.Errorf("no worker pulled: %+v", got)
+		t.Errorf("pull without workers: %+v", got)
 	}
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// TestDeployFollowsNoLinkOutOfTheProject checks that a deploy does not copy a file to
-// machines if a symbolic link leads to it from outside the configuration's directory. Links
-// within the directory work.
-func TestDeployFollowsNoLinkOutOfTheProject(t *testing.T) {
+// TestDeployDoesNotFollowLinksOutOfTheProject checks that a deploy does not copy a file to machines if a symbolic link
+// leads to it and the file is outside of the configuration's directory. Links within the directory work.
+func TestDeployDoesNotFollowLinksOutOfTheProject(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	for name, text := range map[string]string{
@@ -39,9 +38,9 @@ func TestDeployFollowsNoLinkOutOfTheProject(t *testing.T) {
 		return string(w.App.Groups[0].Config.Files[0].RawValue), nil
 	}
 	if got, err := want("page.html"); err != nil || got != "hello" {
-		t.Errorf("a link within the project: %q, %v", got, err)
+		t.Errorf("link within the project: %q, %v", got, err)
 	}
 	if got, err := want(outside); err == nil || !strings.Contains(err.Error(), "link") {
-		t.Errorf("a link out of the project: %q, %v, want an error that names it", got, err)
+		t.Errorf("link out of the project: %q, %v, want an error that names the link", got, err)
 	}
 }

@@ -60,16 +60,16 @@ func TestImagePush(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := line.Run(t, "image", "push", f.Name()+"x", name); got.Code != 3 || !strings.Contains(got.Err, "no such file") {
-		t.Errorf("an archive that is not there: %+v", got)
+		t.Errorf("missing archive: %+v", got)
 	}
 	if got := line.Run(t, "image", "push", archive, name, "--registry-user", "ann"); got.Code != 2 || !strings.Contains(got.Err, "BOURSE_REGISTRY_PASSWORD") {
 		t.Errorf("a name without a password: %+v", got)
 	}
 }
 
-// TestAPushToARegistryWithoutTLS checks that the error for a registry without TLS suggests
-// --insecure and not another --api.
-func TestAPushToARegistryWithoutTLS(t *testing.T) {
+// TestPushToARegistryWithoutTLS checks that the error for a registry without TLS suggests --insecure and not another
+// --api.
+func TestPushToARegistryWithoutTLS(t *testing.T) {
 	for _, cause := range []error{http.ErrSchemeMismatch, tls.RecordHeaderError{}} {
 		_, err := showPush(t.Context(), &cli.Shell{}, "registry.test/web:1", func(context.Context, func(push.Progress)) (string, error) {
 			return "", bourse.Errorf(bourse.CodeUnavailable, "push: %w", cause)

@@ -140,7 +140,7 @@ func (f *workFlags) groups() []string {
 	return []string{f.group}
 }
 
-// run makes a plan and executes it. With --plan, it only prints the plan.
+// run creates a plan and executes it. With --plan, it only prints the plan.
 func (f *workFlags) run(ctx context.Context, s *cli.Shell, doing string, plan func(*appState) (deploy.Plan, error)) error {
 	d := newDeployer(s, &f.target, &f.planFlags)
 	err := d.work(ctx, doing, plan)
@@ -225,7 +225,7 @@ func newScaleVM(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "vm [SIZE]",
 		Short: "Change how large an app's machines are",
-		Long: `Change how large an app's machines are, some machines at a time. If the app's
+		Long: `Change how large an app's machines are, a few machines at a time. If the app's
 configuration contains a size, the next deploy sets that one again.`,
 		Example: `  bourse scale vm shared-cpu-2x
   bourse scale vm --vm-memory 512MiB --group worker`,
@@ -340,12 +340,12 @@ func counts(have *appState, group string, regions []bourse.Region, n int) []depl
 // machines now, so that as few machines as possible change; ties go to the regions listed
 // first.
 func divide(now map[bourse.Region]int, regions []bourse.Region, n int) map[bourse.Region]int {
-	most := slices.Clone(regions)
-	slices.SortStableFunc(most, func(a, b bourse.Region) int { return now[b] - now[a] })
+	sorted := slices.Clone(regions)
+	slices.SortStableFunc(sorted, func(a, b bourse.Region) int { return now[b] - now[a] })
 	out := map[bourse.Region]int{}
-	for i, region := range most {
-		out[region] = n / len(most)
-		if i < n%len(most) {
+	for i, region := range sorted {
+		out[region] = n / len(sorted)
+		if i < n%len(sorted) {
 			out[region]++
 		}
 	}

@@ -121,7 +121,7 @@ func versions(ctx context.Context, client *machinesapi.Client, have *appState) e
 			if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeUnavailable && lost {
 				return nil // the plan handles machines that are gone or whose workers do not answer
 			}
-			if err != nil { // without its former versions, the machine would be taken for a new one
+			if err != nil { // without its former versions, the machine would look like a new one
 				return err
 			}
 			mu.Lock()

@@ -206,9 +206,9 @@ func writeArchive(w io.Writer, m *manifest, entries []entry) error {
 	return out.Close()
 }
 
-// readArchive reads and verifies a backup. It calls take for each file. The function take
-// need not read the file to its end. The contents are verified only once readArchive
-// returns nil. Errors: invalid if the backup is incomplete or damaged, and those of take.
+// readArchive reads and verifies a backup. It calls take for each file; take need not read the file to its end. The
+// contents are verified only once readArchive returns nil. Errors: invalid if the backup is incomplete or damaged, and
+// those of take.
 func readArchive(r io.Reader, take func(m *manifest, f *archived, r io.Reader) error) (*manifest, error) {
 	in := tar.NewReader(r)
 	text, err := readManifest(in)

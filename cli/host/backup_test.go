@@ -93,7 +93,7 @@ func restoring(h *setup, name string) *restore {
 	return &restore{setup: setup{shell: shell, config: h.config, name: name}}
 }
 
-// restored restores a backup without starting servers.
+// restored restores a backup without starting the servers.
 func (r *restore) restored(t *testing.T, path string) error {
 	t.Helper()
 	f, err := os.Open(path)
@@ -126,7 +126,7 @@ func files(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// A restored host has the same configuration and keys, a copy of the view, and nothing of its worker's store,
+// A restored host has the same configuration and keys, and a copy of the view, but no parts of its worker's store,
 // volumes or join tokens.
 func TestBackupAndRestore(t *testing.T) {
 	h := initialized(t, 0)
@@ -136,7 +136,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
 	}
 	if list, err := os.ReadDir(filepath.Dir(path)); err != nil || len(list) != 1 {
-		t.Errorf("next to the backup: %v, %v", list, err)
+		t.Errorf("other files next to the backup: %v, %v", list, err)
 	}
 	h.lose(t)
 	if err := restoring(h, "h1").restored(t, path); err != nil {
@@ -189,7 +189,7 @@ func TestBackupManifest(t *testing.T) {
 	}
 	got = clitest.Of(NewBackup).Run(t, "backup", "-", "--config", h.config)
 	if _, err := readArchive(strings.NewReader(got.Out), func(*manifest, *archived, io.Reader) error { return nil }); got.Code != 0 || err != nil {
-		t.Errorf("to standard output: %d, %s, %v", got.Code, got.Err, err)
+		t.Errorf("backup to standard output: %d, %s, %v", got.Code, got.Err, err)
 	}
 }
 
@@ -264,15 +264,15 @@ func TestRestoreOfAnotherHost(t *testing.T) {
 	path := backedUp(t, h)
 	h.lose(t)
 	if err := restoring(h, "h2").restored(t, path); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "host h1") {
-		t.Errorf("as h2: %v, want an error that names h1", err)
+		t.Errorf("restore as h2: %v, want an error that names h1", err)
 	}
 	other := *h
 	other.config = filepath.Join(t.TempDir(), "bourse.toml")
 	if err := restoring(&other, "h1").restored(t, path); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("with another configuration: %v, want invalid", err)
+		t.Errorf("restore with another configuration path: %v, want invalid", err)
 	}
 	if left := files(t, filepath.Dir(h.data)); len(left) > 0 {
-		t.Errorf("it has written %v", slicesOf(left))
+		t.Errorf("restore has written %v", slicesOf(left))
 	}
 }
 
@@ -312,14 +312,14 @@ func TestRestoreRenewsCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := restoring(h, "h1").restored(t, path); err != nil || !before.Equal(leaf("h1")) {
-		t.Errorf("again: %v; the certificate has changed: %t", err, !before.Equal(leaf("h1")))
+		t.Errorf("second restore: %v; the certificate has changed: %t", err, !before.Equal(leaf("h1")))
 	}
 
 	h = initialized(t, 2*365*24*time.Hour)
 	path = backedUp(t, h)
 	h.lose(t)
 	if err := restoring(h, "h1").restored(t, path); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("with an expired issuer: %v, want failed precondition", err)
+		t.Errorf("restore with an expired issuer: %v, want failed precondition", err)
 	}
 	h = initialized(t, 30*24*time.Hour)
 	if err := os.Remove(h.dir().Issuer()); err != nil {
@@ -328,11 +328,11 @@ func TestRestoreRenewsCertificates(t *testing.T) {
 	path = backedUp(t, h)
 	h.lose(t)
 	if err := restoring(h, "h1").restored(t, path); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("without an issuer: %v, want failed precondition", err)
+		t.Errorf("restore without an issuer: %v, want failed precondition", err)
 	}
 }
 
-// Restore uses neither damaged archives nor archives that someone has made up. It writes nothing then.
+// Restore rejects damaged and forged archives, and writes nothing in that case.
 func TestRestoreOfHostileArchives(t *testing.T) {
 	h := initialized(t, 0)
 	path := backedUp(t, h)
@@ -396,12 +396,12 @@ func TestRestoreOfHostileArchives(t *testing.T) {
 			t.Errorf("%s: %v, want invalid", name, err)
 		}
 		if left := files(t, filepath.Dir(h.data)); len(left) > 0 {
-			t.Fatalf("%s: it has written %v", name, slicesOf(left))
+			t.Fatalf("%s: restore has written %v", name, slicesOf(left))
 		}
 	}
 	for _, at := range []int{512, 1024, len(good) / 3, len(good) - 3*512} { // a file's end is at least two blocks before the archive's
 		if _, err := readArchive(bytes.NewReader(good[:at]), func(*manifest, *archived, io.Reader) error { return nil }); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("the first %d of %d bytes: %v, want invalid", at, len(good), err)
+			t.Errorf("restore of the first %d of %d bytes: %v, want invalid", at, len(good), err)
 		}
 	}
 }
@@ -510,7 +510,7 @@ func FuzzReadArchive(f *testing.F) {
 	})
 }
 
-// A disk that is full, or fails, leaves neither a half backup nor other files.
+// If the disk is full or fails, neither an incomplete backup nor other files remain.
 func TestBackupToAFailingDisk(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "h1.tar")
@@ -530,6 +530,6 @@ func TestBackupToAFailingDisk(t *testing.T) {
 	}
 	err = writeNew(path, filepath.Join(dir, "temp2"), func(io.Writer) error { return nil })
 	if text, _ := os.ReadFile(path); bourse.CodeOf(err) != bourse.CodeAlreadyExists || string(text) != "older" {
-		t.Errorf("over a file that was created in the meantime: %v, %q", err, text)
+		t.Errorf("backup to a file that was created in the meantime: %v, %q", err, text)
 	}
 }

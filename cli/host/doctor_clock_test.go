@@ -12,8 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// A wrong clock is found even if certificates are invalid, because it may be the
-// reason.
+// A wrong clock is found even if certificates are invalid, because the clock may be the reason.
 func TestClockWithoutCertificates(t *testing.T) {
 	ca := newCA(t, 365*day)
 	broker := listening(t, ca, "h2-broker", bourse.RoleBroker)
@@ -25,10 +24,10 @@ func TestClockWithoutCertificates(t *testing.T) {
 		t.Fatal("the expired certificate was accepted")
 	}
 	if got := c.checkClock(t.Context(), []string{broker.Address}); !slices.Equal(statuses(got), []status{statusProblem}) || !strings.Contains(got[0].Finding, "ahead of") {
-		t.Errorf("%+v, want that this host is a day ahead", got)
+		t.Errorf("got %+v, want a finding that this host is a day ahead", got)
 	}
 	if got := results(c.check(t.Context())); !slices.Contains(got, "worker h1: warning") {
-		t.Errorf("%q, want that its server was not asked", got)
+		t.Errorf("got %q, want no request to this host's server", got)
 	}
 }
 
@@ -38,7 +37,7 @@ func TestClockOfSilentServers(t *testing.T) {
 	c := thisHost(t, newCA(t, 0), "127.0.0.1:1")
 	got := c.checkClock(t.Context(), []string{refusing(t), plain.Listener.Addr().String()})
 	if !slices.Equal(statuses(got), []status{statusWarning}) || got[0].Try == "" {
-		t.Errorf("%+v, want a warning", got)
+		t.Errorf("got %+v, want a warning", got)
 	}
 	if got := c.checkClock(t.Context(), nil); got != nil {
 		t.Errorf("without other servers: %+v", got)
@@ -50,13 +49,13 @@ func TestAheadOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent, received, want time.Duration
 	}{
-		"at once":            {0, 0, 0},
-		"within the second":  {900 * time.Millisecond, 990 * time.Millisecond, 0},
-		"slow answer":        {-5 * time.Second, 5 * time.Second, 0},
-		"behind":             {-3 * time.Second, -2 * time.Second, -2 * time.Second},
-		"ahead":              {3 * time.Second, 4 * time.Second, 2 * time.Second},
-		"a day behind":       {-day, -day + time.Second, -day + time.Second},
-		"just after it sent": {-time.Millisecond, time.Millisecond, 0},
+		"at once":                       {0, 0, 0},
+		"within the second":             {900 * time.Millisecond, 990 * time.Millisecond, 0},
+		"slow answer":                   {-5 * time.Second, 5 * time.Second, 0},
+		"behind":                        {-3 * time.Second, -2 * time.Second, -2 * time.Second},
+		"ahead":                         {3 * time.Second, 4 * time.Second, 2 * time.Second},
+		"a day behind":                  {-day, -day + time.Second, -day + time.Second},
+		"just after the server replied": {-time.Millisecond, time.Millisecond, 0},
 	} {
 		if got := aheadOf(date, date.Add(c.sent), date.Add(c.received)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -71,12 +70,12 @@ func TestCompareClocks(t *testing.T) {
 		want  status
 		try   string
 	}{
-		"none answered":      {nil, statusWarning, ""},
-		"agree":              {map[string]time.Duration{"a": 0, "b": -time.Second}, statusOK, ""},
-		"a bit off":          {map[string]time.Duration{"a": 2 * time.Second, "b": 3 * time.Second}, statusWarning, this},
-		"off":                {map[string]time.Duration{"a": time.Minute, "b": time.Minute}, statusProblem, this},
-		"behind":             {map[string]time.Duration{"a": -time.Minute}, statusProblem, this},
-		"another one is off": {map[string]time.Duration{"a": 0, "b": 0, "c": time.Minute}, statusProblem, that},
+		"none answered":          {nil, statusWarning, ""},
+		"agree":                  {map[string]time.Duration{"a": 0, "b": -time.Second}, statusOK, ""},
+		"a bit off":              {map[string]time.Duration{"a": 2 * time.Second, "b": 3 * time.Second}, statusWarning, this},
+		"off":                    {map[string]time.Duration{"a": time.Minute, "b": time.Minute}, statusProblem, this},
+		"behind":                 {map[string]time.Duration{"a": -time.Minute}, statusProblem, this},
+		"another clock is wrong": {map[string]time.Duration{"a": 0, "b": 0, "c": time.Minute}, statusProblem, that},
 	} {
 		if got := compareClocks(c.ahead); got.Status != c.want || !strings.Contains(got.Try, c.try) {
 			t.Errorf("%s: %+v, want %s and %q", name, got, c.want, c.try)

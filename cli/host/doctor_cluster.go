@@ -414,7 +414,7 @@ func (c *cluster) checkMembers(replies, running []answer) []finding {
 // checkVersions compares the members' releases with this program's.
 func (c *cluster) checkVersions(answers []answer) []finding {
 	const name = "versions"
-	if c.release == "" { // a build without a release
+	if c.release == "" { // this program is a build without a release
 		return nil
 	}
 	var found []finding

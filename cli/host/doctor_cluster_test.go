@@ -93,8 +93,7 @@ func refusing(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
 }
 
-// thisHost returns the cluster as the host of the worker h1 sees it. address is the
-// worker's API.
+// thisHost returns the checks of the host with the worker h1. address is the worker's API.
 func thisHost(t *testing.T, ca *admission.CA, address string, join ...string) *cluster {
 	t.Helper()
 	s, _ := workerIn(t, ca, issued(t, ca, "h1", 0).PEM())
@@ -169,7 +168,7 @@ func TestCheckCluster(t *testing.T) {
 			}
 			for _, f := range found {
 				if f.Status != statusOK && f.Try == "" {
-					t.Errorf("%+v: nothing to try", f)
+					t.Errorf("%+v contains no advice", f)
 				}
 			}
 		})
@@ -185,11 +184,11 @@ func TestCheckJoin(t *testing.T) {
 	defer listener.Close()
 	found := thisHost(t, newCA(t, 0), refusing(t), refusing(t)).check(t.Context())
 	if got, want := results(found), []string{"join: problem", "worker h1: problem"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q: no other server can be reached\n%+v", got, want, found)
+		t.Errorf("got %q, want %q, because no other server can be reached\n%+v", got, want, found)
 	}
 	found = thisHost(t, newCA(t, 0), refusing(t), refusing(t), listener.Addr().String(), "127.0.0.1:1").check(t.Context())
 	if got, want := results(found), []string{"join: ok", "join: warning", "worker h1: problem"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q: its own address is not one to join\n%+v", got, want, found)
+		t.Errorf("got %q, want %q, because the host does not join its own address\n%+v", got, want, found)
 	}
 }
 
@@ -242,7 +241,7 @@ func TestIdentify(t *testing.T) {
 	}
 	_, err = thisHost(t, newCA(t, 0), "127.0.0.1:1").identify(t.Context(), broker.Address)
 	if what, _ := unreached(err); err == nil || !strings.Contains(what, "another cluster") {
-		t.Errorf("%v: it %s, want that it belongs to another cluster", err, what)
+		t.Errorf("error %v was described as %q, want that the server belongs to another cluster", err, what)
 	}
 }
 

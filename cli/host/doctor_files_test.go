@@ -17,7 +17,7 @@ import (
 
 const day = 24 * time.Hour
 
-// newCA returns a CA that was created age ago.
+// newCA returns a CA of the given age.
 func newCA(t *testing.T, age time.Duration) *admission.CA {
 	t.Helper()
 	ca, err := admission.NewCA("c1", time.Now().Add(-age))
@@ -27,8 +27,7 @@ func newCA(t *testing.T, age time.Duration) *admission.CA {
 	return ca
 }
 
-// renewed returns a certificate and key of the worker h1, as if a broker had signed the
-// certificate age ago.
+// renewed returns a certificate and key of the worker h1, as if a broker had signed the certificate at that age.
 func renewed(t *testing.T, ca *admission.CA, age time.Duration) []byte {
 	t.Helper()
 	key, private, err := admission.NewKey()
@@ -46,8 +45,7 @@ func renewed(t *testing.T, ca *admission.CA, age time.Duration) []byte {
 	return append(cert, private...)
 }
 
-// issued returns a worker's certificate and key, as if a person had created them age
-// ago.
+// issued returns a worker's certificate and key, as if an operator had created them at that age.
 func issued(t *testing.T, ca *admission.CA, id bourse.WorkerID, age time.Duration) admission.Pair {
 	t.Helper()
 	pair, err := ca.Issue(admission.Identity{ID: id, Role: bourse.RoleWorker}, nil, time.Now().Add(-age))
@@ -147,8 +145,7 @@ func TestCheckAuthorities(t *testing.T) {
 	}
 }
 
-// Other users must not be able to read keys. A readable key is fine if other users
-// cannot enter its directory.
+// Other users must not be able to read keys. A readable key is allowed if other users cannot enter its directory.
 func TestCheckPrivate(t *testing.T) {
 	s, dir := workerIn(t, newCA(t, 0), nil)
 	config := filepath.Join(string(dir), "bourse.toml")
@@ -208,7 +205,7 @@ func TestReadConfig(t *testing.T) {
 		}
 	}
 	if found, servers := readConfig(filepath.Join(t.TempDir(), "none")); servers != nil || len(found) != 1 || found[0].Status != statusOK {
-		t.Errorf("no configuration: %+v, %v", found, servers)
+		t.Errorf("missing configuration: %+v, %v", found, servers)
 	}
 }
 
@@ -218,10 +215,10 @@ func TestCheckDisks(t *testing.T) {
 	found := checkDisks([]serve.Server{of(data), of(filepath.Join(data, "none")), of(data)})
 	missing := slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return !strings.Contains(f.Finding, "does not exist") })
 	if len(missing) != 1 || missing[0].Status != statusProblem {
-		t.Errorf("%+v, want one problem: a directory does not exist", found)
+		t.Errorf("got %+v, want one problem about a missing directory", found)
 	}
 	if space := slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return !strings.Contains(f.Finding, "free") }); len(space) != 1 {
-		t.Errorf("%+v, want the space of the file system once", found)
+		t.Errorf("got %+v, want one finding about the file system's space", found)
 	}
 }
 

@@ -47,22 +47,22 @@ func checkCgroups() []finding { return []finding{compareLabels(container.HostLab
 // it can enforce on this host.
 func compareLabels(labels map[string]string) finding {
 	const name = "cgroups"
-	var has, lacks []string
+	var enforced, missing []string
 	for _, limit := range []string{"memory", "cpu", "pids"} {
 		if labels["limit."+limit] != "" {
-			has = append(has, limit)
+			enforced = append(enforced, limit)
 		} else {
-			lacks = append(lacks, limit)
+			missing = append(missing, limit)
 		}
 	}
 	switch {
-	case len(has) == 0:
+	case len(enforced) == 0:
 		return warning(name, "mount cgroups: mount -t cgroup2 none /sys/fs/cgroup", "no cgroups are mounted: machines' limits are not enforced")
-	case len(lacks) > 0:
+	case len(missing) > 0:
 		return warning(name, "enable these controllers in the kernel, for example with cgroup_enable=memory on its command line",
-			"%s with %s: the limits %s of machines are not enforced", labels["cgroup"], strings.Join(has, ", "), strings.Join(lacks, ", "))
+			"%s with %s: the limits %s of machines are not enforced", labels["cgroup"], strings.Join(enforced, ", "), strings.Join(missing, ", "))
 	}
-	return ok(name, "%s with %s", labels["cgroup"], strings.Join(has, ", "))
+	return ok(name, "%s with %s", labels["cgroup"], strings.Join(enforced, ", "))
 }
 
 // checkContainerd checks that containerd answers and that it can unpack images.

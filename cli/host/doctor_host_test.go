@@ -42,13 +42,13 @@ func TestCheckService(t *testing.T) {
 		shown string
 		want  []status
 	}{
-		"as join writes it": {good, []status{statusOK}},
-		"failed":            {strings.Replace(good, "=active", "=failed", 1), []status{statusProblem}},
-		"kills machines":    {strings.Replace(good, "=process", "=control-group", 1), []status{statusProblem}},
-		"few files":         {strings.Replace(good, "1048576", "1024", 1), []status{statusWarning}},
-		"no limit of files": {strings.Replace(good, "1048576", "infinity", 1), []status{statusOK}},
-		"few tasks and OOM": {strings.Replace(strings.Replace(good, "=infinity", "=4915", 1), "=continue", "=stop", 1), []status{statusWarning, statusWarning}},
-		"no service":        {"LoadState=not-found\nActiveState=inactive\n", []status{statusWarning}},
+		"as written by join": {good, []status{statusOK}},
+		"failed":             {strings.Replace(good, "=active", "=failed", 1), []status{statusProblem}},
+		"kills machines":     {strings.Replace(good, "=process", "=control-group", 1), []status{statusProblem}},
+		"few files":          {strings.Replace(good, "1048576", "1024", 1), []status{statusWarning}},
+		"no limit on files":  {strings.Replace(good, "1048576", "infinity", 1), []status{statusOK}},
+		"few tasks and OOM":  {strings.Replace(strings.Replace(good, "=infinity", "=4915", 1), "=continue", "=stop", 1), []status{statusWarning, statusWarning}},
+		"no service":         {"LoadState=not-found\nActiveState=inactive\n", []status{statusWarning}},
 	} {
 		if got := checkService(c.shown); !slices.Equal(statuses(got), c.want) {
 			t.Errorf("%s: %+v, want %v", name, got, c.want)

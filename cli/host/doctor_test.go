@@ -62,8 +62,7 @@ func TestDoctorJSON(t *testing.T) {
 	}
 }
 
-// TestDoctorWithoutConfiguration checks that the doctor makes all checks that need no
-// configuration.
+// TestDoctorWithoutConfiguration checks that the doctor performs all checks that need no configuration.
 func TestDoctorWithoutConfiguration(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bourse.toml")
 	got := clitest.Of(NewDoctor).Run(t, "doctor", "--config", path, "--json")
@@ -73,13 +72,13 @@ func TestDoctorWithoutConfiguration(t *testing.T) {
 	}
 	first := list[0]
 	if first.Check != "configuration" || first.Status != statusOK || !strings.Contains(first.Finding, path) {
-		t.Errorf("first finding %+v, want that there is no configuration", first)
+		t.Errorf("first finding %+v, want one about the missing configuration", first)
 	}
 	seen := map[string]bool{}
 	for _, f := range list {
 		seen[f.Check] = true
 		if f.Status != statusOK && f.Try == "" {
-			t.Errorf("%+v: nothing to try", f)
+			t.Errorf("%+v contains no advice", f)
 		}
 	}
 	for _, name := range []string{"ports", "disk", "cgroups", "containerd", "networks", "volumes", "limits", "DNS"} {
@@ -95,7 +94,7 @@ func TestExamineWithHangingCheck(t *testing.T) {
 		disk := make(chan struct{})
 		found := examine(t.Context(), []check{
 			{"disk", time.Second, func(context.Context) []finding {
-				<-disk // it hangs even after ctx is done
+				<-disk // the check hangs even after ctx is done
 				return nil
 			}},
 			{"slow", time.Second, func(ctx context.Context) []finding {

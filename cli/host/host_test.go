@@ -59,7 +59,7 @@ func TestCreateCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := h.createCredentials("c1"); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("over existing files: %v, want already exists", err)
+		t.Errorf("with existing files: %v, want already exists", err)
 	}
 	if after, err := os.ReadFile(dir.CAKey()); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the CA's key has changed: %v", err)
@@ -82,7 +82,7 @@ func TestWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		to           networks
 		broker       bool // whether the broker and the proxy use NATS
-		worker, both bool // whether the worker does, and whether the others use both networks
+		worker, both bool // whether the worker uses NATS, and whether the other servers use both networks
 	}{
 		"direct": {to: networks{address: "10.0.0.1", join: []string{"10.0.0.9:7947"}}},
 		"NATS":   {to: networks{nats: servers}, broker: true, worker: true},
@@ -127,7 +127,7 @@ func TestWrite(t *testing.T) {
 			}
 		}
 		if err := h.checkNoConfig(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-			t.Errorf("%s: set up again: %v, want already exists", name, err)
+			t.Errorf("%s: second setup: %v, want already exists", name, err)
 		}
 	}
 }
@@ -155,13 +155,13 @@ func TestPendingKey(t *testing.T) {
 	}
 	again, _, err := pendingKey(path)
 	if err != nil || !first.Equal(again) {
-		t.Errorf("another key: %v", err)
+		t.Errorf("the key has changed: %v", err)
 	}
 	if err := wholefile.Write(path, append([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), text...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if again, _, err = pendingKey(path); err != nil || !first.Equal(again) {
-		t.Errorf("after the certificate was stored, another key: %v", err)
+		t.Errorf("the key has changed after the certificate was stored: %v", err)
 	}
 	for _, bad := range []string{"", "nothing", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"} {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
@@ -186,7 +186,7 @@ func TestFind(t *testing.T) {
 		h := newSetup(t)
 		c.change(h)
 		if err := h.find(t.Context()); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want it to name %s", name, err, c.want)
+			t.Errorf("%s: %v, want an error that names %s", name, err, c.want)
 		}
 	}
 	h := newSetup(t)
@@ -222,13 +222,13 @@ func TestCanListen(t *testing.T) {
 	}
 }
 
-// On a host without Bourse's package, the packages' unit is written with the host's own
-// paths of the program and the configuration.
+// On a host without Bourse's package, the package's unit is written with the paths of the host's program and
+// configuration.
 func TestUnitOf(t *testing.T) {
 	text := unitOf("/opt/bourse", "/srv/bourse.toml")
 	for _, line := range []string{"ExecStart=/opt/bourse serve --config /srv/bourse.toml", "ExecReload=/opt/bourse serve --config /srv/bourse.toml --check", "ConditionPathExists=/srv/bourse.toml"} {
 		if !strings.Contains(text, "\n"+line+"\n") {
-			t.Errorf("the unit lacks %s:\n%s", line, text)
+			t.Errorf("the unit does not contain %s:\n%s", line, text)
 		}
 	}
 }

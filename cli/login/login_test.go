@@ -46,7 +46,7 @@ func api(token string) http.Handler {
 	})
 }
 
-// home is the environment of a user with a home directory of their own.
+// home is the environment of a user with a separate home directory.
 type home struct {
 	t    *testing.T
 	vars map[string]string
@@ -121,7 +121,7 @@ func TestContexts(t *testing.T) {
 	list := h.succeeds("context", "list")
 	for _, want := range []string{"*  two", "   one", "   dev", "http://127.0.0.1:4280", one.URL, "own", "stored"} {
 		if !strings.Contains(list, want) {
-			t.Errorf("the list lacks %q:\n%s", want, list)
+			t.Errorf("the list does not contain %q:\n%s", want, list)
 		}
 	}
 	if strings.Contains(list+h.succeeds("context", "list", "--json"), "token-") {
@@ -169,7 +169,7 @@ func TestContextsDoNotUseTheEnvironmentsToken(t *testing.T) {
 	delete(h.vars, "BOURSE_CA")
 	h.succeeds("ask", "--api", server.URL)
 	if got := shown[len(shown)-1]; got != "Bearer meant for another cluster" {
-		t.Errorf("with --api: %q", got)
+		t.Errorf("token sent with --api: %q", got)
 	}
 }
 

@@ -17,7 +17,7 @@ func newClone(s *cli.Shell) *cobra.Command {
 		Use:   "clone [flags] MACHINE [-- COMMAND...]",
 		Short: "Create a copy of a machine",
 		Long: `Create a machine with the config and the exact image of another one, by default
-in the same region. The clone has an id, a name and an address of its own. A
+in the same region. The clone has its own id, name and address. A
 volume belongs to only one machine, so if the original mounts one, pass --volume
 with another volume or with "none".`,
 		Example: `  bourse machine clone web-1 --region mad

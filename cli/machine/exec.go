@@ -60,8 +60,8 @@ of the same size as yours.`,
 	return c
 }
 
-// patience returns the value of --timeout, or 0 if the flag is not set.
-func (f *execFlags) patience() (time.Duration, error) {
+// timeLimit returns the value of --timeout, or 0 if the flag is not set.
+func (f *execFlags) timeLimit() (time.Duration, error) {
 	if f.timeout == "" {
 		return 0, nil
 	}
@@ -74,12 +74,12 @@ func (f *execFlags) patience() (time.Duration, error) {
 
 // execStreaming runs a command whose input and output are streamed.
 func execStreaming(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.MachineID, command []string) error {
-	patience, err := f.patience()
+	limit, err := f.timeLimit()
 	if err != nil {
 		return err
 	}
-	if patience > 0 {
-		limited, cancel := context.WithTimeout(ctx, patience)
+	if limit > 0 {
+		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = limited
 	}
@@ -90,8 +90,8 @@ func execStreaming(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.Ma
 			return s.Client().ExecStream(ctx, bourse.AppName(f.app), id, start)
 		},
 	})
-	if patience > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return bourse.Errorf(bourse.CodeTimeout, "the command did not finish within %s and was killed", patience)
+	if limit > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return bourse.Errorf(bourse.CodeTimeout, "the command did not finish within %s and was killed", limit)
 	}
 	return withShellStatus(about(err, f.app, id))
 }
@@ -105,9 +105,9 @@ const (
 
 // execForJSON runs a command without streaming and prints the API's reply as JSON.
 func execForJSON(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.MachineID, command []string) error {
-	patience, err := f.patience()
-	if err == nil && patience > maxExec {
-		err = cli.FlagError("--timeout", bourse.Errorf(bourse.CodeInvalid, "%s: with --json at most %s", patience, maxExec))
+	limit, err := f.timeLimit()
+	if err == nil && limit > maxExec {
+		err = cli.FlagError("--timeout", bourse.Errorf(bourse.CodeInvalid, "%s: with --json at most %s", limit, maxExec))
 	}
 	if err == nil && f.terminal {
 		err = bourse.Errorf(bourse.CodeInvalid, "--tty and --json are mutually exclusive")
@@ -115,10 +115,10 @@ func execForJSON(ctx context.Context, s *cli.Shell, f *execFlags, id bourse.Mach
 	if err != nil {
 		return err
 	}
-	if patience == 0 {
-		patience = defaultExec
+	if limit == 0 {
+		limit = defaultExec
 	}
-	in := machinesapi.ExecMachine{Command: command, Timeout: cli.SecondsUp(patience)}
+	in := machinesapi.ExecMachine{Command: command, Timeout: cli.SecondsUp(limit)}
 	if in.Stdin, err = stdin(ctx, s); err != nil {
 		return err
 	}

@@ -29,9 +29,8 @@ func said(w http.ResponseWriter, after string, lines ...string) {
 	}
 }
 
-// TestLogsFollowARestart checks that following a log continues after the last line once a
-// worker or broker is back. The end of a stream must not be mistaken for the end of the
-// machine.
+// TestLogsFollowARestart checks that following a log continues after the last line once a worker or broker has
+// restarted. The end of a stream must not be mistaken for the end of the machine.
 func TestLogsFollowARestart(t *testing.T) {
 	m := machineFixture()
 	var calls atomic.Int32
@@ -51,7 +50,7 @@ func TestLogsFollowARestart(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(machinesapi.LogLine{Error: &machinesapi.ErrorBody{Error: "no answer from worker gru-1", Code: bourse.CodeUnavailable}})
 		case 2:
 			clitest.Failure(bourse.CodeUnavailable, "no answer from worker gru-1").ServeHTTP(w, r)
-		case 3: // the stream ends as it does when a broker stops
+		case 3: // the stream ends, as when a broker stops
 			said(w, after, "1 a", "2 b", "3 c")
 		case 4: // the stream breaks in the middle of a line
 			said(w, after, "1 a", "2 b", "3 c", "4 d")
@@ -69,8 +68,7 @@ func TestLogsFollowARestart(t *testing.T) {
 	}
 }
 
-// TestLogsDoNotRetryTheFirstRequest checks that following a log fails at once if the first
-// request fails.
+// TestLogsDoNotRetryTheFirstRequest checks that following a log fails immediately if the first request fails.
 func TestLogsDoNotRetryTheFirstRequest(t *testing.T) {
 	for code, want := range map[bourse.Code]int{bourse.CodeNotFound: 3, bourse.CodeUnavailable: 7, bourse.CodeForbidden: 4} {
 		if got := line.Against(t, clitest.Failure(code, "no"), "machine", "logs", "-f", "148e21ea1d5389"); got.Code != want {

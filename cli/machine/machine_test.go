@@ -172,7 +172,7 @@ func TestResolve(t *testing.T) {
 		t.Errorf("ambiguous prefix: exit status %d, %q; want 2 and the ids", got.Code, got.Err)
 	}
 	if got := line.Against(t, h, "machine", "status", "nope"); got.Code != 3 {
-		t.Errorf("no such name: exit status %d, want 3", got.Code)
+		t.Errorf("unknown name: exit status %d, want 3", got.Code)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestRunMountsAnUnusedVolume(t *testing.T) {
 	used, filled := volume("vol_0abcd0123456789a", bourse.VolumeCreated, "148e21ea1d5389"), volume("vol_0abce0123456789b", bourse.VolumeHydrating, "")
 	got := line.Against(t, clitest.Replies(http.StatusOK, []machinesapi.Volume{used, filled}), "machine", "run", "nginx", "-a", "shop", "-v", "data:/data")
 	if got.Code == 0 || !strings.Contains(got.Err, "no unused volume") {
-		t.Errorf("one volume in use, one being filled: %+v, want an error", got)
+		t.Errorf("app with one volume in use and one being filled: %+v, want an error", got)
 	}
 }
 

@@ -147,7 +147,7 @@ func planMove(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 	}
 	w, err := s.Client().Worker(ctx, list[i].Worker)
 	switch {
-	case bourse.CodeOf(err) == bourse.CodeForbidden: // without access to workers, the cordon cannot be checked
+	case bourse.CodeOf(err) == bourse.CodeForbidden: // without permission to read workers, the cordon cannot be checked
 		return &moves.Plan, nil
 	case err != nil:
 		return nil, err

@@ -45,7 +45,7 @@ func TestOrderShowWithCachedQuotes(t *testing.T) {
 	}
 	for _, want := range []string{"0 of 5 workers: 2 willing, 0 refused\n", "no worker was asked; ranked by answers from up to 312 ms earlier and later claims\n"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("the output lacks %q:\n%s", want, out.String())
+			t.Errorf("the output does not contain %q:\n%s", want, out.String())
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestPlace(t *testing.T) {
 	}
 	reply.Regions = reply.Regions[:0]
 	if got := line.Against(t, h, "machine", "place", "--json"); got.Code != 6 || got.Out != "[]\n" || !strings.Contains(got.Err, "there is room for 0 of 1 machines") {
-		t.Errorf("no room: %+v", got)
+		t.Errorf("count that does not fit: %+v", got)
 	}
 	for _, args := range []string{"--count -1", "--count 0", "--volume-size much", "--vm-memory 0", "gru"} {
 		if got := line.Against(t, h, append([]string{"machine", "place"}, strings.Fields(args)...)...); got.Code != 2 {

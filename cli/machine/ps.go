@@ -19,7 +19,7 @@ func newPS(s *cli.Shell) *cobra.Command {
 		Short: "List a machine's processes and the addresses on which they listen",
 		Long: `List a machine's processes and the addresses on which they listen, as reported by
 its host's kernel, the main process first. For a program with image "host" that has
-no cgroup of its own, background processes are not listed.`,
+no separate cgroup, background processes are not listed.`,
 		Example:           "  bourse machine ps quiet-river-1234",
 		Args:              cli.Exactly(1),
 		ValidArgsFunction: completeMachine(s, &app),

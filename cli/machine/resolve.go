@@ -122,15 +122,14 @@ func each(ctx context.Context, s *cli.Shell, app string, words []string, do func
 // maxWait is the longest timeout of a single request that waits for a machine's state.
 const maxWait = time.Minute
 
-// wait blocks until the machine is in one of the given states. It fails if this takes
-// longer than patience.
-func wait(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, states []string, patience time.Duration) (machinesapi.WaitReply, error) {
+// wait blocks until the machine is in one of the given states. It fails if this takes longer than timeout.
+func wait(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID, states []string, timeout time.Duration) (machinesapi.WaitReply, error) {
 	defer cli.Spin(s.Err, "waiting for machine "+string(id)+" to be "+strings.Join(states, " or "))()
-	end := s.Now().Add(patience)
+	end := s.Now().Add(timeout)
 	for {
 		left := min(end.Sub(s.Now()), maxWait)
 		if left < time.Millisecond {
-			err := bourse.Errorf(bourse.CodeTimeout, "machine %s is not %s after %s", id, strings.Join(states, " or "), patience)
+			err := bourse.Errorf(bourse.CodeTimeout, "machine %s is not %s after %s", id, strings.Join(states, " or "), timeout)
 			return machinesapi.WaitReply{}, cli.Hint(err, "bourse machine status -a "+app+" "+string(id))
 		}
 		want := machinesapi.WaitMachine{States: states, Timeout: bourse.Duration(left)}

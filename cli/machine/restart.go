@@ -13,7 +13,7 @@ import (
 func newRestart(s *cli.Shell) *cobra.Command {
 	var app, signal, timeout string
 	var force, detach bool
-	var patience time.Duration
+	var waitTimeout time.Duration
 	c := &cobra.Command{
 		Use:               "restart MACHINE...",
 		Short:             "Restart machines",
@@ -36,7 +36,7 @@ func newRestart(s *cli.Shell) *cobra.Command {
 				if detach {
 					return printAction(s, id, machinesapi.OK{OK: true}, "restarting")
 				}
-				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateStarted)}, patience)
+				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateStarted)}, waitTimeout)
 				if err != nil {
 					return err
 				}
@@ -51,6 +51,6 @@ func newRestart(s *cli.Shell) *cobra.Command {
 	flags.BoolVarP(&force, "force", "f", false, "kill the machine immediately")
 	flags.BoolVar(&force, "force-stop", false, "same as --force, for compatibility with flyctl")
 	_ = flags.MarkHidden("force-stop") // fails only if the flag does not exist
-	waitFlags(c, &detach, &patience, "started")
+	waitFlags(c, &detach, &waitTimeout, "started")
 	return c
 }

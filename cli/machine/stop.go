@@ -13,7 +13,7 @@ import (
 func newStop(s *cli.Shell) *cobra.Command {
 	var app, signal, timeout string
 	var detach bool
-	var patience time.Duration
+	var waitTimeout time.Duration
 	c := &cobra.Command{
 		Use:               "stop MACHINE...",
 		Short:             "Stop machines without releasing their capacity",
@@ -34,7 +34,7 @@ func newStop(s *cli.Shell) *cobra.Command {
 				}
 				// A machine that was created with --rm is destroyed as soon as it has
 				// stopped.
-				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateStopped), string(bourse.StateDestroyed)}, patience)
+				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateStopped), string(bourse.StateDestroyed)}, waitTimeout)
 				if err != nil {
 					return err
 				}
@@ -45,7 +45,7 @@ func newStop(s *cli.Shell) *cobra.Command {
 	s.BindApp(c, &app)
 	c.Flags().StringVarP(&signal, "signal", "s", "", "`signal` to stop the machine with (default: from its config, or SIGINT)")
 	c.Flags().StringVarP(&timeout, "timeout", "t", "", "`time` before SIGKILL is sent, in seconds or as 30s (default: from the machine's config, or 5s)")
-	waitFlags(c, &detach, &patience, "stopped")
+	waitFlags(c, &detach, &waitTimeout, "stopped")
 	return c
 }
 

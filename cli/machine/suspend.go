@@ -13,7 +13,7 @@ import (
 func newSuspend(s *cli.Shell) *cobra.Command {
 	var app string
 	var detach bool
-	var patience time.Duration
+	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "suspend MACHINE...",
 		Short: "Freeze running machines, to be resumed with start",
@@ -31,7 +31,7 @@ restarts, the machine is stopped.`,
 				if detach {
 					return printAction(s, id, machinesapi.OK{OK: true}, "suspending")
 				}
-				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateSuspended)}, patience)
+				reply, err := wait(c.Context(), s, app, id, []string{string(bourse.StateSuspended)}, timeout)
 				if err != nil {
 					return err
 				}
@@ -40,6 +40,6 @@ restarts, the machine is stopped.`,
 		},
 	}
 	s.BindApp(c, &app)
-	waitFlags(c, &detach, &patience, "suspended")
+	waitFlags(c, &detach, &timeout, "suspended")
 	return c
 }

@@ -33,7 +33,7 @@ func TestVolumeList(t *testing.T) {
 	clitest.Golden(t, "volume_list", got.Out)
 	none := line.Against(t, clitest.Replies(http.StatusOK, []machinesapi.Volume{}), "volume", "list", "-a", "shop")
 	if none.Code != 0 || none.Out != "" || !strings.Contains(none.Err, "bourse volume create") {
-		t.Errorf("an app without volumes: %+v", none)
+		t.Errorf("app without volumes: %+v", none)
 	}
 }
 

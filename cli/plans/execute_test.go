@@ -20,8 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// oneMachine is an API with one machine that supports only a few calls. The function cordon
-// handles requests to cordon the machine.
+// oneMachine is an API with one machine that supports only a few calls. cordon handles requests to cordon the machine.
 type oneMachine struct {
 	run.API
 	cordon func(ctx context.Context, cordoned bool) error
@@ -84,8 +83,8 @@ func (w *watched) Write(p []byte) (int, error) { // not called concurrently, bec
 	return w.Buffer.Write(p)
 }
 
-// carried executes a plan and returns the command's output.
-func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched, api run.API, signals <-chan os.Signal, keep bool) (out, errs string, err error) {
+// execute executes a plan and returns the command's output.
+func execute(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched, api run.API, signals <-chan os.Signal, keep bool) (out, errs string, err error) {
 	t.Helper()
 	s := &cli.Shell{Env: cli.Env{Now: time.Now}}
 	var outs *bytes.Buffer
@@ -99,14 +98,14 @@ func carried(ctx context.Context, t *testing.T, plan *deploy.Plan, said *watched
 	return outs.String(), said.String(), err
 }
 
-// TestSummaryNamesWhatIsLeft checks that a release's summary counts machines that were left
-// unchanged because their workers do not answer.
-func TestSummaryNamesWhatIsLeft(t *testing.T) {
+// TestSummaryCountsUnchangedMachines checks that a release's summary counts machines that were left unchanged because
+// their workers do not answer.
+func TestSummaryCountsUnchangedMachines(t *testing.T) {
 	t.Parallel()
 	p := cordons()
 	p.Seen = map[bourse.MachineID]deploy.Seen{"148e21ea1d5301": {}, "148e21ea1d5302": {Lost: true}}
 	if got := Summary(p); strings.Contains(got, "left") {
-		t.Errorf("of no release: %q", got)
+		t.Errorf("summary without a release: %q", got)
 	}
 	p.Release = "01JD3V7K7Y5C5ZQ7W1R2M3N4P5"
 	if got, want := Summary(p), "1 left as they were, because their workers do not answer"; !strings.Contains(got, want) {
@@ -117,26 +116,26 @@ func TestSummaryNamesWhatIsLeft(t *testing.T) {
 func TestCarryWell(t *testing.T) {
 	t.Parallel()
 	api := &oneMachine{cordon: func(context.Context, bool) error { return nil }}
-	out, errs, err := carried(t.Context(), t, cordons(), &watched{}, api, nil, false)
+	out, errs, err := execute(t.Context(), t, cordons(), &watched{}, api, nil, false)
 	if err != nil || !strings.HasPrefix(out, "release v4 of shop  complete  ") || !strings.Contains(errs, "quiet-river-1234: cordoned") {
 		t.Errorf("%v\n%s\n%s", err, out, errs)
 	}
 }
 
-// TestCarryLeavesVolumes checks that the output ends with the remaining volumes and a
-// command that destroys them.
-func TestCarryLeavesVolumes(t *testing.T) {
+// TestExecuteReportsRemainingVolumes checks that the output ends with the remaining volumes and a command that destroys
+// them.
+func TestExecuteReportsRemainingVolumes(t *testing.T) {
 	t.Parallel()
 	p := &deploy.Plan{App: "shop", Steps: []deploy.Step{{Do: deploy.DestroyMachine{Volumes: []bourse.VolumeID{"vol_1", "vol_2"}}, Machine: "148e21ea1d5301"}}}
-	out, _, err := carried(t.Context(), t, p, &watched{}, &oneMachine{}, nil, false)
+	out, _, err := execute(t.Context(), t, p, &watched{}, &oneMachine{}, nil, false)
 	if want := "\n2 volumes are left, with their data; to remove them: bourse volume destroy -a shop vol_1 vol_2\n"; err != nil || !strings.HasSuffix(out, want) {
 		t.Errorf("%v\n%s\nwant %q at its end", err, out, want)
 	}
 }
 
-// TestCarryBadly checks that after a failure all changes are undone, unless they are to be
-// kept, and that the error reports this and what to do next.
-func TestCarryBadly(t *testing.T) {
+// TestExecuteFailingPlan checks that all changes are undone after a failure, unless they are to be kept, and that the
+// error reports this and suggests what to do next.
+func TestExecuteFailingPlan(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
 		times := 0
@@ -146,7 +145,7 @@ func TestCarryBadly(t *testing.T) {
 			}
 			return nil
 		}}
-		_, errs, err := carried(t.Context(), t, cordons(), &watched{}, api, nil, keep)
+		_, errs, err := execute(t.Context(), t, cordons(), &watched{}, api, nil, keep)
 		want, hint := "everything is as it was before", "bourse machine logs -a shop 148e21ea1d5301"
 		if keep {
 			want, hint = "is incomplete", "bourse deploy --resume"
@@ -160,8 +159,8 @@ func TestCarryBadly(t *testing.T) {
 	}
 }
 
-// TestInterrupts checks that the first interrupt undoes the changes and that a second one
-// cancels the request in progress. The output must tell how to continue.
+// TestInterrupts checks that the first interrupt undoes the changes and that a second one cancels the request in
+// progress. The output must explain how to continue.
 func TestInterrupts(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]bool{"once": false, "twice": true} {
@@ -183,17 +182,17 @@ func TestInterrupts(t *testing.T) {
 					signals <- os.Interrupt
 					<-ctx.Done() // the second interrupt cancels this request
 				}
-				return bourse.Errorf(bourse.CodeCanceled, "it was broken off")
+				return bourse.Errorf(bourse.CodeCanceled, "the request was canceled")
 			}}
-			_, errs, err := carried(ctx, t, cordons(), said, api, signals, false)
-			told, ok := errors.AsType[cli.Interrupted](err)
-			if !ok || !strings.Contains(string(told), "release v4 of shop was interrupted: ") {
+			_, errs, err := execute(ctx, t, cordons(), said, api, signals, false)
+			interrupted, ok := errors.AsType[cli.Interrupted](err)
+			if !ok || !strings.Contains(string(interrupted), "release v4 of shop was interrupted: ") {
 				t.Errorf("%v", err)
 			}
 			if !strings.Contains(errs, "interrupted: undoing the changes; press Ctrl-C again to stop and leave the rest as it is") || !strings.Contains(errs, "bourse deploy --resume  or  bourse rollback") {
 				t.Errorf("%s", errs)
 			}
-			if !again && (!strings.Contains(string(told), "everything is as it was before") || !strings.Contains(errs, "undone (uncordoned)")) {
+			if !again && (!strings.Contains(string(interrupted), "everything is as it was before") || !strings.Contains(errs, "undone (uncordoned)")) {
 				t.Errorf("%v\n%s", err, errs)
 			}
 		})

@@ -11,9 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestExplainAnother checks the error if another client is deploying or has deployed the
-// app. Its hints must show how to find out about the other deploy, and must not suggest a
-// rollback.
+// TestExplainAnother checks the error if another client is deploying or has deployed the app. Its hints must suggest
+// commands that show the other deploy, and must not suggest a rollback.
 func TestExplainAnother(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -130,11 +130,11 @@ func (f *Fit) lines() []string {
 	case f.Err != "":
 		return []string{"does not fit: " + f.what() + ": " + f.Err}
 	case f.Fit() && len(f.Workers) == 1:
-		return []string{fmt.Sprintf("fits: %s: worker %s would take one", f.what(), f.Workers[0])}
+		return []string{fmt.Sprintf("fits: %s: worker %s would accept one", f.what(), f.Workers[0])}
 	case f.Fit():
-		return []string{fmt.Sprintf("fits: %s: %d workers would take one, best %s", f.what(), len(f.Workers), f.Workers[0])}
+		return []string{fmt.Sprintf("fits: %s: %d workers would accept one, best %s", f.what(), len(f.Workers), f.Workers[0])}
 	}
-	return append([]string{"does not fit: " + f.what() + ": no worker would take one"}, f.reasons()...)
+	return append([]string{"does not fit: " + f.what() + ": no worker would accept one"}, f.reasons()...)
 }
 
 // reasons returns workers' refusals, one per line.
@@ -182,7 +182,7 @@ func (f *Fit) short(reasons ...string) error {
 	if f.cause != nil {
 		return f.cause
 	}
-	text := fmt.Sprintf("no worker would take a machine of group %s in %s: nothing was changed", cmp.Or(f.Group, "-"), cmp.Or(string(f.Region), "any region"))
+	text := fmt.Sprintf("no worker would accept a machine of group %s in %s: nothing was changed", cmp.Or(f.Group, "-"), cmp.Or(string(f.Region), "any region"))
 	err := bourse.Errorf(bourse.CodeInsufficient, "%s", strings.Join(append([]string{text}, reasons...), "\n"))
 	return cli.Hint(err, cli.AfterRefusals(f.Refusals)...)
 }

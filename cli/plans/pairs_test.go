@@ -42,9 +42,8 @@ func moving(t *testing.T, app bourse.AppName, names ...string) *deploy.Plan {
 	return &p
 }
 
-// played returns the events of a plan, up to the first step for which until returns true.
-// Each step takes a second.
-func played(p *deploy.Plan, until func(*deploy.Step) bool) []run.Event {
+// eventsOf returns the events of a plan, up to the first step for which until returns true. Each step takes a second.
+func eventsOf(p *deploy.Plan, until func(*deploy.Step) bool) []run.Event {
 	var out []run.Event
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -71,9 +70,9 @@ func played(p *deploy.Plan, until func(*deploy.Step) bool) []run.Event {
 
 func done(*deploy.Step) bool { return false }
 
-// TestReplacementsAreOneLine checks that a machine and its replacement form one subject,
-// which includes the volume and the wait for proxies.
-func TestReplacementsAreOneLine(t *testing.T) {
+// TestReplacementAndMachineAreOneSubject checks that a machine and its replacement form one subject, which includes the
+// volume and the wait for proxies.
+func TestReplacementAndMachineAreOneSubject(t *testing.T) {
 	t.Parallel()
 	p := moving(t, "shop", "quiet-river-1234", "db")
 	list, of := subjects(p)
@@ -82,7 +81,7 @@ func TestReplacementsAreOneLine(t *testing.T) {
 	}
 	var words []string
 	b := newPlanProgress("", p)
-	for _, e := range played(p, done) {
+	for _, e := range eventsOf(p, done) {
 		b.apply(e)
 	}
 	for i := range b.subjects {
@@ -102,13 +101,13 @@ func drainScreen(t *testing.T, s *cli.Shell) {
 	show := ShowAll(s, "drain of worker gru-1", 4)
 	first := moving(t, "blog", "wild-wood-9")
 	event := show.Add(first)
-	for _, e := range played(first, done) {
+	for _, e := range eventsOf(first, done) {
 		event(e)
 	}
 	second := moving(t, "shop", "brave-hill-77", "quiet-river-1234")
 	event = show.Add(second)
 	ready := slices.IndexFunc(second.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.AwaitReady](s.Do) })
-	for _, e := range played(second, func(s *deploy.Step) bool { return s.ID == ready }) {
+	for _, e := range eventsOf(second, func(s *deploy.Step) bool { return s.ID == ready }) {
 		event(e)
 	}
 	failed := run.Event{Step: ready, State: run.Failed, At: clitest.Now.Add(20 * time.Second), Text: "check http did not pass within 20s: connection refused"}
@@ -118,7 +117,7 @@ func drainScreen(t *testing.T, s *cli.Shell) {
 	event(run.Event{Step: ready - 1, State: run.Undone, At: failed.At.Add(time.Second)})
 	third := moving(t, "shop", "quiet-river-1234", "db")
 	event = show.Add(third)
-	for _, e := range played(third, func(s *deploy.Step) bool { return deploy.Is[deploy.AwaitReady](s.Do) }) {
+	for _, e := range eventsOf(third, func(s *deploy.Step) bool { return deploy.Is[deploy.AwaitReady](s.Do) }) {
 		e.At = e.At.Add(22 * time.Second)
 		event(e)
 	}
@@ -157,6 +156,6 @@ func TestPlanOfManyMachines(t *testing.T) {
 	screens(t, "plan_many", func(s *cli.Shell) error { return Print(s, p, nil) })
 	raw, err := json.Marshal(p)
 	if err != nil || strings.Count(string(raw), `"name":"machine-`) < 1000 || !strings.Contains(string(raw), "wild-wood-24") {
-		t.Errorf("%v: the JSON has not all of it", err)
+		t.Errorf("%v: the JSON is incomplete", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 type planProgress struct {
 	label    string // name of the app if several plans are shown; otherwise ""
 	plan     *deploy.Plan
-	began    time.Time // time of the first event; zero before that
+	began    time.Time // time of the first event; zero until it arrives
 	subjects []subject
 	of       []int       // for each step, the index of its subject
 	steps    []run.Event // last event of each step

@@ -48,8 +48,8 @@ func fits() []Fit {
 	}
 }
 
-// on calls show with a shell whose screen has the given width, and returns the output.
-func on(t *testing.T, width int, show func(*cli.Shell) error) string {
+// outputOn calls show with a shell whose screen has the given width, and returns the output.
+func outputOn(t *testing.T, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	s := &cli.Shell{Env: cli.Env{Now: func() time.Time { return clitest.Now }}}
 	var out, errs *bytes.Buffer
@@ -66,11 +66,11 @@ func on(t *testing.T, width int, show func(*cli.Shell) error) string {
 func screens(t *testing.T, name string, show func(*cli.Shell) error) {
 	t.Helper()
 	for width, suffix := range map[int]string{80: ".80", 200: ".200.wide"} {
-		got := on(t, width, show)
+		got := outputOn(t, width, show)
 		clitest.Golden(t, name+suffix, got)
 		for line := range strings.Lines(got) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > width {
-				t.Errorf("%s: a line of %d characters on %d columns: %s", name, n, width, line)
+				t.Errorf("%s: a line has %d characters on a screen of %d columns: %s", name, n, width, line)
 			}
 		}
 	}
@@ -191,9 +191,9 @@ func TestEventsOfUnknownSteps(t *testing.T) {
 			e := moment(step, 4900, state, "it stopped")
 			b := boardAfter(append(slices.Clone(events), e))
 			if after := b.screen(clitest.Now, 120, 0, false); !slices.Equal(after, before) {
-				t.Errorf("%s of step %d: %q, before %q", state, step, after, before)
+				t.Errorf("%s of step %d changed the screen to %q, want %q", state, step, after, before)
 			}
-			on(t, 80, func(s *cli.Shell) error {
+			outputOn(t, 80, func(s *cli.Shell) error {
 				progress := Show(s, "release v4 of shop", shop())
 				defer progress.End()
 				progress.Event(e)
@@ -203,8 +203,8 @@ func TestEventsOfUnknownSteps(t *testing.T) {
 	}
 }
 
-// TestColorsMeanNothingAlone checks that the lines are the same with and without colors.
-func TestColorsMeanNothingAlone(t *testing.T) {
+// TestColorsDoNotChangeTheText checks that the lines are the same with and without colors.
+func TestColorsDoNotChangeTheText(t *testing.T) {
 	t.Parallel()
 	b := boardAfter(failure())
 	now := clitest.Now.Add(30 * time.Second)
@@ -219,7 +219,7 @@ func TestColorsMeanNothingAlone(t *testing.T) {
 		}
 	}
 	if !strings.Contains(strings.Join(painted, ""), "\x1b[31m") {
-		t.Error("nothing is red")
+		t.Error("no line is red")
 	}
 }
 
@@ -239,7 +239,7 @@ func TestLowScreen(t *testing.T) {
 		}
 	}
 	if strings.Contains(all, "release command") {
-		t.Errorf("what is done is shown:\n%s", all)
+		t.Errorf("a completed row is shown:\n%s", all)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestLowScreen(t *testing.T) {
 func TestPlainLines(t *testing.T) {
 	t.Parallel()
 	for name, events := range map[string][]run.Event{"success": success(), "failure": failure()} {
-		got := on(t, 0, func(s *cli.Shell) error {
+		got := outputOn(t, 0, func(s *cli.Shell) error {
 			p := Show(s, "release v4 of shop", shop())
 			for _, e := range events {
 				p.Event(e)
@@ -263,7 +263,7 @@ func TestPlainLines(t *testing.T) {
 // TestJSONLines checks that with --json, each event is printed as a line of JSON.
 func TestJSONLines(t *testing.T) {
 	t.Parallel()
-	got := on(t, 0, func(s *cli.Shell) error {
+	got := outputOn(t, 0, func(s *cli.Shell) error {
 		s.JSON = true
 		p := Show(s, "release v4 of shop", shop())
 		for _, e := range success() {
@@ -278,11 +278,11 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-// TestDrawnOver checks that a terminal's lines are updated in place: at the end it shows
-// only the last state.
-func TestDrawnOver(t *testing.T) {
+// TestLinesAreUpdatedInPlace checks that a terminal's lines are updated in place: at the end it shows only the last
+// state.
+func TestLinesAreUpdatedInPlace(t *testing.T) {
 	t.Parallel()
-	got := on(t, 80, func(s *cli.Shell) error {
+	got := outputOn(t, 80, func(s *cli.Shell) error {
 		s.Err.TTY = true
 		p := Show(s, "release v4 of shop", shop())
 		for _, e := range success() {
@@ -294,10 +294,10 @@ func TestDrawnOver(t *testing.T) {
 	})
 	at := strings.LastIndex(got, "\x1b[J")
 	if at < 0 {
-		t.Fatalf("nothing is drawn over: %q", got)
+		t.Fatalf("no line was updated in place: %q", got)
 	}
 	if last := got[at:]; strings.Count(last, "quiet-river-1234") != 1 || strings.Contains(last, "checking") || !strings.Contains(last, "5 of 5 done") {
-		t.Errorf("it ends with %q", last)
+		t.Errorf("the final screen is %q", last)
 	}
 	if strings.Count(got, "a line above\n") != 1 {
 		t.Errorf("%q", got)
@@ -326,9 +326,9 @@ func TestFits(t *testing.T) {
 	})
 	got := Fits(t.Context(), api, p)
 	if len(asked) != 2 || len(got) != 2 || got[1].Count != 3 || !got[0].Fit() || got[1].Fit() || FirstWithoutRoom(got) != &got[1] {
-		t.Errorf("%d asked, %+v", len(asked), got)
+		t.Errorf("%d quotes requested, %+v", len(asked), got)
 	}
-	if lines := got[0].lines(); lines[0] != "fits: 1 of group web in gru: 2 workers would take one, best gru-1" {
+	if lines := got[0].lines(); lines[0] != "fits: 1 of group web in gru: 2 workers would accept one, best gru-1" {
 		t.Errorf("%q", lines)
 	}
 }

@@ -39,7 +39,7 @@ func (b *planProgress) leave(other *planProgress) {
 	}
 }
 
-// id returns the existing machine of a subject, or "" if there is none yet.
+// id returns the existing machine of a subject, or "" if it does not exist yet.
 func (s *subject) id() bourse.MachineID { return cmp.Or(s.former, s.machine) }
 
 // row is a subject and its progress.
@@ -60,7 +60,7 @@ func (x *screen) rows() (out []row) {
 	return out
 }
 
-// began returns the time of the first event, or zero if there was none yet.
+// began returns the time of the first event, or the zero time if no event has arrived yet.
 func (x *screen) began() (t time.Time) {
 	for _, b := range x.list {
 		if t.IsZero() || !b.began.IsZero() && b.began.Before(t) {

@@ -38,11 +38,11 @@ func (c *BrokerConfig) complete(flags *pflag.FlagSet) []error {
 }
 
 func (c *BrokerConfig) problems() []error {
-	var has []admission.Safeguard
+	var configured []admission.Safeguard
 	if c.Credentials.Tokens != "" {
-		has = append(has, admission.Tokens)
+		configured = append(configured, admission.Tokens)
 	}
-	problems := c.serverProblems([]admission.Safeguard{admission.TLS, admission.Tokens}, has)
+	problems := c.serverProblems([]admission.Safeguard{admission.TLS, admission.Tokens}, configured)
 	if c.Orders < 0 {
 		problems = append(problems, invalid("orders", "--orders %d: use 1 or more", c.Orders))
 	}

@@ -8,10 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestLostAfterIsBounded checks that a worker counts as permanently lost before brokers
-// stop keeping cancellations for it. If it returned later, an order might be filled
-// twice.
-func TestLostAfterIsBounded(t *testing.T) {
+// TestLostAfterIsLimited checks that a worker counts as permanently lost before brokers stop keeping cancellations for
+// it. If it returned later, an order might be filled twice.
+func TestLostAfterIsLimited(t *testing.T) {
 	for _, x := range []struct {
 		args []string
 		want time.Duration
@@ -27,7 +26,7 @@ func TestLostAfterIsBounded(t *testing.T) {
 		settle(t, &c, x.args...)
 		err := problemsOf(&c)
 		if bad := err != nil && strings.Contains(err.Error(), "--lost-after"); c.LostAfter != x.want || bad == x.good {
-			t.Errorf("%v: %s, %v; want %s, good: %t", x.args, c.LostAfter, err, x.want, x.good)
+			t.Errorf("%v: %s, %v; want %s, valid: %t", x.args, c.LostAfter, err, x.want, x.good)
 		}
 	}
 }

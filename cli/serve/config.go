@@ -199,9 +199,9 @@ func parseLevel(s string) (level slog.Level, err error) {
 	return level, nil
 }
 
-// serverProblems returns all problems of the config. The arguments are the safeguards that
-// the API needs if other hosts can connect to it, and those that are configured.
-func (c *ServerConfig) serverProblems(api, has []admission.Safeguard) []error {
+// serverProblems returns all problems of the config. needed contains the safeguards that the API needs if other hosts
+// can connect to it, and configured those that are configured.
+func (c *ServerConfig) serverProblems(needed, configured []admission.Safeguard) []error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(c.rejected)) {
 		problems = append(problems, flagErrors(c.rejected[name], name))
@@ -227,18 +227,18 @@ func (c *ServerConfig) serverProblems(api, has []admission.Safeguard) []error {
 		problems = append(problems, invalid("log-format", "--log-format %s: use text or json", bourse.Quoted(c.Log.Format)))
 	}
 	if c.Credentials.TLS() {
-		has = append(has, admission.TLS)
+		configured = append(configured, admission.TLS)
 	}
 	if c.Credentials.GossipKey != "" {
-		has = append(has, admission.GossipKey)
+		configured = append(configured, admission.GossipKey)
 	}
 	problems = append(problems, c.NATS.problems(c.Insecure, c.Credentials.TLS())...)
 	for _, l := range []struct {
 		flag string
 		admission.Listen
 	}{
-		{"listen", admission.Listen{What: "the API", Addr: c.Listen, Needs: api, Has: has}},
-		{"gossip", admission.Listen{What: "the membership", Addr: c.Gossip, Needs: []admission.Safeguard{admission.GossipKey}, Has: has}},
+		{"listen", admission.Listen{What: "the API", Addr: c.Listen, Needs: needed, Has: configured}},
+		{"gossip", admission.Listen{What: "the membership", Addr: c.Gossip, Needs: []admission.Safeguard{admission.GossipKey}, Has: configured}},
 	} {
 		if l.Addr.IsValid() { // an address that could not be parsed has already been reported
 			problems = append(problems, flagErrors(admission.CheckListen(l.Listen, c.Insecure), l.flag, "address"))

@@ -41,7 +41,7 @@ func TestWorkerConfig(t *testing.T) {
 		"--gpus", "l40s=2", "--resource", "slots=10", "--resource", "seats=3", "--label", "arch=arm64", "--overcommit", "shared=8",
 		"--ports", "21000-21999", "--join", "10.0.0.1:7946,10.0.0.2:7946", "--ephemeral", "--no-limits")
 	if err := problemsOf(&c); err != nil {
-		t.Fatalf("a full configuration: %v", err)
+		t.Fatalf("complete configuration: %v", err)
 	}
 	want := Capacity{
 		CPUs: 3500, Memory: 8192, Disk: 102400, GPUs: bourse.Amounts{{Resource: "l40s", Amount: 2}},
@@ -100,7 +100,7 @@ func TestOpenAddressesRequireCredentials(t *testing.T) {
 	open := []string{"--data", "/d", "--name", "a", "--region", "gru", "--listen", "0.0.0.0:4290"}
 	c := workerConfig(t, open...)
 	if err := problemsOf(&c); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--insecure") {
-		t.Errorf("open without TLS: %v, want invalid and a mention of --insecure", err)
+		t.Errorf("address beyond loopback without TLS: %v, want an invalid error that mentions --insecure", err)
 	}
 	if c.AllowHost {
 		t.Error("a worker that is accessible to others allows image host without --allow-host")
@@ -135,11 +135,11 @@ func TestCredentials(t *testing.T) {
 		files []string
 		want  string // part of the error; "" if there is none
 	}{
-		"all of a worker's":    {[]string{"ca.pem", "a.pem", "gossip.key"}, ""},
-		"no certificate":       {[]string{"ca.pem", "b.pem", "gossip.key"}, "has no certificate for this server's --name"},
-		"no CA":                {[]string{"a.pem", "gossip.key"}, "without TLS"},
-		"no key of membership": {[]string{"ca.pem", "a.pem"}, "without a gossip key"},
-		"nothing":              {nil, "without TLS"},
+		"all files of a worker": {[]string{"ca.pem", "a.pem", "gossip.key"}, ""},
+		"no certificate":        {[]string{"ca.pem", "b.pem", "gossip.key"}, "has no certificate for this server's --name"},
+		"no CA":                 {[]string{"a.pem", "gossip.key"}, "without TLS"},
+		"no gossip key":         {[]string{"ca.pem", "a.pem"}, "without a gossip key"},
+		"nothing":               {nil, "without TLS"},
 	} {
 		config := workerConfig(t, append(open, "--credentials", credentialsDir(t, c.files...))...)
 		if err := problemsOf(&config); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

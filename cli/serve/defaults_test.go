@@ -11,8 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// commentMark matches the comment marks of settings. Explanations have a blank after
-// theirs.
+// commentMark matches the comment marks of settings. In explanations, a blank follows the comment mark.
 var commentMark = regexp.MustCompile(`(?m)^#([a-z])`)
 
 // A file with all defaults contains every setting. It is valid, and removing the comment
@@ -50,12 +49,12 @@ func TestPrintDefaults(t *testing.T) {
 		}
 	}
 	if err := printDefaults(&strings.Builder{}, []string{"worker", "nats"}); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("another kind of server: %v, want invalid", err)
+		t.Errorf("unknown kind of server: %v, want invalid", err)
 	}
 }
 
-// Every usual setting exists. Those that the file contains are omitted.
-func TestUsualSettings(t *testing.T) {
+// Every common setting exists. Settings that the file contains are omitted.
+func TestCommonSettings(t *testing.T) {
 	for role, names := range commonSettings {
 		for _, name := range names {
 			if !strings.Contains(CommonSettings(role), "\n#"+name+" = ") {

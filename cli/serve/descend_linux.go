@@ -30,24 +30,23 @@ func inUse(dir string) bool {
 // descendantsInterval is the interval between checks for remaining processes.
 const descendantsInterval = 2 * time.Millisecond
 
-// killDescendants terminates all descendants of this process. Until grace has passed, it
-// sends them SIGTERM, so that supervisors can clean up their machines. It then sends
-// SIGKILL until no process is left, for at most patience. It returns the number of
-// remaining processes. It must not be called while another goroutine waits for a child.
-func killDescendants(grace, patience time.Duration) int {
+// killDescendants terminates all descendants of this process. Until grace has passed, it sends them SIGTERM, so that
+// supervisors can clean up their machines. It then sends SIGKILL until no process is left, for at most killTimeout. It
+// returns the number of remaining processes. It must not be called while another goroutine waits for a child.
+func killDescendants(grace, killTimeout time.Duration) int {
 	began := time.Now()
-	asked := map[int]bool{}
+	terminated := map[int]bool{}
 	for {
 		left := descendants(os.Getpid())
-		if len(left) == 0 || time.Since(began) > grace+patience {
+		if len(left) == 0 || time.Since(began) > grace+killTimeout {
 			return len(left)
 		}
 		for _, pid := range left {
 			switch {
 			case time.Since(began) > grace:
 				_ = syscall.Kill(pid, syscall.SIGKILL) // the process may have exited
-			case !asked[pid]:
-				asked[pid] = true
+			case !terminated[pid]:
+				terminated[pid] = true
 				_ = syscall.Kill(pid, syscall.SIGTERM) // the process may have exited
 			}
 		}

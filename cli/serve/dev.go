@@ -109,7 +109,7 @@ func (d *config) validate() error {
 		}
 		seen[r] = true
 	}
-	if most := maxWorkers / max(1, len(d.regions)); len(d.regions) == 0 || d.workers < 1 || d.workers > most {
+	if limit := maxWorkers / max(1, len(d.regions)); len(d.regions) == 0 || d.workers < 1 || d.workers > limit {
 		problems = append(problems, bourse.Errorf(bourse.CodeInvalid, "--workers %d in %s: use 1 to %d workers in total", d.workers, cli.Count(len(d.regions), "region"), maxWorkers))
 	}
 	if a, err := d.apiAddress(); err != nil {

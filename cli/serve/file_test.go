@@ -58,11 +58,11 @@ log-level = "debug"
 	case c.Capacity.Memory != 4096 || c.Capacity.CPUs != 3500 || len(c.Capacity.Labels) != 2 || !c.AllowHost || c.IdleAfter != 5*time.Minute:
 		t.Errorf("the worker's settings: %+v", c)
 	case c.Log.Level.String() != "DEBUG":
-		t.Errorf("log level %s, want that of the table", c.Log.Level)
+		t.Errorf("log level %s, want the one in the table", c.Log.Level)
 	case c.Listen.String() != "10.0.0.2:4281" || c.Gossip.String() != "10.0.0.2:7946":
 		t.Errorf("listens at %s and %s", c.Listen, c.Gossip)
 	case strings.Join(c.Join, " ") != "10.0.0.1:7946 10.0.0.2:7947":
-		t.Errorf("joins %v, want the host's broker too", c.Join)
+		t.Errorf("joins %v, want the host's broker as well", c.Join)
 	}
 
 	var b BrokerConfig
@@ -141,7 +141,7 @@ cluster = "c1"
 	}
 }
 
-// A flag on the command line is not a problem of the file.
+// A problem of a flag on the command line has no position in the file.
 func TestProblemOfFlagHasNoPosition(t *testing.T) {
 	var c BrokerConfig
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -175,7 +175,7 @@ orders = -1
 	}
 	servers, err := f.Servers()
 	if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "--orders") || strings.Contains(err.Error(), "--data") {
-		t.Errorf("%v, want that the broker's --orders is invalid", err)
+		t.Errorf("got %v, want an error about the broker's --orders", err)
 	}
 	if len(servers) != 2 {
 		t.Fatalf("servers: %+v", servers)
@@ -195,7 +195,7 @@ func TestFileOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadFile(path); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "can be written by other users") {
-		t.Errorf("a file that everyone can write: %v", err)
+		t.Errorf("file that everyone can write: %v", err)
 	}
 	for name, path := range map[string]string{"directory": t.TempDir(), "FIFO": fifo(t), "too large": file(t, strings.Repeat("#", maxFile+1))} {
 		if _, err := ReadFile(path); bourse.CodeOf(err) != bourse.CodeInvalid {
@@ -208,7 +208,7 @@ func TestFileOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := ReadFile(other); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "another user") {
-			t.Errorf("another user's file: %v", err)
+			t.Errorf("file of another user: %v", err)
 		}
 	}
 	if _, err := ReadFile(path + ".none"); bourse.CodeOf(err) != bourse.CodeNotFound {

@@ -74,7 +74,7 @@ func bindEach(b binder, name, usage string, add func(string) error) {
 	}}, name, usage)
 }
 
-// parsed implements pflag.Value for flags with a parsing function of their own.
+// parsed implements pflag.Value for flags that have their own parsing function.
 type parsed struct {
 	text, kind string
 	set        func(text string)

@@ -108,17 +108,15 @@ func printCheck(s *cli.Shell, path string) error {
 	return err
 }
 
-// RunHost runs the servers in the configuration at path until ctx is done. It calls the
-// function each whenever a server becomes ready, and the function all once every server has
-// been ready.
+// RunHost runs the servers in the configuration at path until ctx is done. It calls each whenever a server becomes
+// ready, and calls all once every server has been ready.
 //
 // SIGHUP makes RunHost read the file again. It then restarts the servers whose settings
 // have changed, starts those that are new, and stops those that are missing. If the file is
 // invalid, nothing changes.
 //
-// Errors: not_found if there is no file; invalid if the file is invalid, or if a server
-// could not be started before every server had been ready; and errors that the functions
-// each and all return.
+// Errors: not_found if there is no file; invalid if the file is invalid, or if a server could not be started before
+// every server had been ready; and the errors of each and all.
 func RunHost(ctx context.Context, s *cli.Shell, path string, each func(Ready) error, all func() error) error {
 	// The channel holds one signal, so that none is lost during a reload. A single further
 	// reload reads the latest file, however many signals have arrived.
@@ -159,7 +157,7 @@ type host struct {
 	fail    context.CancelCauseFunc // stops all servers and makes runHost return the error
 	running sync.WaitGroup
 
-	mu       sync.Mutex // guards the following fields, and is held while the function each is called
+	mu       sync.Mutex // guards the following fields, and is held while each is called
 	file     *File      // the latest valid configuration
 	servers  map[bourse.Role]*hostServer
 	complete bool // whether every server has been ready

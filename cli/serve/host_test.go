@@ -21,11 +21,11 @@ import (
 	"github.com/bourse-dev/bourse/cli/clitest"
 )
 
-// runsServer is an environment variable that makes this program behave like the program
-// of a host. Its servers do nothing, and report their settings when they are ready.
+// runsServer is an environment variable that makes this test binary run the servers of a host. The servers do nothing
+// except report their settings when they are ready.
 const runsServer = "BOURSE_TEST_SERVER"
 
-// serverMain is the main function of such a program.
+// serverMain is the main function of the test binary if runsServer is set.
 func serverMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -99,7 +99,7 @@ func startHost(t *testing.T) *testHost {
 	t.Cleanup(func() {
 		stop()
 		if err := <-h.ended; err != nil {
-			t.Errorf("the host ended with %v", err)
+			t.Errorf("the host exited with %v", err)
 		}
 		close(h.ready)
 		for r := range h.ready {
@@ -123,7 +123,7 @@ func (h *testHost) next(roles ...bourse.Role) map[bourse.Role]Ready {
 			got[r.Role] = r
 		case err := <-h.ended:
 			h.ended <- nil
-			h.t.Fatalf("the host ended: %v\n%s", err, h.noted())
+			h.t.Fatalf("the host exited: %v\n%s", err, h.noted())
 		}
 	}
 	for _, role := range roles {
@@ -152,7 +152,7 @@ func (h *testHost) signal() {
 func (h *testHost) runs(r Ready) {
 	h.t.Helper()
 	if err := syscall.Kill(r.PID, 0); err != nil {
-		h.t.Errorf("%s: %v, want that it is running", r.Role, err)
+		h.t.Errorf("%s: %v, want a running process", r.Role, err)
 	}
 }
 
@@ -172,8 +172,8 @@ func TestReloadRestartsChangedServers(t *testing.T) {
 	}
 	h.runs(first[bourse.RoleWorker])
 
-	// Neither a comment nor a setting with the value of its default is a change. A new
-	// server does not restart the others, although it is in their lists of members to join.
+	// A comment, or a setting with its default value, does not count as a change. A new server does not restart the
+	// others, although it is in their lists of members to join.
 	h.reload(hostCommon + "# worker\n[worker]\nidle-after = '60s'\n[proxy]\nregion = 'mad'\n[broker]\n")
 	broker := h.next(bourse.RoleBroker)[bourse.RoleBroker]
 	h.runs(first[bourse.RoleWorker])
@@ -185,11 +185,11 @@ func TestReloadRestartsChangedServers(t *testing.T) {
 	}
 	h.runs(broker)
 	if err := syscall.Kill(first[bourse.RoleWorker].PID, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("the previous worker: %v, want that it has exited", err)
+		t.Errorf("previous worker: %v, want an exited process", err)
 	}
 }
 
-// A file that cannot be used changes nothing, even if a server ends afterwards.
+// An unusable file changes nothing, even if a server exits afterwards.
 func TestReloadOfInvalidFile(t *testing.T) {
 	h := startHost(t)
 	servers := h.next(bourse.RoleWorker, bourse.RoleProxy)
@@ -225,8 +225,7 @@ func TestReloadOfInvalidFile(t *testing.T) {
 	}
 }
 
-// A server that cannot start with its new settings does not end the others. It starts
-// once its settings are corrected.
+// A server that cannot start with its new settings does not stop the others. It starts once its settings are corrected.
 func TestReloadWithSettingsThatFail(t *testing.T) {
 	h := startHost(t)
 	servers := h.next(bourse.RoleWorker, bourse.RoleProxy)
@@ -242,7 +241,7 @@ func TestReloadWithSettingsThatFail(t *testing.T) {
 	}
 }
 
-// The first start ends with an error if a server cannot start.
+// The host exits with an error if a server cannot start the first time.
 func TestHostThatCannotStart(t *testing.T) {
 	t.Setenv(runsServer, "1")
 	shell := &cli.Shell{Env: cli.Env{Err: cli.Stream{ReadWriter: struct {
@@ -262,17 +261,17 @@ func TestCheck(t *testing.T) {
 	line := clitest.Of(func(s *cli.Shell) *cobra.Command { return New(s, Roles{}) })
 	valid, wrong := file(t, "[broker]\n"), file(t, "[broker]\norders = -1\nregoin = 1\n")
 	if got := line.Run(t, "serve", "--check", "--config", valid); got.Code != 0 || !strings.Contains(got.Out, "broker") {
-		t.Errorf("a valid file: %+v", got)
+		t.Errorf("valid file: %+v", got)
 	}
 	if got := line.Run(t, "serve", "--check", "--config", wrong); got.Code != 2 || !strings.Contains(got.Err, ":2:1: ") || !strings.Contains(got.Err, ":3:1: ") {
-		t.Errorf("a file with two problems: %+v", got)
+		t.Errorf("file with two problems: %+v", got)
 	}
 	if got := line.Run(t, "serve", "--check", "--config", valid+".none"); got.Code != 3 {
-		t.Errorf("no file: %+v", got)
+		t.Errorf("missing file: %+v", got)
 	}
 }
 
-// The last of several signals in a row takes effect.
+// If several signals arrive in a row, the last one takes effect.
 func TestReloadTwice(t *testing.T) {
 	h := startHost(t)
 	h.next(bourse.RoleWorker, bourse.RoleProxy)

@@ -78,7 +78,7 @@ func TestProxyConfigProblems(t *testing.T) {
 	err := problemsOf(proxyConfig(t, "--http", "nowhere", "--tcp", "x", "--drain", "2h"))
 	for _, want := range []string{"--http", "--tcp", "--drain"} {
 		if !strings.Contains(bourse.MessageOf(err), want) {
-			t.Errorf("%v lacks %s", err, want)
+			t.Errorf("error %v does not mention %s", err, want)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestReadErrors(t *testing.T) {
 		"not JSON":            {"web: ./web", "line 1"},
 		"an object":           {`{"Name": "web"}`, "line 1"},
 		"an empty list":       {"[]", "empty"},
-		"a list of texts":     {"[\n\"web\"]", "task 1, line 2"},
+		"a list of strings":   {"[\n\"web\"]", "task 1, line 2"},
 		"cut short":           {"[\n{\"Name\": \"a\", \"Command\": \"x\"},\n{\"Na", "task 2, line 3"},
 		"no closing bracket":  {"[{\"Name\": \"a\", \"Command\": \"x\"}\n", "line 2"},
 		"text after the list": {"[{\"Name\": \"a\", \"Command\": \"x\"}]\n\n[]", "line 3"},
@@ -67,9 +67,8 @@ func many(n int) string {
 	return strings.Join(tasks, ",")
 }
 
-// TestReadIsBounded checks that Read rejects a list of 100 MiB because of its size,
-// without reading all of it.
-func TestReadIsBounded(t *testing.T) {
+// TestReadLimitsTheSize checks that Read rejects a list of 100 MiB because of its size, without reading all of it.
+func TestReadLimitsTheSize(t *testing.T) {
 	const size = 100 << 20
 	r := &io.LimitedReader{R: endless{}, N: size}
 	_, err := serve.Read(r)

@@ -46,7 +46,7 @@ func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err erro
 		}
 		withdraw = func() { _ = os.Remove(c.ReadyFile) } // the file may have been removed already
 	}
-	// A closed standard output is no reason to exit.
+	// Ignore the error, because the server must not exit if standard output is closed.
 	_, _ = w.Write(line)
 	if err := notifySystemd(); err != nil {
 		withdraw()

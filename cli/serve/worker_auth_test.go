@@ -16,16 +16,16 @@ func TestRegistryAuth(t *testing.T) {
 		orgs   map[string]string
 		bad    int
 	}{
-		"none":                   {},
-		"shared":                 {args: []string{"/etc/docker.json"}, shared: "/etc/docker.json"},
-		"a path with =":          {args: []string{"./a=b/docker.json"}, shared: "./a=b/docker.json"},
-		"organization's":         {args: []string{"acme=/etc/a=b.json"}, orgs: map[string]string{"acme": "/etc/a=b.json"}},
-		"both":                   {args: []string{"/s", "acme=/a", "beta=/b"}, shared: "/s", orgs: map[string]string{"acme": "/a", "beta": "/b"}},
-		"two shared":             {args: []string{"/s", "/t"}, shared: "/s", bad: 1},
-		"two of an organization": {args: []string{"acme=/a", "acme=/b"}, orgs: map[string]string{"acme": "/a"}, bad: 1},
-		"no organization":        {args: []string{"=/a"}, bad: 1},
-		"no file":                {args: []string{"acme="}, bad: 1},
-		"invalid organization":   {args: []string{"A_B=/a"}, bad: 1},
+		"none":                           {},
+		"shared":                         {args: []string{"/etc/docker.json"}, shared: "/etc/docker.json"},
+		"a path with =":                  {args: []string{"./a=b/docker.json"}, shared: "./a=b/docker.json"},
+		"organization's":                 {args: []string{"acme=/etc/a=b.json"}, orgs: map[string]string{"acme": "/etc/a=b.json"}},
+		"both":                           {args: []string{"/s", "acme=/a", "beta=/b"}, shared: "/s", orgs: map[string]string{"acme": "/a", "beta": "/b"}},
+		"two shared":                     {args: []string{"/s", "/t"}, shared: "/s", bad: 1},
+		"two files for one organization": {args: []string{"acme=/a", "acme=/b"}, orgs: map[string]string{"acme": "/a"}, bad: 1},
+		"no organization":                {args: []string{"=/a"}, bad: 1},
+		"no file":                        {args: []string{"acme="}, bad: 1},
+		"invalid organization":           {args: []string{"A_B=/a"}, bad: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c HostConfig

@@ -41,16 +41,16 @@ func (c *PullConfig) problems(server *ServerConfig) []error {
 	if c.Lost < minLost {
 		problems = append(problems, invalid("pull-lost", "--pull-lost %s: use %s or more", c.Lost, minLost))
 	}
-	var has []admission.Safeguard
+	var configured []admission.Safeguard
 	if server.Credentials.TLS() {
-		has = append(has, admission.TLS)
+		configured = append(configured, admission.TLS)
 	}
 	if c.TokenFile != "" {
-		has = append(has, admission.Tokens)
+		configured = append(configured, admission.Tokens)
 	}
 	if c.Listen.IsValid() { // an address that could not be parsed has already been reported
 		problems = append(problems, flagErrors(admission.CheckListen(admission.Listen{
-			What: "the gateway", Addr: c.Listen, Needs: []admission.Safeguard{admission.TLS, admission.Tokens}, Has: has,
+			What: "the gateway", Addr: c.Listen, Needs: []admission.Safeguard{admission.TLS, admission.Tokens}, Has: configured,
 		}, server.Insecure), "pull-listen", "pull"))
 	}
 	return problems

@@ -20,17 +20,17 @@ func TestPullConfig(t *testing.T) {
 		args []string
 		want string // part of the error; "" if there is none
 	}{
-		"none":                 {base, ""},
-		"none, with a listen":  {with(base, "--pull-listen", "0.0.0.0:1"), ""},
-		"loopback":             {with(base, "--pull"), ""},
-		"open":                 {open, "TLS (CA, certificate and key) and client tokens"},
-		"open with TLS":        {with(open, tls...), "without client tokens"},
-		"open with tokens":     {with(open, "--pull-token-file", "t"), "without TLS"},
-		"open with both":       {with(with(open, tls...), "--pull-token-file", "t"), ""},
-		"open with --insecure": {with(open, "--insecure"), ""},
-		"no address":           {with(base, "--pull", "--pull-listen", "here"), "--pull-listen"},
-		"no time until lost":   {with(base, "--pull", "--pull-lost", "0s"), "--pull-lost"},
-		"negative time":        {with(base, "--pull", "--pull-lost", "-1m"), "--pull-lost"},
+		"none":                        {base, ""},
+		"no gateway, but an address":  {with(base, "--pull-listen", "0.0.0.0:1"), ""},
+		"loopback":                    {with(base, "--pull"), ""},
+		"open":                        {open, "TLS (CA, certificate and key) and client tokens"},
+		"open with TLS":               {with(open, tls...), "without client tokens"},
+		"open with tokens":            {with(open, "--pull-token-file", "t"), "without TLS"},
+		"open with both":              {with(with(open, tls...), "--pull-token-file", "t"), ""},
+		"open with --insecure":        {with(open, "--insecure"), ""},
+		"no address":                  {with(base, "--pull", "--pull-listen", "here"), "--pull-listen"},
+		"no time until a job is lost": {with(base, "--pull", "--pull-lost", "0s"), "--pull-lost"},
+		"negative time":               {with(base, "--pull", "--pull-lost", "-1m"), "--pull-lost"},
 	} {
 		config := workerConfig(t, c.args...)
 		err := problemsOf(&config)

@@ -147,12 +147,12 @@ func TestSQLStatementFromInput(t *testing.T) {
 		want string // expected query; "" if the tables are listed instead
 		code int
 	}{
-		"a dash":            {[]string{"-"}, "SELECT\n 1\n", "SELECT\n 1", 0},
-		"a pipe":            {nil, "SELECT 2", "SELECT 2", 0},
-		"an empty pipe":     {nil, " \n", "", 0},
-		"a dash, and empty": {[]string{"-"}, "", "", 2},
-		"an empty argument": {[]string{" "}, "SELECT 3", "", 2},
-		"too long":          {[]string{"-"}, strings.Repeat("x", maxStatement+1), "", 2},
+		"a dash":                  {[]string{"-"}, "SELECT\n 1\n", "SELECT\n 1", 0},
+		"a pipe":                  {nil, "SELECT 2", "SELECT 2", 0},
+		"an empty pipe":           {nil, " \n", "", 0},
+		"a dash, and empty input": {[]string{"-"}, "", "", 2},
+		"an empty argument":       {[]string{" "}, "SELECT 3", "", 2},
+		"too long":                {[]string{"-"}, strings.Repeat("x", maxStatement+1), "", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.last.Statement = ""

@@ -151,25 +151,25 @@ func (g *grid) fit(width int) (fitted grid, ok bool) {
 	if width <= 0 || sumWidths(g.widths, 1<<30) <= width {
 		return fitted, true
 	}
-	most := width
-	for most >= cli.MinWidth && sumWidths(g.widths, most) > width {
-		most--
+	limit := width
+	for limit >= cli.MinWidth && sumWidths(g.widths, limit) > width {
+		limit--
 	}
-	if most < cli.MinWidth {
+	if limit < cli.MinWidth {
 		return fitted, false
 	}
 	fitted.widths = make([]int, len(g.widths))
 	for i, n := range g.widths {
-		fitted.widths[i] = min(n, most)
+		fitted.widths[i] = min(n, limit)
 	}
 	return fitted, true
 }
 
-// sumWidths returns a line's width if each column is cut to the given maximum width.
-func sumWidths(widths []int, most int) int {
+// sumWidths returns a line's width if each column is cut to at most limit characters.
+func sumWidths(widths []int, limit int) int {
 	sum := max(0, len(widths)-1) * len(cli.ColumnGap)
 	for _, n := range widths {
-		sum += min(n, most)
+		sum += min(n, limit)
 	}
 	return sum
 }

@@ -59,7 +59,7 @@ func (s *scripted) RoundTrip(r *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	if p.code != "" {
-		body, err := json.Marshal(machinesapi.ErrorBody{Error: "the server's words", Code: p.code})
+		body, err := json.Marshal(machinesapi.ErrorBody{Error: "the server's message", Code: p.code})
 		resp.StatusCode, resp.Body = p.code.Status(), io.NopCloser(bytes.NewReader(body))
 		return resp, err
 	}
@@ -157,8 +157,7 @@ func TestWatchResumesOnlyAfterInitialRows(t *testing.T) {
 	})
 }
 
-// TestWatchDoesNotRetryTheFirstRequest checks that the command fails at once if the first
-// request fails.
+// TestWatchDoesNotRetryTheFirstRequest checks that the command fails immediately if the first request fails.
 func TestWatchDoesNotRetryTheFirstRequest(t *testing.T) {
 	for _, first := range []reply{{want: subscribing, broken: true}, {want: subscribing, code: bourse.CodeInvalid}, {want: subscribing, code: bourse.CodeUnavailable}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -187,8 +186,7 @@ func TestWatchDoesNotRetryStatementTimeout(t *testing.T) {
 	})
 }
 
-// TestWatchBacksOff checks that the delays between tries grow while the broker is
-// unavailable.
+// TestWatchBacksOff checks that the delays between attempts grow while the broker is unavailable.
 func TestWatchBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replies := []reply{{want: subscribing, lines: script()}}

@@ -91,8 +91,8 @@ func (c *certifiedCluster) client(of *served) *machinesapi.Client {
 
 type memberStatuses = map[bourse.WorkerID]machinesapi.MemberStatus
 
-// lists waits until a broker lists exactly these servers.
-func (c *certifiedCluster) lists(of *served, want memberStatuses) {
+// awaitList waits until a broker lists exactly these servers.
+func (c *certifiedCluster) awaitList(of *served, want memberStatuses) {
 	c.t.Helper()
 	client, last := c.client(of), ""
 	await(c.t, "the servers are listed", func() bool {
@@ -129,9 +129,9 @@ func (c *certifiedCluster) join(at *served, host bourse.WorkerID) error {
 	return err
 }
 
-// TestDownServersAreKnown stops a proxy, and later the broker that recorded its certificate. The other
-// brokers list both as down, even one that started later with an empty view. Until the proxy is removed,
-// its name is taken, and rotations of the gossip key wait for it.
+// TestDownServersAreKnown stops a proxy, and later the broker that recorded its certificate. The other brokers must
+// list both as down, even a broker that started later with an empty view. Until the proxy is removed, its name must
+// remain in use, and rotations of the gossip key must wait for the proxy.
 func TestDownServersAreKnown(t *testing.T) {
 	t.Parallel()
 	c := newCertifiedCluster(t)
@@ -140,12 +140,12 @@ func TestDownServersAreKnown(t *testing.T) {
 	first := c.start(bourse.RoleBroker, "b-1", "--listen", "127.0.0.1:0")
 	second := c.start(bourse.RoleBroker, "b-2", "--listen", "127.0.0.1:0", "--join", first.Gossip)
 	stopped := c.start(bourse.RoleProxy, proxy, "--region", "gru", "--http", "127.0.0.1:0=any", "--join", first.Gossip)
-	c.lists(second, memberStatuses{"b-1": ok, "b-2": ok, proxy: ok})
+	c.awaitList(second, memberStatuses{"b-1": ok, "b-2": ok, proxy: ok})
 	stopped.end(t, syscall.SIGTERM)
-	c.lists(first, memberStatuses{"b-1": ok, "b-2": ok, proxy: down})
+	c.awaitList(first, memberStatuses{"b-1": ok, "b-2": ok, proxy: down})
 	third := c.start(bourse.RoleBroker, "b-3", "--listen", "127.0.0.1:0", "--join", second.Gossip) // with an empty view
-	c.lists(third, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: down})
-	c.lists(first, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: down}) // it carries out the rotation
+	c.awaitList(third, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: down})
+	c.awaitList(first, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: down}) // the first broker carries out the rotation
 	rotation, err := c.client(second).Operator().Rotate(t.Context(), machinesapi.KeyGossip, machinesapi.Rotate{Start: true})
 	want := machinesapi.Rotation{Step: machinesapi.RotationCheck, Servers: []machinesapi.RotationServer{
 		{ID: "b-1", Role: bourse.RoleBroker, OK: true},
@@ -157,15 +157,15 @@ func TestDownServersAreKnown(t *testing.T) {
 		t.Errorf("rotation: %v (-want +got)\n%s", err, diff)
 	}
 	first.end(t, syscall.SIGTERM)
-	c.lists(third, memberStatuses{"b-1": down, "b-2": ok, "b-3": ok, proxy: down})
+	c.awaitList(third, memberStatuses{"b-1": down, "b-2": ok, "b-3": ok, proxy: down})
 	if err := c.join(third, "gru-1"); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("a host joins under the name of one that is down: %v", err)
+		t.Errorf("join with the name of a host that is down: %v", err)
 	}
 	if m, err := c.client(third).Operator().RemoveMember(t.Context(), proxy, false); err != nil || m.Status != down || m.Role != bourse.RoleProxy {
 		t.Errorf("remove the proxy: %+v, %v", m, err)
 	}
-	c.lists(second, memberStatuses{"b-1": down, "b-2": ok, "b-3": ok, proxy: removed})
-	await(t, "the name is free", func() bool {
+	c.awaitList(second, memberStatuses{"b-1": down, "b-2": ok, "b-3": ok, proxy: removed})
+	await(t, "the name can be used again", func() bool {
 		err := c.join(third, "gru-1")
 		if code := bourse.CodeOf(err); err != nil && code != bourse.CodeAlreadyExists && code != bourse.CodeUnavailable { // within a second of the removal
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestDownServersAreKnown(t *testing.T) {
 		return err == nil
 	})
 	first = c.start(bourse.RoleBroker, "b-1", "--listen", "127.0.0.1:0", "--join", second.Gossip)
-	c.lists(first, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: removed})
+	c.awaitList(first, memberStatuses{"b-1": ok, "b-2": ok, "b-3": ok, proxy: removed})
 	for _, s := range []*served{third, second, first} {
 		s.end(t, syscall.SIGTERM)
 	}

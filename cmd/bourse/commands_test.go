@@ -82,7 +82,7 @@ func TestEveryCommandUsesTheDirectorysApp(t *testing.T) {
 		}
 	})
 	if len(paths) < 40 {
-		t.Fatalf("only %d commands take --app", len(paths))
+		t.Fatalf("only %d commands have the flag --app", len(paths))
 	}
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("fly.toml", []byte("app = \"shop\nbroken"), 0o600); err != nil {
@@ -139,7 +139,7 @@ func TestHints(t *testing.T) {
 			line.Against(t, clitest.Failure(bourse.CodeTimeout, "no answer"), "machine", "run", "host", "--order-id", "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", "--", "true"),
 			[]string{"bourse order show 01JD3V7K7Y5C5ZQ7W1R2M3N4P5", "--order-id 01JD3V7K7Y5C5ZQ7W1R2M3N4P5"},
 		},
-		"no terminal to confirm": {
+		"no terminal for the confirmation": {
 			line.Run(t, "machine", "destroy", "148e21ea1d5389"),
 			[]string{"--yes"},
 		},
@@ -259,7 +259,7 @@ func withRows(page string, sentences map[string]string) (text string, missing []
 // nounOf returns a command without its last word.
 func nounOf(command string) string { return command[:strings.LastIndex(command, " ")] }
 
-// notInCLI lists the API calls that no command makes, with the reasons.
+// notInCLI lists the API calls that no command uses, with the reasons.
 var notInCLI = map[string]string{
 	"Lease.Acquire":    "leases are for programs that work on the same machine; a command is too short to need one",
 	"Lease.Release":    "see Lease.Acquire",
@@ -278,8 +278,7 @@ var notInCLI = map[string]string{
 	"Releases.Current": "releases shows all of them",
 }
 
-// TestEachCallHasACommand checks that some command makes each API call, or that
-// notInCLI contains a reason why not.
+// TestEachCallHasACommand checks that some command uses each API call, or that notInCLI contains a reason why not.
 func TestEachCallHasACommand(t *testing.T) {
 	code := sourceOfCommands(t)
 	called, listed := map[string]bool{}, maps.Clone(notInCLI)
@@ -327,9 +326,8 @@ func sourceOfCommands(t *testing.T) string {
 	return code.String()
 }
 
-// everyCall returns the names of the client's calls, and of the functions that take a
-// client. If a method returns a group of calls, the names of these calls begin with the
-// method's name.
+// everyCall returns the names of the client's calls, and of the functions that have a client as a parameter. If a
+// method returns a group of calls, the names of these calls begin with the method's name.
 func everyCall(t *testing.T) []string {
 	names := functionsOfClients(t)
 	for m := range reflect.TypeFor[*machinesapi.Client]().Methods() {
@@ -346,7 +344,7 @@ func everyCall(t *testing.T) []string {
 	return names
 }
 
-// functionsOfClients returns the names of machinesapi's functions that take a client.
+// functionsOfClients returns the names of machinesapi's functions that have a client as a parameter.
 func functionsOfClients(t *testing.T) []string {
 	files, err := filepath.Glob("../../machinesapi/*.go")
 	if err != nil {
@@ -365,9 +363,9 @@ func functionsOfClients(t *testing.T) []string {
 	return names
 }
 
-// TestMeantCommandsExist checks that each suggestion for another program's word is an
-// existing command, and that the word itself is not a command.
-func TestMeantCommandsExist(t *testing.T) {
+// TestSuggestedCommandsExist checks that each suggestion for another program's word is an existing command, and that
+// the word itself is not a command.
+func TestSuggestedCommandsExist(t *testing.T) {
 	root := cli.Root(&cli.Shell{Env: cli.Env{Getenv: func(string) string { return "" }}}, commands)
 	for noun, words := range cli.Synonyms {
 		for word, command := range words {

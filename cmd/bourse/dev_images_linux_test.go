@@ -95,7 +95,7 @@ func TestDevCleansUpImages(t *testing.T) {
 			end(d)
 			d.gone(t, pids)
 			if left := d.leavesOnHost(t, server); len(left) > 0 {
-				t.Errorf("left behind: %q", left)
+				t.Errorf("left on the host: %q", left)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func TestDevRestartsAKilledServer(t *testing.T) {
 	}
 }
 
-func TestDevKeepsItsDirectoryWhenTold(t *testing.T) {
+func TestDevKeepsTheDataDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "kept")
 	for range 2 { // the second run uses the files of the first one

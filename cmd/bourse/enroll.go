@@ -23,8 +23,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// openDesk opens a broker's desk, which admits hosts and renews certificates. It returns nil if the
-// broker has no issuer.
+// openDesk opens the part of a broker that admits hosts and renews certificates. It returns nil if the broker has no
+// issuer.
 func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Enrollment, error) {
 	if s.creds == nil || c.Credentials.Issuer == "" || c.Data == "" {
 		return nil, nil
@@ -109,7 +109,7 @@ func (v invitations) Make(terms enroll.Terms, now time.Time) (enroll.Issued, str
 	return i, enroll.Invitation{Addresses: []string{v.address}, CA: fingerprint, ID: i.ID, Secret: secret}.String(), nil
 }
 
-// withDesk adds the desk's paths to a broker's API. desk may be nil.
+// withDesk adds the paths of desk, which may be nil, to a broker's API.
 func (s *server) withDesk(h http.Handler, desk *enroll.Enrollment) http.Handler {
 	if desk == nil {
 		return h

@@ -18,7 +18,7 @@ func TestStagesWithoutCertificates(t *testing.T) {
 			time.Sleep(24 * time.Hour)
 			select {
 			case err := <-ended:
-				t.Fatalf("the stage %s has ended: %v", stage.name, err)
+				t.Fatalf("the stage %s returned: %v", stage.name, err)
 			default:
 			}
 			cancel()

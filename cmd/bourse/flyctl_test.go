@@ -37,7 +37,7 @@ func replayFlyctl(t *testing.T, d *devCluster) {
 	t.Parallel()
 	files, err := filepath.Glob("../../broker/flycompat/testdata/*.txt")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no sequences: %v", err)
+		t.Fatalf("no sequences were found: %v", err)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".txt")

@@ -35,8 +35,8 @@ func run() int {
 	if outlive := companionMain(os.Args); outlive != nil {
 		return outlive(os.Args[2])
 	}
-	// The first signal cancels ctx, which stops everything cleanly. From then on signals
-	// have their default effect, so a second one terminates the process.
+	// The first signal cancels ctx, which stops everything cleanly. After that, signals have their default effect, so a
+	// second one terminates the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

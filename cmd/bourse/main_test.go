@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // only fails for a malformed name
 	}
 	// Most of the tests' time is spent waiting, so several of them run in parallel.
-	_ = flag.Set("test.parallel", "4") // the command line may override this
+	_ = flag.Set("test.parallel", "4") // flags on the command line override this
 	testscript.Main(privately{m}, map[string]func(){
 		"bourse": func() { os.Exit(run()) }, "listen": listenOnPort, "hello": helloOnPort, "replays": replayOnPort,
 	})
@@ -132,7 +132,7 @@ func startDev(t testing.TB, args ...string) *devCluster {
 		_ = d.cmd.Process.Signal(syscall.SIGTERM) // the process may have exited already
 		select {
 		case <-ended:
-		case <-time.After(patience):
+		case <-time.After(awaitTimeout):
 			_ = d.cmd.Process.Kill()
 			<-ended
 		}
@@ -168,7 +168,7 @@ func (d *devCluster) read() error {
 // run runs a command against the cluster and returns its output.
 func (d *devCluster) run(t testing.TB, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), awaitTimeout)
 	defer cancel()
 	c := exec.CommandContext(ctx, "bourse", args...)
 	c.Env = append(os.Environ(), "BOURSE_API="+d.API)
@@ -197,17 +197,17 @@ func (d *devCluster) machine(t testing.TB, region string) (id string, pid int) {
 	return m.ID, m.PID
 }
 
-// patience is longer than the time that "bourse dev" waits for its servers, so that its
+// awaitTimeout is the timeout of await. It is longer than the time that "bourse dev" waits for its servers, so that its
 // more specific error is reported first.
-const patience = 4 * time.Minute
+const awaitTimeout = 4 * time.Minute
 
 // await calls done until it returns true. It is meant for effects of other processes.
 func await(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(awaitTimeout)
 	for !done() {
 		if time.Now().After(end) {
-			t.Fatalf("not after %s: %s", patience, what)
+			t.Fatalf("timed out after %s waiting for this condition: %s", awaitTimeout, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

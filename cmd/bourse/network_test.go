@@ -116,7 +116,7 @@ func TestNATSCertificatesAreReloaded(t *testing.T) {
 			}
 		}
 		if !changed {
-			t.Fatalf("the change of %v was not noticed", w.Files())
+			t.Fatalf("the change of %v was not detected", w.Files())
 		}
 	}
 	second := after.serve(t, int(port))
@@ -142,9 +142,9 @@ func TestUnusualTagRequiresCertificate(t *testing.T) {
 		"its last choice":                   {tag: bourse.WorkerID("w1").Tags()[bourse.TagChoices-1]},
 		"an old one":                        {tag: old, want: bourse.CodeFailedPrecondition},
 		"another worker's":                  {tag: bourse.WorkerID("w2").Tags()[0], want: bourse.CodeFailedPrecondition},
-		"an old one, certified":             {tag: old, hosts: []string{admission.TagName(old)}},
-		"an old one, another one certified": {tag: old, hosts: []string{admission.TagName(old + 1)}, want: bourse.CodeFailedPrecondition},
-		"an old one, without certificates":  {tag: old, clear: true},
+		"an old tag, certified":             {tag: old, hosts: []string{admission.TagName(old)}},
+		"an old tag, another tag certified": {tag: old, hosts: []string{admission.TagName(old + 1)}, want: bourse.CodeFailedPrecondition},
+		"an old tag, without certificates":  {tag: old, clear: true},
 	} {
 		pair, err := office.Issue(admission.Identity{ID: "w1", Role: bourse.RoleWorker}, append(x.hosts, "127.0.0.1"), time.Now())
 		if err != nil {
@@ -167,7 +167,7 @@ func TestUnusualTagRequiresCertificate(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, x.want)
 		}
 		if err != nil && !strings.Contains(err.Error(), admission.TagName(x.tag)) {
-			t.Errorf("%s: %q does not contain the name to add", name, err)
+			t.Errorf("%s: error %q does not contain the name to add", name, err)
 		}
 	}
 }

@@ -82,13 +82,13 @@ func awaitOutput(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	pattern, err := regexp.Compile("(?m)" + args[0])
 	ts.Check(err)
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(awaitTimeout); ; time.Sleep(100 * time.Millisecond) {
 		err := ts.Exec(args[1], args[2:]...)
 		if err == nil && pattern.MatchString(ts.ReadFile("stdout")) {
 			return
 		}
 		if time.Now().After(end) {
-			ts.Fatalf("no output matches %q after %s (%v)", args[0], patience, err)
+			ts.Fatalf("no output matched %q within %s (%v)", args[0], awaitTimeout, err)
 		}
 	}
 }

@@ -52,11 +52,11 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	s.replica.directory.LostAfter(c.LostAfter)
-	asked, local, err := s.clientTokens(set, c.Credentials.Tokens)
+	required, local, err := s.clientTokens(set, c.Credentials.Tokens)
 	if err != nil {
 		return err
 	}
-	defer asked.close()
+	defer required.close()
 	var toClients *tls.Config
 	if s.creds != nil {
 		toClients = s.creds.Public()
@@ -101,8 +101,8 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	if s.creds != nil {
 		config.Rotate = s.rotate
 	}
-	if asked != nil {
-		config.Tokens, config.Issued = asked, asked.issued
+	if required != nil {
+		config.Tokens, config.Issued = required, required.issued
 	}
 	if desk != nil {
 		config.Invitations = invitations{desk.Ledger, desk, s.directAddress()}
@@ -151,10 +151,9 @@ func (s *server) provenApps(workers fabric.Fabric) func(context.Context, bourse.
 	}
 }
 
-// clientTokens returns the tokens that clients must present: those in set, or a token
-// that a broker on loopback creates. asked is nil if clients need no token. local is
-// the created token, or nil.
-func (s *server) clientTokens(set *admission.TokenSet, file string) (asked *tokens, local *loopback.Token, err error) {
+// clientTokens returns the tokens that clients must present: those in set, or a token that a broker on loopback
+// creates. required is nil if clients need no token. local is the created token, or nil.
+func (s *server) clientTokens(set *admission.TokenSet, file string) (required *tokens, local *loopback.Token, err error) {
 	if local, err = s.clientToken(s.listener, file); err != nil {
 		return nil, nil, err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// TestAProxyIsAMember checks that a proxy joins the membership, learns of the other
-// members, and leaves cleanly, with and without certificates.
-func TestAProxyIsAMember(t *testing.T) {
+// TestProxyIsAMember checks that a proxy joins the membership, learns of the other members, and leaves cleanly, with
+// and without certificates.
+func TestProxyIsAMember(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	ca.file("tokens", "a-token-that-is-not-guessed *\n")
@@ -34,9 +34,9 @@ func TestAProxyIsAMember(t *testing.T) {
 	launch(t, secure("w-1", bourse.RoleWorker, "proxy", "--name", "w-1", "--http", "127.0.0.1:0")...).refused(t, 2, "not to proxy w-1")
 }
 
-// TestADirectoryWithoutCertificatesIsReported checks that a warning is logged if the
-// certificate directory is empty, because HTTPS would not work.
-func TestADirectoryWithoutCertificatesIsReported(t *testing.T) {
+// TestEmptyCertificateDirectoryIsReported checks that a warning is logged if the certificate directory is empty,
+// because HTTPS would not work.
+func TestEmptyCertificateDirectoryIsReported(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	p := &proxyServer{server: &server{log: slog.New(slog.NewTextHandler(&log, nil))}, config: &serve.ProxyConfig{}}

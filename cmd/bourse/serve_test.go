@@ -70,7 +70,7 @@ func launch(t *testing.T, args ...string) *served {
 		}
 		_ = s.cmd.Process.Signal(signal)          // it may have exited already
 		_ = s.cmd.Process.Signal(syscall.SIGCONT) // the test may have stopped it
-		_ = s.cmd.Wait()                          // its exit may have been awaited already
+		_ = s.cmd.Wait()                          // the test may have waited for it already
 		_ = r.Close()
 		if t.Failed() {
 			t.Logf("the log of bourse %s:\n%s", strings.Join(args, " "), s.stderr.String())
@@ -147,7 +147,7 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 			t.Errorf("after %s: stat of the ready file: %v, want that it does not exist", signal, err)
 		}
 		if !alive(pid) {
-			t.Fatalf("after %s the machine is gone", signal)
+			t.Fatalf("the machine no longer runs after %s", signal)
 		}
 		w = startServer(t, args...)
 		await(t, "its worker reports the machine again", func() bool { // until then, it is listed as unreachable
@@ -186,11 +186,11 @@ func TestLogNamesTheServerOnce(t *testing.T) {
 	w.end(t, syscall.SIGTERM)
 	said := w.stderr.String()
 	if !strings.Contains(said, "worker recovered") {
-		t.Errorf("no line was logged by the worker itself:\n%s", said)
+		t.Errorf("the worker logged no line:\n%s", said)
 	}
 	for line := range strings.Lines(said) {
 		if n := strings.Count(line, " worker=gru-1"); n != 1 {
-			t.Errorf("the server is named %d times, want once: %s", n, line)
+			t.Errorf("the line names the server %d times, want once: %s", n, line)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func TestServerSurvivesHangup(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "broker", "--listen", "127.0.0.1:0")
 	send(t, s.cmd.Process.Pid, syscall.SIGHUP)
-	s.end(t, syscall.SIGTERM) // status 0 shows that SIGHUP did not end it
+	s.end(t, syscall.SIGTERM) // status 0 shows that SIGHUP did not end the server
 }
 
 // TestReload checks that SIGHUP restarts the server whose settings have changed, and that
@@ -274,7 +274,7 @@ http = ["127.0.0.1:0"]
 	send(t, host.cmd.Process.Pid, syscall.SIGHUP)
 	after := next()
 	if after.Role != bourse.RoleWorker || after.PID == before[bourse.RoleWorker].PID {
-		t.Errorf("%s %s has restarted, want another process of the worker", after.Role, after.ID)
+		t.Errorf("%s %s has restarted, want only the worker to restart", after.Role, after.ID)
 	}
 	if !alive(pid) || !alive(before[bourse.RoleProxy].PID) || alive(before[bourse.RoleWorker].PID) {
 		t.Errorf("alive: machine %v, proxy %v, old worker %v", alive(pid), alive(before[bourse.RoleProxy].PID), alive(before[bourse.RoleWorker].PID))

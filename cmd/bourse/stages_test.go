@@ -39,7 +39,7 @@ func (n *notes) stage(name string) stage {
 	}}
 }
 
-func TestStagesStartInOrderAndEndInReverse(t *testing.T) {
+func TestStagesStartInOrderAndStopInReverse(t *testing.T) {
 	var n notes
 	ctx, cancel := context.WithCancel(t.Context())
 	last := stage{name: "last", run: func(ctx context.Context) error {
@@ -61,7 +61,7 @@ func TestStagesStartInOrderAndEndInReverse(t *testing.T) {
 	}
 }
 
-func TestAFailedStageEndsTheServer(t *testing.T) {
+func TestFailedStageStopsTheServer(t *testing.T) {
 	var n notes
 	broken := errors.New("broken")
 	fails := stage{name: "fails", ready: make(chan struct{}), run: func(context.Context) error { return broken }}

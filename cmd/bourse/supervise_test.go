@@ -38,7 +38,7 @@ func startSupervise(t *testing.T, tasks []map[string]any) *supervised {
 	}
 	t.Cleanup(func() {
 		_ = s.cmd.Process.Kill() // it may have exited already
-		_ = s.cmd.Wait()         // its exit may have been awaited already
+		_ = s.cmd.Wait()         // the test may have waited for it already
 	})
 	return s
 }
@@ -64,7 +64,7 @@ func (s *supervised) gone(t *testing.T, pids []int) {
 	for _, pid := range pids {
 		await(t, "process "+describe(pid)+" is gone", func() bool { return !alive(pid) })
 	}
-	await(t, "nothing is left in "+s.tmp, func() bool {
+	await(t, "no files remain in "+s.tmp, func() bool {
 		left, err := os.ReadDir(s.tmp)
 		return err == nil && len(left) == 0
 	})
@@ -120,9 +120,9 @@ func TestSuperviseRestarts(t *testing.T) {
 		t.Errorf("exited with %v, want 0", err)
 	}
 	if got := s.stdout.String(); strings.Count(got, "web  | in "+s.dir+"\n") != 2 || !strings.Contains(got, "once | a b\n") {
-		t.Errorf("stdout:\n%s\nwant the line of web twice and that of once once", got)
+		t.Errorf("stdout:\n%s\nwant the line of web twice and the line of once one time", got)
 	}
 	if got := s.stderr.String(); !strings.Contains(got, "web  * ended by signal 9; restarting in 100ms\n") {
-		t.Errorf("stderr:\n%s\nwant a line that web was killed", got)
+		t.Errorf("stderr:\n%s\nwant a line that reports that web was killed", got)
 	}
 }

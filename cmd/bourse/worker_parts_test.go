@@ -8,10 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// TestTheHostsNetworkIsNoFallback checks that machines with images never use the host's
-// network because their own network could not be created. Either their orders are
-// refused, or the worker does not start.
-func TestTheHostsNetworkIsNoFallback(t *testing.T) {
+// TestHostNetworkIsNoFallback checks that machines with images never use the host's network because their own network
+// could not be created. Either their orders are refused, or the worker does not start.
+func TestHostNetworkIsNoFallback(t *testing.T) {
 	missing := bourse.Errorf(bourse.CodeUnavailable, "no nftables")
 	for _, tt := range []struct {
 		mode    serve.NetworkMode
@@ -26,7 +25,7 @@ func TestTheHostsNetworkIsNoFallback(t *testing.T) {
 	} {
 		err := whyNoNetwork(tt.mode, tt.err)
 		if (err != nil) != tt.refuses || err != nil && !errors.Is(err, missing) {
-			t.Errorf("mode %s, %v: got reason %v to refuse images, want one: %t", tt.mode, tt.err, err, tt.refuses)
+			t.Errorf("mode %s, %v: got reason %v for refusing images, want a reason: %t", tt.mode, tt.err, err, tt.refuses)
 		}
 	}
 }
