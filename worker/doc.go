@@ -17,7 +17,9 @@
 //   - A task is recorded before its payload is sent, and runs once. Repeating its order
 //     returns the result. If the daemon dies during a warm task, the task is lost, but
 //     its resources are released (invariants 4, 5 and 7).
-//   - The worker publishes changed records to the view soon after each change. If the view loses them, the worker publishes all records again. No caller waits for the view. The only rows in the view that affect machines are those of canceled orders (invariant 8).
+//   - The worker publishes changed records to the view soon after each change. If the view loses them, the worker
+//     publishes all records again. No caller waits for the view. The only rows in the view that affect machines are
+//     those of canceled orders (invariant 8).
 //   - The network, mounts and devices of a machine with an image exist from before its
 //     program starts until after the program has exited. The image stays on the host
 //     until the machine is destroyed. A stopped machine keeps its record, its volumes and
@@ -28,7 +30,8 @@
 //     even if it arrives before the order that it releases (invariant 7).
 //   - A volume outlives its machine and belongs to at most one machine, as decided in the
 //     transaction that records the machine. The ledger contains the disk space for a
-//     volume and its snapshots before it is used. An interrupted copy from another worker is resumed until it is complete or stuck.
+//     volume and its snapshots before it is used. An interrupted copy from another worker is resumed until it is
+//     complete or stuck.
 //
 // # Concurrency
 //

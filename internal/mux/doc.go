@@ -14,7 +14,8 @@
 //
 //   - A call ends at its deadline or with its context, whatever the other end does, and the
 //     server is notified. A later answer is dropped.
-//   - If a connection breaks or carries malformed frames, only its own calls end. The error reports whether a part of the call may have been sent ([NotSent]).
+//   - If a connection breaks or carries malformed frames, only its own calls end. The error reports whether a part of
+//     the call may have been sent ([NotSent]).
 //   - The other end cannot make this end use more memory than [Limits], the backlog of a
 //     connection and the calls in progress allow.
 //
