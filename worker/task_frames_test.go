@@ -109,7 +109,7 @@ func TestProgramsThatBreakTheirFrames(t *testing.T) {
 		"does not read":       {nil, "timeout -1 ", "ended after its timeout of 50ms"},
 		"breaks off":          {func(_ net.Conn, r *bufio.Reader) { readCall(r) }, "broken -1 ", "EOF"},
 		"dies in the middle":  {func(c net.Conn, r *bufio.Reader) { _, _ = fmt.Fprintf(c, "DONE %s 200 100 -\nhalf", readCall(r)) }, "broken -1 ", "EOF"},
-		"answers 10 MB":       {say("DONE ID 200 10485760 -\n"), "broken -1 ", "more than 1048576 bytes"},
+		"answers 10 MB":       {say("DONE ID 200 10485760 -\n"), "broken -1 ", "at most 1048576 bytes"},
 		"talks nonsense":      {say("\x00\x01\x02\r\n\r\n"), "broken -1 ", "malformed"},
 		"talks HTTP":          {say("HTTP/1.1 400 Bad Request\r\n"), "broken -1 ", "malformed"},
 		"has an endless line": {say("DONE ID 200 0 " + strings.Repeat("a", 1<<20)), "broken -1 ", "more than 512 bytes"},
