@@ -48,7 +48,7 @@ func bareCluster(t *testing.T, program, mark string) []*bareHost {
 	}
 	for _, proxy := range hosts[:2] {
 		client := proxy.client()
-		eventually(t, patience, "the app answers through the proxy of "+proxy.name, func() error {
+		eventually(t, waitTimeout, "the app answers through the proxy of "+proxy.name, func() error {
 			return proxy.page(client, proxy.addr, "web")
 		})
 	}
@@ -94,7 +94,7 @@ func (h *bareHost) restart() {
 func (h *bareHost) ready() {
 	h.t.Helper()
 	roles := h.roles()
-	eventually(h.t, patience, "the servers of "+h.name+" are ready", func() error {
+	eventually(h.t, waitTimeout, "the servers of "+h.name+" are ready", func() error {
 		for _, role := range roles {
 			if text := h.serving.printed(); !strings.Contains(text, fmt.Sprintf(`"role":%q`, role)) {
 				return fmt.Errorf("the %s is not ready:\n%s", role, text)
@@ -121,7 +121,7 @@ func (h *bareHost) roles() []bourse.Role {
 func (h *bareHost) order(on *bareHost, program, mark string) {
 	h.t.Helper()
 	order := string(bourse.NewOrderID())
-	eventually(h.t, patience, "a machine runs on "+on.name, func() error {
+	eventually(h.t, waitTimeout, "a machine runs on "+on.name, func() error {
 		_, err := h.run("machine", "run", "host", "--app", "web", "--require", "host="+on.name, "--order-id", order, "--port", "80", "--vm-memory", "64MiB", "--",
 			program, mark)
 		return err
@@ -195,7 +195,7 @@ func (l *load) count() int {
 func (l *load) finish(t *testing.T) {
 	t.Helper()
 	enough := l.count() + 100
-	eventually(t, patience, "requests are answered", func() error {
+	eventually(t, waitTimeout, "requests are answered", func() error {
 		if n := l.count(); n < enough {
 			return fmt.Errorf("%d of %d", n, enough)
 		}

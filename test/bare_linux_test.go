@@ -136,7 +136,7 @@ func (h *bareHost) start(want string, words ...string) *servers {
 			h.t.Logf("bourse %s on %s printed:\n%s", words[0], h.name, s.printed())
 		}
 	})
-	eventually(h.t, patience, "bourse "+words[0]+" on "+h.name+" prints "+want, func() error {
+	eventually(h.t, waitTimeout, "bourse "+words[0]+" on "+h.name+" prints "+want, func() error {
 		if !strings.Contains(s.printed(), want) {
 			return errors.New("not yet")
 		}
@@ -157,7 +157,7 @@ var joinLine = regexp.MustCompile(`bourse-join-\S+`)
 func (h *bareHost) lists(pattern string) error {
 	list, err := h.run("member", "list")
 	if err == nil && !regexp.MustCompile("(?m)^"+pattern).MatchString(list) {
-		err = fmt.Errorf("the members are\n%s", list)
+		err = fmt.Errorf("the member list is\n%s", list)
 	}
 	return err
 }
@@ -183,7 +183,7 @@ func (h *bareHost) examine() error {
 		}
 	}
 	if !reached {
-		return fmt.Errorf("no other member was asked: %s", out)
+		return fmt.Errorf("doctor did not contact any other member: %s", out)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ var (
 	within      = servertest.Within
 )
 
-const patience = servertest.Timeout
+const waitTimeout = servertest.Timeout
 
 // markOf returns a text that identifies a test's machines by their command lines. No other
 // test, and no other run on this host, uses it.

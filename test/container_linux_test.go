@@ -24,10 +24,9 @@ func server80(cmd ...string) ocispec.ImageConfig { return ocispec.ImageConfig{Cm
 
 var httpd = []string{"/bin/httpd", "-f", "-p", "8080", "-h", "/www"}
 
-// TestAnImagesLife builds an image from files, pushes it to a registry, pulls it by its tag
-// and runs it. Then a newer image gets the tag, and the old one must be removed once
-// nothing uses it.
-func TestAnImagesLife(t *testing.T) {
+// TestImageLifecycle builds an image from files, pushes it to a registry, pulls it by its tag and runs it. Then a newer
+// image gets the tag, and the old one must be removed once nothing uses it.
+func TestImageLifecycle(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
 	one := y.push("web:1", server80(httpd...), page("the first"))
@@ -43,7 +42,7 @@ func TestAnImagesLife(t *testing.T) {
 		}
 	}
 	if len(pulls) != 2 || !pulls[0].Done || pulls[0].Bytes <= 0 || pulls[1].Bytes <= 0 || pulls[1].Done {
-		t.Errorf("pulls %+v, want the end and the beginning of one", pulls)
+		t.Errorf("pull events %+v, want the end and the beginning of one pull", pulls)
 	}
 	if m.PrivateIP == "" {
 		t.Error("the machine has no private address")
@@ -55,18 +54,18 @@ func TestAnImagesLife(t *testing.T) {
 	y.answers(app, m.ID, "the first") // the running machine must be unaffected
 	y.listsProcesses(m.ID)
 	if newer.ImageRef.Digest != two.Digest {
-		t.Errorf("the tag means %s now, and the machine has %s", two.Digest, newer.ImageRef.Digest)
+		t.Errorf("the tag refers to %s now, but the machine has %s", two.Digest, newer.ImageRef.Digest)
 	}
 
 	if got := y.digests(); !slices.Contains(got, one.Digest) || !slices.Contains(got, two.Digest) {
-		t.Errorf("the worker has %v, want both images", got)
+		t.Errorf("the worker has the images %v, want both", got)
 	}
 	y.destroy(m.ID)
 	if _, _, err := y.api.PruneImages(t.Context(), machinesapi.ImageTarget{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := y.digests(); slices.Contains(got, one.Digest) || !slices.Contains(got, two.Digest) {
-		t.Errorf("after a prune the worker has %v, want only what is in use, %s", got, two.Digest)
+		t.Errorf("after a prune the worker has the images %v, want only the one in use, %s", got, two.Digest)
 	}
 	y.answers(app, newer.ID, "the second")
 }
@@ -77,7 +76,7 @@ func TestAnImagesLife(t *testing.T) {
 func (y *yard) listsProcesses(id bourse.MachineID) {
 	y.Helper()
 	if out, code := y.sh(app, id, "cd /tmp; sleep 601 >/dev/null 2>&1 &"); code != 0 {
-		y.Fatalf("sleep in the background: %q, code %d", out, code)
+		y.Fatalf("start of sleep in the background: %q, code %d", out, code)
 	}
 	list, err := machinesapi.Processes(y.Context(), y.api, app, id)
 	if err != nil || len(list) < 2 {
@@ -85,11 +84,11 @@ func (y *yard) listsProcesses(id bourse.MachineID) {
 	}
 	first, listens := list[0], bourse.ListenSocket{Proto: "tcp", Address: "[::]:8080"}
 	if first.PID != 1 || first.Command != strings.Join(httpd, " ") || first.Directory != "/www" || first.RSS == 0 || !slices.Equal(first.Listens, []bourse.ListenSocket{listens}) {
-		y.Errorf("its program is %+v", first)
+		y.Errorf("the first process is %+v", first)
 	}
 	behind := slices.DeleteFunc(list[1:], func(p bourse.Process) bool { return strings.HasPrefix(p.Command, "/bin/httpd") }) // ignore processes that are closing a connection
 	if len(behind) != 1 || behind[0].PID <= 1 || behind[0].PID > 1000 || behind[0].Command != "sleep 601" || behind[0].Directory != "/tmp" || len(behind[0].Listens) > 0 {
-		y.Errorf("behind it are %+v", behind)
+		y.Errorf("the other processes are %+v", behind)
 	}
 }
 
@@ -97,7 +96,7 @@ func (y *yard) digests() []string {
 	y.Helper()
 	list, silent, err := y.api.Images(y.Context(), machinesapi.ImageTarget{})
 	if err != nil || len(silent) > 0 {
-		y.Fatalf("images: %v, silent %v", err, silent)
+		y.Fatalf("list images: %v, silent workers %v", err, silent)
 	}
 	var out []string
 	for _, i := range list {
@@ -119,19 +118,19 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 	if err := w.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if !within(patience, func() bool {
+	if !within(waitTimeout, func() bool {
 		_, err := os.Stat(fmt.Sprintf("/proc/%d", ends.PID))
 		return errors.Is(err, fs.ErrNotExist)
 	}) {
-		t.Fatalf("process %d has not ended while nobody looked", ends.PID)
+		t.Fatalf("process %d has not ended while the daemon was down", ends.PID)
 	}
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the worker answers", func() error { _, err := y.api.Machine(t.Context(), app, goes.ID); return err })
+	eventually(t, waitTimeout, "the worker answers", func() error { _, err := y.api.Machine(t.Context(), app, goes.ID); return err })
 	now, err := y.api.Machine(t.Context(), app, goes.ID)
 	if err != nil || now.State != bourse.StateStarted || now.PID != goes.PID {
-		t.Errorf("%s with pid %d, %v: want it started with pid %d", now.State, now.PID, err, goes.PID)
+		t.Errorf("machine is %s with pid %d (%v), want started with pid %d", now.State, now.PID, err, goes.PID)
 	}
 	lines := y.lines(goes.ID, 40)
 	for i, l := range lines {
@@ -159,7 +158,7 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 func (y *yard) lines(id bourse.MachineID, n int) []string {
 	y.Helper()
 	var out []string
-	eventually(y.T, patience, "lines of "+string(id), func() error {
+	eventually(y.T, waitTimeout, "lines of "+string(id), func() error {
 		out = nil
 		err := y.api.Logs(y.Context(), app, id, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
 			out = append(out, l.Text)
@@ -173,9 +172,8 @@ func (y *yard) lines(id bourse.MachineID, n int) []string {
 	return out[:n]
 }
 
-// TestContainersKeepTheirLimits checks that an order's limits for memory, processes and
-// disk space are enforced.
-func TestContainersKeepTheirLimits(t *testing.T) {
+// TestContainerLimitsAreEnforced checks that an order's limits for memory, processes and disk space are enforced.
+func TestContainerLimitsAreEnforced(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
 	image := y.push("box:1", ocispec.ImageConfig{Cmd: []string{"/bin/sleep", "1000"}})
@@ -189,22 +187,22 @@ func TestContainersKeepTheirLimits(t *testing.T) {
 	}
 	i := slices.IndexFunc(m.Events, func(e machinesapi.Event) bool { return e.Type == "exit" })
 	if i < 0 || !m.Events[i].Request.ExitEvent.OOMKilled {
-		t.Errorf("events %+v, want an exit for lack of memory", m.Events)
+		t.Errorf("events %+v, want an exit because memory was exhausted", m.Events)
 	}
 
 	order := y.order(image.Ref())
 	order.Config.Rootfs = &bourse.Rootfs{SizeGB: 1}
 	box := y.run(app, order)
 	if out, code := y.sh(app, box.ID, "dd if=/dev/zero of=/full bs=1M count=1500"); code == 0 || !strings.Contains(out, "No space left") {
-		t.Errorf("1.5 GB written to a root of 1 GB: %q, code %d", out, code)
+		t.Errorf("write 1.5 GB to a root file system of 1 GB: %q, code %d", out, code)
 	}
 	if out, code := y.sh(app, box.ID, "rm /full && echo ok > /fine && cat /fine"); code != 0 || out != "ok" {
-		t.Errorf("afterwards: %q, code %d", out, code)
+		t.Errorf("write after space was freed: %q, code %d", out, code)
 	}
 	order.Config.Rootfs = &bourse.Rootfs{ReadOnly: true}
 	sealed := y.run(app, order)
 	if out, code := y.sh(app, sealed.ID, "echo x > /x"); code == 0 || !strings.Contains(out, "Read-only") {
-		t.Errorf("written to a root that cannot be: %q, code %d", out, code)
+		t.Errorf("write to a read-only root file system: %q, code %d", out, code)
 	}
 	usage, err := y.api.Usage(t.Context(), app, box.ID)
 	if err != nil || usage.Memory <= 0 || usage.PIDs < 1 || usage.MemLimit != 64<<20 {

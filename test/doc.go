@@ -1,4 +1,3 @@
-// Package test tests whole programs: the real daemons run as separate processes and are
-// killed at random moments. The results are compared with the replies that the callers
-// received.
+// Package test tests whole programs: real daemons run as separate processes and are killed at random times. The tests
+// compare the resulting state with the replies that the callers received.
 package test

@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-var drained = flag.Int("drained", 12, "how many machines the worker has that TestDrainUnderLoad drains; a tenth of them, and at least 2, have volumes")
+var drained = flag.Int("drained", 12, "number of machines on the worker that TestDrainUnderLoad drains; a tenth of them, and at least 2, have volumes")
 
 // TestDrainUnderLoad drains a worker with machines of two apps, some of which have volumes,
 // while proxies send them requests. No request may fail. Afterwards all machines must be on
@@ -42,7 +42,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	h.moved(*drained)
 	h.remove(string(out))
 	h.emptied()
-	t.Logf("%d machines drained in %s, %d of them with volumes; %d requests meanwhile, %d failed", *drained, took.Round(100*time.Millisecond), len(h.volumes), asked, failed)
+	t.Logf("%d machines drained in %s, %d of them with volumes; %d requests during the drain, %d failed", *drained, took.Round(100*time.Millisecond), len(h.volumes), asked, failed)
 }
 
 // herd is a set of machines of two apps on the worker gru-1 of a dev cluster.
@@ -69,8 +69,7 @@ func newHerd(t *testing.T) *herd {
 	return h
 }
 
-// only makes gru-1 the only worker that accepts orders or, if alone is false, lets all
-// workers accept them.
+// only makes gru-1 the only worker that accepts orders. If alone is false, it makes all workers accept orders again.
 func (h *herd) only(alone bool) {
 	h.Helper()
 	for _, w := range []bourse.WorkerID{"gru-2", "gru-3"} {
@@ -92,7 +91,7 @@ func (h *herd) fill(machines, volumes int) {
 		if os.Geteuid() == 0 {
 			h.Error("this host offers no volumes to root")
 		}
-		h.Log("without volumes: this host offers none")
+		h.Log("testing without volumes, because this host does not support them")
 		volumes = 0
 	}
 	h.only(true)
@@ -109,7 +108,7 @@ func (h *herd) fill(machines, volumes int) {
 	}
 	h.only(false)
 	for _, name := range h.apps {
-		eventually(h.T, patience, "the proxy serves", func() error { return h.ask(name) })
+		eventually(h.T, waitTimeout, "the proxy serves", func() error { return h.ask(name) })
 	}
 }
 
@@ -212,7 +211,7 @@ func (h *herd) moved(machines int) {
 		machines -= len(list)
 		for _, m := range list {
 			if m.Worker == "gru-1" || m.State != bourse.StateStarted || m.Cordoned {
-				h.Errorf("machine %s is on %s, %s, cordoned: %v; want it to serve elsewhere", m.ID, m.Worker, m.State, m.Cordoned)
+				h.Errorf("machine %s is on %s, state %s, cordoned: %v; want it to serve on another worker", m.ID, m.Worker, m.State, m.Cordoned)
 			}
 			former := bourse.MachineID(m.Config.Metadata[deploy.KeyReplaces])
 			if h.volumes[former] == "" {
@@ -222,7 +221,7 @@ func (h *herd) moved(machines int) {
 			want := fmt.Sprintf("began %s\nended %s\nbegan %s\n", former, former, m.ID)
 			got, err := h.api.Exec(h.Context(), name, m.ID, machinesapi.ExecMachine{Command: []string{"/bin/cat", h.data + "/diary"}, Timeout: 30})
 			if err != nil || got.Stdout != want {
-				h.Errorf("the volume of machine %s has %q, %v, want %q", m.ID, got.Stdout, err, want)
+				h.Errorf("the volume of machine %s contains %q, %v, want %q", m.ID, got.Stdout, err, want)
 			}
 		}
 	}
@@ -237,14 +236,14 @@ func (h *herd) remove(said string) {
 	h.Helper()
 	_, command, found := strings.Cut(said, "1 volume is left, with its data; to remove it: bourse ")
 	if found != (h.free != "") || found && strings.TrimSpace(command) != fmt.Sprintf("volume destroy -a %s %s", h.apps[0], h.free) {
-		h.Fatalf("want volume %q left, the drain said\n%s", h.free, said)
+		h.Fatalf("want remaining volume %q, but the drain printed\n%s", h.free, said)
 	}
 	if !found {
 		return
 	}
 	args := append(strings.Fields(command), "--yes", "--api", h.dev.API)
 	if out, err := exec.CommandContext(h.Context(), servertest.Program, args...).CombinedOutput(); err != nil {
-		h.Fatalf("remove the volume that is left: %v\n%s", err, out)
+		h.Fatalf("remove the remaining volume: %v\n%s", err, out)
 	}
 }
 

@@ -30,7 +30,7 @@ func newEnclave(t *testing.T, flags int) *enclave {
 	}()
 	t.Cleanup(func() { close(e.work) })
 	if err := <-ready; errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		t.Skipf("no namespaces here: unshare: %v (root can make them)", err)
+		t.Skipf("cannot create namespaces: unshare: %v (root is required)", err)
 	} else if err != nil {
 		t.Fatalf("unshare: %v", err)
 	}

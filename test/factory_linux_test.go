@@ -24,7 +24,7 @@ type factory struct {
 	outside string // address of this namespace, which the factory can reach
 }
 
-// newFactory creates a factory that is connected to this namespace by a network of its own.
+// newFactory creates a factory that is connected to this namespace by a separate network.
 func newFactory(t *testing.T) *factory {
 	t.Helper()
 	f := &factory{enclave: newEnclave(t, unix.CLONE_NEWNET)}
@@ -100,6 +100,6 @@ func (f *factory) unreachable(t *testing.T, inside string) {
 	d := net.Dialer{Timeout: 300 * time.Millisecond}
 	if c, err := d.DialContext(t.Context(), "tcp", ln.Addr().String()); err == nil {
 		c.Close()
-		t.Fatal("the factory is reached from outside")
+		t.Fatal("the factory accepted a connection from outside")
 	}
 }

@@ -44,7 +44,7 @@ func eventually(t *testing.T, limit time.Duration, what string, ask func() error
 		}
 		pause(t.Context(), 10*time.Millisecond)
 	}
-	t.Fatalf("%s: not within %v: %v", what, limit, err)
+	t.Fatalf("%s: timed out after %v: %v", what, limit, err)
 	return 0
 }
 
@@ -68,13 +68,13 @@ func create(t *testing.T, api *machinesapi.Client, order machinesapi.CreateMachi
 	t.Helper()
 	m, err := api.Create(t.Context(), app, order, "")
 	if err != nil {
-		t.Fatalf("an order for region %q, %v: %v", order.Region, order.Config.Requirements, err)
+		t.Fatalf("order for region %q, %v: %v", order.Region, order.Config.Requirements, err)
 	}
 	return m.Machine
 }
 
-// told contains the properties of a machine on which all sources must agree.
-type told struct {
+// summary contains the properties of a machine on which all sources must agree.
+type summary struct {
 	Worker   bourse.WorkerID
 	State    bourse.State
 	Instance bourse.InstanceID
@@ -83,11 +83,11 @@ type told struct {
 	Host     machinesapi.HostStatus
 }
 
-func toldOf(m *machinesapi.Machine) told {
-	return told{Worker: m.Worker, State: m.State, Instance: m.InstanceID, Order: m.OrderID, PID: m.PID, Host: m.HostStatus}
+func summaryOf(m *machinesapi.Machine) summary {
+	return summary{Worker: m.Worker, State: m.State, Instance: m.InstanceID, Order: m.OrderID, PID: m.PID, Host: m.HostStatus}
 }
 
-type machines = map[bourse.MachineID]told
+type machines = map[bourse.MachineID]summary
 
 // listed returns a broker's machine list.
 func listed(ctx context.Context, api *machinesapi.Client) (machines, error) {
@@ -97,7 +97,7 @@ func listed(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	}
 	out := machines{}
 	for i := range list {
-		out[list[i].ID] = toldOf(&list[i])
+		out[list[i].ID] = summaryOf(&list[i])
 	}
 	return out, err
 }
@@ -107,7 +107,7 @@ func selected(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	rows, err := query(ctx, api, `SELECT id, worker, state, instance_id, order_id, pid, host_status FROM machines WHERE app = ?`, string(app))
 	out := machines{}
 	for _, r := range rows {
-		m := told{
+		m := summary{
 			Worker: bourse.WorkerID(r[1]), State: bourse.State(r[2]), Instance: bourse.InstanceID(r[3]),
 			Order: bourse.OrderID(r[4]), Host: machinesapi.HostStatus(r[6]),
 		}
@@ -146,7 +146,7 @@ func owned(t *testing.T, workers ...*server) machines {
 	for _, w := range workers {
 		resp, err := w.HTTP(t).Get("http://" + w.API + fabric.MachineList.Path() + "?" + emptyQuery)
 		if err != nil {
-			t.Fatalf("ask %s for its machines: %v", w.Name, err)
+			t.Fatalf("list the machines of %s: %v", w.Name, err)
 		}
 		var list []bourse.Machine
 		body, err := io.ReadAll(resp.Body)
@@ -157,9 +157,9 @@ func owned(t *testing.T, workers ...*server) machines {
 		}
 		for i := range list {
 			m := machinesapi.FromMachine(&list[i])
-			out[m.ID] = toldOf(&m)
+			out[m.ID] = summaryOf(&m)
 			if m.Worker != bourse.WorkerID(w.Name) {
-				t.Errorf("%s has machine %s of %s", w.Name, m.ID, m.Worker)
+				t.Errorf("%s reports machine %s of worker %s", w.Name, m.ID, m.Worker)
 			}
 		}
 	}
@@ -180,7 +180,7 @@ func hosts(ctx context.Context, want map[bourse.MachineID]machinesapi.HostStatus
 				got[id] = m.Host
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				return fmt.Errorf("hosts by the %s of %s (-want +got):\n%s", name, api.BaseURL, diff)
+				return fmt.Errorf("hosts according to the %s of %s (-want +got):\n%s", name, api.BaseURL, diff)
 			}
 		}
 	}
@@ -192,7 +192,7 @@ func hosts(ctx context.Context, want map[bourse.MachineID]machinesapi.HostStatus
 func converged(t *testing.T, members int, brokers []*machinesapi.Client, workers ...*server) machines {
 	t.Helper()
 	var want machines
-	took := eventually(t, patience, "the views converge", func() error {
+	took := eventually(t, waitTimeout, "the views converge", func() error {
 		if err := servertest.Agreed(t.Context(), members, brokers...); err != nil {
 			return err
 		}
@@ -211,23 +211,23 @@ func converged(t *testing.T, members int, brokers []*machinesapi.Client, workers
 				return err
 			}
 			if diff := cmp.Diff(want, list) + cmp.Diff(want, rows); diff != "" {
-				return fmt.Errorf("%s lists other machines than their owners (-want +got):\n%s", api.BaseURL, diff)
+				return fmt.Errorf("%s does not list the machines that the workers report (-want +got):\n%s", api.BaseURL, diff)
 			}
 		}
 		return nil
 	})
-	t.Logf("converged %v later: %d members, %d machines", took.Round(time.Millisecond), members, len(want))
+	t.Logf("converged after %v: %d members, %d machines", took.Round(time.Millisecond), members, len(want))
 	return want
 }
 
-// kept checks that every machine that a caller was told about exists unchanged.
+// kept checks that every machine in a reply to a caller exists unchanged.
 func kept(t *testing.T, promised []machinesapi.Machine, have machines) {
 	t.Helper()
 	for i := range promised {
-		want := toldOf(&promised[i])
+		want := summaryOf(&promised[i])
 		want.Host = machinesapi.HostOK
 		if diff := cmp.Diff(want, have[promised[i].ID]); diff != "" {
-			t.Errorf("machine %s is not what its caller was told (-want +got):\n%s", promised[i].ID, diff)
+			t.Errorf("machine %s differs from the reply to its caller (-want +got):\n%s", promised[i].ID, diff)
 		}
 	}
 }

@@ -11,18 +11,17 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAnIdleMachineGoesToZero checks that an idle machine is stopped. A machine whose
-// program keeps it awake, by calling its socket with curl, must continue, even if its
-// worker's daemon is killed and restarted. It must be stopped once the program has
-// finished.
-func TestAnIdleMachineGoesToZero(t *testing.T) {
+// TestIdleMachineIsStopped checks that an idle machine is stopped. A machine whose program keeps it awake, by calling
+// its socket with curl, must continue, even if its worker's daemon is killed and restarted. It must be stopped once the
+// program has finished.
+func TestIdleMachineIsStopped(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
-	one, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--idle-after", "10s") // time within which a machine must request to stay awake
+	one, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--idle-after", "10s") // a machine must request to stay awake within this time
 	startAll(t, one)
 	one.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-idle-%d", os.Getpid())
 	order := func(script string) machinesapi.CreateMachine {
 		in := on("w1", sleeper("gru", mark))
@@ -37,7 +36,7 @@ func TestAnIdleMachineGoesToZero(t *testing.T) {
 		`while ! test -e `+done+`; do sleep 0.1; `+ask+`PUT "http://localhost/v1/awake?ttl=1h"; done; `+ask+`DELETE http://localhost/v1/awake; sleep 600`))
 	reaches := func(id bourse.MachineID, want bourse.State) (m machinesapi.Machine) {
 		t.Helper()
-		eventually(t, patience, string(want), func() (err error) {
+		eventually(t, waitTimeout, string(want), func() (err error) {
 			if m, err = api.Machine(t.Context(), app, id); err == nil && m.State != want {
 				err = fmt.Errorf("it is %s", m.State)
 			}
@@ -51,7 +50,7 @@ func TestAnIdleMachineGoesToZero(t *testing.T) {
 		found = found || e.Reason == "idle for 10s"
 	}
 	if !found {
-		t.Errorf("no event says why it was stopped: %+v", stopped.Events)
+		t.Errorf("no event contains the reason for the stop: %+v", stopped.Events)
 	}
 	if m := reaches(awake.ID, bourse.StateStarted); m.State != bourse.StateStarted {
 		t.Errorf("it is %s", m.State)

@@ -30,10 +30,10 @@ func TestJoin(t *testing.T) {
 		t.Fatalf("init printed no token:\n%s", out.printed())
 	}
 	if _, err := first.run(first.setup("init")...); err == nil || !strings.Contains(err.Error(), "already part of a cluster") {
-		t.Errorf("init on a member: %v", err)
+		t.Errorf("init on a host that is already a member: %v", err)
 	}
 	if _, err := third.run(third.setup("join", token[:len(token)-3])...); err == nil || !strings.Contains(err.Error(), "incomplete or was changed") {
-		t.Errorf("half a token: %v", err)
+		t.Errorf("join with a truncated token: %v", err)
 	}
 
 	// Two hosts use a token that is valid for one.
@@ -81,7 +81,7 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	joined := refused.start("is part of cluster", refused.setup("join", strings.TrimSpace(other))...)
-	eventually(t, patience, "all hosts are workers", func() error {
+	eventually(t, waitTimeout, "all hosts are workers", func() error {
 		list, err := first.run("worker", "list")
 		for _, h := range []*bareHost{first, second, third} {
 			if err == nil && !regexp.MustCompile(`(?m)^`+h.name+` .* ok `).MatchString(list) {
@@ -92,7 +92,7 @@ func TestJoin(t *testing.T) {
 	})
 
 	for _, h := range []*bareHost{first, second, third} {
-		eventually(t, patience, h.name+" finds its connections in order", h.examine)
+		eventually(t, waitTimeout, h.name+" reports no problem with its connections", h.examine)
 	}
 
 	// The configuration of the host that joined last is changed to allow the image
@@ -105,23 +105,23 @@ func TestJoin(t *testing.T) {
 	if _, err := first.run("app", "create", "web"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "a machine runs", func() error {
+	eventually(t, waitTimeout, "a machine runs", func() error {
 		_, err := first.run("machine", "run", "host", "--app", "web", "--region", "gru", "--port", "80", "--", "sh", "-c",
 			"exec python3 -m http.server $PORT")
 		return err
 	})
 	client := first.client()
-	eventually(t, patience, "the app answers through the proxy", func() error {
+	eventually(t, waitTimeout, "the app answers through the proxy", func() error {
 		return first.page(client, first.addr, "web")
 	})
 
 	// In the meantime, the worker must have renewed its certificate.
-	eventually(t, patience, "the certificate is renewed", func() error { return refused.renewed(bourse.RoleWorker) })
+	eventually(t, waitTimeout, "the certificate is renewed", func() error { return refused.renewed(bourse.RoleWorker) })
 
 	// Once the worker is removed, its certificate must be refused, even after a
 	// restart.
 	if err := refused.handshake(first); err != nil {
-		t.Errorf("before the removal: %v", err)
+		t.Errorf("connect to the broker before the removal: %v", err)
 	}
 	if _, err := first.run("member", "remove", refused.name, "--yes", "--force"); err != nil {
 		t.Fatal(err)
@@ -129,16 +129,16 @@ func TestJoin(t *testing.T) {
 	began = time.Now()
 	lockedOut := func() error {
 		if err := refused.handshake(first); err == nil {
-			return errors.New("a broker accepts its certificate")
+			return errors.New("the broker still accepts the certificate of the removed worker")
 		}
 		return first.lists(refused.name + ` +worker +gru +removed `)
 	}
-	eventually(t, patience, "the removed worker is locked out", lockedOut)
+	eventually(t, waitTimeout, "the removed worker is locked out", lockedOut)
 	t.Logf("locked out within %s", time.Since(began))
 	serving.stop()
 	serving = refused.start(`"role":"worker"`, serve...)
 	if err := lockedOut(); err != nil {
-		t.Errorf("after a restart: %v", err)
+		t.Errorf("connect to the broker after its restart: %v", err)
 	}
 	serving.stop()
 
@@ -150,17 +150,17 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused.start("is part of cluster", refused.setup("join", strings.TrimSpace(other))...)
-	eventually(t, patience, "it is a member again", func() error { return first.lists(refused.name + ` +worker +gru +ok `) })
+	eventually(t, waitTimeout, "the worker is a member again", func() error { return first.lists(refused.name + ` +worker +gru +ok `) })
 }
 
-// TestFirstBrokerAlone creates a cluster that begins with nothing but a broker, which has nobody to
-// meet, and adds a worker to it.
+// TestFirstBrokerAlone creates a cluster that first consists of a single broker, which has no other members to contact,
+// and then adds a worker.
 func TestFirstBrokerAlone(t *testing.T) {
 	lan := newLAN(t)
 	first, second := lan.bare("h1"), lan.bare("h2")
 	out := first.start("bourse worker list", first.setup("init", "--region", "gru", "--role", "broker")...)
 	second.start("is part of cluster", second.setup("join", joinLine.FindString(out.printed()))...)
-	eventually(t, patience, "the worker is a member", func() error { return first.lists(`h2 +worker +gru +ok `) })
+	eventually(t, waitTimeout, "the worker is a member", func() error { return first.lists(`h2 +worker +gru +ok `) })
 }
 
 // handshake connects to another host's broker with the certificate of this host's

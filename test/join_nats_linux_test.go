@@ -20,7 +20,7 @@ import (
 // through the first host's proxy, and both workers must renew their certificates.
 func TestJoinOverNATS(t *testing.T) {
 	if _, err := exec.LookPath("nats-server"); err != nil {
-		t.Skipf("there is no nats-server on this host: %v", err)
+		t.Skipf("nats-server is not installed on this host: %v", err)
 	}
 	lan := newLAN(t)
 	first := lan.bare("h1")
@@ -41,7 +41,7 @@ func TestJoinOverNATS(t *testing.T) {
 		}
 		began := time.Now()
 		joined := h.start("is part of cluster", h.setup("join", strings.TrimSpace(token), "--nats")...)
-		eventually(t, patience, name+" is a worker", func() error { return first.lists(name + ` +worker +` + region + ` +ok +on NATS`) })
+		eventually(t, waitTimeout, name+" is a worker", func() error { return first.lists(name + ` +worker +` + region + ` +ok +on NATS`) })
 		t.Logf("%s was a worker %s after it began to join", name, time.Since(began))
 		h.listensNowhere()
 
@@ -52,19 +52,19 @@ func TestJoinOverNATS(t *testing.T) {
 		if _, err := first.run("app", "create", "web-"+name); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, patience, "a machine runs on "+name, func() error {
+		eventually(t, waitTimeout, "a machine runs on "+name, func() error {
 			_, err := first.run("machine", "run", "host", "--app", "web-"+name, "--region", region, "--port", "80", "--", "sh", "-c",
 				"exec python3 -m http.server $PORT")
 			return err
 		})
 		t.Logf("%s ran its first machine %s after it began to join, including a restart to permit the image host", name, time.Since(began))
 		client := first.client()
-		eventually(t, patience, "the app on "+name+" answers through the proxy", func() error {
+		eventually(t, waitTimeout, "the app on "+name+" answers through the proxy", func() error {
 			return first.page(client, first.addr, "web-"+name)
 		})
-		eventually(t, patience, "the certificate of "+name+" is renewed", func() error { return h.renewed(bourse.RoleWorker) })
+		eventually(t, waitTimeout, "the certificate of "+name+" is renewed", func() error { return h.renewed(bourse.RoleWorker) })
 	}
-	eventually(t, patience, "the first host finds its connections in order", first.examine)
+	eventually(t, waitTimeout, "the first host reports no problem with its connections", first.examine)
 }
 
 // runNATS runs a NATS server on the host, with a certificate of the cluster's CA. It
@@ -119,7 +119,7 @@ func (h *bareHost) listensNowhere() {
 			all = errors.Join(all, err)
 			for line := range strings.Lines(string(text)) {
 				if words := strings.Fields(line); len(words) > 3 && words[3] == "0A" {
-					all = errors.Join(all, fmt.Errorf("a process listens: %s", line))
+					all = errors.Join(all, fmt.Errorf("a process listens on a TCP port: %s", line))
 				}
 			}
 		}

@@ -20,21 +20,21 @@ const (
 	kills = 50 // minimum number of kills
 )
 
-// promise is the state of a machine according to the replies that its caller got.
+// promise is the state of a machine according to the replies to its caller.
 type promise struct {
 	id      bourse.MachineID
 	pid     int
 	code    int  // exit code, if short is set
 	lines   int  // number of lines that it prints
 	short   bool // the program exits; otherwise it runs until it is stopped
-	asked   bool // the caller does not know the outcome of the latest operation
+	asked   bool // the outcome of the latest operation is unknown
 	stopped bool
 	gone    bool
 }
 
-// TestInvariant6KillTheDaemon tests invariant 6 with real processes. It kills the worker's
-// daemon at random moments while clients create, stop and destroy machines. Afterwards
-// every machine, exit code and log line must be as the callers were told.
+// TestInvariant6KillTheDaemon tests invariant 6 with real processes. It kills the worker's daemon at random moments
+// while clients create, stop and destroy machines. Afterwards every machine, exit code and log line must match the
+// replies to the callers.
 func TestInvariant6KillTheDaemon(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -82,15 +82,15 @@ func TestInvariant6KillTheDaemon(t *testing.T) {
 	}
 	stop()
 	load.Wait()
-	if !within(patience, func() bool {
+	if !within(waitTimeout, func() bool {
 		_, silent, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		return err == nil && len(silent) == 0
 	}) {
-		t.Fatal("the worker never came back")
+		t.Fatal("the worker did not become ready again")
 	}
-	t.Logf("%d kills, %d machines, %d calls failed or were refused meanwhile", kills, len(promises), refused.Load())
+	t.Logf("%d kills, %d machines; %d calls failed or were refused", kills, len(promises), refused.Load())
 	if len(promises) < kills {
-		t.Errorf("only %d machines were made: no load", len(promises))
+		t.Errorf("only %d machines were created, which is not enough load", len(promises))
 	}
 	for _, p := range promises {
 		p.check(t, api)
@@ -146,7 +146,7 @@ func (p *promise) check(t *testing.T, api *machinesapi.Client) {
 	defer cancel()
 	if p.gone {
 		if m, err := api.Machine(ctx, app, p.id); err == nil && m.State != bourse.StateDestroyed {
-			t.Errorf("machine %s was told destroyed, is %s", p.id, m.State)
+			t.Errorf("machine %s was reported as destroyed, but is %s", p.id, m.State)
 		}
 		return
 	}
@@ -168,7 +168,7 @@ func (p *promise) check(t *testing.T, api *machinesapi.Client) {
 	case p.short, p.stopped:
 		p.checkExit(t, &m)
 	case m.State != bourse.StateStarted || m.PID != p.pid:
-		t.Errorf("machine %s was told started with pid %d, is %s with pid %d", p.id, p.pid, m.State, m.PID)
+		t.Errorf("machine %s was reported as started with pid %d, but is %s with pid %d", p.id, p.pid, m.State, m.PID)
 	}
 	if !p.stopped { // a machine that was killed may not have printed all lines
 		p.checkLines(t, api)
@@ -192,7 +192,7 @@ func (p *promise) checkExit(t *testing.T, m *machinesapi.Machine) {
 		}
 	}
 	if exits != 1 {
-		t.Errorf("machine %s: %d exits told, want 1", p.id, exits)
+		t.Errorf("machine %s: %d exits reported, want 1", p.id, exits)
 	}
 }
 
@@ -250,6 +250,6 @@ func checkProcesses(t *testing.T, api *machinesapi.Client, mark string) {
 		return len(pids) == len(want)
 	}
 	if !within(time.Minute, same) {
-		t.Errorf("%d processes run, %d machines are started: %v, %v; the list has %v, without answer %v", len(pids), len(want), pids, want, states, away)
+		t.Errorf("%d processes run, %d machines are started: %v, %v; the list contains %v, workers without an answer %v", len(pids), len(want), pids, want, states, away)
 	}
 }

@@ -64,7 +64,7 @@ func (l *lan) host(side int) *host {
 		addr: netip.AddrFrom4([4]byte{10, 77, byte(side), byte(len(l.hosts) + 1)}),
 	}
 	if err := h.do(h.plug); errors.Is(err, fs.ErrNotExist) {
-		l.t.Skipf("no network cards of our own here: %v", err)
+		l.t.Skipf("this process cannot create network devices: %v", err)
 	} else if err != nil {
 		l.t.Fatalf("network of %s: %v", h.addr, err)
 	}
@@ -89,7 +89,7 @@ func (h *host) plug() error {
 	}
 	card.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, card); err != nil {
-		return errors.Join(fmt.Errorf("make the card: %w", err), unix.Close(fd))
+		return errors.Join(fmt.Errorf("create the device: %w", err), unix.Close(fd))
 	}
 	h.card = os.NewFile(uintptr(fd), "card of "+h.addr.String())
 	return errors.Join(

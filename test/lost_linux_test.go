@@ -8,12 +8,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestAWorkerThatIsLostForGoodReturns repeats an order whose worker has died with its
-// machine. Until the worker is removed, the outcome must be unknown, and the order must not
-// be filled again. Then the order must be filled exactly once on another worker. When the
-// first worker returns after all, it must destroy its machine of that order, and the later
-// machine must stay.
-func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
+// TestPermanentlyLostWorkerReturns repeats an order whose worker has died with its machine. Until the worker is
+// removed, the outcome must be unknown, and the order must not be filled again. Then the order must be filled exactly
+// once on another worker. When the first worker returns after all, it must destroy its machine of that order, and the
+// later machine must stay.
+func TestPermanentlyLostWorkerReturns(t *testing.T) {
 	t.Parallel()
 	const limit = 8 * time.Second
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--lost-after", limit.String())
@@ -21,7 +20,7 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	startAll(t, lost)
 	lost.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := markOf(t)
 	id, in := bourse.NewOrderID(), sleeper("gru", mark)
 	in.Deadline = bourse.Duration(2 * time.Second)
@@ -31,35 +30,35 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	}
 	other, _ := newWorker(t, "w2", "gru", "--join", broker.Addr)
 	startAll(t, other)
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 3, api) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 3, api) })
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	killed := time.Now()
 	unknown := 0
-	took := eventually(t, 4*limit, "the repetition is filled", func() error {
+	took := eventually(t, 4*limit, "the repeated order is filled", func() error {
 		second, err := api.Create(t.Context(), app, in, id)
 		switch {
 		case err == nil && (second.Worker != "w2" || second.ID == first.ID):
-			t.Fatalf("the repetition found machine %s of %s, want another one of w2", second.ID, second.Worker)
+			t.Fatalf("the repeated order returned machine %s of %s, want another machine on w2", second.ID, second.Worker)
 		case err == nil && time.Since(killed) < limit:
-			t.Fatalf("it was filled %s after the worker's death, want not before %s", time.Since(killed), limit)
+			t.Fatalf("the repeated order was filled %s after the worker's death, want not before %s", time.Since(killed), limit)
 		case err != nil && !unanswered(err):
-			t.Fatalf("the repetition was refused: %v", err)
+			t.Fatalf("the repeated order was refused: %v", err)
 		case err != nil:
 			unknown++
 		}
 		return err
 	})
-	t.Logf("%d repetitions were unknown; filled after %s", unknown, took.Round(time.Millisecond))
+	t.Logf("the outcome of %d repeated orders was unknown; the order was filled after %s", unknown, took.Round(time.Millisecond))
 	if unknown == 0 {
-		t.Error("no repetition was answered as unknown")
+		t.Error("no repeated order had an unknown outcome")
 	}
 	again, err := api.Create(t.Context(), app, in, id)
 	if err != nil || again.Worker != "w2" {
-		t.Errorf("repeated once more: machine %s of %s, %v", again.ID, again.Worker, err)
+		t.Errorf("the order was repeated again: machine %s of %s, %v", again.ID, again.Worker, err)
 	}
-	eventually(t, patience, "its own process and the other's run while the first worker is away", func() error {
+	eventually(t, waitTimeout, "both machines' processes run while the first worker is down", func() error {
 		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has just forked looks like two processes
 			return bourse.Errorf(bourse.CodeConflict, "processes %v", pids)
 		}
@@ -69,10 +68,10 @@ func TestAWorkerThatIsLostForGoodReturns(t *testing.T) {
 	if err := lost.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "one machine remains", func() error {
+	eventually(t, waitTimeout, "one machine remains", func() error {
 		left, pids := owned(t, lost, other), pidsOf(t, mark)
 		if m, ok := left[again.ID]; len(left) != 1 || !ok || m.Worker != "w2" || len(pids) != 1 {
-			return bourse.Errorf(bourse.CodeConflict, "machines %+v, processes %v are left, want %s of w2", left, pids, again.ID)
+			return bourse.Errorf(bourse.CodeConflict, "machines %+v and processes %v remain, want only %s on w2", left, pids, again.ID)
 		}
 		return nil
 	})

@@ -14,10 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/view/gossip/gossiptest"
 )
 
-// TestRemoveWorker kills a worker. The worker must stay listed, and its machine's name must stay
-// taken, until two brokers remove the worker concurrently while a third broker is down.
-// Then the machine must be gone for all brokers, and also in a new view. When the worker
-// returns after all, it must still have its machine and report it.
+// TestRemoveWorker kills a worker. The worker must remain listed, and its machine's name must remain in use, until two
+// brokers remove the worker concurrently while a third broker is down. Then all brokers must no longer list the
+// machine, even with a new view. When the worker returns after all, it must still have its machine and report it.
 func TestRemoveWorker(t *testing.T) {
 	t.Parallel()
 	var log gossiptest.Log
@@ -37,12 +36,12 @@ func TestRemoveWorker(t *testing.T) {
 		return in
 	}
 	var m machinesapi.CreatedMachine
-	eventually(t, patience, "a machine on w1", func() (err error) {
+	eventually(t, waitTimeout, "a machine on w1", func() (err error) {
 		m, err = one.Create(t.Context(), app, named("w1"), "")
 		return err
 	})
 	for _, b := range []*server{b1, b2, b3} {
-		eventually(t, patience, "the view has the machine", func() error {
+		eventually(t, waitTimeout, "the view has the machine", func() error {
 			rows, err := query(t.Context(), client(t, b), "SELECT count(*) FROM machines")
 			if err == nil && fmt.Sprint(rows) != "[[1]]" {
 				err = fmt.Errorf("it has %v", rows)
@@ -57,7 +56,7 @@ func TestRemoveWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, api := range []*machinesapi.Client{one, two} {
-		eventually(t, patience, "w1 is down", func() error {
+		eventually(t, waitTimeout, "w1 is down", func() error {
 			w, err := api.Worker(t.Context(), "w1")
 			if err == nil && (w.Status != machinesapi.WorkerDown || w.Machines != 1 || time.Since(w.Since) > time.Minute) {
 				err = fmt.Errorf("it is %+v", w)
@@ -70,12 +69,12 @@ func TestRemoveWorker(t *testing.T) {
 	}
 	_, err := one.Create(t.Context(), app, named("w2"), "")
 	if want := string(m.ID) + ` already exists with name "web", and worker w1 is DOWN since `; bourse.CodeOf(err) != bourse.CodeAlreadyExists || !strings.Contains(err.Error(), want) {
-		t.Errorf("a name of a machine on w1: %v, want %q", err, want)
+		t.Errorf("order with the name of a machine on w1: %v, want %q", err, want)
 	}
 	force := machinesapi.DestroyMachine{Force: true}
 	err = one.Destroy(t.Context(), app, m.ID, force, "")
 	if want := "cannot be destroyed now: its worker w1 "; bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), want) {
-		t.Errorf("a destroy on w1: %v, want %q", err, want)
+		t.Errorf("destroy of a machine on w1: %v, want %q", err, want)
 	}
 	if err := b3.Kill(); err != nil {
 		t.Fatal(err)
@@ -102,12 +101,12 @@ func TestRemoveWorker(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, patience, "b1 no longer lists w1", func() error { return removed(one) })
-	eventually(t, patience, "b2 no longer lists w1", func() error { return removed(two) })
+	eventually(t, waitTimeout, "b1 no longer lists w1", func() error { return removed(one) })
+	eventually(t, waitTimeout, "b2 no longer lists w1", func() error { return removed(two) })
 	if err := b3.Start(); err != nil { // the view of b3 still contains w1
 		t.Fatal(err)
 	}
-	eventually(t, patience, "b3 no longer lists w1", func() error { return removed(client(t, b3)) })
+	eventually(t, waitTimeout, "b3 no longer lists w1", func() error { return removed(client(t, b3)) })
 	if err := b3.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,19 +116,19 @@ func TestRemoveWorker(t *testing.T) {
 	if err := b3.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "b3 with a new view no longer lists w1", func() error { return removed(client(t, b3)) })
+	eventually(t, waitTimeout, "b3 with a new view no longer lists w1", func() error { return removed(client(t, b3)) })
 	if err := one.Destroy(t.Context(), app, m.ID, force, ""); err != nil {
-		t.Errorf("a destroy on a removed worker: %v", err)
+		t.Errorf("destroy of a machine on a removed worker: %v", err)
 	}
 	if _, err := one.Create(t.Context(), app, named("w2"), ""); err != nil {
-		t.Errorf("the name is not free: %v", err)
+		t.Errorf("the machine's name is still in use: %v", err)
 	}
 	launch := w1.Launch
 	w1.Launch = func(c *exec.Cmd) error { c.Stderr = &log; return launch(c) }
 	if err := w1.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "w1 is back with its machine", func() error {
+	eventually(t, waitTimeout, "w1 is back with its machine", func() error {
 		list, _, err := two.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err == nil && (len(list) != 2 || list[0].ID != m.ID || list[0].State != bourse.StateStarted) {
 			err = fmt.Errorf("machines: %+v", list)
@@ -137,7 +136,7 @@ func TestRemoveWorker(t *testing.T) {
 		return err
 	})
 	if !log.Await(10*time.Second, "this worker had been removed from the cluster and has returned") {
-		t.Errorf("it does not say so:\n%s", &log)
+		t.Errorf("the worker's log does not report its removal and return:\n%s", &log)
 	}
 	if err := one.Destroy(t.Context(), app, m.ID, force, ""); err != nil {
 		t.Error(err)

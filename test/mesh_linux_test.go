@@ -55,7 +55,7 @@ func TestMesh(t *testing.T) {
 		order := on(worker, sleeper("gru", "bourse-mesh-"+worker))
 		order.Name = worker
 		var m machinesapi.CreatedMachine
-		eventually(t, patience, "a machine on "+worker, func() (err error) {
+		eventually(t, waitTimeout, "a machine on "+worker, func() (err error) {
 			m, err = api.Create(t.Context(), app, order, "")
 			return err
 		})
@@ -94,18 +94,18 @@ func TestMesh(t *testing.T) {
 		got, err := io.ReadAll(c)
 		return string(got), err
 	}
-	took := eventually(t, patience, "the machine on the other worker", func() error {
+	took := eventually(t, waitTimeout, "the machine on the other worker", func() error {
 		got, err := fetch(red2)
 		if err == nil && got != "red on w2" {
 			err = fmt.Errorf("got %q", got)
 		}
 		return err
 	})
-	t.Logf("reached after %s", took.Round(time.Millisecond))
+	t.Logf("the machine was reached after %s", took.Round(time.Millisecond))
 	resolver := net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return inNamespace(red1, func() (net.Conn, error) { return net.Dial("udp", "[fdaa::3]:53") })
 	}}
-	eventually(t, patience, "its name", func() error {
+	eventually(t, waitTimeout, "its name", func() error {
 		got, err := resolver.LookupHost(t.Context(), "w2.vm.red.internal")
 		if err == nil && !slices.Equal(got, []string{red2.PrivateIP}) {
 			err = fmt.Errorf("got %q, want %s", got, red2.PrivateIP)
@@ -113,7 +113,7 @@ func TestMesh(t *testing.T) {
 		return err
 	})
 	if got, err := fetch(blue2); err == nil {
-		t.Errorf("a machine of another network answers %q", got)
+		t.Errorf("a machine of another network answered %q", got)
 	}
 	w, err := api.Worker(t.Context(), "w1")
 	if err != nil || w.Facts == nil || w.Facts.Mesh == nil || len(w.Facts.Mesh.Peers) != 1 || w.Facts.Mesh.Peers[0].Worker != "w2" || !w.Facts.Mesh.Peers[0].Reachable(time.Now()) {
@@ -151,12 +151,12 @@ func TestMesh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := fetch(red2); err != nil || got != "red on w2" {
-		t.Errorf("after the daemon was killed: %q, %v", got, err)
+		t.Errorf("request after the daemon was killed: %q, %v", got, err)
 	}
 	if err := workers[1].Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the machine with another daemon", func() error {
+	eventually(t, waitTimeout, "the machine with another daemon", func() error {
 		_, err := fetch(red2)
 		return err
 	})

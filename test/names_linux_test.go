@@ -11,12 +11,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestTwoHalvesMakeOneApp has two organizations create an app with the same name in the two
-// halves of a partitioned network. Afterwards all brokers must agree that the app that was
-// created first owns the name. Neither organization may read, list or stop machines of the
-// other. An unrestricted token must find the machines of the other app, and must be able to
-// destroy them by id.
-func TestTwoHalvesMakeOneApp(t *testing.T) {
+// TestAppCreatedInBothHalves has two organizations create an app with the same name in the two halves of a partitioned
+// network. Afterwards all brokers must agree that the app that was created first owns the name. Neither organization
+// may read, list or stop machines of the other. An unrestricted token must find the machines of the other app, and must
+// be able to destroy them by id.
+func TestAppCreatedInBothHalves(t *testing.T) {
 	t.Parallel()
 	lan := newLAN(t)
 	tokens := filepath.Join(t.TempDir(), "tokens")
@@ -47,7 +46,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 		return c
 	}
 	const acme, other, all = "acme-acme-acme-acme-acme", "other-other-other-other", "all-all-all-all-all-all"
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 6, as(0, all), as(1, all)) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 6, as(0, all), as(1, all)) })
 
 	lan.cut()
 	mark := markOf(t)
@@ -56,7 +55,7 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 	for i, token := range []string{acme, other} {
 		api, org := as(i, token), []string{"acme", "other"}[i]
 		var m machinesapi.CreatedMachine
-		eventually(t, patience, "an app is made in each half", func() error {
+		eventually(t, waitTimeout, "an app is created in each half", func() error {
 			a, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "shop", Org: org})
 			if err == nil {
 				made = append(made, a)
@@ -65,25 +64,25 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 		})
 		in := sleeper([]string{"gru", "ams"}[i], mark)
 		in.Config.Env = map[string]string{"SECRET": org}
-		eventually(t, patience, "a machine is made in each half", func() (err error) {
+		eventually(t, waitTimeout, "a machine is created in each half", func() (err error) {
 			m, err = api.Create(t.Context(), "shop", in, "")
 			return err
 		})
 		machines = append(machines, m)
 	}
 	if made[0].ID == made[1].ID {
-		t.Fatal("the halves made one app: they were not cut off")
+		t.Fatal("both halves created the same app, so the network was not partitioned")
 	}
 
 	lan.heal()
-	eventually(t, patience, "all agree on the app that was made first", func() error {
+	eventually(t, waitTimeout, "all brokers agree on the app that was created first", func() error {
 		if err := servertest.Agreed(t.Context(), 6, as(0, all), as(1, all)); err != nil {
 			return err
 		}
 		for i := range brokers {
 			got, err := as(i, all).App(t.Context(), "shop")
 			if err != nil || got.ID != made[0].ID || got.Organization.Slug != "acme" {
-				return fmt.Errorf("at %s the app is %+v, %w; want that of acme", brokers[i].Name, got, err)
+				return fmt.Errorf("at %s the app is %+v, %w; want the app of acme", brokers[i].Name, got, err)
 			}
 		}
 		return nil
@@ -109,21 +108,21 @@ func TestTwoHalvesMakeOneApp(t *testing.T) {
 			}
 		}
 		if list, _, err := as(i, other).Machines(t.Context(), "shop", machinesapi.ListMachines{}); err == nil && len(list) > 0 {
-			t.Errorf("the loser lists %+v at %s", list, brokers[i].Name)
+			t.Errorf("the other organization lists %+v at %s", list, brokers[i].Name)
 		}
 	}
 	if n := len(pidsOf(t, mark)); n != 2 {
 		t.Errorf("%d processes run, want both machines'", n)
 	}
-	// No organization owns the machine any more; an operator finds and destroys it.
+	// No organization owns the machine anymore. An operator finds and destroys it.
 	rows, err := query(t.Context(), as(0, all), "SELECT id FROM machines WHERE app_id NOT IN (SELECT id FROM apps)")
 	if err != nil || len(rows) != 1 || fmt.Sprint(rows[0][0]) != string(machines[1].ID) {
-		t.Errorf("without an owner are %v, %v; want %s", rows, err, machines[1].ID)
+		t.Errorf("machines without an owner: %v, %v; want %s", rows, err, machines[1].ID)
 	}
 	if err := as(0, all).Destroy(t.Context(), "shop", machines[1].ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
-		t.Errorf("an operator ends it: %v", err)
+		t.Errorf("destroy by an operator: %v", err)
 	}
-	eventually(t, patience, "it is gone, and the owner's runs", func() error {
+	eventually(t, waitTimeout, "the machine is destroyed, and the owner's machine runs", func() error {
 		if pids := pidsOf(t, mark); len(pids) != 1 {
 			return fmt.Errorf("processes %v", pids)
 		}

@@ -38,7 +38,7 @@ func startNATS(t *testing.T, host string) *natsd {
 	t.Helper()
 	program, err := exec.LookPath("nats-server")
 	if err != nil {
-		t.Skipf("there is no nats-server on this host: %v", err)
+		t.Skipf("nats-server is not installed on this host: %v", err)
 	}
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", host+":0")
 	if err != nil {
@@ -59,7 +59,7 @@ func (n *natsd) start() {
 	if err := n.cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}
-	eventually(n.t, patience, "NATS listens", func() error {
+	eventually(n.t, waitTimeout, "NATS listens", func() error {
 		c, err := new(net.Dialer).DialContext(n.t.Context(), "tcp", net.JoinHostPort(n.host, n.port))
 		if err == nil {
 			c.Close()
@@ -94,7 +94,7 @@ func TestDialOutOnly(t *testing.T) {
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 3, y.api) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 3, y.api) })
 	y.listensNowhere()
 
 	image := y.push("count:1", ocispec.ImageConfig{Cmd: []string{"/bin/sh", "-c", "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"}})
@@ -105,7 +105,7 @@ func TestDialOutOnly(t *testing.T) {
 		}
 	}
 	if got, code := y.sh(app, m.ID, "echo hello; exit 3"); got != "hello" || code != 3 {
-		t.Errorf("exec gave %q and %d", got, code)
+		t.Errorf("exec printed %q and exited with %d", got, code)
 	}
 	y.copies(m.ID)
 	y.page()
@@ -123,7 +123,7 @@ func (y *yard) listensNowhere() {
 			}
 			for line := range strings.Lines(string(text)) {
 				if words := strings.Fields(line); len(words) > 3 && words[3] == "0A" {
-					y.Errorf("in the namespace of %s somebody listens: %s", w.Name, line)
+					y.Errorf("a process listens in the namespace of %s: %s", w.Name, line)
 				}
 			}
 		}
@@ -137,7 +137,7 @@ func (y *yard) copies(id bourse.MachineID) {
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(file)
 	back, exit := y.pipe(id, "cat > /tmp/file && cat /tmp/file", file)
 	if exit.Code != 0 || sha256.Sum256(back) != sha256.Sum256(file) {
-		y.Errorf("%d bytes came back of %d, exit %+v", len(back), len(file), exit)
+		y.Errorf("%d of %d bytes were copied back, exit %+v", len(back), len(file), exit)
 	}
 }
 
@@ -149,7 +149,7 @@ func (y *yard) pipe(id bourse.MachineID, line string, in []byte) (out []byte, ex
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, _ = s.Write(in) // errors show in the data that is copied back
+		_, _ = s.Write(in) // the check of the data that is copied back detects errors
 		_ = s.CloseWrite()
 	})
 	var got bytes.Buffer
@@ -186,7 +186,7 @@ func (y *yard) movesAVolume() {
 	fork := y.filled(machinesapi.CreateVolume{Name: "data", Region: "gru", Source: v.ID})
 	there := y.run(app, y.withVolume(image.Ref(), fork.ID))
 	if got, _ := y.sh(app, there.ID, "sha256sum < /data/file"); got != want {
-		y.Errorf("the copy has %s, want %s", got, want)
+		y.Errorf("the copy contains %s, want %s", got, want)
 	}
 	if fork.ID.Tag() == v.ID.Tag() {
 		y.Error("the copy is on the same worker")
@@ -204,10 +204,10 @@ func TestTwoNetworks(t *testing.T) {
 	both := newServer(t, "both", "serve", "broker", "--listen", "127.0.0.1:0", "--nats", url, "--join", direct.Addr)
 	startAll(t, there, here, both)
 	api := client(t, both)
-	eventually(t, patience, "both workers are known", func() error {
+	eventually(t, waitTimeout, "both workers are known", func() error {
 		list, err := api.Workers(t.Context())
 		if err == nil && len(list) != 2 {
-			err = fmt.Errorf("it knows %d workers", len(list))
+			err = fmt.Errorf("the broker lists %d workers", len(list))
 		}
 		return err
 	})
@@ -215,15 +215,15 @@ func TestTwoNetworks(t *testing.T) {
 	for _, name := range []string{"w-there", "w-here"} {
 		var m machinesapi.CreatedMachine
 		order, in := bourse.NewOrderID(), on(name, sleeper("gru", mark))
-		eventually(t, patience, "an order is filled", func() (err error) { // the broker may know a worker before it can reach it
+		eventually(t, waitTimeout, "an order is filled", func() (err error) { // the broker may know a worker before it can reach it
 			m, err = api.Create(t.Context(), app, in, order)
 			return err
 		})
 		if got, err := api.Machine(t.Context(), app, m.ID); err != nil || got.State != bourse.StateStarted {
-			t.Errorf("machine of %s: %s, %v", name, got.State, err)
+			t.Errorf("order on worker %s: %s, %v", name, got.State, err)
 		}
 	}
-	eventually(t, patience, "both machines are listed", func() error {
+	eventually(t, waitTimeout, "both machines are listed", func() error {
 		list, _, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err == nil && len(list) != 2 {
 			err = fmt.Errorf("it lists %d", len(list))
@@ -233,15 +233,15 @@ func TestTwoNetworks(t *testing.T) {
 	if err := there.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the worker on NATS is lost", func() error {
+	eventually(t, waitTimeout, "the worker on NATS is lost", func() error {
 		list, err := api.Workers(t.Context())
 		if err == nil && (len(list) != 1 && list[0].Status == machinesapi.WorkerOK && list[1].Status == machinesapi.WorkerOK) {
-			err = fmt.Errorf("it knows %+v", list)
+			err = fmt.Errorf("the broker lists %+v", list)
 		}
 		return err
 	})
 	if _, err := api.Create(t.Context(), app, on("w-here", sleeper("gru", mark)), ""); err != nil {
-		t.Errorf("an order while the other is lost: %v", err)
+		t.Errorf("order while the other worker is lost: %v", err)
 	}
 	if err := there.Start(); err != nil { // restart it, so that it destroys its machines at the end of the test
 		t.Fatal(err)

@@ -8,10 +8,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestNetworksAreApart runs two apps on one worker. Their machines serve the same port,
-// each in its app's network. A machine must reach the machines in its network by name and
-// address, and no others. The default app's names must exist before any app is created.
-func TestNetworksAreApart(t *testing.T) {
+// TestNetworksAreSeparate runs two apps on one worker. Their machines serve the same port, each in its app's network. A
+// machine must reach the machines in its network by name and address, and no others. The default app's names must exist
+// before any app is created.
+func TestNetworksAreSeparate(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
 	image := y.push("web:1", server80(httpd...), program(t, "curl"))
@@ -20,7 +20,7 @@ func TestNetworksAreApart(t *testing.T) {
 	first.Config.Files = []bourse.File{{GuestPath: "/www/index.html", RawValue: []byte("db")}}
 	m := y.run(bourse.DefaultAppName, first)
 	for _, name := range []string{"default.internal", "db.vm.default.internal"} {
-		eventually(t, patience, name, func() error {
+		eventually(t, waitTimeout, name, func() error {
 			if out, code := y.sh(bourse.DefaultAppName, m.ID, "curl -gsS -m 3 -o /dev/null http://"+name+":8080/ 2>&1"); code != 0 {
 				return bourse.Errorf(bourse.CodeUnavailable, "%q, code %d", out, code)
 			}
@@ -51,7 +51,7 @@ func TestNetworksAreApart(t *testing.T) {
 		"its own name": "localhost", "another one's address": other.PrivateIP, "another one's id": string(other.ID) + ".vm.red.internal", "another one's name": other.Name + ".vm.red.internal",
 		"the app's name": "red.internal", "the app's name in the region": "gru.red.internal",
 	} {
-		eventually(t, patience, name, func() error { // names depend on the view, which is updated with a delay
+		eventually(t, waitTimeout, name, func() error { // names depend on the view, which is updated with a delay
 			if out, code := ask("red", red, host); code != 0 || out != "served by red" {
 				return bourse.Errorf(bourse.CodeUnavailable, "%s: %q, code %d", host, out, code)
 			}
@@ -59,22 +59,22 @@ func TestNetworksAreApart(t *testing.T) {
 		})
 	}
 	if out, code := ask("red", red, rose.PrivateIP); code != 0 || out != "served by rose" {
-		t.Errorf("another app of the same network: %q, code %d", out, code)
+		t.Errorf("request to another app of the same network: %q, code %d", out, code)
 	}
 	for name, host := range map[string]string{"address": blue.PrivateIP, "name": "blue.internal"} {
 		if out, code := ask("red", red, host); code == 0 || strings.Contains(out, "served") {
-			t.Errorf("a machine of another network is reached by its %s: %q", name, out)
+			t.Errorf("a machine of another network was reached by its %s: %q", name, out)
 		}
 	}
 	if out, code := ask("blue", blue, red.PrivateIP); code == 0 {
-		t.Errorf("and the other way round: %q", out)
+		t.Errorf("a machine of the first network was reached from the other network: %q", out)
 	}
 	y.bounce(red, blue)
 	if out, code := ask("red", red, other.PrivateIP); code != 0 {
-		t.Errorf("after the daemon's death: %q, code %d", out, code)
+		t.Errorf("request after the daemon was killed: %q, code %d", out, code)
 	}
 	if out, code := ask("red", red, blue.PrivateIP); code == 0 {
-		t.Errorf("after the daemon's death a machine of another network is reached: %q", out)
+		t.Errorf("a machine of another network was reached after the daemon was killed: %q", out)
 	}
 }
 
@@ -90,7 +90,7 @@ func (y *yard) bounce(machines ...machinesapi.Machine) {
 	if err := w.Start(); err != nil {
 		y.Fatal(err)
 	}
-	eventually(y.T, patience, "the worker answers", func() error {
+	eventually(y.T, waitTimeout, "the worker answers", func() error {
 		for _, m := range machines {
 			if _, err := y.api.Machine(y.Context(), m.App, m.ID); err != nil {
 				return err

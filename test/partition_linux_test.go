@@ -26,7 +26,7 @@ type split struct {
 	gruEast, ams       *server // workers in the east
 	dyingAPI, westAPI  *machinesapi.Client
 	eastAPI            *machinesapi.Client
-	promised           []machinesapi.Machine // machines in the replies that callers got
+	promised           []machinesapi.Machine // machines in the replies to callers
 	elsewhere, nowhere lostOrder
 }
 
@@ -36,11 +36,10 @@ type lostOrder struct {
 	err     error
 }
 
-// TestPartition partitions a network into two halves while a broker is waiting for the
-// replies to two claims in the other half. Later that broker dies. Each half must continue
-// with the servers that it can reach. Once the network is repaired, there must be one
-// cluster again with exactly the machines that callers were told about. No order may have
-// two machines (invariant 7).
+// TestPartition partitions a network into two halves while a broker is waiting for the replies to two claims in the
+// other half. Later that broker dies. Each half must continue with the servers that it can reach. Once the network is
+// repaired, there must be one cluster again with exactly the machines in the replies to callers. No order may have two
+// machines (invariant 7).
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	s := &split{t: t, lan: newLAN(t), mark: "bourse-split-" + strconv.FormatInt(time.Now().UnixNano(), 36)}
@@ -56,7 +55,7 @@ func TestPartition(t *testing.T) {
 	cut := time.Now()
 	s.orderInBothHalves() // before any member has noticed the partition
 	s.noticed()
-	t.Logf("both halves show the other as unreachable %v after the cut", time.Since(cut).Round(time.Millisecond))
+	t.Logf("both halves listed the other half as unreachable %v after the cut", time.Since(cut).Round(time.Millisecond))
 	s.orderInBothHalves()
 	s.notOverThere()
 	lost.Wait()
@@ -67,11 +66,11 @@ func TestPartition(t *testing.T) {
 	brokers := []*machinesapi.Client{s.westAPI, s.eastAPI}
 	converged(t, 6, brokers, s.workers()...)
 	took := eventually(t, 10*time.Second, "no order has two machines", s.once) // workers check the view at intervals
-	t.Logf("no order has two machines %v later", took.Round(time.Millisecond))
+	t.Logf("no order had two machines after %v", took.Round(time.Millisecond))
 	have := converged(t, 6, brokers, s.workers()...)
 	kept(t, s.promised, have)
 	if len(have) != len(s.promised) {
-		t.Errorf("%d machines are there, %d were promised", len(have), len(s.promised))
+		t.Errorf("%d machines exist, want the %d in the replies", len(have), len(s.promised))
 	}
 	checkProcesses(t, s.westAPI, s.mark)
 }
@@ -103,7 +102,7 @@ func (s *split) start() {
 	s.fra, s.ams = worker("fra-west", "fra", "100", west), worker("ams-east", "ams", "100", east)
 	startAll(s.t, append(s.workers(), s.dying, s.west, s.east)...)
 	s.dyingAPI, s.westAPI, s.eastAPI = client(s.t, s.dying), client(s.t, s.west), client(s.t, s.east)
-	eventually(s.t, patience, "all have met", func() error {
+	eventually(s.t, waitTimeout, "all have met", func() error {
 		return servertest.Agreed(s.t.Context(), 7, s.dyingAPI, s.westAPI, s.eastAPI)
 	})
 }
@@ -135,10 +134,10 @@ func (s *split) loseReplies(waits *sync.WaitGroup) {
 		select {
 		case <-passed:
 		case <-time.After(10 * time.Second):
-			s.t.Fatal("no claim went east")
+			s.t.Fatal("no claim was sent to the east")
 		}
 	}
-	eventually(s.t, patience, "the orders are filled in the east", func() error {
+	eventually(s.t, waitTimeout, "the orders are filled in the east", func() error {
 		list, _, err := s.eastAPI.Machines(s.t.Context(), app, machinesapi.ListMachines{
 			States: []bourse.State{bourse.StateStarted}, Metadata: map[string]string{"reply": "lost"},
 		})
@@ -167,7 +166,7 @@ func (s *split) orderInBothHalves() {
 // machines as unchanged but unreachable.
 func (s *split) noticed() {
 	s.t.Helper()
-	eventually(s.t, patience, "the halves notice", func() error {
+	eventually(s.t, waitTimeout, "the halves notice", func() error {
 		for api, near := range map[*machinesapi.Client][]string{
 			s.westAPI: {s.gruWest.Name, s.fra.Name}, s.eastAPI: {s.gruEast.Name, s.ams.Name},
 		} {
@@ -194,11 +193,11 @@ func (s *split) shown(api *machinesapi.Client, near []string) error {
 				far++
 			}
 			if m.Host != want {
-				return fmt.Errorf("%s shows machine %s of %s as %s", api.BaseURL, id, m.Worker, m.Host)
+				return fmt.Errorf("%s lists machine %s of %s as %s", api.BaseURL, id, m.Worker, m.Host)
 			}
 		}
 		if far < 2 {
-			return fmt.Errorf("%s shows %d machines of the other half, want those from before at least", api.BaseURL, far)
+			return fmt.Errorf("%s lists %d machines of the other half, want at least those from before the cut", api.BaseURL, far)
 		}
 	}
 	return nil
@@ -211,9 +210,9 @@ func (s *split) notOverThere() {
 	in.Deadline = bourse.Duration(2 * time.Second)
 	m, err := s.westAPI.Create(s.t.Context(), app, in, "")
 	if code := bourse.CodeOf(err); err == nil || code == bourse.CodeInternal {
-		s.t.Errorf("an order for a region across the cut: machine %q, error %v; want a refusal", m.ID, err)
+		s.t.Errorf("order for a region in the other half: machine %q, error %v; want a refusal", m.ID, err)
 	}
-	s.t.Logf("an order for a region across the cut: %v", err)
+	s.t.Logf("order for a region in the other half: %v", err)
 }
 
 // brokerDies kills the broker that lost the replies, after another broker has received its
@@ -222,15 +221,15 @@ func (s *split) brokerDies() {
 	s.t.Helper()
 	e, n := &s.elsewhere, &s.nowhere
 	if e.err != nil || string(e.created.Worker) != s.gruWest.Name {
-		s.t.Errorf("the order with two workers in reach: filled by %q, %v; want %s", e.created.Worker, e.err, s.gruWest.Name)
+		s.t.Errorf("order with another reachable worker: filled by %q, %v; want %s", e.created.Worker, e.err, s.gruWest.Name)
 	} else {
 		s.promised = append(s.promised, e.created.Machine)
 	}
 	if n.err == nil || n.created.OrderID == "" {
-		s.t.Errorf("the order whose only worker was cut off: machine %q of order %q, %v; want no machine", n.created.ID, n.created.OrderID, n.err)
+		s.t.Errorf("order whose only worker was cut off: machine %q of order %q, %v; want no machine", n.created.ID, n.created.OrderID, n.err)
 	}
-	s.t.Logf("the order whose only worker was cut off: %v", n.err)
-	eventually(s.t, patience, "the other broker knows the canceled orders", func() error {
+	s.t.Logf("order whose only worker was cut off: %v", n.err)
+	eventually(s.t, waitTimeout, "the other broker knows the canceled orders", func() error {
 		rows, err := query(s.t.Context(), s.westAPI, `SELECT order_id, worker FROM canceled_orders WHERE (order_id, worker) IN (VALUES (?, ?), (?, ?))`,
 			string(e.created.OrderID), s.gruEast.Name, string(n.created.OrderID), s.ams.Name)
 		if err == nil && len(rows) != 2 {
@@ -243,8 +242,8 @@ func (s *split) brokerDies() {
 	}
 }
 
-// once checks that each order has only the machine that its caller was told about, or no
-// machine, according to the workers.
+// once checks that, according to the workers, each order has only the machine in the reply to its caller, or no
+// machine.
 func (s *split) once() error {
 	of := map[bourse.OrderID][]bourse.MachineID{}
 	for id, m := range owned(s.t, s.workers()...) {
@@ -256,7 +255,7 @@ func (s *split) once() error {
 		}
 	}
 	if list := of[s.nowhere.created.OrderID]; list != nil {
-		return fmt.Errorf("an order that nobody was told a machine of has %v", list)
+		return fmt.Errorf("an order without a reply that contains a machine has the machines %v", list)
 	}
 	return nil
 }

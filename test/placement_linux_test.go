@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestTheImageDraws has two workers. The one that has the image is a little fuller. An
-// order for the image must go to that worker, and its decision must show why. An order for
-// an image that neither worker has must go to the other worker.
-func TestTheImageDraws(t *testing.T) {
+// TestImageAttractsOrders has two workers. The one that has the image has a little less free memory. An order for the
+// image must go to that worker, and its decision must show why. An order for an image that neither worker has must go
+// to the other worker.
+func TestImageAttractsOrders(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 2)
 	image := y.push("large:1", server80("/bin/sleep", "1000"), registrytest.Random(1, 48<<20))
@@ -34,7 +34,7 @@ func TestTheImageDraws(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, patience, "the images are in the view", func() error {
+	eventually(t, waitTimeout, "the images are in the view", func() error {
 		rows, err := query(t.Context(), y.api, "SELECT worker FROM images WHERE digest = ?", image.Digest)
 		if err == nil && len(rows) != 1 {
 			err = bourse.Errorf(bourse.CodeUnavailable, "%v", rows)
@@ -43,7 +43,7 @@ func TestTheImageDraws(t *testing.T) {
 	})
 	m := y.run(app, y.order(image.Ref()))
 	if m.Worker != has {
-		t.Errorf("the order was filled on %s, the image is on %s", m.Worker, has)
+		t.Errorf("the order was filled on %s, but the image is on %s", m.Worker, has)
 	}
 	d, err := y.api.Order(t.Context(), m.OrderID)
 	if err != nil {
@@ -62,14 +62,14 @@ func TestTheImageDraws(t *testing.T) {
 		return 0
 	}
 	if part(has, "image") <= part(lacks, "image") {
-		t.Errorf("by its image %s has %g, and %s, which lacks it, %g", has, part(has, "image"), lacks, part(lacks, "image"))
+		t.Errorf("the score for the image is %[2]g for %[1]s, but %[4]g for %[3]s, which does not have the image", has, part(has, "image"), lacks, part(lacks, "image"))
 	}
 	if part(has, "memory") >= part(lacks, "memory") {
-		t.Errorf("by memory %s, which is fuller, has %g, and %s %g", has, part(has, "memory"), lacks, part(lacks, "memory"))
+		t.Errorf("the score for memory is %[2]g for %[1]s, which has less free memory, but %[4]g for %[3]s", has, part(has, "memory"), lacks, part(lacks, "memory"))
 	}
 	other := y.order(strange.Ref())
 	other.Config.Guest = &bourse.Guest{MemoryMB: 32}
 	if m := y.run("other", other); m.Worker != lacks {
-		t.Errorf("an order for an image that neither has was filled on %s, which is fuller", m.Worker)
+		t.Errorf("an order for an image that neither worker has was filled on %s, which has less free memory", m.Worker)
 	}
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAProxyCutOffFromAWorker disconnects a proxy from the host of one of two workers.
-// Brokers and the other worker can still reach both. The other worker's machine must answer
-// the requests through the proxy. Once the network is repaired, both machines must answer.
-func TestAProxyCutOffFromAWorker(t *testing.T) {
+// TestProxyCutOffFromAWorker disconnects a proxy from the host of one of two workers. Brokers and the other worker can
+// still reach both. The other worker's machine must answer the requests through the proxy. Once the network is
+// repaired, both machines must answer.
+func TestProxyCutOffFromAWorker(t *testing.T) {
 	t.Parallel()
 	hello := filepath.Join(t.TempDir(), "hello")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", hello, "github.com/bourse-dev/bourse/examples/hello").CombinedOutput(); err != nil {
@@ -45,7 +45,7 @@ func TestAProxyCutOffFromAWorker(t *testing.T) {
 	proxy := place(newServer(t, "p1", "serve", "proxy", "--region", "gru", "--http", at+"=any"), hosts[3], append(join, "--log-level", "debug")...)
 	startAll(t, append(workers, proxy)...)
 	api := client(t, broker)
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
 	of := map[string]bourse.MachineID{}
 	for _, w := range workers {
 		m := create(t, api, on(w.Name, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
@@ -77,7 +77,7 @@ func TestAProxyCutOffFromAWorker(t *testing.T) {
 	both := func(what string) {
 		t.Helper()
 		seen := map[string]bool{}
-		eventually(t, patience, what, func() error {
+		eventually(t, waitTimeout, what, func() error {
 			text, err := ask()
 			for name, id := range of {
 				if err == nil && strings.Contains(text, string(id)) {
@@ -85,7 +85,7 @@ func TestAProxyCutOffFromAWorker(t *testing.T) {
 				}
 			}
 			if err == nil && len(seen) < 2 {
-				err = fmt.Errorf("only the machine of %v", seen)
+				err = fmt.Errorf("only the machine on %v answered", seen)
 			}
 			return err
 		})
@@ -100,7 +100,7 @@ func TestAProxyCutOffFromAWorker(t *testing.T) {
 		text, err := ask()
 		slowest = max(slowest, time.Since(asked))
 		if err != nil || !strings.Contains(text, string(of["w2"])) {
-			t.Fatalf("%v after the cut, asked %v before: %q, %v; want a reply of machine %s", time.Since(begin), time.Since(asked), text, err, of["w2"])
+			t.Fatalf("request %v after the cut, sent %v before: %q, %v; want a reply of machine %s", time.Since(begin), time.Since(asked), text, err, of["w2"])
 		}
 	}
 	t.Logf("50 requests after the cut took %v, the slowest %v", time.Since(begin).Round(time.Millisecond), slowest.Round(time.Millisecond))

@@ -34,13 +34,13 @@ func startGate(t *testing.T) *gate {
 	worker := startServer(t, "gate", "serve", "worker", "--region", "gru", "--name", "gate", "--data", filepath.Join(t.TempDir(), "gate"),
 		"--cpus", "1", "--memory", "1GiB", "--ephemeral", "--join", broker.Addr, "--pull", "--pull-listen", "127.0.0.1:0", "--pull-lost", "10s")
 	if worker.Pull == "" {
-		t.Fatal("the ready file does not say where the gateway is")
+		t.Fatal("the ready file does not contain the gateway's address")
 	}
 	worker.Settle()
 	worker.Args = append(worker.Args, "--pull-listen", worker.Pull)
 	g := &gate{t: t, worker: worker, api: client(t, broker), http: worker.HTTP(t), addr: "http://" + worker.Pull}
-	if !within(patience, func() bool { _, err := g.order("true"); return err != nil && strings.Contains(err.Error(), "poller") }) {
-		t.Fatal("the exchange does not know the gateway")
+	if !within(waitTimeout, func() bool { _, err := g.order("true"); return err != nil && strings.Contains(err.Error(), "poller") }) {
+		t.Fatal("the broker does not list the gateway")
 	}
 	return g
 }
@@ -80,12 +80,12 @@ func (g *gate) submit(name, script string) {
 		g.t.Fatal(err)
 	}
 	var said map[string]any
-	if !within(patience, func() bool {
+	if !within(waitTimeout, func() bool {
 		var status int
 		status, said = g.call("POST", "submit", string(body))
 		return status == http.StatusOK
 	}) {
-		g.t.Fatalf("nobody takes %s: %v", name, said)
+		g.t.Fatalf("no poller accepted job %s: %v", name, said)
 	}
 }
 
@@ -93,11 +93,11 @@ func (g *gate) submit(name, script string) {
 func (g *gate) ended(name string) map[string]any {
 	g.t.Helper()
 	var said map[string]any
-	if !within(patience, func() bool {
+	if !within(waitTimeout, func() bool {
 		_, said = g.call("GET", "status/"+name, "")
 		return said["state"] == "stopped"
 	}) {
-		g.t.Fatalf("%s does not end: %v", name, said)
+		g.t.Fatalf("job %s did not end: %v", name, said)
 	}
 	return said
 }
@@ -115,7 +115,7 @@ func documented(t *testing.T) string {
 		t.Fatal("docs/pull.md has no script poller.sh")
 	}
 	if lines := strings.Count(strings.TrimPrefix(script, "#!/bin/sh\n"), "\n"); lines > 10 {
-		t.Errorf("the worker of ten lines has %d", lines)
+		t.Errorf("the poller script has %d lines, want at most 10", lines)
 	}
 	return script
 }
@@ -145,35 +145,34 @@ func (g *gate) shellWorker() {
 	})
 }
 
-// TestAShellLoopIsAWorker runs the shell loop in the documentation as a worker. It must run
-// submitted jobs and the broker's orders, end canceled jobs, and continue after the gateway
-// was killed.
-func TestAShellLoopIsAWorker(t *testing.T) {
+// TestShellLoopAsAWorker runs the shell loop in the documentation as a worker. It must run submitted jobs and the
+// broker's orders, end canceled jobs, and continue after the gateway was killed.
+func TestShellLoopAsAWorker(t *testing.T) {
 	g := startGate(t)
 	if status, said := g.call("POST", "submit", `{"command": "true"}`); status != http.StatusUnprocessableEntity {
-		t.Fatalf("without a worker: %d %v, want a refusal", status, said)
+		t.Fatalf("job without a poller: %d %v, want a refusal", status, said)
 	}
 	if _, err := g.order("true"); bourse.CodeOf(err) != bourse.CodeInsufficient || !strings.Contains(err.Error(), "poller") {
-		t.Errorf("an order without a worker: %v, want a refusal that says so", err)
+		t.Errorf("order without a poller: %v, want a refusal with that reason", err)
 	}
 	g.shellWorker()
 	g.shellWorker()
 
 	g.submit("hello", `echo "it's $FLY_REGION"; echo oops >&2; exit 3`)
 	if s := g.ended("hello"); s["exit_code"] != 3.0 || s["output"] != "it's gru\noops\n" {
-		t.Errorf("hello: %v, want code 3 and both lines", s)
+		t.Errorf("job hello: %v, want code 3 and both lines", s)
 	}
 
 	var created machinesapi.CreatedMachine
-	if !within(patience, func() bool {
+	if !within(waitTimeout, func() bool {
 		var err error
 		created, err = g.order("echo from the exchange")
 		return err == nil
 	}) {
-		t.Fatal("no order is filled")
+		t.Fatal("no order was filled")
 	}
 	if _, err := g.api.Wait(t.Context(), app, created.ID, machinesapi.WaitMachine{States: []string{"stopped"}, Timeout: bourse.Duration(20 * time.Second)}); err != nil {
-		t.Errorf("the exchange's machine: %v", err)
+		t.Errorf("the order's machine: %v", err)
 	}
 	var lines []string
 	err := g.api.Logs(t.Context(), app, created.ID, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error {
@@ -181,28 +180,28 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 		return nil
 	})
 	if err != nil || len(lines) != 1 || lines[0] != "from the exchange" {
-		t.Errorf("its log: %q, %v", lines, err)
+		t.Errorf("log of the order's machine: %q, %v", lines, err)
 	}
 
 	mark := "pull-mark-" + strconv.Itoa(os.Getpid())
 	g.submit("long", "exec sleep 1000; : "+mark) // the shell's command line contains the mark until the shell executes sleep
-	if !within(patience, func() bool {
+	if !within(waitTimeout, func() bool {
 		list, _, err := g.api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		return err == nil && hasMachine(list, "long", bourse.StateStarted)
 	}) {
-		t.Error("the exchange does not list the job")
+		t.Error("the broker does not list the job")
 	}
 	if status, said := g.call("POST", "cancel/long", ""); status != http.StatusOK {
-		t.Errorf("cancel: %d %v", status, said)
+		t.Errorf("cancel the job: %d %v", status, said)
 	}
 	if s := g.ended("long"); s["exit_code"] != 143.0 {
-		t.Errorf("long: %v, want it ended by its worker, with code 143", s)
+		t.Errorf("job long: %v, want it ended by its poller, with code 143", s)
 	}
 
 	dir := t.TempDir()
 	g.submit("bounced", fmt.Sprintf("touch %[1]s/runs; while [ ! -e %[1]s/go ]; do sleep 0.05; done; echo $$ >>%[1]s/runs; exit 7", dir))
-	if !within(patience, func() bool { _, err := os.Stat(filepath.Join(dir, "runs")); return err == nil }) {
-		t.Fatal("the job does not begin")
+	if !within(waitTimeout, func() bool { _, err := os.Stat(filepath.Join(dir, "runs")); return err == nil }) {
+		t.Fatal("the job did not start")
 	}
 	if err := g.worker.Kill(); err != nil {
 		t.Fatal(err)
@@ -210,17 +209,17 @@ func TestAShellLoopIsAWorker(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil { // the job exits while the gateway is down
 		t.Fatal(err)
 	}
-	if !within(patience, func() bool { text, _ := os.ReadFile(filepath.Join(dir, "runs")); return len(text) > 0 }) {
-		t.Fatal("the job does not end")
+	if !within(waitTimeout, func() bool { text, _ := os.ReadFile(filepath.Join(dir, "runs")); return len(text) > 0 }) {
+		t.Fatal("the job did not end")
 	}
 	if err := g.worker.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if s := g.ended("bounced"); s["exit_code"] != 7.0 {
-		t.Errorf("bounced: %v, want code 7", s)
+		t.Errorf("job bounced: %v, want code 7", s)
 	}
 	if text, _ := os.ReadFile(filepath.Join(dir, "runs")); strings.Count(string(text), "\n") != 1 {
-		t.Errorf("bounced ran so often: %q", text)
+		t.Errorf("starts of job bounced: %q, want one", text)
 	}
 	g.submit("after", "exit 0")
 	g.ended("after")
@@ -235,8 +234,8 @@ func hasMachine(list []machinesapi.Machine, name string, state bourse.State) boo
 	return false
 }
 
-// TestKillTheGateway kills the gateway repeatedly while pollers and clients continue. Jobs
-// that clients were told about must neither run twice nor be lost.
+// TestKillTheGateway kills the gateway repeatedly while pollers and clients continue. Jobs that the gateway has
+// accepted must neither run twice nor be lost.
 func TestKillTheGateway(t *testing.T) {
 	g := startGate(t)
 	const pollers, clients, bounces = 4, 3, 8
@@ -267,11 +266,11 @@ func TestKillTheGateway(t *testing.T) {
 				mu.Lock()
 				runs[name]++
 				mu.Unlock()
-				if !within(patience, func() bool {
+				if !within(waitTimeout, func() bool {
 					status, _ := g.call("POST", "release/"+name, `{"exit_code": 5}`)
 					return status == http.StatusOK || status == http.StatusNotFound
 				}) {
-					t.Errorf("the end of %s is not taken", name)
+					t.Errorf("the gateway did not accept the end of job %s", name)
 				}
 			}
 		})
@@ -294,8 +293,8 @@ func TestKillTheGateway(t *testing.T) {
 		mu.Lock()
 		before := len(promised)
 		mu.Unlock()
-		if !within(patience, func() bool { mu.Lock(); defer mu.Unlock(); return len(promised) > before+5 }) {
-			t.Fatal("no job is taken any more")
+		if !within(waitTimeout, func() bool { mu.Lock(); defer mu.Unlock(); return len(promised) > before+5 }) {
+			t.Fatal("no further job was accepted")
 		}
 		if err := g.worker.Kill(); err != nil {
 			t.Fatal(err)
@@ -307,15 +306,15 @@ func TestKillTheGateway(t *testing.T) {
 	close(stop)
 	submitting.Wait()
 	polling.Wait()
-	t.Logf("%d jobs were promised", len(promised))
+	t.Logf("%d jobs were accepted", len(promised))
 	for name := range promised {
 		if s := g.ended(name); s["exit_code"] != 5.0 || runs[name] != 1 {
-			t.Errorf("%s ran %d times and is told as %v; want once, with code 5", name, runs[name], s)
+			t.Errorf("job %s ran %d times and was reported as %v; want once, with code 5", name, runs[name], s)
 		}
 	}
 	for name, n := range runs {
 		if n > 1 {
-			t.Errorf("%s ran %d times", name, n)
+			t.Errorf("job %s ran %d times", name, n)
 		}
 	}
 }

@@ -13,11 +13,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestARestoredWorkerResurrectsNothing checks what a worker's backup does not do. After the
-// backup, one machine is destroyed and another one is created. Then the worker's host is lost and restored. Neither
-// machine may run, both must disappear from the broker's lists, and the order of the lost
-// machine, when it is repeated, is filled exactly once.
-func TestARestoredWorkerResurrectsNothing(t *testing.T) {
+// TestRestoreDoesNotRestoreMachines checks what a worker's backup does not do. After the backup, one machine is
+// destroyed and another one is created. Then the worker's host is lost and restored. Neither machine may run, both must
+// disappear from the broker's lists, and the order of the lost machine, when it is repeated, is filled exactly once.
+func TestRestoreDoesNotRestoreMachines(t *testing.T) {
 	lan := newLAN(t)
 	first, second := lan.bare("h1"), lan.bare("h2")
 	out := first.start("bourse worker list", first.setup("init", "--region", "gru")...)
@@ -41,7 +40,7 @@ func TestARestoredWorkerResurrectsNothing(t *testing.T) {
 		_, err := first.run(append(args, "--", "sleep", "1000")...)
 		return err
 	}
-	eventually(t, patience, "a machine runs", func() error { return place("old") })
+	eventually(t, waitTimeout, "a machine runs", func() error { return place("old") })
 
 	backup := second.file("h2.tar")
 	if _, err := second.run("backup", backup, "--config", second.file("etc", "bourse.toml")); err != nil {
@@ -55,7 +54,7 @@ func TestARestoredWorkerResurrectsNothing(t *testing.T) {
 	}
 	before, err := first.machines("web")
 	if err != nil || len(before) != 1 || before[0].Name != "new" {
-		t.Fatalf("machines %v, %v; want the new one", before, err)
+		t.Fatalf("machines %v, %v; want only the new one", before, err)
 	}
 
 	// The host is lost with everything on it, and another one takes its place.
@@ -67,21 +66,21 @@ func TestARestoredWorkerResurrectsNothing(t *testing.T) {
 	}
 	restore := []string{"restore", backup, "--config", second.file("etc", "bourse.toml"), "--foreground"}
 	if _, err := second.run(append(restore, "--name", "h3")...); err == nil || !strings.Contains(err.Error(), "backup of host h2") {
-		t.Errorf("restore as another host: %v", err)
+		t.Errorf("restore on a host with another name: %v", err)
 	}
 	second.start("is part of cluster", append(restore, "--name", "h2")...)
 	if _, err := second.run(append(restore, "--name", "h2")...); err == nil || !strings.Contains(err.Error(), "already has a configuration") {
-		t.Errorf("restore on a member: %v", err)
+		t.Errorf("restore on a host that is already a member: %v", err)
 	}
-	eventually(t, patience, "the lost machines are gone from the broker's lists", func() error {
+	eventually(t, waitTimeout, "the lost machines are gone from the broker's lists", func() error {
 		list, err := first.machines("web")
 		if err == nil && len(list) > 0 {
-			err = fmt.Errorf("there are %v", list)
+			err = fmt.Errorf("the broker still lists %v", list)
 		}
 		return err
 	})
-	for range 2 { // repeated by its client, again and again
-		eventually(t, patience, "the order is filled", func() error { return place("new", "--order-id", string(order)) })
+	for range 2 { // the client repeats the order
+		eventually(t, waitTimeout, "the order is filled", func() error { return place("new", "--order-id", string(order)) })
 	}
 	after, err := first.machines("web")
 	if err != nil || len(after) != 1 || after[0].Name != "new" || after[0].ID == before[0].ID || after[0].State != bourse.StateStarted {
@@ -118,7 +117,7 @@ func TestBackupOnAFullDisk(t *testing.T) {
 	}
 	backup := []string{"backup", h.file("small", "h1.tar"), "--config", h.file("etc", "bourse.toml")}
 	if _, err := h.run(backup...); err == nil || !strings.Contains(err.Error(), "exit status 7") {
-		t.Errorf("to a full disk: %v, want exit status 7", err)
+		t.Errorf("backup to a full disk: %v, want exit status 7", err)
 	}
 	err = h.do(func() error {
 		left, err := os.ReadDir(small)
@@ -128,9 +127,9 @@ func TestBackupOnAFullDisk(t *testing.T) {
 		return err
 	})
 	if err != nil {
-		t.Errorf("after the failure: %v", err)
+		t.Errorf("files after the failed backup: %v", err)
 	}
 	if _, err := h.run("backup", h.file("h1.tar"), "--config", h.file("etc", "bourse.toml")); err != nil {
-		t.Errorf("to another disk: %v", err)
+		t.Errorf("backup to another disk: %v", err)
 	}
 }

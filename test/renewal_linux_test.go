@@ -16,10 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestRenewalUnderLoad has every server of a cluster renew its certificate while two
-// proxies serve requests. No request may fail. Afterwards, the certificates of two hosts
-// expire while the hosts' servers are stopped. The hosts must be members again once the
-// certificates are replaced as docs/operations.md describes.
+// TestRenewalUnderLoad has every server of a cluster renew its certificate while two proxies serve requests. No request
+// may fail. Afterwards, the certificates of two hosts expire while the hosts' servers are stopped. The hosts must
+// become members again once the certificates are replaced as docs/operations.md describes.
 func TestRenewalUnderLoad(t *testing.T) {
 	hosts := bareCluster(t, servertest.Program, markOf(t))
 	first := hosts[0]
@@ -32,7 +31,7 @@ func TestRenewalUnderLoad(t *testing.T) {
 			before[h.pair(role)] = h.certificate(role).SerialNumber
 		}
 	}
-	old := func() (paths []string) { // certificates that are not renewed
+	old := func() (paths []string) { // certificates that were not renewed
 		for _, h := range hosts {
 			for _, role := range h.roles() {
 				if path := h.pair(role); h.certificate(role).SerialNumber.Cmp(before[path]) == 0 {
@@ -52,15 +51,15 @@ func TestRenewalUnderLoad(t *testing.T) {
 		return hosts[2].page(client, hosts[turn.Add(1)%2].addr, "web")
 	}
 	for range 2 {
-		eventually(t, patience, "the app answers through a proxy", get)
+		eventually(t, waitTimeout, "the app answers through a proxy", get)
 	}
 	under := len(old())
-	t.Logf("%d of %d certificates are to be renewed under load", under, len(before))
+	t.Logf("%d of %d certificates remain to be renewed under load", under, len(before))
 	if under == 0 {
 		t.Error("all certificates were renewed before the first request")
 	}
 	requests := startLoad(t, get)
-	eventually(t, patience, "all certificates are renewed", func() error {
+	eventually(t, waitTimeout, "all certificates are renewed", func() error {
 		if paths := old(); len(paths) > 0 {
 			return fmt.Errorf("not yet: %v", paths)
 		}
@@ -87,7 +86,7 @@ func (h *bareHost) expires(first *bareHost) {
 	h.serve()
 	select {
 	case <-h.serving.exited:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		h.t.Fatalf("the servers of %s run with expired certificates", h.name)
 	}
 	if text := h.serving.printed(); !strings.Contains(text, "certificate has expired") {
@@ -115,9 +114,9 @@ func (h *bareHost) expires(first *bareHost) {
 	began := time.Now()
 	h.serve()
 	h.ready()
-	eventually(h.t, patience, h.name+" is a member again", func() error {
+	eventually(h.t, waitTimeout, h.name+" is a member again", func() error {
 		return errors.Join(first.lists("h1 +worker +gru +ok"), first.lists("h2 +worker +gru +ok"), first.lists("h3 +worker +gru +ok"))
 	})
 	h.t.Logf("%s was a member %s after its certificates were replaced", h.name, time.Since(began))
-	eventually(h.t, patience, h.name+" finds its connections in order", h.examine)
+	eventually(h.t, waitTimeout, h.name+" reports no problem with its connections", h.examine)
 }

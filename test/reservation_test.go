@@ -21,7 +21,7 @@ func slotted(t *testing.T, slots int) (brokers, workers []*server) {
 	}
 	startAll(t, append(workers, brokers[1])...)
 	for _, b := range brokers {
-		eventually(t, patience, "both workers are known", func() error {
+		eventually(t, waitTimeout, "both workers are known", func() error {
 			_, err := usedSlots(t, client(t, b))
 			return err
 		})
@@ -74,9 +74,9 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	wantSlots(t, b, "after the reservation", 6)
 
 	if _, err = b.Reservations().Create(t.Context(), slot("", 3, 2, 300)); bourse.CodeOf(err) != bourse.CodeInsufficient {
-		t.Errorf("three where there is room for two: %v", err)
+		t.Errorf("reservation of three machines with room for two: %v", err)
 	}
-	wantSlots(t, b, "after all-or-nothing was nothing", 6)
+	wantSlots(t, b, "after the reservation that held nothing", 6)
 
 	workers[0].Settle()
 	if err := workers[0].Kill(); err != nil {
@@ -85,7 +85,7 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	if err := workers[0].Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the killed worker's part is there", func() error {
+	eventually(t, waitTimeout, "after the killed worker has restarted", func() error {
 		r, err := b.Reservations().Get(t.Context(), made.ID)
 		if err == nil && (len(r.Holds) != 2 || len(r.LostWorkers) > 0) {
 			err = fmt.Errorf("%+v", r)
@@ -99,7 +99,7 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	order := sleeper("gru", "bourse-reservation")
 	order.Config.Requirements = bourse.Requirements{"slots": {Count: 3}}
 	if _, err := b.Create(t.Context(), app, order, ""); bourse.CodeOf(err) != bourse.CodeInsufficient {
-		t.Errorf("a stranger: %v, want no room", err)
+		t.Errorf("order without the reservation: %v, want a refusal", err)
 	}
 	order.Reservation = made.ID
 	on := map[bourse.WorkerID]bool{}
@@ -108,7 +108,7 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 		on[m.Worker] = true
 	}
 	if len(on) != 2 {
-		t.Errorf("the machines went to %v, want one to each hold", on)
+		t.Errorf("the machines are on %v, want one for each hold", on)
 	}
 	wantSlots(t, a, "with both machines", 6)
 	for range 2 {
@@ -116,16 +116,16 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 			t.Errorf("release: %v", err)
 		}
 	}
-	wantSlots(t, a, "when nothing was left to release", 6)
+	wantSlots(t, a, "after everything was released", 6)
 	if _, err := a.Create(t.Context(), app, order, ""); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("a machine from what was released: %v, want failed_precondition", err)
+		t.Errorf("order with the released reservation: %v, want failed_precondition", err)
 	}
 }
 
-// TestABrokerIsKilledBetweenHolds tests invariant 9. A broker is killed while it makes a
-// reservation. Another broker must find the existing holds by the reservation's id, and
-// hold the rest exactly once. Holds that nobody uses must expire.
-func TestABrokerIsKilledBetweenHolds(t *testing.T) {
+// TestBrokerKilledBetweenHolds tests invariant 9. A broker is killed while it creates a reservation. Another broker
+// must find the existing holds by the reservation's id, and hold the rest exactly once. Holds that nobody uses must
+// expire.
+func TestBrokerKilledBetweenHolds(t *testing.T) {
 	const count, ttl = 64, 6
 	brokers, _ := slotted(t, count)
 	b := client(t, brokers[1])
@@ -133,34 +133,34 @@ func TestABrokerIsKilledBetweenHolds(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		id := bourse.NewReservationKey()
 		a := client(t, brokers[0])
-		eventually(t, patience, "the broker that is to die knows the workers", func() error {
+		eventually(t, waitTimeout, "the broker that will be killed knows the workers", func() error {
 			_, err := usedSlots(t, a)
 			return err
 		})
-		told := make(chan error, 1)
+		result := make(chan error, 1)
 		go func() {
 			_, err := a.Reservations().Create(t.Context(), slot(id, count, 1, ttl))
-			told <- err
+			result <- err
 		}()
-		if !within(patience, func() bool { n, err := usedSlots(t, b); return err == nil && n > 0 }) {
-			t.Fatal("nothing is ever held")
+		if !within(waitTimeout, func() bool { n, err := usedSlots(t, b); return err == nil && n > 0 }) {
+			t.Fatal("no capacity was held")
 		}
 		if err := brokers[0].Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-told; err == nil {
-			t.Log("the broker was faster than its death")
+		if err := <-result; err == nil {
+			t.Log("the broker completed the reservation before it was killed")
 		}
 		if again {
 			r, err := b.Reservations().Create(t.Context(), slot(id, count, 1, ttl))
 			if err != nil || len(r.Holds) != count {
-				t.Fatalf("again: %d holds, %v", len(r.Holds), err)
+				t.Fatalf("reservation through the second broker: %d holds, %v", len(r.Holds), err)
 			}
-			wantSlots(t, b, "the second broker has finished it", count)
+			wantSlots(t, b, "after the second broker has completed the reservation", count)
 		}
 		n, err := usedSlots(t, b)
 		t.Logf("%d slots are held (%v)", n, err)
-		eventually(t, 4*ttl*time.Second, "all of it ends", func() error {
+		eventually(t, 4*ttl*time.Second, "all holds expire", func() error {
 			n, err := usedSlots(t, b)
 			if err == nil && n != 0 {
 				err = fmt.Errorf("%d slots are still held", n)

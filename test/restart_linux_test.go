@@ -17,9 +17,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestDevBringsServersBack kills a server of bourse dev repeatedly. It must be restarted
-// each time without a growing delay. Growing delays would have added up to 5 s.
-func TestDevBringsServersBack(t *testing.T) {
+// TestDevRestartsServersWithoutDelay kills a server of bourse dev repeatedly. It must be restarted each time without a
+// growing delay. Growing delays would have added up to 5 s.
+func TestDevRestartsServersWithoutDelay(t *testing.T) {
 	t.Parallel()
 	const more = 2 * time.Second
 	dev := servertest.StartDev(t, "--regions", "gru", "--workers", "1")
@@ -33,16 +33,16 @@ func TestDevBringsServersBack(t *testing.T) {
 			}
 			s = dev.Restarted(t, s.ID, s.PID)
 			took[n] = time.Since(began)
-			t.Logf("%s is back for the %dth time after %s", s.ID, n+1, took[n].Round(time.Millisecond))
+			t.Logf("%s was ready for the %dth time after %s", s.ID, n+1, took[n].Round(time.Millisecond))
 		}
 		// A busy host delays some of the restarts, but a growing delay would affect all
 		// later ones.
 		if first, last := slices.Min(took[:5]), slices.Min(took[5:]); last > first+more {
-			t.Errorf("%s takes %s at least to be back after five times, and %s before", s.ID, last, first)
+			t.Errorf("the fastest restart of %s took %s after the first five, and %s before", s.ID, last, first)
 		}
 	}
 	order := bourse.NewOrderID() // a restarted broker may not know its members yet
-	eventually(t, patience, "an order is filled", func() error {
+	eventually(t, waitTimeout, "an order is filled", func() error {
 		_, err := dev.Client().Create(t.Context(), app, sleeper("gru", "bourse-restart"), order)
 		return err
 	})
@@ -88,7 +88,7 @@ func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 		_ = cmd.Process.Signal(os.Interrupt) // the command may have failed already
 		_ = cmd.Wait()                       // the command exits because of the interrupt
 	})
-	eventually(t, patience, "the program's lines are followed", func() error {
+	eventually(t, waitTimeout, "the program's lines are followed", func() error {
 		if len(f.lines()) == 0 {
 			return errors.New("no line")
 		}
@@ -101,7 +101,7 @@ func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 func (f *followed) check(t *testing.T) {
 	t.Helper()
 	now := len(f.lines())
-	eventually(t, patience, "lines still come", func() error {
+	eventually(t, waitTimeout, "lines still come", func() error {
 		if len(f.lines()) <= now {
 			return errors.New("no more lines")
 		}
@@ -109,22 +109,21 @@ func (f *followed) check(t *testing.T) {
 	})
 	for i, n := range f.lines() {
 		if n != strconv.Itoa(i+1) {
-			t.Fatalf("line %d says %s: lines were lost or came twice", i+1, n)
+			t.Fatalf("line %d is %s, so lines were lost or printed twice", i+1, n)
 		}
 	}
 }
 
-// TestACutDestroyIsAnsweredWhenRepeated interrupts a destroy by killing the worker, and
-// repeats the request until it is answered. The answer must be 200 or 404 soon after the
-// worker is back, and the machine must be gone.
-func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
+// TestInterruptedDestroyIsAnsweredWhenRepeated interrupts a destroy by killing the worker, and repeats the request
+// until it is answered. The answer must be 200 or 404 soon after the worker is back, and the machine must be gone.
+func TestInterruptedDestroyIsAnsweredWhenRepeated(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
 	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := markOf(t)
 	for n := range 5 {
 		m := create(t, api, sleeper("gru", mark))
@@ -138,21 +137,21 @@ func TestACutDestroyIsAnsweredWhenRepeated(t *testing.T) {
 		}
 		cut := <-first
 		if err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, ""); !unanswered(err) {
-			t.Errorf("a destroy of machine %s while its worker is down: %v, want 503 or 408", m.ID, err)
+			t.Errorf("destroy machine %s while its worker is down: %v, want 503 or 408", m.ID, err)
 		}
 		if err := worker.Start(); err != nil {
 			t.Fatal(err)
 		}
-		took := eventually(t, patience, "the repeated destroy is answered", func() error {
+		took := eventually(t, waitTimeout, "the repeated destroy is answered", func() error {
 			err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, "")
 			if bourse.CodeOf(err) == bourse.CodeNotFound {
 				return nil
 			}
 			return err
 		})
-		t.Logf("cut with %v; answered %s after the worker was ready", cut, took.Round(time.Millisecond))
+		t.Logf("first answer %v; final answer %s after the worker was ready", cut, took.Round(time.Millisecond))
 		if pids := pidsOf(t, mark); len(pids) > 0 {
-			t.Errorf("machine %s is gone, and processes %v run", m.ID, pids)
+			t.Errorf("machine %s is destroyed, but processes %v still run", m.ID, pids)
 		}
 	}
 }

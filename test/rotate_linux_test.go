@@ -16,32 +16,31 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestRotateKeys replaces the gossip key and the key of secrets of a cluster of three hosts while
-// requests pass through the proxies. No request may fail, and the cluster must keep its members. A
-// host with a worker and a proxy is down at the beginning, so the rotation must not start before that
-// host runs again.
+// TestRotateKeys replaces the gossip key and the secrets key of a cluster of three hosts while the proxies serve
+// requests. No request may fail, and the cluster must keep its members. A host with a worker and a proxy is down at the
+// beginning, so the rotation must not start before that host runs again.
 func TestRotateKeys(t *testing.T) {
 	hosts := bareCluster(t, servertest.Program, markOf(t))
 	first, second, third := hosts[0], hosts[1], hosts[2]
 	defer first.cleanUp()
-	eventually(t, patience, "all are members", first.members)
+	eventually(t, waitTimeout, "all are members", first.members)
 	second.serving.stop()
 	for _, row := range []string{`h2 +worker +gru +stopped since `, `h2-proxy +proxy +gru +DOWN since `} {
-		eventually(t, patience, "the host is known to be down", func() error { return first.lists(row) })
+		eventually(t, waitTimeout, "the host is known to be down", func() error { return first.lists(row) })
 	}
 	before := first.key()
 	_, err := first.run("credentials", "rotate", "gossip", "--wait", "1ms")
 	for _, want := range []string{"h2: the worker is down", "h2-proxy: the proxy is down"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("without h2: %v, want %q", err, want)
+			t.Errorf("rotation while h2 is down: %v, want %q", err, want)
 		}
 	}
 	if first.key() != before {
-		t.Error("the key was replaced without h2")
+		t.Error("the key was replaced while h2 was down")
 	}
 	second.serve()
 	second.ready()
-	eventually(t, patience, "all are members again", first.members)
+	eventually(t, waitTimeout, "all are members again", first.members)
 
 	client := first.client()
 	requests := startLoad(t, func() error {
@@ -55,7 +54,7 @@ func TestRotateKeys(t *testing.T) {
 	t.Logf("rotated within %s:\n%s", time.Since(began), out)
 	for _, step := range []string{"distribute the new key          6 of 6", "use the new key                 6 of 6", "remove the old key              6 of 6"} {
 		if !strings.Contains(out, step) {
-			t.Errorf("%q is missing", step)
+			t.Errorf("the output does not contain %q", step)
 		}
 	}
 	if strings.Contains(first.key(), strings.TrimSpace(before)) {
@@ -70,7 +69,7 @@ func TestRotateKeys(t *testing.T) {
 		t.Error(err)
 	}
 	third.restart() // its servers know only the new key now
-	eventually(t, patience, "all are members with the new key", first.members)
+	eventually(t, waitTimeout, "all are members with the new key", first.members)
 	rotateSecrets(first)
 	rotateCA(hosts)
 	requests.finish(t)
@@ -100,7 +99,7 @@ func rotateCA(hosts []*bareHost) {
 	began := time.Now()
 	out, err := first.run("credentials", "rotate", "ca", "--dir", first.file("new-ca"), "--keep-old")
 	if both := ca("etc", "ca.pem"); err != nil || len(both.CAs) != 2 {
-		t.Fatalf("with --keep-old, there are %d CAs: %s, %v", len(both.CAs), out, err)
+		t.Fatalf("after the rotation with --keep-old, there are %d CAs: %s, %v", len(both.CAs), out, err)
 	}
 	if out, err = first.run("credentials", "rotate", "ca", "--dir", first.file("new-ca")); err != nil || !strings.Contains(out, "the CA was replaced") {
 		t.Fatalf("%s, %v", out, err)
@@ -118,7 +117,7 @@ func rotateCA(hosts []*bareHost) {
 		}
 		for _, role := range h.roles() {
 			if chain := h.chain(role); old.Issued(chain) || !fresh.Issued(chain) {
-				t.Errorf("the %s of %s has no certificate of the new CA", role, h.name)
+				t.Errorf("the certificate of the %s on %s was not issued by the new CA", role, h.name)
 			}
 		}
 	}
@@ -126,14 +125,14 @@ func rotateCA(hosts []*bareHost) {
 		t.Error(err)
 	}
 	hosts[2].restart()
-	eventually(t, patience, "all are members with the new CA", first.members)
+	eventually(t, waitTimeout, "all are members with the new CA", first.members)
 	if err := first.examine(); err != nil {
 		t.Error(err)
 	}
 }
 
-// forgets removes the copies of the view of the host's servers. Other members' copies contain rows and
-// placements that were signed under a CA that was removed since, and the host must accept them.
+// forgets removes the host's copies of the view. Other members' copies contain rows and placements that were signed
+// with certificates of a removed CA, and the host must accept them.
 func forgets(h *bareHost) {
 	h.t.Helper()
 	h.serving.stop()
@@ -150,7 +149,7 @@ func forgets(h *bareHost) {
 	h.ready()
 	client := h.client()
 	for range 20 { // of three machines, one is on this host
-		eventually(h.t, patience, "the app answers", func() error { return h.page(client, h.addr, "web") })
+		eventually(h.t, waitTimeout, "the app answers", func() error { return h.page(client, h.addr, "web") })
 	}
 }
 
@@ -191,9 +190,9 @@ func (h *bareHost) members() error {
 	return err
 }
 
-// rotateSecrets replaces the key of secrets. The old key encrypts an app's secret, so the rotation
-// must wait until the secret was set again. Then the app's machine must get the new value when its
-// restart policy starts it, although no broker has sent its worker the new key.
+// rotateSecrets replaces the secrets key. The old key encrypts an app's secret, so the rotation must wait until the
+// secret was set again. Then the app's machine must get the new value when its restart policy starts it, although no
+// broker has sent its worker the new key.
 func rotateSecrets(h *bareHost) {
 	h.t.Helper()
 	must := func(words ...string) string {
@@ -214,23 +213,23 @@ func rotateSecrets(h *bareHost) {
 		return func() error {
 			out, err := h.run("logs", "--app", "vault")
 			if err == nil && !strings.Contains(out, "the word is "+word) {
-				err = fmt.Errorf("it printed %q", out)
+				err = fmt.Errorf("the machine printed %q", out)
 			}
 			return err
 		}
 	}
-	eventually(h.t, patience, "the machine has the secret", says("first"))
+	eventually(h.t, waitTimeout, "the machine has the secret", says("first"))
 
 	out, err := h.run("credentials", "rotate", "secrets")
 	if err == nil || !strings.Contains(err.Error(), "the old key still encrypts 1 secret of 1 app: vault") {
-		h.t.Errorf("with a secret that the old key encrypts: %s, %v", out, err)
+		h.t.Errorf("rotation while the old key encrypts a secret: %s, %v", out, err)
 	}
 	must("secrets", "set", "--app", "vault", "WORD=second")
 	if out := must("credentials", "rotate", "secrets"); !strings.Contains(out, "the key of secrets was replaced") {
-		h.t.Errorf("after the secret was set again: %s", out)
+		h.t.Errorf("rotation after the secret was set again: %s", out)
 	}
 	if err := os.WriteFile(end, nil, 0o600); err != nil {
 		h.t.Fatal(err)
 	}
-	eventually(h.t, patience, "the restarted machine has the new secret", says("second"))
+	eventually(h.t, waitTimeout, "the restarted machine has the new secret", says("second"))
 }

@@ -21,11 +21,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestTheSecretsKeyIsChanged rotates the cluster's secret key as described in
-// docs/operations.md while servers are running. At each step, a machine must start with all
-// of its secrets, both through a broker and by its restart policy, whichever key sealed the
-// secrets. The old key can be removed once no secret is sealed with it.
-func TestTheSecretsKeyIsChanged(t *testing.T) {
+// TestRotateSecretsKeyManually rotates the cluster's secret key as described in docs/operations.md while servers are
+// running. At each step, a machine must start with all of its secrets, both through a broker and by its restart policy,
+// whichever key sealed the secrets. The old key can be removed once no secret is sealed with it.
+func TestRotateSecretsKeyManually(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	keys := filepath.Join(dir, "secrets.key")
@@ -35,7 +34,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	worker, data := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)
-	eventually(t, patience, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	vaultApp, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "vault", Org: "personal"})
 	if err != nil {
 		t.Fatal(err)
@@ -60,25 +59,25 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the machine's worker has the app's new key", func() error {
+	eventually(t, waitTimeout, "the machine's worker has the app's new key", func() error {
 		return errors.Join(c.restart(), contains(data, nextKeys.OfApp(vaultApp.ID)))
 	})
 	replace(t, keys, next, old)
-	eventually(t, patience, "the broker seals with the new key", func() error {
+	eventually(t, waitTimeout, "the broker seals with the new key", func() error {
 		if c.set("ONE", "first") == before {
-			return fmt.Errorf("the digest is that of the old key")
+			return fmt.Errorf("the digest was computed with the old key")
 		}
 		return nil
 	})
 	c.revives("first-second") // now one value is sealed with each key
 
 	replace(t, keys, next)
-	eventually(t, patience, "the broker has the new key alone", func() error {
+	eventually(t, waitTimeout, "the broker has only the new key", func() error {
 		err := c.restart()
 		if bourse.CodeOf(err) == bourse.CodeFailedPrecondition && strings.Contains(err.Error(), "TWO") && !strings.Contains(err.Error(), "second") {
 			return nil
 		}
-		return errors.Join(errors.New("a restart with a value that the old key sealed"), err)
+		return errors.Join(errors.New("a machine was restarted with a value that the old key sealed"), err)
 	})
 	c.set("TWO", "third")
 	c.restarted()
@@ -89,7 +88,7 @@ func TestTheSecretsKeyIsChanged(t *testing.T) {
 // contains returns an error unless at least one file below a directory contains the given
 // bytes.
 func contains(dir string, want []byte) error {
-	missing := errors.New("no file has it")
+	missing := errors.New("no file contains the bytes")
 	return cmp.Or(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, want) {
@@ -101,7 +100,7 @@ func contains(dir string, want []byte) error {
 	}), missing)
 }
 
-// replace replaces a key file atomically, as the documentation tells operators to do.
+// replace replaces a key file atomically, as the documentation instructs operators.
 func replace(t *testing.T, path string, lines ...[]byte) {
 	t.Helper()
 	var text []byte
@@ -167,16 +166,16 @@ func (c *vault) restart() error {
 
 func (c *vault) restarted() {
 	c.t.Helper()
-	eventually(c.t, patience, "the machine starts", c.restart)
+	eventually(c.t, waitTimeout, "the machine starts", c.restart)
 }
 
 // has waits until the program was started with the given secrets the given number of times.
 func (c *vault) has(secrets string, times int) {
 	c.t.Helper()
-	eventually(c.t, patience, "the program has "+secrets, func() error {
+	eventually(c.t, waitTimeout, "the program has "+secrets, func() error {
 		n, err := c.starts(secrets)
 		if err == nil && n < times {
-			err = fmt.Errorf("it found them %d times, want %d", n, times)
+			err = fmt.Errorf("the program was started with these secrets %d times, want %d", n, times)
 		}
 		return err
 	})

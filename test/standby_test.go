@@ -12,11 +12,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAStandbyAnswersForALostWorker kills a worker with a machine that has two standbys on
-// other workers. Exactly one of them must start within seconds, even if its worker's daemon
-// restarts. When the lost worker returns with the machine still running, the standby must
-// stop.
-func TestAStandbyAnswersForALostWorker(t *testing.T) {
+// TestStandbyReplacesALostWorkersMachine kills a worker with a machine that has two standbys on other workers. Exactly
+// one of them must start within seconds, even if its worker's daemon restarts. When the lost worker returns with the
+// machine still running, the standby must stop.
+func TestStandbyReplacesALostWorkersMachine(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
 	lost, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
@@ -25,7 +24,7 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 	startAll(t, lost, one, two)
 	lost.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
 	order := func(worker string) machinesapi.CreateMachine {
 		return on(worker, sleeper("gru", "bourse-standby-"+fmt.Sprint(os.Getpid())))
 	}
@@ -36,7 +35,7 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 		in.Config.Standbys = []bourse.MachineID{primary.ID}
 		spare := create(t, api, in)
 		if spare.State != bourse.StateStopped {
-			t.Fatalf("spare %s is made as %s, want stopped", spare.ID, spare.State)
+			t.Fatalf("spare %s was created as %s, want stopped", spare.ID, spare.State)
 		}
 		spares = append(spares, spare)
 	}
@@ -52,7 +51,7 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 	}
 	are := func(what string, wanted ...string) {
 		t.Helper()
-		took := eventually(t, patience, what, func() error {
+		took := eventually(t, waitTimeout, what, func() error {
 			if got := fmt.Sprint(states()); !slices.Contains(wanted, got) {
 				return fmt.Errorf("spares are %s, want %s", got, wanted)
 			}
@@ -60,7 +59,7 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 		})
 		t.Logf("%s after %s", what, took.Round(time.Millisecond))
 	}
-	eventually(t, patience, "the view has them", func() error {
+	eventually(t, waitTimeout, "the view contains the spares", func() error {
 		rows, err := query(t.Context(), api, "SELECT count(*) FROM machines WHERE state IN ('started', 'stopped')")
 		if err == nil && fmt.Sprint(rows) != "[[3]]" {
 			err = fmt.Errorf("it has %v", rows)
@@ -71,18 +70,18 @@ func TestAStandbyAnswersForALostWorker(t *testing.T) {
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	are("one spare stands in", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
+	are("one spare runs", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
 	if err := one.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if err := one.Start(); err != nil {
 		t.Fatal(err)
 	}
-	are("one spare stands in after a bounce", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
+	are("one spare runs after its worker was restarted", fmt.Sprint([]string{in, out}), fmt.Sprint([]string{out, in}))
 	if err := lost.Start(); err != nil {
 		t.Fatal(err)
 	}
-	are("the spares stand down", fmt.Sprint([]string{out, out}))
+	are("the spares are stopped", fmt.Sprint([]string{out, out}))
 	if m, err := api.Machine(t.Context(), app, primary.ID); err != nil || m.State != bourse.StateStarted || m.Starts != 1 {
 		t.Errorf("the machine is %s after %d starts, %v", m.State, m.Starts, err)
 	}

@@ -26,7 +26,7 @@ var stormFor = flag.Duration("storm", time.Minute, "how long servers are killed 
 const (
 	stormClients = 8
 	stormAnswer  = 60 * time.Second // time limit for a request, including repetitions
-	stormLives   = 24               // number of machines that a client has before it destroys the oldest one
+	stormLives   = 24               // number of machines above which a client destroys its oldest one
 	stormAway    = 10 * time.Second // time for which the worker of the machine with a standby is sometimes down
 )
 
@@ -54,16 +54,15 @@ type stormOrder struct {
 	ended   string // "filled", "refused" or "destroyed"; "" if the outcome is unknown
 	version int    // number of times that its program was updated
 	current bourse.InstanceID
-	frozen  bool  // the client was told that the machine is suspended
+	frozen  bool  // a reply reported that the machine is suspended
 	why     error // error in the latest answer
 }
 
-// TestStorm kills workers and brokers every 150 to 600 ms, but not before some requests
-// were answered. Clients repeat each request, with the id of its order or machine, until it
-// is answered. Nothing may be lost, duplicated, left running or unknown: the running
-// processes, the suspended machines and the program versions must be exactly as the clients
-// were told. A machine that waits for its schedule must keep waiting. If a machine has a
-// standby, one of the two must run and, at the end, only the machine itself.
+// TestStorm kills workers and brokers every 150 to 600 ms, but not before some requests were answered. Clients repeat
+// each request, with the id of its order or machine, until it is answered. No machine may be lost, duplicated, left
+// running or unknown: the running processes, the suspended machines and the program versions must match the replies to
+// the clients. A machine that waits for its schedule must keep waiting. If a machine has a standby, one of the two must
+// run at any time and, at the end, only the machine itself.
 func TestStorm(t *testing.T) {
 	s := newKillStorm(t)
 	s.standBy()
@@ -112,14 +111,13 @@ func newKillStorm(t *testing.T) *killStorm {
 			s.brokers = append(s.brokers, client(t, x))
 		}
 	}
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 7, s.brokers...) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 7, s.brokers...) })
 	return s
 }
 
-// kill kills one worker or broker after another. It restarts each immediately, and may kill
-// the next one before that one is ready. The worker of the machine with a standby sometimes
-// stays down longer. In that time the standby's worker is not killed, because the standby's
-// wait would begin again.
+// kill kills one worker or broker after another. It restarts each server immediately, and may kill the next one before
+// the restarted one is ready. The worker of the machine with a standby sometimes stays down longer. In that time the
+// standby's worker is not killed, because the standby's wait would begin again.
 func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	victims := s.servers[3:]
 	if kind == 1 {
@@ -135,7 +133,7 @@ func (s *killStorm) kill(ctx context.Context, kind uint64) {
 	for ctx.Err() == nil {
 		pause(ctx, 150*time.Millisecond+rand.N(450*time.Millisecond))
 		for ctx.Err() == nil && s.counts.answers.Load() < s.counts.kills.Load() {
-			pause(ctx, 50*time.Millisecond) // servers start slowly on a busy host, so wait until clients have got some answers
+			pause(ctx, 50*time.Millisecond) // servers start slowly on a busy host, so wait until clients have received some answers
 		}
 		var v *server
 		select {
@@ -287,13 +285,13 @@ func (s *killStorm) destroy(rng *rand.Rand, o *stormOrder) {
 	})
 }
 
-// account checks that the running processes are as the clients were told.
+// account checks that the running processes match the replies to the clients.
 func (s *killStorm) account() {
 	s.t.Helper()
 	http.DefaultClient.CloseIdleConnections()
-	eventually(s.t, patience, "all have met again", func() error { return servertest.Agreed(s.t.Context(), 7, s.brokers...) })
+	eventually(s.t, waitTimeout, "all servers are connected again", func() error { return servertest.Agreed(s.t.Context(), 7, s.brokers...) })
 	var problems []string
-	if !within(patience, func() bool { // a cancellation may still be in progress
+	if !within(waitTimeout, func() bool { // a cancellation may still be in progress
 		problems = append(s.problems(), s.spare.problems(s)...)
 		return len(problems) == 0
 	}) {
@@ -310,15 +308,15 @@ func (s *killStorm) account() {
 			destroyed++
 		}
 	}
-	s.t.Logf("%d kills, %d orders: %d filled, %d of them destroyed; %d updates, %d times suspended and %d resumed; a spare stood in %d times; %d answers, %d requests repeated",
+	s.t.Logf("%d kills, %d orders: %d filled, %d of them destroyed; %d updates, %d times suspended and %d resumed; a spare was started %d times; %d answers, %d requests repeated",
 		s.counts.kills.Load(), len(s.orders), filled+destroyed, destroyed, s.counts.updates.Load(), s.counts.suspends.Load(), s.counts.resumes.Load(), s.spare.stoodIn,
 		s.counts.answers.Load(), s.counts.repeats.Load())
 	if len(s.orders) < int(s.counts.kills.Load())/4 {
-		s.t.Errorf("only %d orders under %d kills: no load", len(s.orders), s.counts.kills.Load())
+		s.t.Errorf("only %d orders during %d kills, which is not enough load", len(s.orders), s.counts.kills.Load())
 	}
 }
 
-// problems returns the orders whose state differs from what their clients were told.
+// problems returns the orders whose state differs from the replies to their clients.
 func (s *killStorm) problems() []string {
 	running, lines := map[bourse.OrderID][]string{}, linesOf(s.t, s.mark)
 	for pid, line := range lines {
@@ -332,25 +330,25 @@ func (s *killStorm) problems() []string {
 		delete(running, o.id)
 		switch n := len(pids); {
 		case n > 1:
-			out = append(out, fmt.Sprintf("doubled: order %s, %s as machine %s of %s, has processes %v", o.id, o.ended, o.machine, o.worker, pids))
+			out = append(out, fmt.Sprintf("duplicated: order %s, %s as machine %s of %s, has processes %v", o.id, o.ended, o.machine, o.worker, pids))
 		case o.ended == "":
 			out = append(out, fmt.Sprintf("unknown: order %s, machine %q of %q, processes %v, last answer: %v", o.id, o.machine, o.worker, pids, o.why))
 		case o.ended == "filled" && n == 0:
-			out = append(out, fmt.Sprintf("lost: order %s was filled by machine %s of %s, and nothing runs", o.id, o.machine, o.worker))
+			out = append(out, fmt.Sprintf("lost: order %s was filled by machine %s of %s, but no process runs", o.id, o.machine, o.worker))
 		case o.ended == "filled" && !strings.HasSuffix(lines[pids[0]], s.program(o)):
-			out = append(out, fmt.Sprintf("outdated: machine %s of %s was updated %d times, and runs %s", o.machine, o.worker, o.version, lines[pids[0]]))
+			out = append(out, fmt.Sprintf("outdated: machine %s of %s was updated %d times, but runs %s", o.machine, o.worker, o.version, lines[pids[0]]))
 		case o.ended == "filled":
 			if problem := s.unsettled(o); problem != "" {
 				out = append(out, problem)
 			}
 		case o.ended == "destroyed" && n > 0:
-			out = append(out, fmt.Sprintf("undead: order %s, machine %s of %s, was told gone (%v), and process %v runs", o.id, o.machine, o.worker, o.why, pids))
+			out = append(out, fmt.Sprintf("undead: order %s, machine %s of %s, was reported as gone (%v), but process %v runs", o.id, o.machine, o.worker, o.why, pids))
 		case o.ended == "refused":
 			out = append(out, fmt.Sprintf("refused: order %s, although there is room (processes %v): %v", o.id, pids, o.why))
 		}
 	}
 	for id, pids := range running {
-		out = append(out, fmt.Sprintf("processes %v are of order %s, which nobody placed", pids, id))
+		out = append(out, fmt.Sprintf("processes %v belong to order %s, which no client placed", pids, id))
 	}
 	return out
 }

@@ -52,8 +52,8 @@ func (s *killStorm) resume(rng *rand.Rand, o *stormOrder) {
 // process that has just been started has the program's command line only after it has
 // executed the program.
 func (s *killStorm) processes(o *stormOrder) (pids []string) {
-	if !within(patience, func() bool { pids = pidsOf(s.t, s.program(o)); return len(pids) > 0 }) {
-		s.t.Errorf("machine %s of %s was told %s, and nothing runs", o.machine, o.worker, o.ended)
+	if !within(waitTimeout, func() bool { pids = pidsOf(s.t, s.program(o)); return len(pids) > 0 }) {
+		s.t.Errorf("machine %s of %s was reported as %s, but no process runs", o.machine, o.worker, o.ended)
 	}
 	return pids
 }
@@ -67,19 +67,19 @@ func (s *killStorm) same(o *stormOrder, what string, before []string) {
 	}
 	after := s.processes(o)
 	if !slices.ContainsFunc(before, func(pid string) bool { return slices.Contains(after, pid) }) {
-		s.t.Errorf("machine %s of %s was %s: it had processes %v, and has %v", o.machine, o.worker, what, before, after)
+		s.t.Errorf("machine %s of %s was %s: it had processes %v, now %v", o.machine, o.worker, what, before, after)
 	}
 }
 
-// unsettled describes how the state of an order's machine differs from what its client was
-// told, or returns "" if it does not.
+// unsettled describes how the state of an order's machine differs from the last reply to its client, or returns "" if
+// it does not differ.
 func (s *killStorm) unsettled(o *stormOrder) (problem string) {
 	want := bourse.StateStarted
 	if o.frozen {
 		want = bourse.StateSuspended
 	}
 	if m, err := s.brokers[0].Machine(s.t.Context(), app, o.machine); err != nil || m.State != want {
-		return fmt.Sprintf("unsettled: machine %s of %s was told %s, and is %q (%v)", o.machine, o.worker, want, m.State, err)
+		return fmt.Sprintf("unsettled: machine %s of %s was reported as %s, but is %q (%v)", o.machine, o.worker, want, m.State, err)
 	}
 	return ""
 }
@@ -109,7 +109,7 @@ func (s *killStorm) standBy() {
 			s.t.Fatal(err)
 		}
 	case bourse.CodeFailedPrecondition:
-		s.t.Logf("no machine is suspended: %v", err)
+		s.t.Logf("machines cannot be suspended: %v", err)
 	default:
 		s.t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func (p *stormSpare) problems(s *killStorm) (out []string) {
 		}
 	}
 	if pids := pidsOf(s.t, p.mark); len(pids) != 1 {
-		out = append(out, fmt.Sprintf("the machine with a spare and its spare have processes %v", pids))
+		out = append(out, fmt.Sprintf("the machine and its spare have the processes %v", pids))
 	}
 	return out
 }

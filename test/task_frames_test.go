@@ -28,7 +28,7 @@ func documentedProgram(t *testing.T) string {
 		t.Fatal("docs/tasks.md has no program marked <!-- program -->")
 	}
 	if lines := strings.Count(program, "\n"); lines > 40 {
-		t.Errorf("the program of thirty lines has %d", lines)
+		t.Errorf("the example program has %d lines, want at most 30", lines)
 	}
 	path := filepath.Join(t.TempDir(), "sort.py")
 	if err := os.WriteFile(path, []byte(program), 0o600); err != nil {
@@ -37,20 +37,20 @@ func documentedProgram(t *testing.T) string {
 	return path
 }
 
-// TestThePythonProgramOfTheDocuments runs the example program in the documentation
-// unchanged. It must answer many payloads concurrently, also after the worker was killed.
-func TestThePythonProgramOfTheDocuments(t *testing.T) {
+// TestDocumentedPythonProgram runs the example program in the documentation unchanged. It must answer many payloads
+// concurrently, also after the worker was killed.
+func TestDocumentedPythonProgram(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("no python3 on this host")
+		t.Skip("python3 is not installed on this host")
 	}
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
 	worker, _ := newWorker(t, "w-gru", "gru", "--resource", "slots=10", "--join", broker.Addr)
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	create(t, api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: "host", Init: bourse.Init{Cmd: []string{python, documentedProgram(t)}},
 		Task: &bourse.TaskConfig{Name: "sort", Concurrency: 8, Protocol: bourse.TaskFrames},
@@ -61,14 +61,14 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 		}, "")
 	}
 	// Retry, because a machine counts as started before its program listens.
-	eventually(t, patience, "the program answers", func() error { _, err := sort("x\n"); return err })
+	eventually(t, waitTimeout, "the program answers", func() error { _, err := sort("x\n"); return err })
 	for range 2 {
 		var group sync.WaitGroup
 		for range 8 {
 			group.Go(func() {
 				for range 10 {
 					if reply, err := sort("pear\napple\n"); err != nil || !reply.OK || string(reply.Answer) != `"apple\npear\n"` {
-						t.Errorf("sorted: %+v, %s, %v", reply, reply.Answer, err)
+						t.Errorf("task sorted: %+v, %s, %v", reply, reply.Answer, err)
 					}
 				}
 			})
@@ -81,6 +81,6 @@ func TestThePythonProgramOfTheDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		worker.Settle()
-		eventually(t, patience, "the worker is back", func() error { _, err := sort("x\n"); return err })
+		eventually(t, waitTimeout, "the worker is back", func() error { _, err := sort("x\n"); return err })
 	}
 }

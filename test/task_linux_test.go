@@ -25,20 +25,20 @@ func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskR
 		in.Guest = &bourse.Guest{MemoryMB: 64}
 	}
 	var reply machinesapi.TaskReply
-	eventually(y.T, patience, fmt.Sprintf("a task of %s, %q", in.Image, in.Command), func() (err error) {
+	eventually(y.T, waitTimeout, fmt.Sprintf("task of image %s, command %q", in.Image, in.Command), func() (err error) {
 		reply, err = y.api.RunTask(y.Context(), app, in, id)
-		if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable { // unavailable: a busy host's quote was late, and nothing has run
-			y.Fatalf("a task of %s, %q: %v", in.Image, in.Command, err)
+		if err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable { // unavailable means that a busy host's quote was late and the program did not run
+			y.Fatalf("task of image %s, command %q: %v", in.Image, in.Command, err)
 		}
 		return err
 	})
 	return reply
 }
 
-// nothingRuns waits until the app has no machines and no containers.
-func (y *yard) nothingRuns() {
+// awaitNoMachines waits until the app has no machines and no containers.
+func (y *yard) awaitNoMachines() {
 	y.Helper()
-	eventually(y.T, patience, "nothing is left", func() error {
+	eventually(y.T, waitTimeout, "nothing is left", func() error {
 		list, _, err := y.api.Machines(y.Context(), app, machinesapi.ListMachines{})
 		for _, m := range list {
 			if m.State != bourse.StateDestroyed {
@@ -89,22 +89,22 @@ func TestTasksOfImages(t *testing.T) {
 			t.Errorf("%s: %s, code %d, %.60q, want %s, %d, %.60q: %s", name, got.End, got.ExitCode, got.Bytes(), c.end, c.code, c.want, got.Error)
 		}
 	}
-	y.nothingRuns()
+	y.awaitNoMachines()
 
 	id := bourse.NewOrderID()
 	first := y.task(machinesapi.RunTask{Image: image.Name, Command: []string{"cat", "/proc/sys/kernel/random/uuid"}}, id)
 	again := y.task(machinesapi.RunTask{Image: image.Name, Command: []string{"cat", "/proc/sys/kernel/random/uuid"}}, id)
 	if !first.OK || !again.Repeated || string(again.Bytes()) != string(first.Bytes()) || again.Machine != first.Machine {
-		t.Errorf("first %+v, again %+v", first, again)
+		t.Errorf("first reply %+v, second reply %+v", first, again)
 	}
 	_, err := y.api.RunTask(t.Context(), app, machinesapi.RunTask{Image: y.registry.Name("nothing:1")}, "")
-	if reply, told := errors.AsType[*machinesapi.ReplyError](err); !told || len(reply.Refusals) != 1 || reply.Refusals[0].Reason != bourse.RefusedNoImage || bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("an image that is not there: %v, %+v", err, reply)
+	if reply, ok := errors.AsType[*machinesapi.ReplyError](err); !ok || len(reply.Refusals) != 1 || reply.Refusals[0].Reason != bourse.RefusedNoImage || bourse.CodeOf(err) != bourse.CodeNotFound {
+		t.Errorf("task of a missing image: %v, %+v", err, reply)
 	}
 	if _, err := y.api.RunTask(t.Context(), app, machinesapi.RunTask{Image: bourse.ImagePull, Command: []string{"x"}}, ""); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a poller's: %v", err)
+		t.Errorf("task of a poller: %v", err)
 	}
-	y.nothingRuns()
+	y.awaitNoMachines()
 }
 
 // TestTasksOfImagesStream streams answers to the command line and as raw bytes.
@@ -118,20 +118,19 @@ func TestTasksOfImagesStream(t *testing.T) {
 		t.Errorf("bourse task run: %q, %v", out, err)
 	}
 	parts := 0
-	var told strings.Builder
+	var streamed strings.Builder
 	reply, err := y.api.StreamTask(t.Context(), app, machinesapi.RunTask{
 		Image: image.Name, Guest: &bourse.Guest{MemoryMB: 64}, Command: []string{"sh", "-c", "echo one; sleep 1; cat"}, Payload: []byte(`"two"`),
-	}, "", func(part []byte) { parts++; told.Write(part) })
-	if err != nil || !reply.OK || told.String() != "one\ntwo" || string(reply.Bytes()) != "one\ntwo" || parts < 2 {
-		t.Errorf("streamed %q in %d parts; %+v, %v", told.String(), parts, reply, err)
+	}, "", func(part []byte) { parts++; streamed.Write(part) })
+	if err != nil || !reply.OK || streamed.String() != "one\ntwo" || string(reply.Bytes()) != "one\ntwo" || parts < 2 {
+		t.Errorf("streamed %q in %d parts; %+v, %v", streamed.String(), parts, reply, err)
 	}
-	y.nothingRuns()
+	y.awaitNoMachines()
 }
 
-// TestATaskOfAnImageSurvivesItsDaemon kills the worker's daemon while a program in an image
-// handles a payload. The program must continue, and a repeated request must return its
-// answer.
-func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {
+// TestImageTaskSurvivesADaemonKill kills the worker's daemon while a program in an image handles a payload. The program
+// must continue, and a repeated request must return its answer.
+func TestImageTaskSurvivesADaemonKill(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
 	image := y.push("box:1", ocispec.ImageConfig{})
@@ -141,13 +140,13 @@ func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {
 		Image: image.Name, Command: []string{"sh", "-c", "sleep 3; cat"}, PayloadBase64: []byte(payload),
 		Guest: &bourse.Guest{MemoryMB: 64}, Timeout: bourse.Duration(30 * time.Second),
 	}
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		_, err := y.api.RunTask(t.Context(), app, task, id)
-		told <- err
+		result <- err
 	}()
 	var machine bourse.MachineID
-	eventually(t, patience, "it runs", func() error {
+	eventually(t, waitTimeout, "it runs", func() error {
 		list, _, err := y.api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err != nil || len(list) != 1 || list[0].State != bourse.StateStarted {
 			return fmt.Errorf("machines %+v, %w", list, err)
@@ -160,18 +159,18 @@ func TestATaskOfAnImageSurvivesItsDaemon(t *testing.T) {
 	if err := w.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-told; bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Errorf("the caller was told %v", err)
+	if err := <-result; bourse.CodeOf(err) != bourse.CodeTimeout {
+		t.Errorf("the first reply was %v", err)
 	}
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the answer is told again", func() error {
+	eventually(t, waitTimeout, "the repeated request returns the answer", func() error {
 		reply, err := y.api.RunTask(t.Context(), app, task, id)
 		if err == nil && (!reply.OK || !reply.Repeated || reply.Machine != machine || string(reply.Bytes()) != payload) {
-			t.Errorf("again: %s on %s, %d bytes, again %t: %s", reply.End, reply.Machine, len(reply.Bytes()), reply.Repeated, reply.Error)
+			t.Errorf("repeated request: %s on %s, %d bytes, again %t: %s", reply.End, reply.Machine, len(reply.Bytes()), reply.Repeated, reply.Error)
 		}
 		return err
 	})
-	y.nothingRuns()
+	y.awaitNoMachines()
 }

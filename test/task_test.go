@@ -41,7 +41,7 @@ func newWorkshop(t *testing.T) *workshop {
 	startAll(t, w.gru, w.mad)
 	w.gru.Settle()
 	w.api = client(t, w.broker)
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 3, w.api) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 3, w.api) })
 	create(t, w.api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: "host", Init: bourse.Init{Cmd: []string{program}}, Task: &bourse.TaskConfig{Name: "increment", Concurrency: 10},
 	}})
@@ -52,7 +52,7 @@ func newWorkshop(t *testing.T) *workshop {
 func (w *workshop) slots() int64 {
 	w.t.Helper()
 	var used int64
-	eventually(w.t, patience, "the worker answers", func() error {
+	eventually(w.t, waitTimeout, "the worker answers", func() error {
 		worker, err := w.api.Worker(w.t.Context(), "w-gru")
 		if err != nil || worker.Facts == nil {
 			return errors.Join(err, errors.New("no facts: "+worker.Error))
@@ -72,9 +72,9 @@ func (w *workshop) slots() int64 {
 // reported.
 func (w *workshop) free() {
 	w.t.Helper()
-	eventually(w.t, patience, "all slots are back", func() error {
+	eventually(w.t, waitTimeout, "all slots are free", func() error {
 		if n := w.slots(); n != 0 {
-			return fmt.Errorf("%d slots are taken", n)
+			return fmt.Errorf("%d slots are in use", n)
 		}
 		return nil
 	})
@@ -137,11 +137,10 @@ func TestTasksOfRealPrograms(t *testing.T) {
 	w.free()
 }
 
-// TestAWorkerIsKilledInTheMiddleOfTasks kills the worker while tasks are running. Each
-// caller must get an answer well before its task's deadline. After the restart, the slots
-// must be free, the machine must still be warm, and repeated requests must report that the
-// task was lost.
-func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
+// TestWorkerKilledDuringTasks kills the worker while tasks are running. Each caller must get an answer well before its
+// task's deadline. After the restart, the slots must be free, the machine must still be warm, and repeated requests
+// must report that the task was lost.
+func TestWorkerKilledDuringTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
 	const calls = 5
@@ -155,9 +154,9 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 		}
 		group.Go(func() { _, errs[i] = w.run(`{"N":1,"SleepSec":15}`, ids[i]) })
 	}
-	eventually(t, patience, "all are in progress", func() error {
+	eventually(t, waitTimeout, "all are in progress", func() error {
 		if n := w.slots(); n != calls {
-			return fmt.Errorf("%d slots are taken", n)
+			return fmt.Errorf("%d slots are in use", n)
 		}
 		return nil
 	})
@@ -166,11 +165,11 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	}
 	group.Wait()
 	if took := time.Since(began); took > 12*time.Second {
-		t.Errorf("the callers waited %s", took)
+		t.Errorf("the calls took %s", took)
 	}
 	for i, err := range errs {
-		reply, told := errors.AsType[*machinesapi.ReplyError](err)
-		if bourse.CodeOf(err) != bourse.CodeTimeout || !told || reply.OrderID == "" || ids[i] != "" && !ids[i].Time().Equal(reply.OrderID.Time()) {
+		reply, ok := errors.AsType[*machinesapi.ReplyError](err)
+		if bourse.CodeOf(err) != bourse.CodeTimeout || !ok || reply.OrderID == "" || ids[i] != "" && !ids[i].Time().Equal(reply.OrderID.Time()) {
 			t.Fatalf("call %d: %v, %+v", i, err, reply)
 		}
 		ids[i] = reply.OrderID
@@ -180,23 +179,22 @@ func TestAWorkerIsKilledInTheMiddleOfTasks(t *testing.T) {
 	}
 	w.free()
 	for i, id := range ids {
-		eventually(t, patience, "order "+strconv.Itoa(i)+" is told again", func() error {
+		eventually(t, waitTimeout, "order "+strconv.Itoa(i)+" returns the same answer", func() error {
 			reply, err := w.run(`{"N":1,"SleepSec":15}`, id)
 			if err == nil && (reply.End != bourse.TaskLost || !reply.Repeated || reply.OK) {
-				t.Errorf("order %d again: %+v", i, reply)
+				t.Errorf("repeated order %d: %+v", i, reply)
 			}
 			return err
 		})
 	}
 	if reply, err := w.run("41", ""); err != nil || string(reply.Bytes()) != "42" {
-		t.Errorf("the machine afterwards: %+v, %v", reply, err)
+		t.Errorf("machine after the restart: %+v, %v", reply, err)
 	}
 }
 
-// TestAColdTaskSurvivesItsDaemon kills the worker's daemon while the program of a cold task
-// handles a payload. The program must continue, and a repeated request must return its
-// answer.
-func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
+// TestColdTaskSurvivesADaemonKill kills the worker's daemon while the program of a cold task handles a payload. The
+// program must continue, and a repeated request must return its answer.
+func TestColdTaskSurvivesADaemonKill(t *testing.T) {
 	t.Parallel()
 	w := newWorkshop(t)
 	id := bourse.NewOrderID()
@@ -205,25 +203,25 @@ func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 		Image: "host", Command: []string{"sh", "-c", "echo once >> " + ran + "; sleep 3; cat"}, Payload: []byte(`"the payload"`),
 		Region: "gru", Timeout: bourse.Duration(20 * time.Second),
 	}
-	told := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		_, err := w.api.RunTask(t.Context(), app, task, id)
-		told <- err
+		result <- err
 	}()
-	eventually(t, patience, "it runs", func() error {
+	eventually(t, waitTimeout, "it runs", func() error {
 		_, err := os.Stat(ran)
 		return err
 	})
 	if err := w.gru.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-told; bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Errorf("the caller was told %v", err)
+	if err := <-result; bourse.CodeOf(err) != bourse.CodeTimeout {
+		t.Errorf("the first reply was %v", err)
 	}
 	if err := w.gru.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the answer is told again", func() error {
+	eventually(t, waitTimeout, "the repeated request returns the answer", func() error {
 		reply, err := w.api.RunTask(t.Context(), app, task, id)
 		if err == nil && (!reply.OK || !reply.Repeated || string(reply.Bytes()) != "the payload") {
 			t.Errorf("again: %+v", reply)
@@ -231,7 +229,7 @@ func TestAColdTaskSurvivesItsDaemon(t *testing.T) {
 		return err
 	})
 	if text, err := os.ReadFile(ran); err != nil || string(text) != "once\n" {
-		t.Errorf("it ran %q, %v", text, err)
+		t.Errorf("the program ran %q, %v", text, err)
 	}
 }
 
@@ -250,7 +248,7 @@ func TestNoSlotIsLost(t *testing.T) {
 				began := time.Now()
 				reply, err := w.run(fmt.Sprintf(`{"N":%d,"SleepSec":0.00%d}`, n, i%4), "")
 				if took := time.Since(began); took > 10*time.Second {
-					t.Errorf("a caller waited %s: %v", took, err)
+					t.Errorf("a call took %s: %v", took, err)
 				}
 				if err == nil && reply.OK && string(reply.Bytes()) == strconv.Itoa(n+1) {
 					answered.Add(1)
@@ -275,7 +273,7 @@ func TestNoSlotIsLost(t *testing.T) {
 	within(10*time.Second, func() bool { return answered.Load() > before+100 })
 	stop()
 	callers.Wait()
-	t.Logf("%d tasks answered, %d not", answered.Load(), other.Load())
+	t.Logf("%d tasks were answered, %d were not", answered.Load(), other.Load())
 	if answered.Load() < 500 {
 		t.Errorf("only %d tasks were answered", answered.Load())
 	}

@@ -15,16 +15,15 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAnUpdateDuringADestroy updates and destroys a machine concurrently. Afterwards the
-// machine and all of its processes must be gone, and the update must have an answer that
-// clients do not repeat.
-func TestAnUpdateDuringADestroy(t *testing.T) {
+// TestUpdateDuringDestroy updates and destroys a machine concurrently. Afterwards the machine and all of its processes
+// must be gone, and the update must return an error that clients do not retry.
+func TestUpdateDuringDestroy(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
 	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)
-	eventually(t, patience, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-update-destroy-%d", os.Getpid())
 	var both sync.WaitGroup
 	for range 12 {
@@ -34,17 +33,17 @@ func TestAnUpdateDuringADestroy(t *testing.T) {
 			switch bourse.CodeOf(err) {
 			case "", bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeConflict:
 			default:
-				t.Errorf("the update of a machine that is destroyed: %v", err)
+				t.Errorf("update of a machine that is being destroyed: %v", err)
 			}
 		})
 		both.Go(func() {
 			if err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
-				t.Errorf("the destroy of a machine that is updated: %v", err)
+				t.Errorf("destroy of a machine that is being updated: %v", err)
 			}
 		})
 	}
 	both.Wait()
-	eventually(t, patience, "nothing is left", func() error {
+	eventually(t, waitTimeout, "nothing is left", func() error {
 		if left := pidsOf(t, mark); len(left) > 0 {
 			return fmt.Errorf("processes %v", left)
 		}
@@ -52,17 +51,16 @@ func TestAnUpdateDuringADestroy(t *testing.T) {
 	})
 }
 
-// TestAnUpdateDuringAStopOfItsWorker stops a worker while the old version of a machine is
-// exiting slowly, and restarts the worker. The worker must continue the update where it was
-// interrupted.
-func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
+// TestUpdateDuringWorkerStop stops a worker while the old version of a machine is exiting slowly, and restarts the
+// worker. The worker must continue the update where it was interrupted.
+func TestUpdateDuringWorkerStop(t *testing.T) {
 	t.Parallel()
 	broker := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")
 	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr, "--ephemeral=false")
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, patience, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-update-stop-%d-", os.Getpid())
 	order := sleeper("gru", "")
 	order.Config.Init.Exec = []string{"/bin/sh", "-c", "trap '' INT TERM; exec /bin/sh -c 'while :; do sleep 0.1; done' " + mark + "old"}
@@ -73,9 +71,9 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	eventually(t, patience, "the old version ignores signals", func() error { // the process's mark is a separate argument
+	eventually(t, waitTimeout, "the old version ignores signals", func() error { // the process's mark is a separate argument
 		if len(pidsOf(t, "\x00"+mark+"old")) == 0 {
-			return errors.New("a signal would end it at once")
+			return errors.New("a signal ends the old version immediately")
 		}
 		return nil
 	})
@@ -91,24 +89,24 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, patience, "the old version is to end", func() error {
+	eventually(t, waitTimeout, "the old version is being stopped", func() error {
 		select {
 		case err := <-updated:
-			t.Fatalf("the update has ended though the old version has not: %v", err)
+			t.Fatalf("the update has ended, although the old version still runs: %v", err)
 		default:
 		}
 		return state(bourse.StateReplacing)
 	})
 	if err := worker.Stop(); err != nil {
-		t.Errorf("the worker's end: %v", err)
+		t.Errorf("stop of the worker: %v", err)
 	}
 	if err := <-updated; err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable && bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Errorf("the update whose worker stops: %v", err)
+		t.Errorf("update whose worker was stopped: %v", err)
 	}
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the worker goes on with the update", func() error {
+	eventually(t, waitTimeout, "the worker continues the update", func() error {
 		return errors.Join(servertest.Agreed(t.Context(), 2, api), state(bourse.StateReplacing))
 	})
 	for _, pid := range pidsOf(t, mark+"old") {
@@ -116,7 +114,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // a child of the shell may have exited already
 		}
 	}
-	eventually(t, patience, "the new version runs, alone", func() error {
+	eventually(t, waitTimeout, "only the new version runs", func() error {
 		return errors.Join(servertest.Agreed(t.Context(), 2, api), state(bourse.StateStarted), alone(t, mark))
 	})
 }
@@ -125,7 +123,7 @@ func TestAnUpdateDuringAStopOfItsWorker(t *testing.T) {
 func alone(t *testing.T, mark string) error {
 	t.Helper()
 	if old, now := pidsOf(t, mark+"old"), pidsOf(t, mark+"new"); len(old) > 0 || len(now) != 1 {
-		return fmt.Errorf("old processes %v, new ones %v", old, now)
+		return fmt.Errorf("old processes %v, new processes %v", old, now)
 	}
 	return nil
 }

@@ -54,10 +54,10 @@ func TestUpgradeUnderLoad(t *testing.T) {
 			t.Errorf("after the upgrade of %s, the machines have the processes %v, want %v", h.name, now, before)
 		}
 		if n := len(pidsOf(t, mark+"later")); n != (i+1)*len(hosts) {
-			t.Errorf("after the upgrade of %s, %d further machines run, want %d", h.name, n, (i+1)*len(hosts))
+			t.Errorf("after the upgrade of %s, %d additional machines run, want %d", h.name, n, (i+1)*len(hosts))
 		}
-		eventually(t, patience, h.name+" reports the releases", func() error { return h.reports("1.0.0", hosts[i+1:]) })
-		eventually(t, patience, h.name+" finds its connections in order", h.examine)
+		eventually(t, waitTimeout, h.name+" reports the releases", func() error { return h.reports("1.0.0", hosts[i+1:]) })
+		eventually(t, waitTimeout, h.name+" reports no problem with its connections", h.examine)
 	}
 	requests.finish(t)
 	t.Logf("%d requests were sent to the other proxy because a connection failed", again.Load())
@@ -85,7 +85,7 @@ func (h *bareHost) reports(release string, others []*bareHost) error {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		return fmt.Errorf("it reports that %v run %s, want %v", got, release, want)
+		return fmt.Errorf("doctor reports that %v run %s, want %v", got, release, want)
 	}
 	return nil
 }

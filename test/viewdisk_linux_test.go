@@ -19,7 +19,7 @@ func TestViewDiskFull(t *testing.T) {
 	disk := t.TempDir()
 	small := newEnclave(t, unix.CLONE_NEWNS)
 	if err := small.mountSmall(disk, 4<<20); err != nil {
-		t.Skipf("no small disk here: %v", err)
+		t.Skipf("this process cannot create a small disk: %v", err)
 	}
 	c := newFiles(t, "bourse-disk", func(join string) *server {
 		s := newServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0", "--data", disk, "--join", join)
@@ -31,7 +31,7 @@ func TestViewDiskFull(t *testing.T) {
 		if err := small.do(func() error { return fill(filler) }); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, patience, "the full disk is felt", func() error {
+		eventually(t, waitTimeout, "a member reports the full disk", func() error {
 			c.orders()
 			return c.unwritable()
 		})
@@ -73,5 +73,5 @@ func (c *files) unwritable() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("none of %d members says so", len(h.Members))
+	return fmt.Errorf("none of %d members reports that its copy cannot be written", len(h.Members))
 }

@@ -39,7 +39,7 @@ func newFiles(t *testing.T, mark string, one func(join string) *server) *files {
 	harmed := one(two.Addr)
 	startAll(t, harmed, c.worker)
 	c.harmed, c.healthy = client(t, harmed), client(t, two)
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 3, c.harmed, c.healthy) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 3, c.harmed, c.healthy) })
 	c.order(c.harmed)
 	c.order(c.healthy)
 	c.converged()
@@ -58,7 +58,7 @@ func TestViewFile(t *testing.T) {
 	c.replaced(ofBroker, "deleted", os.Remove)
 	c.replaced(ofBroker, "deleted with its log", removeAll)
 	c.replaced(ofBroker, "overwritten", func(path string) error { return overwrite(path, 0) })
-	c.replaced(ofBroker, "overwritten but for its head", func(path string) error { return overwrite(path, 100) })
+	c.replaced(ofBroker, "overwritten except for its head", func(path string) error { return overwrite(path, 100) })
 	c.replaced(c.ofWorker, "deleted", os.Remove)
 	// A worker rarely reads what it has written, so it may notice the damage only after a
 	// restart.
@@ -71,7 +71,7 @@ func TestViewFile(t *testing.T) {
 		if err := errors.Join(c.worker.Kill(), c.worker.Start()); err != nil {
 			return err
 		}
-		eventually(t, patience, "the worker is met again", func() error { return servertest.Agreed(t.Context(), 3, c.harmed, c.healthy) })
+		eventually(t, waitTimeout, "the broker knows the worker again", func() error { return servertest.Agreed(t.Context(), 3, c.harmed, c.healthy) })
 		return nil
 	})
 	checkProcesses(t, c.healthy, c.mark)
@@ -132,18 +132,18 @@ func (c *files) replaced(path, how string, harm func(path string) error) {
 			c.t.Fatalf("%s: %v", what, err)
 		}
 		c.orders()
-		took := eventually(c.t, 10*time.Second, what+": it is made again", func() error {
+		took := eventually(c.t, 10*time.Second, what+": the copy is created again", func() error {
 			if is, err := os.Stat(path); err != nil || os.SameFile(was, is) {
-				return fmt.Errorf("it is not: %v", err) //nolint:errorlint // only shown
+				return fmt.Errorf("the copy was not created again: %v", err) //nolint:errorlint // only shown
 			}
 			return nil
 		})
-		c.t.Logf("%s: made again %v later", what, took.Round(time.Millisecond))
+		c.t.Logf("%s: created again after %v", what, took.Round(time.Millisecond))
 	})
 }
 
-// moment is the time for which lists may lack existing machines. This happens while a copy
-// is recreated, and while the other copies switch to a worker's new stream.
+// moment limits the time during which existing machines may be missing from lists. They are missing while a copy is
+// recreated, and while the other copies switch to a worker's new stream.
 const moment = 3 * time.Second
 
 // endures checks that lists are answered while do runs, and then waits until all views are
@@ -188,8 +188,8 @@ func (c *files) list(ctx context.Context, what string, want []machinesapi.Machin
 			lacked = max(lacked, time.Since(whole))
 		}
 	}
-	c.t.Logf("%s: %d lists of %d machines, at worst of %d, not of all for %v", what, lists, len(want), least, lacked.Round(time.Millisecond))
+	c.t.Logf("%s: %d lists of %d machines, the shortest one of %d; incomplete for %v", what, lists, len(want), least, lacked.Round(time.Millisecond))
 	if lacked > moment {
-		c.t.Errorf("%s: lists lacked machines for %v, want %v at most", what, lacked, moment)
+		c.t.Errorf("%s: lists were incomplete for %v, want %v at most", what, lacked, moment)
 	}
 }

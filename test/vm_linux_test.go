@@ -95,12 +95,12 @@ func TestVirtualMachine(t *testing.T) {
 	}
 	y.answers(app, m.ID, "from a guest")
 	if now, _ := y.sh(app, m.ID, "cat /proc/sys/kernel/random/boot_id"); now != boot {
-		t.Errorf("the guest's boot is %q, want %q: it should have kept running", now, boot)
+		t.Errorf("the guest's boot id is %q, want %q, because it must keep running", now, boot)
 	}
 	if err := y.api.Stop(t.Context(), app, m.ID, machinesapi.StopMachine{}, ""); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the machine stops", func() error {
+	eventually(t, waitTimeout, "the machine stops", func() error {
 		now, err := y.api.Machine(t.Context(), app, m.ID)
 		if err == nil && now.State != bourse.StateStopped {
 			err = fmt.Errorf("it is %s", now.State)
@@ -159,7 +159,7 @@ func TestVirtualMachinesThatCannotStart(t *testing.T) {
 		change(order.Config)
 		_, err := y.api.Create(t.Context(), app, order, "")
 		if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(bourse.MessageOf(err), name) {
-			t.Errorf("%s: got %v, want the guest's reason", name, err)
+			t.Errorf("%s: got %v, want the reason from the guest", name, err)
 		}
 	}
 }

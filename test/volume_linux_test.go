@@ -13,11 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestADatabaseOnAVolume runs a real database on a volume. It is killed while it writes,
-// and a snapshot is taken while it writes. The volume is restored from the snapshot, and
-// forked to another worker. Each copy must be consistent and contain everything that was
-// committed before.
-func TestADatabaseOnAVolume(t *testing.T) {
+// TestDatabaseOnAVolume runs a real database on a volume. It is killed while it writes, and a snapshot is taken while
+// it writes. The volume is restored from the snapshot, and forked to another worker. Each copy must be consistent and
+// contain everything that was committed before.
+func TestDatabaseOnAVolume(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 2)
 	image := y.push("db:1", ocispec.ImageConfig{Cmd: []string{"/bin/sleep", "1000"}}, program(t, "sqlite3"))
@@ -55,7 +54,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 
 	fork := y.filled(machinesapi.CreateVolume{Name: "data", Region: "gru", Source: data.ID})
 	if fork.Worker == data.Worker {
-		t.Errorf("the fork is on %s, too: want another worker", fork.Worker)
+		t.Errorf("the fork is also on %s, want another worker", fork.Worker)
 	}
 	far := y.mounting(image.Ref(), fork.ID)
 	y.whole(far.ID, last, last)
@@ -64,7 +63,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 	if err != nil || grown.SizeGB != 2 {
 		t.Fatalf("extend: %+v, %v", grown, err)
 	}
-	eventually(t, patience, "the volume has grown to 2 GiB", func() error {
+	eventually(t, waitTimeout, "the volume has grown to 2 GiB", func() error {
 		if !grows() { // if it cannot grow while mounted, it grows at the next mount, unless another mount namespace still uses it
 			y.restart(far.ID)
 		}
@@ -74,7 +73,7 @@ func TestADatabaseOnAVolume(t *testing.T) {
 		return nil
 	})
 	if _, err := y.api.Volumes(app).Destroy(t.Context(), fork.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("destroy of a volume in use: %v", err)
+		t.Errorf("destroy a volume in use: %v", err)
 	}
 	y.destroy(far.ID)
 	if _, err := y.api.Volumes(app).Destroy(t.Context(), fork.ID); err != nil {
@@ -124,7 +123,7 @@ func (y *yard) filled(in machinesapi.CreateVolume) machinesapi.Volume {
 	if err != nil {
 		y.Fatalf("volume %s: %v", in.Name, err)
 	}
-	eventually(y.T, patience, "volume "+in.Name+" is filled", func() error {
+	eventually(y.T, waitTimeout, "volume "+in.Name+" is filled", func() error {
 		if v, err = y.api.Volumes(app).Get(y.Context(), v.ID); err == nil && v.State != bourse.VolumeCreated {
 			err = bourse.Errorf(bourse.CodeUnavailable, "it is %s %s", v.State, v.Error)
 		}
@@ -153,7 +152,7 @@ func (y *yard) rows(id bourse.MachineID) int {
 
 func (y *yard) rowsReach(id bourse.MachineID, n int) {
 	y.Helper()
-	eventually(y.T, patience, "rows are written", func() error {
+	eventually(y.T, waitTimeout, "rows are written", func() error {
 		if have := y.rows(id); have < n {
 			return bourse.Errorf(bourse.CodeUnavailable, "%d rows", have)
 		}
@@ -170,7 +169,7 @@ func (y *yard) whole(id bourse.MachineID, least, most int) {
 	}
 	n := y.rows(id)
 	if gaps := y.sql(id, "SELECT coalesce(max(n), 0) - count(*) FROM t"); gaps != "0" {
-		y.Errorf("the database of %s lacks %s rows", id, gaps)
+		y.Errorf("the database of %s has %s missing rows", id, gaps)
 	}
 	if n < least || most >= 0 && n > most {
 		y.Errorf("the database of %s has %d rows, want %d to %d", id, n, least, most)

@@ -36,7 +36,7 @@ func TestWorkerLost(t *testing.T) {
 	c.stays, _ = newWorker(t, "w-stays", "gru", "--join", one.Addr)
 	startAll(t, two, c.lost, c.stays)
 	c.apis = []*machinesapi.Client{client(t, one), client(t, two)}
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 4, c.apis...) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, c.apis...) })
 	for i := range 3 {
 		c.onLost = append(c.onLost, create(t, c.apis[i%2], on("w-lost", sleeper("gru", c.mark))))
 		c.onStay = append(c.onStay, create(t, c.apis[i%2], on("w-stays", sleeper("gru", c.mark))))
@@ -53,7 +53,7 @@ func (c *lossy) converged() machines {
 	have := converged(c.t, 4, c.apis, c.lost, c.stays)
 	kept(c.t, slices.Concat(c.onLost, c.onStay), have)
 	if len(have) != len(c.onLost)+len(c.onStay) {
-		c.t.Errorf("%d machines are there, want %d", len(have), len(c.onLost)+len(c.onStay))
+		c.t.Errorf("%d machines exist, want %d", len(have), len(c.onLost)+len(c.onStay))
 	}
 	return have
 }
@@ -69,7 +69,7 @@ func (c *lossy) killAndReturn() {
 	}
 	dead := c.shown(machinesapi.HostUnreachable)
 	if got := pidsOf(c.t, c.mark); !slices.Equal(got, pids) {
-		c.t.Errorf("the machines' processes are %v after their daemon's death, were %v", got, pids)
+		c.t.Errorf("after the daemon was killed, the machines have the processes %v, want %v", got, pids)
 	}
 	begin := time.Now()
 	if err := c.lost.Start(); err != nil {
@@ -78,9 +78,9 @@ func (c *lossy) killAndReturn() {
 	ready := time.Since(begin)
 	back := ready + c.shown(machinesapi.HostOK)
 	if got := pidsOf(c.t, c.mark); !slices.Equal(got, pids) {
-		c.t.Errorf("the machines' processes are %v after their daemon's return, were %v", got, pids)
+		c.t.Errorf("after the daemon was restarted, the machines have the processes %v, want %v", got, pids)
 	}
-	c.t.Logf("unreachable everywhere %v after the kill, ok everywhere %v after the start (ready after %v)",
+	c.t.Logf("all brokers listed the worker as unreachable %v after the kill, and as ok %v after the start (ready after %v)",
 		dead.Round(time.Millisecond), back.Round(time.Millisecond), ready.Round(time.Millisecond))
 	c.converged()
 }
@@ -99,13 +99,13 @@ func (c *lossy) killAndReturnAtOnce() {
 	for _, api := range c.apis {
 		var m machinesapi.CreatedMachine
 		order := bourse.NewOrderID() // with an id, so that a retry finds the machine of an attempt whose answer was lost
-		eventually(c.t, patience, "the worker that came back at once takes orders", func() (err error) {
+		eventually(c.t, waitTimeout, "the worker that was restarted immediately accepts orders", func() (err error) {
 			m, err = api.Create(c.t.Context(), app, on("w-lost", sleeper("gru", c.mark)), order)
 			return err
 		})
 		c.onLost = append(c.onLost, m.Machine)
 	}
-	c.t.Logf("orders are filled through every broker %v after the start of a worker that was hardly away", time.Since(begin).Round(time.Millisecond))
+	c.t.Logf("orders were filled through every broker %v after the start of a worker that was restarted immediately", time.Since(begin).Round(time.Millisecond))
 	c.converged()
 }
 
@@ -120,7 +120,7 @@ func (c *lossy) shown(status machinesapi.HostStatus) time.Duration {
 	for i := range c.onStay {
 		want[c.onStay[i].ID] = machinesapi.HostOK
 	}
-	return eventually(c.t, patience, "machines of the lost worker are shown as "+string(status), func() error {
+	return eventually(c.t, waitTimeout, "machines of the lost worker are shown as "+string(status), func() error {
 		return hosts(c.t.Context(), want, c.apis...)
 	})
 }
@@ -145,24 +145,24 @@ func (c *lossy) wipe() {
 	old := c.onLost
 	c.onLost = nil
 	took := c.shown(machinesapi.HostOK)
-	c.t.Logf("machines of the wiped worker are gone everywhere %v after its start", took.Round(time.Millisecond))
-	eventually(c.t, patience, "the wiped worker is seen", func() error { return servertest.Agreed(c.t.Context(), 4, c.apis...) })
+	c.t.Logf("no broker listed machines of the wiped worker %v after its start", took.Round(time.Millisecond))
+	eventually(c.t, waitTimeout, "the brokers list the wiped worker", func() error { return servertest.Agreed(c.t.Context(), 4, c.apis...) })
 	for i := range 2 {
 		c.onLost = append(c.onLost, create(c.t, c.apis[i], on("w-lost", sleeper("gru", c.mark))))
 	}
 	have := c.converged()
 	for i := range old {
 		if m, ok := have[old[i].ID]; ok {
-			c.t.Errorf("machine %s outlived its worker's data: %+v", old[i].ID, m)
+			c.t.Errorf("machine %s still exists after its worker's data was wiped: %+v", old[i].ID, m)
 		}
 		for _, api := range c.apis {
 			m, err := api.Machine(c.t.Context(), app, old[i].ID)
 			if bourse.CodeOf(err) != bourse.CodeNotFound {
-				c.t.Errorf("machine %s of a worker that was wiped: %s, %v; want not_found", old[i].ID, m.State, err)
+				c.t.Errorf("machine %s of the wiped worker: %s, %v; want not_found", old[i].ID, m.State, err)
 			}
 		}
 	}
-	eventually(c.t, patience, "the processes are the machines'", func() error {
+	eventually(c.t, waitTimeout, "the processes belong to the machines", func() error {
 		want := map[string]bool{}
 		for _, m := range have {
 			want[strconv.Itoa(m.PID)] = true
@@ -178,7 +178,7 @@ func (c *lossy) killProcesses(mark string) {
 	c.t.Helper()
 	found := pidsOf(c.t, mark)
 	if len(found) == 0 {
-		c.t.Fatal("the supervisor is not found")
+		c.t.Fatal("the supervisor was not found")
 	}
 	for _, text := range found {
 		pid, err := strconv.Atoi(text)
@@ -192,7 +192,7 @@ func (c *lossy) killProcesses(mark string) {
 func (c *lossy) killPID(pid int) {
 	c.t.Helper()
 	if pid <= 1 {
-		c.t.Fatalf("a machine's process is %d", pid)
+		c.t.Fatalf("a machine has process id %d", pid)
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
 		c.t.Fatal(err)

@@ -40,7 +40,8 @@ func newYard(t *testing.T, workers int) *yard {
 	return newYardOf(t, workers, "")
 }
 
-// newYardOf returns a yard whose workers run a program, or the usual one, with additional flags.
+// newYardOf returns a yard whose workers run the given program with additional flags. If program is "", they run the
+// usual one.
 func newYardOf(t *testing.T, workers int, program string, flags ...string) *yard {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -59,7 +60,7 @@ func newYardOf(t *testing.T, workers int, program string, flags ...string) *yard
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), workers+1, y.api) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), workers+1, y.api) })
 	return y
 }
 
@@ -83,10 +84,10 @@ func (y *yard) run(app bourse.AppName, order machinesapi.CreateMachine) machines
 	y.Helper()
 	m, err := y.api.Create(y.Context(), app, order, "")
 	if err != nil {
-		y.Fatalf("an order of %s for image %s: %v", app, order.Config.Image, err)
+		y.Fatalf("order in app %s for image %s: %v", app, order.Config.Image, err)
 	}
 	if m.State != bourse.StateStarted && !order.SkipLaunch {
-		y.Fatalf("machine %s is %s, want it started", m.ID, m.State)
+		y.Fatalf("machine %s is %s, want started", m.ID, m.State)
 	}
 	return m.Machine
 }
@@ -103,7 +104,7 @@ func (y *yard) restart(id bourse.MachineID) {
 	if err := y.api.Restart(y.Context(), app, id, machinesapi.RestartMachine{}, ""); err != nil {
 		y.Fatalf("restart %s: %v", id, err)
 	}
-	eventually(y.T, patience, "machine "+string(id)+" runs again", func() error {
+	eventually(y.T, waitTimeout, "machine "+string(id)+" runs again", func() error {
 		m, err := y.api.Machine(y.Context(), app, id)
 		if err == nil && m.State != bourse.StateStarted {
 			err = fmt.Errorf("it is %s", m.State)
@@ -154,10 +155,10 @@ func (y *yard) get(app bourse.AppName, id bourse.MachineID) (string, error) {
 // answers waits until a machine serves a text.
 func (y *yard) answers(app bourse.AppName, id bourse.MachineID, want string) {
 	y.Helper()
-	eventually(y.T, patience, fmt.Sprintf("%s serves a page", id), func() error {
+	eventually(y.T, waitTimeout, fmt.Sprintf("%s serves a page", id), func() error {
 		got, err := y.get(app, id)
 		if err == nil && got != want {
-			err = fmt.Errorf("it says %q, want %q", got, want)
+			err = fmt.Errorf("the page is %q, want %q", got, want)
 		}
 		return err
 	})
@@ -178,7 +179,7 @@ func program(t *testing.T, name string) registrytest.Layer {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skipf("%s is not on this host: %v", name, err)
+		t.Skipf("%s is not installed on this host: %v", name, err)
 	}
 	out, err := exec.Command("ldd", path).Output()
 	if err != nil {

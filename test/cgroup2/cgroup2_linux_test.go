@@ -65,13 +65,13 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 func (s suite) check(t *testing.T, console string) {
 	t.Helper()
 	if !strings.Contains(console, fmt.Sprintf("\nbourse-vm: %s 0\n", s.name())) {
-		t.Errorf("the tests of %s have failed", s.dir)
+		t.Errorf("tests of %s failed", s.dir)
 	}
 	_, own, _ := strings.Cut(console, "bourse-vm: begin "+s.name()+"\n")
 	own, _, _ = strings.Cut(own, "bourse-vm: "+s.name()+" ")
 	for _, test := range s.tests {
 		if !strings.Contains(own, "--- PASS: "+test+" (") {
-			t.Errorf("%s of %s has not passed", test, s.dir)
+			t.Errorf("test %s of %s did not pass", test, s.dir)
 		}
 	}
 }

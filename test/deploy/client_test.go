@@ -25,8 +25,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// errand tells a client in a separate process what to do: it executes a plan, and kills or
-// suspends itself at one event.
+// errand contains instructions for a client in a separate process: it executes a plan, and kills or suspends itself at
+// one event.
 type errand struct {
 	API   string    `json:"api"`
 	Token string    `json:"token"`
@@ -71,15 +71,14 @@ func (p *plan) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// told is the last output of a client that was suspended.
-type told struct {
+// clientResult is the last output of a client that was suspended.
+type clientResult struct {
 	Error     string     `json:"error"`
 	Overtaken bool       `json:"overtaken"`
 	Result    run.Result `json:"result"`
 }
 
-// leaseTTL is the duration of the clients' leases, and so the time that the next client has
-// to wait for a killed one.
+// leaseTTL is the duration of the clients' leases. The next client has to wait this long after a client was killed.
 const leaseTTL = time.Second
 
 // runClient executes the errand in the file that clientVariable names.
@@ -93,7 +92,7 @@ func runClient() error {
 		return err
 	}
 	api := run.NewAPI(&machinesapi.Client{BaseURL: e.API, Token: e.Token}, e.Plan.App)
-	result, err := run.Run(context.Background(), api, e.Plan.Plan, run.Options{Owner: owner, LeaseTTL: leaseTTL, Wait: patience, Release: e.Plan.Release, Events: func(news run.Event) {
+	result, err := run.Run(context.Background(), api, e.Plan.Plan, run.Options{Owner: owner, LeaseTTL: leaseTTL, Wait: waitTimeout, Release: e.Plan.Release, Events: func(news run.Event) {
 		switch {
 		case news.Step != e.Step || news.State != e.State:
 		case e.Stops:
@@ -106,7 +105,7 @@ func runClient() error {
 	if err == nil || !e.Stops {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(told{err.Error(), errors.Is(err, run.ErrOvertaken), result})
+	return json.NewEncoder(os.Stdout).Encode(clientResult{err.Error(), errors.Is(err, run.ErrOvertaken), result})
 }
 
 // owner is the text with which clients in separate processes describe themselves.
@@ -152,7 +151,7 @@ func (h *house) sent(e errand) *exec.Cmd {
 // spent waiting for their leases to expire.
 const killedAtOnce = 3
 
-var all = flag.Bool("all", false, "kill clients as each step begins and when it has ended, and go on in one run and back in another; deploy every file")
+var all = flag.Bool("all", false, "kill clients both when a step begins and when it has ended, and both complete and undo the deploy afterwards; deploy every file")
 
 // TestKilledClients kills a client at each step of each strategy. If the client is killed
 // when the step begins, another client must be able to complete the deploy. If it is killed
@@ -174,7 +173,7 @@ func TestKilledClients(t *testing.T) {
 					slots <- struct{}{}
 					defer func() { <-slots }()
 					t.Run(fmt.Sprintf("%s %d %s to %s", strategy, step, k.state, k.version), func(t *testing.T) {
-						h.in(t).goesOn(strategy, step, k.state, k.version)
+						h.in(t).continues(strategy, step, k.state, k.version)
 					})
 				})
 			}
@@ -201,9 +200,8 @@ func kills(step int) []kill {
 	}
 }
 
-// goesOn kills a client at one event, and has another client change all machines to the
-// given version.
-func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, version string) {
+// continues kills a client at one event, and has another client change all machines to the given version.
+func (h *house) continues(strategy deploy.Strategy, step int, state run.State, version string) {
 	app := bourse.AppName(fmt.Sprintf("%s-%d-%s-%s", strategy, step, state, version))
 	was, next := wanted(h, app, "v1", strategy, 2), wanted(h, app, "v2", strategy, 2)
 	first := h.app(app, 2)
@@ -218,8 +216,8 @@ func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, vers
 		}
 		return h.plan(next, second)
 	}
-	// A request of the killed client may take effect after the plan was made. The run then
-	// fails with conflict, and the plan is made again.
+	// A request of the killed client may take effect after the plan was created. The run then fails with conflict, and
+	// the plan is created again.
 	for tries := 3; tries > 0; tries-- {
 		p := plan()
 		if len(p.Steps) == 0 {
@@ -235,7 +233,7 @@ func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, vers
 	}
 	list := h.machines(app)
 	if len(list) != 2 {
-		h.Errorf("there are %d machines", len(list))
+		h.Errorf("the app has %d machines", len(list))
 	}
 	for _, m := range list {
 		if v := m.Config.Env[machineVariable]; v != version || m.State != bourse.StateStarted || m.Cordoned {
@@ -243,7 +241,7 @@ func (h *house) goesOn(strategy deploy.Strategy, step int, state run.State, vers
 		}
 	}
 	if again := plan(); len(again.Steps) > 0 {
-		h.Errorf("there is more to do: %+v", again.Steps)
+		h.Errorf("the plan still has steps: %+v", again.Steps)
 	}
 }
 

@@ -16,16 +16,15 @@ func TestDeploys(t *testing.T) {
 	h := newHouse(t)
 	t.Run("apps", func(t *testing.T) {
 		for _, strategy := range []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen} {
-			t.Run(string(strategy), func(t *testing.T) { t.Parallel(); h.in(t).losesNoRequest(strategy) })
+			t.Run(string(strategy), func(t *testing.T) { t.Parallel(); h.in(t).failsNoRequest(strategy) })
 		}
 		t.Run("failed command", func(t *testing.T) { t.Parallel(); h.in(t).failedCommand() })
 		t.Run("never ready", func(t *testing.T) { t.Parallel(); h.in(t).neverReady() })
 	})
 }
 
-// losesNoRequest deploys a new version of an app while requests are sent to it. No request
-// may fail.
-func (h *house) losesNoRequest(strategy deploy.Strategy) {
+// failsNoRequest deploys a new version of an app while requests are sent to it. No request may fail.
+func (h *house) failsNoRequest(strategy deploy.Strategy) {
 	app := bourse.AppName(strategy)
 	h.app(app, 3)
 	before := h.shape(app)
@@ -49,10 +48,10 @@ func (h *house) losesNoRequest(strategy deploy.Strategy) {
 		h.Errorf("the release is %+v, and its command wrote %q", r, lines)
 	}
 	if got, want := h.shape(app), strings.ReplaceAll(before, "v1", "v2"); got != want {
-		h.Errorf("it is %s, want %s", got, want)
+		h.Errorf("the app is %s, want %s", got, want)
 	}
 	if v, err := h.ask(app); v != "v2" || err != nil {
-		h.Errorf("a user gets %q, %v", v, err)
+		h.Errorf("a request through the proxy returned %q, %v", v, err)
 	}
 }
 
@@ -71,15 +70,15 @@ func (h *house) neverReady() {
 		h.Errorf("Run: %v, %+v", err, result)
 	}
 	if got := h.shape("broken"); got != before {
-		h.Errorf("it is %s, was %s", got, before)
+		h.Errorf("the app changed from %[2]s to %[1]s", got, before)
 	}
 	if !slices.ContainsFunc(result.Failed, func(e run.Evidence) bool {
 		return len(e.Events) > 0 && len(e.Lines) > 0 && e.Lines[0].Text == "this is version "+brokenVersion
 	}) {
-		h.Errorf("what is known of what failed: %+v", result.Failed)
+		h.Errorf("evidence about the failed machine: %+v", result.Failed)
 	}
 	if !slices.ContainsFunc(news, func(e run.Event) bool { return e.State == run.Waiting && strings.Contains(e.Text, "critical") }) {
-		h.Errorf("no event says which check it waits for: %+v", news)
+		h.Errorf("no event names the check that the deploy waits for: %+v", news)
 	}
 }
 
@@ -87,7 +86,7 @@ func (h *house) neverReady() {
 func command(line string) *deploy.Command {
 	c := bourse.Config{Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 256}}
 	c.Init.Exec = []string{"sh", "-c", line}
-	return &deploy.Command{Config: c, Timeout: patience}
+	return &deploy.Command{Config: c, Timeout: waitTimeout}
 }
 
 // failedCommand deploys an app whose release command fails. Nothing may be changed, and the
@@ -107,6 +106,6 @@ func (h *house) failedCommand() {
 		h.Errorf("the release is %s, %s", r.Status, r.Metadata)
 	}
 	if got := h.shape("command"); got != before {
-		h.Errorf("it is %s, was %s", got, before)
+		h.Errorf("the app changed from %[2]s to %[1]s", got, before)
 	}
 }

@@ -35,7 +35,7 @@ func TestFiles(t *testing.T) {
 	t.Parallel()
 	known, err := filepath.Glob("../../deploy/config/testdata/apps/*.toml")
 	if err != nil || len(known) != len(files) {
-		t.Fatalf("%d files, of which the test knows %d: %v", len(known), len(files), err)
+		t.Fatalf("%d files, but the test lists %d: %v", len(known), len(files), err)
 	}
 	s := newSite(t)
 	slots := make(chan struct{}, deploysAtOnce)
@@ -97,7 +97,7 @@ func newSite(t *testing.T) *site {
 // users returns a client that reaches any app through the proxy by the app's host name. It
 // accepts any certificate.
 func (s *site) users() *http.Client {
-	trusting := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // the certificates are of no authority
+	trusting := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // the certificates are self-signed
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -110,7 +110,7 @@ func (s *site) users() *http.Client {
 		},
 	}
 	s.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}
+	return &http.Client{Transport: transport, Timeout: waitTimeout}
 }
 
 // image pushes an image that contains the commands, and returns the image's name.
@@ -192,7 +192,7 @@ func (s *site) deploys(f *file) {
 	s.Logf("deployed in %s", time.Since(began).Round(time.Millisecond))
 	s.is(f, &want)
 	if f.line == "" && !strings.Contains(out, f.writes) {
-		s.Errorf("the release command wrote no %q:\n%s", f.writes, out)
+		s.Errorf("the release command did not print %q:\n%s", f.writes, out)
 	}
 	if out := s.must(0, append(deployed, "--plan")...); !strings.Contains(out, "nothing to do") {
 		s.Errorf("deployed again:\n%s", out)
@@ -207,7 +207,7 @@ func (s *site) deploys(f *file) {
 	}
 	s.must(0, "app", "destroy", f.name, "--force", "--yes")
 	if left, _, err := s.api.Machines(s.Context(), app, machinesapi.ListMachines{}); bourse.CodeOf(err) != bourse.CodeNotFound {
-		s.Errorf("after the app's end there are %v, %v", left, err)
+		s.Errorf("after the app was destroyed, the machines are %v, %v", left, err)
 	}
 }
 
@@ -215,10 +215,10 @@ func (s *site) deploys(f *file) {
 func (s *site) refuses(f *file, deployed []string) {
 	out, status := s.bourse(deployed...)
 	if status == 0 || !strings.Contains(out, f.refused) {
-		s.Errorf("it ended with %d, want a refusal with %q:\n%s", status, f.refused, out)
+		s.Errorf("deploy exited with %d, want a refusal with %q:\n%s", status, f.refused, out)
 	}
 	if _, _, err := s.api.Machines(s.Context(), bourse.AppName(f.name), machinesapi.ListMachines{}); bourse.CodeOf(err) != bourse.CodeNotFound {
-		s.Errorf("an app was made: %v", err)
+		s.Errorf("an app was created: %v", err)
 	}
 }
 
@@ -295,7 +295,7 @@ func (s *site) is(f *file, want *deploy.App) []machinesapi.Machine {
 	app := bourse.AppName(f.name)
 	list := s.machines(app)
 	if len(list) != f.machines {
-		s.Errorf("there are %d machines, want %d", len(list), f.machines)
+		s.Errorf("the app has %d machines, want %d", len(list), f.machines)
 	}
 	asked := false
 	for i := range list {
@@ -308,7 +308,7 @@ func (s *site) is(f *file, want *deploy.App) []machinesapi.Machine {
 			s.Errorf("machine %s is %s, want %s", m.ID, m.State, state)
 		}
 		if !slices.ContainsFunc(want.Groups, func(g deploy.Group) bool { return g.Name == m.Config.Metadata[deploy.KeyGroup] }) {
-			s.Errorf("machine %s is of group %q", m.ID, m.Config.Metadata[deploy.KeyGroup])
+			s.Errorf("machine %s belongs to group %q", m.ID, m.Config.Metadata[deploy.KeyGroup])
 		}
 		if f.line != "" && !asked && state == bourse.StateStarted && m.Config.Metadata[deploy.KeyGroup] == want.Groups[0].Name {
 			asked = true

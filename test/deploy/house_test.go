@@ -21,8 +21,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// patience is the time limit for operations that are fast on an idle host.
-const patience = 60 * time.Second
+// waitTimeout is the time limit for operations that are fast on an idle host.
+const waitTimeout = 60 * time.Second
 
 // house is a cluster of a broker, two workers and a proxy.
 type house struct {
@@ -31,7 +31,7 @@ type house struct {
 	broker  *servertest.Server
 	workers []*servertest.Server
 	proxy   *servertest.Server
-	client  *http.Client // sends requests as users of apps do
+	client  *http.Client // sends requests like users of apps
 }
 
 func newHouse(t *testing.T) *house {
@@ -48,7 +48,7 @@ func newHouse(t *testing.T) *house {
 	h.eventually("all have met", func() error { return servertest.Agreed(h.Context(), 4, h.api) })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	h.client = &http.Client{Transport: transport, Timeout: patience}
+	h.client = &http.Client{Transport: transport, Timeout: waitTimeout}
 	return h
 }
 
@@ -62,8 +62,8 @@ func (h *house) in(t *testing.T) *house {
 func (h *house) eventually(what string, ask func() error) {
 	h.Helper()
 	var err error
-	if !servertest.Within(patience, func() bool { err = ask(); return err == nil }) {
-		h.Fatalf("%s: not within %v: %v", what, patience, err)
+	if !servertest.Within(waitTimeout, func() bool { err = ask(); return err == nil }) {
+		h.Fatalf("%s: timed out after %v: %v", what, waitTimeout, err)
 	}
 }
 
@@ -76,7 +76,7 @@ func config(tb testing.TB, version string) *bourse.Config {
 	}
 	c := &bourse.Config{Image: bourse.ImageHost, Guest: &bourse.Guest{MemoryMB: 256}, Env: map[string]string{machineVariable: version}}
 	c.Init.Exec = []string{self}
-	grace := "30s" // the machine receives requests as soon as it has started, so an early check must not take it out of service
+	grace := "30s" // the machine receives requests as soon as it has started, so a failed early check must not exclude it
 	if version == brokenVersion {
 		grace = "1s"
 	}
@@ -94,7 +94,7 @@ func (h *house) app(name bourse.AppName, machines int) release.Release {
 	}
 	first := h.release(name)
 	if result, err := h.run(h.plan(wanted(h, name, "v1", deploy.Immediate, machines), first), run.Options{Release: first.ID}); err != nil {
-		h.Fatalf("the first deploy of app %s: %v, %+v", name, err, result)
+		h.Fatalf("first deploy of app %s: %v, %+v", name, err, result)
 	}
 	h.eventually("app "+string(name)+" is served", func() error {
 		_, err := h.ask(name)
@@ -112,7 +112,7 @@ func (h *house) spread(name bourse.AppName) {
 		on[m.Worker]++
 	}
 	if len(on) != len(h.workers) {
-		h.Errorf("the machines of app %s are on %v, want %d workers", name, on, len(h.workers))
+		h.Errorf("the machines of app %s are on the workers %v, want %d workers", name, on, len(h.workers))
 	}
 }
 
@@ -140,7 +140,7 @@ func (h *house) machines(app bourse.AppName) []machinesapi.Machine {
 	h.Helper()
 	list, silent, err := h.api.Machines(h.Context(), app, machinesapi.ListMachines{})
 	if err != nil || len(silent) > 0 {
-		h.Fatalf("machines of %s: %v, silent %v", app, err, silent)
+		h.Fatalf("list machines of %s: %v, silent workers %v", app, err, silent)
 	}
 	slices.SortFunc(list, func(a, b machinesapi.Machine) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return list
@@ -162,7 +162,7 @@ func (h *house) run(plan deploy.Plan, opts run.Options) (run.Result, error) {
 	h.Helper()
 	opts.Owner = h.Name()
 	if opts.Wait == 0 {
-		opts.Wait = patience
+		opts.Wait = waitTimeout
 	}
 	return run.Run(h.Context(), run.NewAPI(h.api, plan.App), plan, opts)
 }

@@ -15,10 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestDeploysOutliveServers kills servers during a deploy. If they are restarted, the
-// deploy must continue. If one is not, everything that can be undone must be undone, and
-// the result must name the rest.
-func TestDeploysOutliveServers(t *testing.T) {
+// TestDeployDuringServerLosses kills servers during a deploy. If they are restarted, the deploy must continue. If a
+// server is not restarted, all changes that can be undone must be undone, and the result must name the others.
+func TestDeployDuringServerLosses(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	for _, s := range append(slices.Clone(h.workers), h.broker) {
@@ -29,8 +28,8 @@ func TestDeploysOutliveServers(t *testing.T) {
 	t.Run("worker for good", func(t *testing.T) { h.in(t).losesForGood("away", h.workers[1]) })
 }
 
-// loses kills a server during a rolling update and restarts it. If no server is given, it
-// is the worker of the machine that is updated last.
+// loses kills a server during a rolling update and restarts it. If no server is given, it kills the worker of the
+// machine that is updated last.
 func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 	h.app(app, 4)
 	h.spread(app)
@@ -54,7 +53,7 @@ func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 				if err := s.Kill(); err != nil {
 					h.Error(err)
 				}
-				l.done.Go(func() { // restart it while the run waits for it
+				l.done.Go(func() { // restart the server while the run waits for it
 					if err := s.Start(); err != nil {
 						h.Error(err)
 					}
@@ -68,15 +67,15 @@ func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 	l.end(h.T)
 	h.eventually("all machines have the new version", func() error {
 		if got, want := h.shape(app), strings.ReplaceAll(before, "v1", "v2"); got != want {
-			return bourse.Errorf(bourse.CodeInternal, "it is %s, want %s", got, want)
+			return bourse.Errorf(bourse.CodeInternal, "the app is %s, want %s", got, want)
 		}
 		return nil
 	})
-	h.Logf("the run had to wait: %v", waited)
+	h.Logf("wait for the server during the run: %v", waited)
 }
 
-// losesForGood kills a worker while all machines are updated at once, and does not restart
-// it before the run has ended.
+// losesForGood kills a worker while all machines are updated simultaneously, and does not restart it before the run has
+// ended.
 func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
 	if _, err := h.api.CreateApp(h.Context(), machinesapi.CreateApp{Name: app}); err != nil {
 		h.Fatal(err)
@@ -89,7 +88,7 @@ func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
 		}
 	}
 	lost := bourse.WorkerID(s.Name)
-	plan, steps := h.apart(app, "v2")
+	plan, steps := h.perWorker(app, "v2")
 	var once sync.Once
 	began := time.Now()
 	result, err := h.run(plan, run.Options{RetryFor: 2 * time.Second, LeaseTTL: 2 * time.Second, Events: func(e run.Event) {
@@ -101,7 +100,7 @@ func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
 			})
 		}
 	}})
-	h.Logf("it ended after %s: %v", time.Since(began).Round(time.Millisecond), err)
+	h.Logf("the run ended after %s: %v", time.Since(began).Round(time.Millisecond), err)
 	if err == nil || result.Status != release.Interrupted || len(result.Left) == 0 {
 		h.Fatalf("Run: %v, %+v", err, result)
 	}
@@ -117,13 +116,13 @@ func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
 	for _, l := range result.Left {
 		left[l.Machine] = true
 	}
-	h.eventually("what is not named has returned", func() error {
+	h.eventually("all machines that the result does not name have their former version", func() error {
 		for _, m := range h.machines(app) {
 			if m.Config == nil {
-				return bourse.Errorf(bourse.CodeUnavailable, "worker %s is away", m.Worker)
+				return bourse.Errorf(bourse.CodeUnavailable, "worker %s is down", m.Worker)
 			}
 			if v := m.Config.Env[machineVariable]; v != "v1" && !left[m.ID] || left[m.ID] && m.Worker != lost {
-				return bourse.Errorf(bourse.CodeInternal, "machine %s of %s has version %s, left are %v", m.ID, m.Worker, v, left)
+				return bourse.Errorf(bourse.CodeInternal, "machine %s of %s has version %s, but the result names only %v", m.ID, m.Worker, v, left)
 			}
 		}
 		return nil

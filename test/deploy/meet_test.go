@@ -41,10 +41,10 @@ func (h *house) atTheSameTime(app bourse.AppName) {
 	reached, goOn := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		_, err := run.Run(h.Context(), run.NewAPI(h.api, app), first, run.Options{Owner: owner + ", since 12:00:00 UTC", LeaseTTL: leaseTTL, Wait: patience, Events: func(e run.Event) {
+		_, err := run.Run(h.Context(), run.NewAPI(h.api, app), first, run.Options{Owner: owner + ", since 12:00:00 UTC", LeaseTTL: leaseTTL, Wait: waitTimeout, Events: func(e run.Event) {
 			if e.Step == 1 && e.State == run.Done {
 				close(reached)
-				<-goOn // the leases are extended in the meantime
+				<-goOn // the first client extends its leases in the meantime
 			}
 		}})
 		ended <- err
@@ -57,20 +57,20 @@ func (h *house) atTheSameTime(app bourse.AppName) {
 		}
 	}})
 	if !errors.Is(err, run.ErrLeased) || bourse.CodeOf(err) != bourse.CodeConflict || result.Status != release.Failed || len(result.Left) > 0 {
-		h.Errorf("the second: %v, %+v", err, result)
+		h.Errorf("the second deploy: %v, %+v", err, result)
 	}
-	h.Logf("the second: %v", err)
+	h.Logf("the second deploy: %v", err)
 	for _, want := range []string{"(" + owner + ", since 12:00:00 UTC), until ", " UTC unless it is extended", ": wait until the lease ends"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			h.Errorf("the second ends with %v, want %q in it", err, want)
+			h.Errorf("error of the second deploy: %v, want %q in it", err, want)
 		}
 	}
 	if !slices.ContainsFunc(waited, func(text string) bool { return strings.Contains(text, owner) }) {
-		h.Errorf("while it waits it says %q", waited)
+		h.Errorf("the second deploy waits with the message %q", waited)
 	}
 	close(goOn)
 	if err := <-ended; err != nil {
-		h.Errorf("the first: %v", err)
+		h.Errorf("the first deploy: %v", err)
 	}
 	h.is(app, 2, "v2")
 }
@@ -80,7 +80,7 @@ func (h *house) is(app bourse.AppName, machines int, version string) {
 	h.Helper()
 	list := h.machines(app)
 	if len(list) != machines {
-		h.Errorf("there are %d machines, want %d", len(list), machines)
+		h.Errorf("the app has %d machines, want %d", len(list), machines)
 	}
 	for _, m := range list {
 		if v := m.Config.Env[machineVariable]; v != version || m.State != bourse.StateStarted || m.Cordoned {
@@ -109,7 +109,7 @@ func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after de
 	defer wake()
 	lines := bufio.NewReader(pipe)
 	if line, err := lines.ReadString('\n'); line != "suspended\n" {
-		h.Fatalf("the client said %q, %v", line, err)
+		h.Fatalf("the client printed %q, %v", line, err)
 	}
 	third := h.release(app)
 	for tries := 3; ; tries-- { // a request of the first client may take effect after a plan was made
@@ -118,7 +118,7 @@ func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after de
 			break
 		}
 		if bourse.CodeOf(err) != bourse.CodeConflict || tries == 0 {
-			h.Fatalf("the second: %v, %+v", err, result)
+			h.Fatalf("the second deploy: %v, %+v", err, result)
 		}
 		h.Log("planned again: ", err)
 	}
@@ -126,20 +126,20 @@ func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after de
 	before := h.ids(app)
 	began := time.Now()
 	wake()
-	var said told
+	var said clientResult
 	if err := json.NewDecoder(lines).Decode(&said); err != nil {
-		h.Fatalf("what the first says: %v", err)
+		h.Fatalf("output of the first client: %v", err)
 	}
 	if err := first.Wait(); err != nil {
 		h.Error(err)
 	}
-	h.Logf("the first ended %s after it went on: %s", time.Since(began).Round(time.Millisecond), said.Error)
+	h.Logf("the first client exited %s after it was continued: %s", time.Since(began).Round(time.Millisecond), said.Error)
 	if !said.Overtaken || said.Result.Status != release.Interrupted || len(said.Result.Left) == 0 {
-		h.Errorf("the first: %+v", said)
+		h.Errorf("the first client's result: %+v", said)
 	}
 	h.is(app, 2, "v3")
 	if after := h.ids(app); !slices.Equal(after, before) {
-		h.Errorf("the machines are %v, were %v", after, before)
+		h.Errorf("the machines are %v, want the unchanged %v", after, before)
 	}
 	if r := h.newest(app); r.ID != third.ID || r.Status != release.Complete {
 		h.Errorf("the newest release is %+v", r)

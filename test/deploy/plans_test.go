@@ -13,7 +13,7 @@ import (
 func wanted(h *house, app bourse.AppName, version string, strategy deploy.Strategy, machines int) deploy.App {
 	h.Helper()
 	return deploy.App{
-		Name: app, Primary: "gru", Strategy: strategy, Wait: bourse.Duration(patience), Reserve: true,
+		Name: app, Primary: "gru", Strategy: strategy, Wait: bourse.Duration(waitTimeout), Reserve: true,
 		Groups: []deploy.Group{{
 			Name: "app", Config: *config(h, version), Smoke: true, Counts: []deploy.Count{{Region: "gru", Count: machines}},
 		}},
@@ -25,7 +25,7 @@ func (h *house) release(app bourse.AppName) release.Release {
 	h.Helper()
 	r, err := h.api.Releases(app).Create(h.Context(), machinesapi.CreateRelease{Metadata: json.RawMessage(`{"kept":"yes"}`)})
 	if err != nil {
-		h.Fatalf("a release of app %s: %v", app, err)
+		h.Fatalf("create a release of app %s: %v", app, err)
 	}
 	return r
 }
@@ -47,22 +47,22 @@ func (h *house) back(was deploy.App, undone, as release.Release) deploy.Plan {
 	have := deploy.State{App: was.Name, Machines: h.machines(was.Name), Versions: map[bourse.MachineID][]machinesapi.Version{}}
 	for _, m := range have.Machines {
 		versions, err := h.api.Versions(h.Context(), was.Name, m.ID)
-		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not_found: it has just been destroyed
+		if err != nil && bourse.CodeOf(err) != bourse.CodeNotFound { // not_found means that the machine was just destroyed
 			h.Fatalf("versions of %s: %v", m.ID, err)
 		}
 		have.Versions[m.ID] = versions
 	}
-	p := deploy.Undo(have, undone.ID, deploy.Pace{Wait: bourse.Duration(patience), Smoke: true})
+	p := deploy.Undo(have, undone.ID, deploy.Pace{Wait: bourse.Duration(waitTimeout), Smoke: true})
 	if len(p.Refused) > 0 {
-		h.Logf("it cannot be undone: %v", p.Refused)
+		h.Logf("the release cannot be undone: %v", p.Refused)
 		return h.plan(was, as)
 	}
 	return p
 }
 
-// apart plans an update in which each machine waits only for the machines of its own
-// worker. steps contains the last step of each machine, by worker.
-func (h *house) apart(app bourse.AppName, version string) (p deploy.Plan, steps map[bourse.WorkerID][]int) {
+// perWorker plans an update in which each machine waits only for the machines on its own worker. steps contains the
+// last step of each machine, by worker.
+func (h *house) perWorker(app bourse.AppName, version string) (p deploy.Plan, steps map[bourse.WorkerID][]int) {
 	h.Helper()
 	p, steps = deploy.Plan{App: app}, map[bourse.WorkerID][]int{}
 	add := func(s deploy.Step, after []int) int {

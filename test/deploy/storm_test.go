@@ -37,7 +37,7 @@ const (
 	stormRate     = 20 // requests per second for each app
 )
 
-// strategies are the strategies that deploys use in turn.
+// strategies are the strategies that deploys use alternately.
 var strategies = []deploy.Strategy{deploy.Rolling, deploy.Canary, deploy.BlueGreen, deploy.Immediate}
 
 // storm is a cluster whose clients and servers are killed.
@@ -45,17 +45,16 @@ type storm struct {
 	*house
 	proxies []*servertest.Server // only the second one is killed
 	web     []string             // addresses at which the proxies serve users, even after a restart
-	down    atomic.Int64         // incremented when the second proxy is killed and when it serves again: odd while it is down
+	down    atomic.Int64         // incremented when the second proxy is killed and when it serves again, so it is odd while the proxy is down
 
 	mu     sync.Mutex
 	counts map[string]int
 }
 
-// TestDeployStorm deploys apps with alternating strategies, using the command line. The
-// commands are killed, interrupted and suspended, and the broker, workers and a proxy are
-// killed and restarted. The result that a deploy, resume or rollback reports must be true,
-// versions must not be mixed, and no release may remain unfinished. No request may fail,
-// except through the killed proxy or while an app is deployed with strategy immediate.
+// TestDeployStorm deploys apps with alternating strategies, using the command line. The commands are killed,
+// interrupted and suspended, and the broker, workers and a proxy are killed and restarted. The result that a deploy,
+// resume or rollback reports must be correct, versions must not be mixed, and no release may remain unfinished. No
+// request may fail, except through the killed proxy or while an app is deployed with strategy immediate.
 func TestDeployStorm(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
@@ -108,7 +107,7 @@ func newStorm(t *testing.T) *storm {
 	h.eventually("all have met", func() error { return servertest.Agreed(t.Context(), len(servers), h.api) })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	h.client = &http.Client{Transport: transport, Timeout: patience}
+	h.client = &http.Client{Transport: transport, Timeout: waitTimeout}
 	return s
 }
 
@@ -281,8 +280,7 @@ func (a *stormApp) bourse(args ...string) *process {
 	return c
 }
 
-// at sends a signal when the program writes its n-th line. It returns false if the program
-// ends before.
+// at sends a signal when the program writes its n-th line. It returns false if the program ends before that.
 func (c *process) at(n int, signal syscall.Signal) bool {
 	for range c.lines {
 		if n--; n <= 0 {
@@ -341,17 +339,17 @@ func (a *stormApp) load(over <-chan struct{}) {
 			case immediate || a.immediate.Load():
 				a.count("requests failed during an immediate deploy")
 			case web == a.web[1] && (down%2 == 1 || a.down.Load() != down):
-				a.count("requests met the killed proxy")
+				a.count("requests were sent to the killed proxy")
 			default:
-				a.Errorf("a request at %s, of app %s at %s: %v", web, a.name, began.Format(time.StampMilli), err)
+				a.Errorf("request at %s, for app %s through %s: %v", web, a.name, began.Format(time.StampMilli), err)
 			}
 		})
 	}
 }
 
-// interrupted deploys the next version with a command that receives a signal at a random
-// line of its output; signal 0 means no signal. The app must be as the command's output and
-// the release say. If the release is unfinished, interrupted resumes it or rolls it back.
+// interrupted deploys the next version with a command that receives a signal at a random line of its output; signal 0
+// means no signal. The app must match the command's output and the release. If the release is unfinished, interrupted
+// resumes it or rolls it back.
 func (a *stormApp) interrupted(strategy deploy.Strategy, signal syscall.Signal) {
 	before := a.newest().ID
 	a.next++
@@ -378,7 +376,7 @@ func (a *stormApp) interrupted(strategy deploy.Strategy, signal syscall.Signal) 
 			a.Errorf("%s: release v%d is still %s after %d tries:\n%s", what, r.Version, r.Status, tries, end.out)
 			return
 		case strings.Contains(end.out, "everything is as it was before") && tries == 0:
-			a.is(what+", which says that everything is as it was", end, a.version)
+			a.is(what+", which reports that everything is as it was", end, a.version)
 		}
 		undo := a.rng.IntN(2) == 0
 		args := []string{"deploy", "--resume", "--watch-for", "500ms"}
@@ -386,7 +384,7 @@ func (a *stormApp) interrupted(strategy deploy.Strategy, signal syscall.Signal) 
 			args = []string{"rollback", "--watch-for", "500ms"}
 		}
 		end = a.bourse(args...).wait()
-		a.count(args[0] + " of what was half done")
+		a.count(args[0] + " of incomplete releases")
 		switch status := a.newest().Status; {
 		case end.status == 0 && (undo && status != release.Failed || !undo && status != release.Complete):
 			a.Errorf("%s: after bourse %s, which succeeded, the release is %s:\n%s", what, args[0], status, end.out)
@@ -414,12 +412,12 @@ func (a *stormApp) suspended(strategy deploy.Strategy) {
 		if end.status == 0 || tries == 5 {
 			break
 		}
-		a.count("deploys after a suspended one failed")
-		a.Logf("%s: the second ended with %d:\n%s", what, end.status, end.out)
+		a.count("deploys failed after a suspended one")
+		a.Logf("%s: the second deploy exited with %d:\n%s", what, end.status, end.out)
 		a.newest() // wait until the broker answers
 	}
 	if end.status != 0 {
-		a.Errorf("%s: the second ended with %d:\n%s", what, end.status, end.out)
+		a.Errorf("%s: the second deploy exited with %d:\n%s", what, end.status, end.out)
 	}
 	a.count(string(strategy) + " deploys")
 	if !stopped {
@@ -445,7 +443,7 @@ func (a *stormApp) list() (list []machinesapi.Machine) {
 		var err error
 		list, silent, err = a.api.Machines(a.Context(), a.name, machinesapi.ListMachines{})
 		if err == nil && (len(silent) > 0 || slices.ContainsFunc(list, func(m machinesapi.Machine) bool { return m.Config == nil })) {
-			err = fmt.Errorf("no answer of %v", silent)
+			err = fmt.Errorf("no answer from %v", silent)
 		}
 		return err
 	})
@@ -474,13 +472,13 @@ func (a *stormApp) is(what string, end ended, version int) {
 	// If machines were left unchanged, deploy again, as the output suggests. This may fail
 	// because the broker is down.
 	for tries := 0; tries < 5 && (leaves.MatchString(end.out) || tries > 0 && end.status != 0); tries++ {
-		a.count("deploys of what was left by a worker that was killed")
+		a.count("deploys of machines that were left because their worker was killed")
 		end = a.bourse(a.deploy(version, deploy.Rolling)...).wait()
 	}
 	want := strings.TrimSuffix(strings.Repeat(fmt.Sprintf("started version=%d cordoned=false, ", version), stormMachines), ", ")
 	for range 2 {
 		if shape := a.shape(); shape != want {
-			a.Errorf("%s: it is %s, want %s; the command ended with %d:\n%s", what, shape, want, end.status, end.out)
+			a.Errorf("%s: the app is %s, want %s; the command exited with %d:\n%s", what, shape, want, end.status, end.out)
 			return
 		}
 		pause(a.Context(), 700*time.Millisecond) // a request without an answer may still take effect

@@ -73,33 +73,33 @@ func (b *block) commands() []string {
 }
 
 // typedByDeploy is the reason for which blocks of docs/deploy.md are not run.
-const typedByDeploy = "deploy.txtar types the like, with an app that is there"
+const typedByDeploy = "deploy.txtar types similar commands, with an existing app"
 
 // notRun lists blocks of commands that no test runs, by their first line, with the reason.
 var notRun = map[string]string{
-	"bin/bourse machine run nginx --region gru --port 80":                             "an image of Docker Hub, which tests do not reach; operations.md runs one of a registry of one's own",
+	"bin/bourse machine run nginx --region gru --port 80":                             "the image comes from Docker Hub, which tests cannot reach; operations.md runs an image from a private registry",
 	"apt-get install ./bourse_1.0.0_amd64.deb":                                        "TestDebianPackage installs, upgrades and removes the package",
 	"apt-get install ./bourse_1.1.0_amd64.deb":                                        "TestDebianPackage installs, upgrades and removes the package",
 	"docker load --input bourse_1.0.0_amd64.image.tar":                                "TestContainerImage imports the image and runs a proxy in it",
 	`docker run -d --name bourse --restart always --stop-timeout 60 --network host \`: "TestContainerImage runs a proxy in the image",
 	"bourse deploy --plan":                                                            typedByDeploy,
 	"bourse deploy --resume":                                                          typedByDeploy,
-	"bourse doctor":                                                                   "TestJoin types it on each of its hosts",
+	"bourse doctor":                                                                   "TestJoin types the command on each of its hosts",
 	"bourse releases":                                                                 typedByDeploy,
 	"bourse scale show":                                                               typedByDeploy,
 
-	"cd /etc/bourse": "TestRenewalUnderLoad types these commands, with files and addresses of its own",
+	"cd /etc/bourse": "TestRenewalUnderLoad types these commands with other files and addresses",
 
 	"bourse credentials rotate gossip":                     "TestRotateKeys types it",
-	"bourse credentials rotate ca --dir /media/usb/bourse": "TestRotateKeys types it with another directory",
+	"bourse credentials rotate ca --dir /media/usb/bourse": "TestRotateKeys types the command with another directory",
 
-	"make check test":                                     "this test is part of it",
+	"make check test":                                     "this test is part of the command",
 	"bourse worker drain gru-1 --plan":                    "fleet.txtar and TestDrainUnderLoad drain workers",
-	"docker build -t registry.example.com:5000/hello:1 .": "the hosts have no docker: the test pushes this image itself",
-	"apt-get install -y nats-server":                      "the hosts are namespaces of one that has it",
-	"apt-get install -y containerd":                       "the hosts are namespaces of one that has it",
-	"export FLY_{FLAPS,API,UIEX}_BASE_URL=http://127.0.0.1:4280 FLY_API_TOKEN=$BOURSE_API_TOKEN": "flyctl cannot be had by tests: broker/flycompat/testdata has what it sends",
-	"bourse token create ci --app web --expiry 720h":                                             "token.txtar types the like, with a machine that is there",
+	"docker build -t registry.example.com:5000/hello:1 .": "the hosts have no Docker; the test pushes this image itself",
+	"apt-get install -y nats-server":                      "the hosts are namespaces of a host on which it is installed",
+	"apt-get install -y containerd":                       "the hosts are namespaces of a host on which it is installed",
+	"export FLY_{FLAPS,API,UIEX}_BASE_URL=http://127.0.0.1:4280 FLY_API_TOKEN=$BOURSE_API_TOKEN": "tests cannot install flyctl; broker/flycompat/testdata contains the requests that it sends",
+	"bourse token create ci --app web --expiry 720h":                                             "token.txtar types a similar command, with an existing machine",
 }
 
 // notTyped lists lines in other blocks that no test types, with the reason.
@@ -127,13 +127,13 @@ func TestEveryBlockIsRun(t *testing.T) {
 			_, listed := notRun[first]
 			found[first] = true
 			if is := b.verb == "run" || b.verb == "file"; is == listed {
-				t.Errorf("%s:%d: the block that begins with %q is run: %v, and listed as not run: %v", name, b.line, first, is, listed)
+				t.Errorf("%s:%d: the block that begins with %q: run %v, listed in notRun %v; want exactly one", name, b.line, first, is, listed)
 			}
 		}
 	}
 	for first := range notRun {
 		if !found[first] {
-			t.Errorf("notRun has %q, with which no block begins", first)
+			t.Errorf("notRun contains %q, but no block begins with this line", first)
 		}
 	}
 }
@@ -172,6 +172,6 @@ func TestShown(t *testing.T) {
 		t.Errorf("missing %q", left)
 	}
 	if left := b.missing("gru-1 ok, free\nNAME STATE\n"); len(left) != 1 {
-		t.Errorf("missing %q, want one line: the order counts", left)
+		t.Errorf("missing lines %q, want one, because the order matters", left)
 	}
 }

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(servertest.Main(m))
 }
 
-// patience is the time limit for each line, which suffices on a busy host.
-const patience = 60 * time.Second
+// waitTimeout is the time limit for each line, which suffices on a busy host.
+const waitTimeout = 60 * time.Second
 
 // yard is a group of hosts on one network. Each host is a process in its own namespaces.
 type yard struct {
@@ -45,14 +45,14 @@ type host struct {
 // home is the path of a host's home directory, below the host's dir.
 const home = "/home"
 
-// owned lists the directories of which each host has its own.
+// owned lists the directories that are separate on each host.
 var owned = []string{"/etc", "/usr/local/bin", "/var/lib", "/run"}
 
 // newYard creates a network. names maps addresses to host names.
 func newYard(t *testing.T, names map[string]string) *yard {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("namespaces need root")
+		t.Skip("creating namespaces requires root")
 	}
 	y := &yard{T: t, dir: t.TempDir(), hosts: map[string]*host{}}
 	for address, name := range names {
@@ -162,7 +162,7 @@ func (y *yard) terminal(flags uintptr, words ...string) *terminal {
 	t.in, t.cmd.Stdout, t.cmd.Stderr = in, w, w
 	if err := t.cmd.Start(); err != nil {
 		_ = w.Close()
-		y.Skipf("no namespaces here: %v", err)
+		y.Skipf("this process cannot create namespaces: %v", err)
 	}
 	_ = w.Close()
 	var wg sync.WaitGroup
@@ -170,7 +170,7 @@ func (y *yard) terminal(flags uintptr, words ...string) *terminal {
 	y.Cleanup(func() {
 		_ = t.cmd.Process.Kill() // also ends the processes in its namespaces
 		_ = t.cmd.Wait()
-		_ = out.Close() // processes in other namespaces may still have it open
+		_ = out.Close() // processes in other namespaces may still have the file open
 		wg.Wait()
 	})
 	return t
@@ -196,7 +196,7 @@ func (t *terminal) collect(out io.Reader) {
 // before the match, and the match.
 func (t *terminal) await(what string, until *regexp.Regexp) (before string, match []string) {
 	t.t.Helper()
-	late := time.After(patience)
+	late := time.After(waitTimeout)
 	for {
 		t.mu.Lock()
 		text := t.printed.String()[t.read:]
@@ -208,7 +208,7 @@ func (t *terminal) await(what string, until *regexp.Regexp) (before string, matc
 		select {
 		case <-t.news:
 		case <-late:
-			t.t.Fatalf("%s does not end; it has printed:\n%s", what, text)
+			t.t.Fatalf("%s did not end; it printed:\n%s", what, text)
 		}
 	}
 }
@@ -227,7 +227,7 @@ func (t *terminal) must(line string) string {
 	t.t.Helper()
 	printed, status := t.line(line)
 	if status != "0" {
-		t.t.Fatalf("%s\nended with status %s:\n%s", line, status, printed)
+		t.t.Fatalf("%s\nexited with status %s:\n%s", line, status, printed)
 	}
 	return printed
 }

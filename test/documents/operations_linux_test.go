@@ -25,7 +25,7 @@ func TestOperations(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"containerd", "runc", "nats-server"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not on this host", program)
+			t.Skipf("%s is not installed on this host", program)
 		}
 	}
 	y := newYard(t, map[string]string{

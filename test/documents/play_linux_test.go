@@ -34,7 +34,7 @@ func (p *player) play(blocks []block) {
 			for _, name := range b.hosts {
 				t := p.at[name]
 				if t == nil {
-					p.Fatalf("%s:%d: there is no host %s", b.inFile, b.line, name)
+					p.Fatalf("%s:%d: host %s does not exist", b.inFile, b.line, name)
 				}
 				for _, line := range b.commands() {
 					p.run(b, t, line)
@@ -94,7 +94,7 @@ func (p *player) run(b *block, t *terminal, line string) {
 		printed, status = t.line(command)
 	}
 	if status != want {
-		p.Fatalf("%s:%d: %s\nended with status %s, want %s:\n%s%s", b.inFile, b.line, command, status, want, printed, p.logs())
+		p.Fatalf("%s:%d: %s\nexited with status %s, want %s:\n%s%s", b.inFile, b.line, command, status, want, printed, p.logs())
 	}
 	if background.MatchString(command) && !serves.MatchString(printed) {
 		t.await(command, serves)
@@ -133,7 +133,7 @@ func (p *player) shows(b *block) {
 		p.last.must("sleep 0.2")
 		p.printed, _ = p.last.line(p.line)
 	}
-	p.Fatalf("%s:%d: %s\nlacks what is shown:\n%s\nit has printed:\n%s%s", b.inFile, b.line, p.line, strings.Join(left, "\n"), p.printed, p.logs())
+	p.Fatalf("%s:%d: %s\ndid not print these lines of the document:\n%s\nit printed:\n%s%s", b.inFile, b.line, p.line, strings.Join(left, "\n"), p.printed, p.logs())
 }
 
 // verify checks a unit file with systemd-analyze, if the host has it.
@@ -146,7 +146,7 @@ func (p *player) verify(b *block, name string) {
 		return
 	}
 	if said, status := p.hosts[name].first.line("systemd-analyze verify " + b.path); status != "0" || strings.Contains(said, b.path) {
-		p.Errorf("%s:%d: systemd says of %s (status %s):\n%s", b.inFile, b.line, b.path, status, said)
+		p.Errorf("%s:%d: systemd-analyze reports about %s (status %s):\n%s", b.inFile, b.line, b.path, status, said)
 	}
 }
 

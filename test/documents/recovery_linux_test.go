@@ -52,7 +52,7 @@ func TestRecovery(t *testing.T) {
 	p.lists("gru-2 .*DOWN ")
 	section("A worker's data")
 	if lost := first.must("cat lost.json"); !strings.Contains(lost, `"kept"`) {
-		t.Errorf("the lost machine is not among the saved ones: %s", lost)
+		t.Errorf("the lost machine is missing from the saved machines: %s", lost)
 	}
 	p.lists("gru-2 .*ok ")
 	p.until(first, "no machine is listed", "bourse machine list -a web", func(out string) bool { return !strings.Contains(out, "kept") })
@@ -69,7 +69,7 @@ func TestRecovery(t *testing.T) {
 	p.allowHost(second)
 	p.lists("gru-2 .*ok ")
 	p.soon(first, "bourse machine run host -a web --region gru --name survivor -- sleep 1000")
-	p.soon(first, "bourse view health | grep '^4 members agree'") // gru-2 has the app later
+	p.soon(first, "bourse view health | grep '^4 members agree'") // gru-2 receives the app later
 
 	p.crash(first)
 	first.must("rm -rf /var/lib/bourse /etc/bourse ~/.config")
@@ -110,8 +110,8 @@ func TestRecovery(t *testing.T) {
 	first.must("rm -rf /var/lib/bourse /etc/bourse ~/.config")
 	second.must("rm -rf /var/lib/bourse /etc/bourse")
 	section("Every host")
-	p.until(first, "the app is known again", "bourse app list", func(out string) bool { return strings.Contains(out, "web") })
-	p.until(first, "the secret is known again", "bourse secrets list -a web", func(out string) bool { return strings.Contains(out, "KEY") })
+	p.until(first, "the app is listed again", "bourse app list", func(out string) bool { return strings.Contains(out, "web") })
+	p.until(first, "the secret is listed again", "bourse secrets list -a web", func(out string) bool { return strings.Contains(out, "KEY") })
 	for name := range sections {
 		t.Errorf("section %q was not run", name)
 	}
@@ -153,7 +153,7 @@ func (p *player) soon(t *terminal, line string) string {
 		}
 		t.must("sleep 0.2")
 	}
-	p.Fatalf("%s\nends with status %s:\n%s%s", line, status, out, p.logs())
+	p.Fatalf("%s\nexits with status %s:\n%s%s", line, status, out, p.logs())
 	return ""
 }
 
@@ -175,5 +175,5 @@ func (p *player) until(t *terminal, what, line string, done func(out string) boo
 		}
 		t.must("sleep 0.2")
 	}
-	p.Fatalf("%s: never; %s printed\n%s%s", what, line, out, p.logs())
+	p.Fatalf("%s: timed out; %s printed\n%s%s", what, line, out, p.logs())
 }

@@ -41,7 +41,7 @@ const yardVariable = "DOCUMENTS_YARD"
 func scp(args []string) error {
 	address, dir, ok := strings.Cut(args[len(args)-1], ":")
 	if !ok {
-		return fmt.Errorf("scp %q: to which host?", args)
+		return fmt.Errorf("scp %q: the destination host is unknown", args)
 	}
 	root := filepath.Join(os.Getenv(yardVariable), strings.TrimPrefix(address, "root@"))
 	for _, name := range args[:len(args)-1] {
@@ -89,7 +89,7 @@ func systemctl(args []string) error {
 	case "reload":
 		return reloadUnit(unit)
 	default:
-		return fmt.Errorf("systemctl %s: not here", verb)
+		return fmt.Errorf("systemctl %s: not supported by this replacement", verb)
 	}
 }
 
@@ -192,7 +192,7 @@ func startUnit(unit string) error {
 	buf := make([]byte, 100)
 	if n, _ := ready.Read(buf); !strings.Contains(string(buf[:n]), "READY=1") {
 		text, _ := os.ReadFile(log.Name())
-		return fmt.Errorf("%s has ended:\n%s", unit, text)
+		return fmt.Errorf("%s has exited:\n%s", unit, text)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func reloadUnit(unit string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has restarted no server", unit)
+	return fmt.Errorf("%s restarted no server", unit)
 }
 
 func stopUnit(unit string) error {
@@ -234,14 +234,14 @@ func stopUnit(unit string) error {
 		return err
 	}
 	if err := syscall.Kill(pid, syscall.SIGTERM); errors.Is(err, syscall.ESRCH) {
-		return nil // it has crashed
+		return nil // the program has crashed
 	} else if err != nil {
 		return err
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		stat, err := os.Open(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil {
-			return nil //nolint:nilerr // it is gone
+			return nil //nolint:nilerr // the program has exited
 		}
 		line, _ := bufio.NewReader(stat).ReadString('\n')
 		_ = stat.Close()
@@ -249,5 +249,5 @@ func stopUnit(unit string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s does not end", unit)
+	return fmt.Errorf("%s did not exit", unit)
 }

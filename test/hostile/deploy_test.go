@@ -12,10 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestAProjectReadsNoFilesOfItsUser deploys a hostile project that contains symbolic links
-// to the user's files. The files must not be read into a machine, an image or the
-// configuration.
-func TestAProjectReadsNoFilesOfItsUser(t *testing.T) {
+// TestProjectCannotReadUserFiles deploys a hostile project that contains symbolic links to the user's files. The files
+// must not be read into a machine, an image or the configuration.
+func TestProjectCannotReadUserFiles(t *testing.T) {
 	broker, _ := startPair(t)
 	secret := filepath.Join(t.TempDir(), "id_ed25519")
 	const head = "app = \"shop\"\nprimary_region = \"gru\"\n"
@@ -53,6 +52,6 @@ func TestAProjectReadsNoFilesOfItsUser(t *testing.T) {
 	}
 	list, _, err := servertest.Client(t, broker).Machines(t.Context(), "shop", machinesapi.ListMachines{})
 	if len(list) > 0 || err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("%d machines, %v: want none", len(list), err)
+		t.Errorf("%d machines (%v), want none", len(list), err)
 	}
 }

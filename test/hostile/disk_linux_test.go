@@ -28,7 +28,7 @@ func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
 	if err != nil {
-		t.Skip("no strace: scripts/need-host installs it")
+		t.Skip("strace is missing: run scripts/need-host to install it")
 	}
 	var said bytes.Buffer
 	out := filepath.Join(t.TempDir(), "strace")
@@ -56,7 +56,7 @@ func inject(t *testing.T, pid int, calls, fault string) (release func()) {
 	t.Cleanup(release)
 	if !servertest.Within(servertest.Timeout, func() bool { return traced(pid) }) {
 		release() // after this, strace no longer writes to said
-		t.Skipf("strace does not trace: %s", &said)
+		t.Skipf("strace does not trace the process: %s", &said)
 	}
 	return release
 }
@@ -102,12 +102,11 @@ func processes(mark string) map[string]int {
 	return found
 }
 
-// TestAFailedSyncIsNoRefusal makes syncs of a worker's disk fail under load. The daemon
-// must exit immediately with a non-zero status, its machines must continue, and for each
-// order there must be exactly one machine, which the caller knows. A regression would
-// refuse the orders, fill them on another worker, and fill them again from the disk after a
+// TestFailedSyncStopsTheDaemon makes syncs of a worker's disk fail under load. The daemon must exit immediately with a
+// non-zero status, its machines must continue, and for each order there must be exactly one machine, which the caller
+// knows. A regression would refuse the orders, fill them on another worker, and fill them again from the disk after a
 // restart.
-func TestAFailedSyncIsNoRefusal(t *testing.T) {
+func TestFailedSyncStopsTheDaemon(t *testing.T) {
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	var workers []*servertest.Server
 	for _, name := range []string{"w1", "w2"} {
@@ -162,7 +161,7 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 		})
 	}
 	if !servertest.Within(servertest.Timeout, func() bool { return asked.Load() > 20 }) {
-		t.Fatal("hardly anything is ordered")
+		t.Fatal("too few orders were placed")
 	}
 	before := processes(mark)
 	pid := sick.Cmd.Process.Pid
@@ -177,16 +176,16 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 		release()
 		select {
 		case err = <-ended: // the daemon had already exited, and strace had not noticed
-			t.Logf("strace held the ended daemon: %s", was)
+			t.Logf("strace still held the exited daemon: %s", was)
 		case <-time.After(10 * time.Second):
 			now := stateOf(pid)
 			_ = sick.Cmd.Process.Signal(syscall.SIGQUIT) // makes the daemon print its goroutines
 			<-ended
-			t.Fatalf("the daemon lives on with a failed disk: %s; without strace: %s", was, now)
+			t.Fatalf("the daemon still runs with a failed disk: %s; without strace: %s", was, now)
 		}
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() <= 0 {
-		t.Errorf("the daemon of a failed disk ended with %v, want a status", err)
+		t.Errorf("the daemon with the failed disk exited with %v, want a non-zero status", err)
 	}
 	if now := processes(mark); len(now) < len(before) {
 		t.Errorf("%d machines ran before, %d after", len(before), len(now))
@@ -222,20 +221,19 @@ func TestAFailedSyncIsNoRefusal(t *testing.T) {
 			return true
 		})
 		for order := range running {
-			wrong = append(wrong, order+" was never answered, and runs")
+			wrong = append(wrong, order+" was never answered, but runs")
 		}
 		return len(wrong) == 0
 	}) {
-		t.Errorf("of %d orders, with %d answers lost:\n%s", asked.Load(), failures.Load(), strings.Join(wrong, "\n"))
+		t.Errorf("problems with %d orders, %d of them without an answer:\n%s", asked.Load(), failures.Load(), strings.Join(wrong, "\n"))
 	}
 	t.Logf("%d orders, %d answers lost", asked.Load(), failures.Load())
 }
 
-// TestALostDirectoryEndsNoMachine removes a worker's data directory, as if its disk were
-// not mounted, or restores an old copy of its store. The next start must be refused with a
-// list of the machines, none of which may be stopped. Once the original directory is back,
-// the machines must be found running.
-func TestALostDirectoryEndsNoMachine(t *testing.T) {
+// TestLostDirectoryStopsNoMachine removes a worker's data directory, as if its disk were not mounted, or restores an
+// old copy of its store. The next start must be refused with a list of the machines, none of which may be stopped. Once
+// the original directory is back, the machines must be found running.
+func TestLostDirectoryStopsNoMachine(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
@@ -285,7 +283,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 		out, err := exec.CommandContext(ctx, servertest.Program, w.Args...).CombinedOutput()
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() <= 0 || !strings.Contains(string(out), string(named)) ||
 			!strings.Contains(string(out), "--forget-machines") {
-			t.Errorf("%s: the start ended with %v, want a refusal that names %s: %s", why, err, named, out)
+			t.Errorf("%s: the start returned %v, want an error that names %s: %s", why, err, named, out)
 		}
 		if n := len(processes(mark)); n != 2 {
 			t.Fatalf("%s: %d machines run, want 2", why, n)
@@ -308,7 +306,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 	}
 	for _, id := range []bourse.MachineID{first, second} {
 		if m, err := api.Machine(t.Context(), "default", id); err != nil || m.State != bourse.StateStarted {
-			t.Errorf("machine %s: %s, %v, want it started", id, m.State, err)
+			t.Errorf("machine %s: %s, %v, want started", id, m.State, err)
 		}
 	}
 	if n := len(processes(mark)); n != 2 {
@@ -321,7 +319,7 @@ func TestALostDirectoryEndsNoMachine(t *testing.T) {
 // processes must not be.
 func TestMachinesDoNotInheritProtection(t *testing.T) {
 	if err := exec.Command("sh", "-c", "echo -900 > /proc/self/oom_score_adj").Run(); err != nil {
-		t.Skip("lowering a score takes CAP_SYS_RESOURCE")
+		t.Skip("lowering a score requires CAP_SYS_RESOURCE")
 	}
 	score := func(pid int) string {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
@@ -339,10 +337,10 @@ func TestMachinesDoNotInheritProtection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := score(m.PID); got != own {
-		t.Errorf("a machine has %s, want %s", got, own)
+		t.Errorf("a machine has the score %s, want %s", got, own)
 	}
 	if got := score(worker.Cmd.Process.Pid); got != "-500" {
-		t.Errorf("the daemon has %s, want -500", got)
+		t.Errorf("the daemon has the score %s, want -500", got)
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID))
 	if err != nil {
@@ -353,6 +351,6 @@ func TestMachinesDoNotInheritProtection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := score(supervisor); got != "-900" {
-		t.Errorf("the supervisor has %s, want -900", got)
+		t.Errorf("the supervisor has the score %s, want -900", got)
 	}
 }

@@ -166,10 +166,9 @@ func (s *secure) health(of *servertest.Server, role bourse.Role) (out struct {
 	return out
 }
 
-// TestAForgingMember uses a worker's certificate to write arbitrary data to other members'
-// views. It must not be able to cancel orders, take over apps, hide workers, or block
-// updates. Only what it writes about itself may be accepted.
-func TestAForgingMember(t *testing.T) {
+// TestForgingMember uses a worker's certificate to write arbitrary data to other members' views. It must not be able to
+// cancel orders, take over apps, hide workers, or block updates. Only data about itself may be accepted.
+func TestForgingMember(t *testing.T) {
 	s := startSecure(t)
 	var app machinesapi.App
 	if !servertest.Within(servertest.Timeout, func() (ok bool) {
@@ -177,7 +176,7 @@ func TestAForgingMember(t *testing.T) {
 		app, err = s.api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "shop", Org: "acme"})
 		return err == nil
 	}) {
-		t.Fatal("no app can be made")
+		t.Fatal("the app could not be created")
 	}
 	var made machinesapi.CreatedMachine
 	if !servertest.Within(servertest.Timeout, func() (ok bool) {
@@ -187,7 +186,7 @@ func TestAForgingMember(t *testing.T) {
 		}}, "")
 		return err == nil
 	}) {
-		t.Fatal("no machine can be made")
+		t.Fatal("the machine could not be created")
 	}
 
 	clock := wire.Clock(time.Now().UnixMilli()) << 16
@@ -238,14 +237,14 @@ func TestAForgingMember(t *testing.T) {
 		for _, stream := range h.View.Streams {
 			sites[stream.Site] = true
 			if stream.Site == "w1" && stream.Epoch != w1.Epoch {
-				t.Errorf("%s has a stream %v of w1", x.server.Name, stream.Stream)
+				t.Errorf("%s has the forged stream %v of w1", x.server.Name, stream.Stream)
 			}
 		}
 		if len(sites) != 3 || !sites["w1"] || !sites["w2"] || !sites["b1"] {
 			t.Errorf("%s has streams of %v", x.server.Name, sites)
 		}
 		if h.View.Quarantine.Count < len(shared) || h.Traffic.Refused.Forged < 100 {
-			t.Errorf("%s has %d rows in quarantine and has refused %d transactions as forged", x.server.Name, h.View.Quarantine.Count, h.Traffic.Refused.Forged)
+			t.Errorf("%s has %d rows in quarantine and has rejected %d transactions as forged", x.server.Name, h.View.Quarantine.Count, h.Traffic.Refused.Forged)
 		}
 	}
 	// If the attack had succeeded, orders would fail; they must still be filled on w1.

@@ -27,7 +27,7 @@ func smallDisk(t *testing.T, mib int) string {
 		t.Fatal(err)
 	}
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=711", mib)); err != nil {
-		t.Skipf("a small file system needs root: %v", err)
+		t.Skipf("mounting a small file system requires root: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
@@ -155,13 +155,12 @@ func (f *full) within(what string, try func() error) {
 	}
 }
 
-// TestAFullDiskAllowsStopsAndDestroys fills a disk completely, first with other data and then with
-// orders for as long as the worker accepts any. Then it kills the daemon. The daemon must
-// restart, and it must be possible to list, read logs, exec, stop and destroy. The daemon
-// must refuse orders with a message that names the full directory. Once there is space, it
-// must accept orders again without intervention. A regression let orders use the space
-// reserved for the worker's log, so that no exit could be recorded.
-func TestAFullDiskAllowsStopsAndDestroys(t *testing.T) {
+// TestFullDiskAllowsStopsAndDestroys fills a disk completely, first with other data and then with orders for as long as
+// the worker accepts any. Then it kills the daemon. The daemon must restart, and it must be possible to list, read
+// logs, exec, stop and destroy. The daemon must refuse orders with a message that names the full directory. Once there
+// is space, it must accept orders again without intervention. A regression let orders use the space reserved for the
+// worker's log, so that no exit could be recorded.
+func TestFullDiskAllowsStopsAndDestroys(t *testing.T) {
 	f := startFull(t)
 	ballast := filepath.Join(filepath.Dir(f.dir), "ballast")
 	fill(t, ballast)
@@ -175,16 +174,16 @@ func TestAFullDiskAllowsStopsAndDestroys(t *testing.T) {
 	if err := f.worker.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	fill(t, ballast) // use the space that the daemon had reserved, too
+	fill(t, ballast) // also use the space that the daemon had reserved
 	began := time.Now()
 	if err := f.worker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("ready after %s", time.Since(began))
+	t.Logf("the daemon was ready after %s", time.Since(began))
 	f.within("list", func() error {
 		all, silent, err := f.api.Machines(t.Context(), "default", machinesapi.ListMachines{})
 		if err == nil && (len(all) < 3 || len(silent) > 0) {
-			err = fmt.Errorf("%d machines, silent %v", len(all), silent)
+			err = fmt.Errorf("%d machines, silent workers %v", len(all), silent)
 		}
 		return err
 	})
@@ -215,15 +214,15 @@ func TestAFullDiskAllowsStopsAndDestroys(t *testing.T) {
 	}
 	left := processes(f.mark)
 	if left[f.mark+"0"]+left[f.mark+"1"] != 0 || left[f.mark+"2"] != 1 {
-		t.Errorf("processes: %v, want those of machine 2 alone", left)
+		t.Errorf("processes: %v, want only those of machine 2", left)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	f.within("an order once there is room", func() error { _, err := f.order(f.mark+"new", ""); return err })
+	f.within("order after space was freed", func() error { _, err := f.order(f.mark+"new", ""); return err })
 	for _, line := range []string{"commit failed", "checkpoint failed", "record finished step failed", "watch of a machine"} {
 		if n := len(f.log.lines(line)); n > 2*2 { // two daemons, each of which runs for less than two minutes
-			t.Errorf("%q is logged %d times", line, n)
+			t.Errorf("%q was logged %d times", line, n)
 		}
 	}
 }
@@ -233,9 +232,9 @@ func TestAFullDiskAllowsStopsAndDestroys(t *testing.T) {
 func hinted(t *testing.T, err error, dir string) {
 	t.Helper()
 	if code := bourse.CodeOf(err); code != bourse.CodeInsufficient && code != bourse.CodeUnavailable {
-		t.Fatalf("on a full disk: %v, want that the order is refused", err)
+		t.Fatalf("order on a full disk: %v, want a refusal", err)
 	}
 	if text := err.Error(); !strings.Contains(text, "disk of "+dir+" is full") || !strings.Contains(text, "free some space") {
-		t.Errorf("refused with %q, want that the disk of %s is full, and what to do", text, dir)
+		t.Errorf("refused with %q, want a message that the disk of %s is full, with advice", text, dir)
 	}
 }

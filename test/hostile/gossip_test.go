@@ -61,8 +61,7 @@ func (g *gossiper) packet(version byte, message string) {
 	}
 }
 
-// stream sends a message on a new TCP connection, without the last left bytes, and returns
-// the connection.
+// stream sends a message on a new TCP connection, except for its last left bytes, and returns the connection.
 func (g *gossiper) stream(message string, left int) net.Conn {
 	g.t.Helper()
 	c, err := new(net.Dialer).DialContext(g.t.Context(), "tcp", g.addr)
@@ -100,10 +99,10 @@ func pushPull(nodes, behind uint32) string {
 // MiB.
 const mostForGossip = 150
 
-// TestGossipThatUnpacksToGigabytes sends small messages that decompress to gigabytes, and
-// messages that would make memberlist panic. The sender has the membership's key. The
-// memory of a broker and a worker must stay small, and both must continue.
-func TestGossipThatUnpacksToGigabytes(t *testing.T) {
+// TestGossipDecompressionBombs sends small messages that decompress to gigabytes, and messages that would make
+// memberlist panic. The sender has the membership's key. The memory of a broker and a worker must stay small, and both
+// must continue.
+func TestGossipDecompressionBombs(t *testing.T) {
 	s := newSecured(t)
 	broker := s.broker()
 	worker := s.worker("--join", broker.Addr)
@@ -153,7 +152,7 @@ func TestGossipThatUnpacksToGigabytes(t *testing.T) {
 		}
 		t.Logf("%s: %d MiB before, %d at most", server.Name, before, peak)
 		if peak > before+mostForGossip {
-			t.Errorf("%s takes %d MiB more for what its membership was sent, want %d at most", server.Name, peak-before, mostForGossip)
+			t.Errorf("the memory of %s grew by %d MiB because of membership messages, want at most %d", server.Name, peak-before, mostForGossip)
 		}
 	}
 	s.execOnW1(s.client(broker))

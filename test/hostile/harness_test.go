@@ -88,6 +88,6 @@ func send(t *testing.T, addr, line string, header []string, body string) answer 
 		t.Fatalf("%s: %v", line, err)
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body) // if data is missing, callers notice
+	text, _ := io.ReadAll(resp.Body) // callers detect missing data
 	return answer{resp.StatusCode, resp.Header, string(text)}
 }

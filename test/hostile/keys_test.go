@@ -15,10 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestKeysAreForTheirServers checks who may get and replace keys. A broker sends the keys of an
-// app's secrets only to a worker on which it has placed a machine of the app. Only brokers may
-// replace the keys that servers share.
-func TestKeysAreForTheirServers(t *testing.T) {
+// TestAccessToKeys checks which servers may receive and replace keys. A broker sends the keys of an app's secrets only
+// to a worker on which it has placed a machine of the app. Only brokers may replace the keys that servers share.
+func TestAccessToKeys(t *testing.T) {
 	s := newSecured(t)
 	s.put("secrets.key", seal.Generate())
 	broker := s.broker()
@@ -56,7 +55,7 @@ func TestKeysAreForTheirServers(t *testing.T) {
 	const toBroker, toWorker = "b1.broker.bourse.internal", "w1.worker.bourse.internal"
 	for _, c := range []struct {
 		what, to, path string
-		by             *admission.Credentials // nil: a client without a certificate, but with an operator's token
+		by             *admission.Credentials // nil means a client without a certificate, but with an operator's token
 		body           any
 		want           int
 	}{
@@ -72,7 +71,7 @@ func TestKeysAreForTheirServers(t *testing.T) {
 		{"a worker replaces a worker's CA", toWorker, enroll.PathKeys, two, ca, http.StatusForbidden},
 		{"a proxy replaces a broker's CA", toBroker, enroll.PathKeys, proxy, ca, http.StatusForbidden},
 		{"a worker rotates keys", toBroker, enroll.PathRotate, two, rotate, http.StatusForbidden},
-		{"a client rotates keys past the API", toBroker, enroll.PathRotate, nil, rotate, http.StatusForbidden},
+		{"a client rotates keys without the API", toBroker, enroll.PathRotate, nil, rotate, http.StatusForbidden},
 	} {
 		at := broker.API
 		if c.to == toWorker {

@@ -29,10 +29,10 @@ func answering(t *testing.T, text string) *bourse.Config {
 	}
 }
 
-// TestAWorkerTakesNoTrafficOfAnotherApp has a worker with a valid certificate and a
-// modified program, which publishes and reports its machines as machines of another app. No
-// list of that app may contain them, and the proxy must not send them the app's requests.
-func TestAWorkerTakesNoTrafficOfAnotherApp(t *testing.T) {
+// TestWorkerReceivesNoTrafficOfOtherApps has a worker with a valid certificate and a modified program, which publishes
+// and reports its machines as machines of another app. No list of that app may contain them, and the proxy must not
+// send them the app's requests.
+func TestWorkerReceivesNoTrafficOfOtherApps(t *testing.T) {
 	s := startSecure(t)
 	ctx := t.Context()
 	var shop machinesapi.App
@@ -98,29 +98,29 @@ func TestAWorkerTakesNoTrafficOfAnotherApp(t *testing.T) {
 	}
 	eventually(t, "reach shop", func() error { _, err := get(); return err })
 	// Wait until the false rows are in the broker's view, where everybody can see them.
-	eventually(t, "find the lie", func() error {
+	eventually(t, "the broker's view contains the false rows", func() error {
 		for line, err := range s.api.Query(ctx, machinesapi.ViewQuery{Statement: "SELECT id FROM unplaced_machines WHERE claimed_app = 'shop'"}) {
 			if err != nil || line.Row != nil {
 				return err
 			}
 		}
-		return errors.New("no machine is unplaced")
+		return errors.New("the view contains no machine without a placement")
 	})
 	for range 40 {
 		if text, err := get(); text != "honest" {
-			t.Fatalf("a request for shop was answered %q, %v", text, err)
+			t.Fatalf("request for shop: got %q, %v", text, err)
 		}
 	}
 	list, _, err := s.api.Machines(ctx, "shop", machinesapi.ListMachines{})
 	if err != nil || len(list) != 1 || list[0].ID != honest.Machine.ID {
-		t.Errorf("shop has machines %+v, %v, want %s alone", list, err, honest.Machine.ID)
+		t.Errorf("shop has machines %+v, %v, want only %s", list, err, honest.Machine.ID)
 	}
 	if m, err := s.api.Machine(ctx, "shop", stolen.Machine.ID); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("the liar's machine is shop's: %+v, %v", m, err)
+		t.Errorf("the malicious worker's machine is listed as shop's: %+v, %v", m, err)
 	}
 	update := machinesapi.UpdateMachine{Config: answering(t, "with the environment of shop")}
 	if _, err := s.api.Update(ctx, "shop", stolen.Machine.ID, update, ""); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("the liar's machine is updated as one of shop: %v", err)
+		t.Errorf("the malicious worker's machine was updated as a machine of shop: %v", err)
 	}
 }
 

@@ -26,15 +26,14 @@ env | grep TOKEN
 for fd in /proc/self/fd/*; do case "$(readlink "$fd")" in *%s*) echo "FD $fd";; esac; done
 echo done`
 
-// TestAMachineOfNobodyIsNobody runs a machine as user nobody. The broker, the worker and
-// the gateway must accept only public calls from it. It must not find credentials in files,
-// environment variables or inherited descriptors.
-func TestAMachineOfNobodyIsNobody(t *testing.T) {
+// TestMachineOfAnotherUserHasNoAccess runs a machine as user nobody. The broker, the worker and the gateway must accept
+// only public calls from it. It must not find credentials in files, environment variables or inherited descriptors.
+func TestMachineOfAnotherUserHasNoAccess(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("machines of other users need root")
+		t.Skip("machines that run as other users require root")
 	}
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skipf("%v: scripts/need-host installs it", err)
+		t.Skipf("%v: run scripts/need-host to install it", err)
 	}
 	data := t.TempDir()
 	if err := os.Chmod(filepath.Dir(data), 0o755); err != nil { // by default, other users cannot traverse it
@@ -72,22 +71,22 @@ func TestAMachineOfNobodyIsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(lines) != len(urls)+1 || lines[len(urls)] != "done" {
-		t.Fatalf("the machine said %q, want %d answers and nothing that it found", lines, len(urls))
+		t.Fatalf("the machine printed %q, want %d answers and no credentials", lines, len(urls))
 	}
 	for i, line := range lines[:len(urls)] {
 		if !strings.HasPrefix(line, "401 ") && !strings.HasPrefix(line, "403 ") {
-			t.Errorf("nobody at %s: %s, want 401 or 403", urls[i], line)
+			t.Errorf("request to %s by user nobody: %s, want 401 or 403", urls[i], line)
 		}
 	}
 	list, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{})
 	if err != nil || len(list) != 1 {
-		t.Errorf("%d machines (%v), want the one of nobody", len(list), err)
+		t.Errorf("%d machines (%v), want only the machine of user nobody", len(list), err)
 	}
 }
 
-// TestLoopbackWantsATokenUnlessInsecure checks that without a token, a broker on loopback
-// answers only public calls, and that with --insecure it requires no token.
-func TestLoopbackWantsATokenUnlessInsecure(t *testing.T) {
+// TestLoopbackRequiresATokenUnlessInsecure checks that without a token, a broker on loopback answers only public calls,
+// and that with --insecure it requires no token.
+func TestLoopbackRequiresATokenUnlessInsecure(t *testing.T) {
 	asking, _ := startPair(t)
 	var open *servertest.Server
 	t.Run("insecure", func(t *testing.T) { // a separate cluster
@@ -97,7 +96,7 @@ func TestLoopbackWantsATokenUnlessInsecure(t *testing.T) {
 		}
 	})
 	if open.TokenFile != "" {
-		t.Errorf("an insecure broker names %s as the file of its token", open.TokenFile)
+		t.Errorf("an insecure broker reports the token file %s", open.TokenFile)
 	}
 	for _, c := range []struct {
 		path string
@@ -115,10 +114,10 @@ func TestLoopbackWantsATokenUnlessInsecure(t *testing.T) {
 	}
 }
 
-// TestTheCommandLineFindsTheToken checks that the command line finds the token of the API
-// that it calls. A killed broker must have the same token after a restart, and a stopped
-// broker must leave no token behind. No server's environment may contain the token.
-func TestTheCommandLineFindsTheToken(t *testing.T) {
+// TestCommandsFindTheToken checks that the command line finds the token of the API that it calls. A killed broker must
+// have the same token after a restart, and a stopped broker must leave no token behind. No server's environment may
+// contain the token.
+func TestCommandsFindTheToken(t *testing.T) {
 	broker, worker := startPair(t)
 	list := func() ([]byte, error) {
 		c := exec.CommandContext(t.Context(), servertest.Program, "--api", broker.API, "worker", "list", "--json")
@@ -141,14 +140,14 @@ func TestTheCommandLineFindsTheToken(t *testing.T) {
 	}
 	after, err := os.ReadFile(broker.TokenFile)
 	if err != nil || string(after) != string(before) {
-		t.Errorf("after a kill the token is another (%v)", err)
+		t.Errorf("the token changed after a kill (%v)", err)
 	}
 	var out []byte
 	if !servertest.Within(servertest.Timeout, func() bool { // a restarted broker first has to learn about its cluster
 		out, err = list()
 		return err == nil
 	}) {
-		t.Errorf("after a kill: %v: %s", err, out)
+		t.Errorf("command after a kill: %v: %s", err, out)
 	}
 	if err := broker.Cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -157,13 +156,13 @@ func TestTheCommandLineFindsTheToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(broker.TokenFile); err == nil {
-		t.Errorf("%s is left", broker.TokenFile)
+		t.Errorf("file %s still exists", broker.TokenFile)
 	}
 }
 
-// TestDevNamesItsToken checks that bourse dev prints the name of the file with its token,
-// and leaves no credentials behind.
-func TestDevNamesItsToken(t *testing.T) {
+// TestDevPrintsItsTokenFile checks that bourse dev prints the name of the file with its token, and leaves no
+// credentials behind.
+func TestDevPrintsItsTokenFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	t.Setenv("BOURSE_RUNTIME_DIR", dir)
 	t.Run("running", func(t *testing.T) {
@@ -180,6 +179,6 @@ func TestDevNamesItsToken(t *testing.T) {
 		}
 	})
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("a dev cluster leaves %v (%v), want nothing", left, err)
+		t.Errorf("a dev cluster left %v (%v), want no files", left, err)
 	}
 }

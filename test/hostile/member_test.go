@@ -158,10 +158,9 @@ func intrude(t *testing.T, c gossip.Config) *gossip.Members {
 	return m
 }
 
-// TestTheMembershipsKeyAloneEndsNobody has an attacker with the membership's key, but
-// without a certificate, impersonate w1 before w1 starts. The real w1 must start, receive
-// calls, and continue.
-func TestTheMembershipsKeyAloneEndsNobody(t *testing.T) {
+// TestMembershipKeyAloneStopsNoServer has an attacker with the membership's key, but without a certificate, impersonate
+// w1 before w1 starts. The real w1 must start, receive calls, and continue.
+func TestMembershipKeyAloneStopsNoServer(t *testing.T) {
 	s := newSecured(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -190,9 +189,9 @@ type gullible struct{}
 func (gullible) Verify(_, _ []byte) bool      { return true }
 func (gullible) HasTag(bourse.WorkerTag) bool { return true }
 
-// TestAWorkerGetsNoCallsOfAnother has worker w2 announce w1's tag with its own certificate,
-// before w1 starts. It must not receive any of w1's calls.
-func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
+// TestWorkerReceivesNoCallsForOthers has worker w2 announce w1's tag with its own certificate, before w1 starts. It
+// must not receive any of w1's calls.
+func TestWorkerReceivesNoCallsForOthers(t *testing.T) {
 	s := newSecured(t)
 	creds := s.credentials("w2")
 	var mu sync.Mutex
@@ -221,13 +220,13 @@ func TestAWorkerGetsNoCallsOfAnother(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(stolen) != 0 {
-		t.Errorf("it was sent %v", stolen)
+		t.Errorf("it received %v", stolen)
 	}
 }
 
-// TestAWorkersCertificateReadsNothing checks that a worker's certificate does not permit
-// reading data of another worker, claiming orders on it, or granting access to its volumes.
-func TestAWorkersCertificateReadsNothing(t *testing.T) {
+// TestWorkerCertificateGivesNoAccessToOthers checks that a worker's certificate does not permit reading data of another
+// worker, claiming orders on it, or granting access to its volumes.
+func TestWorkerCertificateGivesNoAccessToOthers(t *testing.T) {
 	s := newSecured(t)
 	worker := s.worker()
 	stranger := s.as("w1.worker.bourse.internal", s.credentials("w2"))
@@ -278,14 +277,14 @@ func TestAWorkersCertificateReadsNothing(t *testing.T) {
 	_, destroyed := fabric.MachineDestroy.Call(t.Context(), caller, to, fabric.MachineAction{Machine: bourse.NewMachineID(to.Tag), Force: true})
 	for verb, err := range map[string]error{"claim": claimed, "destroy": destroyed} {
 		if bourse.CodeOf(err) != bourse.CodeForbidden {
-			t.Errorf("%s on a connection for calls: %v, want it forbidden", verb, err)
+			t.Errorf("%s on a connection for calls: %v, want forbidden", verb, err)
 		}
 	}
 }
 
-// TestCredentialsAreReadAgain checks that a broker refuses a token after it was removed
-// from the file, and presents a new certificate, both without a restart.
-func TestCredentialsAreReadAgain(t *testing.T) {
+// TestCredentialsAreReloaded checks that a broker refuses a token after it was removed from the file, and presents a
+// new certificate, both without a restart.
+func TestCredentialsAreReloaded(t *testing.T) {
 	s := newSecured(t)
 	broker := s.broker()
 	api := s.client(broker)
@@ -307,16 +306,16 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 		_, err := api.Workers(t.Context())
 		return bourse.CodeOf(err) == bourse.CodeUnauthorized
 	}) {
-		t.Error("a token that was taken away is good")
+		t.Error("a removed token is still accepted")
 	}
 	if !servertest.Within(servertest.Timeout, func() bool { return shown() != before }) {
-		t.Error("the old certificate is shown")
+		t.Error("the broker still presents the old certificate")
 	}
 }
 
-// TestMessagesAskNothing checks that with certificates, a worker ignores NATS messages that
-// request quotes, because anybody with access to the account can send them.
-func TestMessagesAskNothing(t *testing.T) {
+// TestQuoteMessagesAreIgnored checks that with certificates, a worker ignores NATS messages that request quotes,
+// because anybody with access to the account can send them.
+func TestQuoteMessagesAreIgnored(t *testing.T) {
 	s := newSecured(t)
 	relay := servertest.New(t, "nats")
 	relay.Args = []string{"serve", "nats", "--listen", "127.0.0.1:0", "--ready-file", relay.Ready}
@@ -331,7 +330,7 @@ func TestMessagesAskNothing(t *testing.T) {
 	}
 	defer c.Close()
 	_, err = c.RequestWithContext(t.Context(), "bourse."+broker.Of+".region.gru.orders", []byte(`{}`))
-	if err != natsclient.ErrNoResponders { //nolint:errorlint // it is that one
-		t.Errorf("somebody takes orders from messages: %v", err)
+	if err != natsclient.ErrNoResponders { //nolint:errorlint // the client returns this error unwrapped
+		t.Errorf("a server answered a message that requests a quote: %v", err)
 	}
 }

@@ -31,10 +31,9 @@ func secretOf(t *testing.T, s *servertest.Server) loopback.Secret {
 	return secret
 }
 
-// TestANeighborIsNoMember starts a process next to a cluster on loopback. Without the
-// cluster's secret, it must not be able to join, learn about members, or have rows
-// accepted. With the secret it must become a member immediately.
-func TestANeighborIsNoMember(t *testing.T) {
+// TestNeighborProcessIsNoMember starts a process next to a cluster on loopback. Without the cluster's secret, it must
+// not be able to join, learn about members, or have rows accepted. With the secret it must become a member immediately.
+func TestNeighborProcessIsNoMember(t *testing.T) {
 	broker, worker := startPair(t)
 	api := servertest.Client(t, broker)
 	member := func(id bourse.WorkerID, key []byte) *gossip.Members {
@@ -50,7 +49,7 @@ func TestANeighborIsNoMember(t *testing.T) {
 		select {
 		case <-m.Ready(): // the process has called both servers
 		case <-time.After(30 * time.Second):
-			t.Fatalf("%s still calls", id)
+			t.Fatalf("%s has not been called yet", id)
 		}
 	}
 	member("friend", secretOf(t, broker).For("gossip"))
@@ -66,14 +65,14 @@ func TestANeighborIsNoMember(t *testing.T) {
 	}
 	var ids []bourse.WorkerID
 	if !servertest.Within(servertest.Timeout, func() bool { ids = listed(); return len(ids) >= 2 }) {
-		t.Fatalf("one with the secret is not listed: %v", ids)
+		t.Fatalf("the process with the secret is not listed: %v", ids)
 	}
 	if len(ids) != 2 || ids[0] != "friend" || ids[1] != "w1" {
 		t.Errorf("the workers are %v, want friend and w1", ids)
 	}
 	for id, m := range strangers {
 		if known := m.Members(); len(known) > 1 {
-			t.Errorf("%s has heard of %+v", id, known)
+			t.Errorf("%s knows the members %+v", id, known)
 		}
 	}
 	for _, path := range []string{"POST /view/push", "POST /view/pull"} {
@@ -105,9 +104,9 @@ func startOverNATS(t *testing.T) (broker *servertest.Server, url string) {
 	return broker, url
 }
 
-// TestDevsNATSWantsAToken checks that a process next to bourse dev's NATS server can
-// connect only with the token that the cluster's servers derive from their secret.
-func TestDevsNATSWantsAToken(t *testing.T) {
+// TestDevNATSRequiresAToken checks that a process next to bourse dev's NATS server can connect only with the token that
+// the cluster's servers derive from their secret.
+func TestDevNATSRequiresAToken(t *testing.T) {
 	broker, url := startOverNATS(t)
 	for name, options := range map[string][]natsclient.Option{
 		"no token": nil, "another token": {natsclient.Token("guessed")}, "a user": {natsclient.UserInfo("root", "")},
@@ -128,11 +127,10 @@ func TestDevsNATSWantsAToken(t *testing.T) {
 	c.Close()
 }
 
-// TestTheGateIsBeforeNATSToo checks that requests over a NATS link pass the same checks as
-// requests to a socket: those from browsers and those with other host names are refused.
-// The loopback secret is not required there, because it must not leave the host; NATS
-// itself decides who may connect.
-func TestTheGateIsBeforeNATSToo(t *testing.T) {
+// TestNATSRequestsPassTheGate checks that requests over a NATS link pass the same checks as requests to a socket: those
+// from browsers and those with other host names are refused. The loopback secret is not required there, because it must
+// not leave the host; NATS itself decides who may connect.
+func TestNATSRequestsPassTheGate(t *testing.T) {
 	broker, url := startOverNATS(t)
 	worker, err := servertest.Client(t, broker).Worker(t.Context(), "w1")
 	if err != nil {
@@ -175,12 +173,11 @@ func TestTheGateIsBeforeNATSToo(t *testing.T) {
 	}
 }
 
-// TestWhatDevPrintsCanBeUsed runs the export lines that bourse dev prints in a shell. With
-// these variables another client must be able to call the API, and without them it must
-// not. The printed line with https must reach the proxy.
-func TestWhatDevPrintsCanBeUsed(t *testing.T) {
+// TestCommandsThatDevPrints runs the export lines that bourse dev prints in a shell. With these variables another
+// client must be able to call the API, and without them it must not. The printed line with https must reach the proxy.
+func TestCommandsThatDevPrints(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skipf("%v: scripts/need-host installs it", err)
+		t.Skipf("%v: run scripts/need-host to install it", err)
 	}
 	dev := servertest.StartDev(t, "--regions", "gru", "--workers", "1")
 	var exports, secure []string
@@ -193,7 +190,7 @@ func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 		}
 	}
 	if len(exports) != 4 {
-		t.Fatalf("it prints %q, want the address and the token, and both for flyctl", exports)
+		t.Fatalf("bourse dev printed %q, want the address and the token, and both for flyctl", exports)
 	}
 	run := func(shell, script string) string {
 		c := exec.CommandContext(t.Context(), shell, "-euc", script)
@@ -205,21 +202,21 @@ func TestWhatDevPrintsCanBeUsed(t *testing.T) {
 		return string(out)
 	}
 	if len(secure) != 1 || !strings.Contains(run("sh", secure[0]), "no app serves host") {
-		t.Errorf("it prints %q, want how to reach the proxy with TLS", secure)
+		t.Errorf("bourse dev printed %q, want a command that reaches the proxy with TLS", secure)
 	}
 	ask := func(api, token string) string {
 		return `curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $` + token + `" "$` + api + `/v1/apps"`
 	}
 	both := exports[0] + "\n" + exports[1] + "\n"
 	if got := run("sh", both+ask("BOURSE_API", "BOURSE_API_TOKEN")); got != "200" {
-		t.Errorf("with both lines: %s, want 200", got)
+		t.Errorf("status with both lines: %s, want 200", got)
 	}
 	for _, api := range []string{"FLY_FLAPS_BASE_URL", "FLY_API_BASE_URL", "FLY_UIEX_BASE_URL"} { // in braces, which bash, zsh and fish support
 		if got := run("bash", strings.Join(exports, "\n")+"\n"+ask(api, "FLY_API_TOKEN")); got != "200" {
-			t.Errorf("with all lines, at %s: %s, want 200", api, got)
+			t.Errorf("status with all lines, at %s: %s, want 200", api, got)
 		}
 	}
 	if got := run("sh", exports[0]+"\n"+ask("BOURSE_API", "BOURSE_API_TOKEN")); got != "401" {
-		t.Errorf("with the address alone: %s, want 401", got)
+		t.Errorf("status with only the address: %s, want 401", got)
 	}
 }

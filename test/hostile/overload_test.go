@@ -10,11 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestOverloadIsNotShortage has 100 clients order machines from a broker that processes two
-// orders at a time. Each reply must be a machine, or 429 with Retry-After. None may report
-// a lack of capacity, because there is enough. Our own client, which waits as requested,
-// must get its machine.
-func TestOverloadIsNotShortage(t *testing.T) {
+// TestOverloadIsReportedAsRateLimit has 100 clients order machines from a broker that processes two orders at a time.
+// Each reply must be a machine, or 429 with Retry-After. None may report a lack of capacity, because there is enough.
+// Bourse's own client, which waits as requested, must get its machine.
+func TestOverloadIsReportedAsRateLimit(t *testing.T) {
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0", "--orders", "2")
 	startWorker(t, broker, "--cpus", "64", "--disk", "100GiB") // enough capacity for all 300 machines
 	order := machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
@@ -46,7 +45,7 @@ func TestOverloadIsNotShortage(t *testing.T) {
 	}
 	wg.Wait()
 	if made == 0 || shed == 0 {
-		t.Errorf("%d machines, %d answers of 429: want some of both", made, shed)
+		t.Errorf("%d machines and %d replies with status 429, want some of both", made, shed)
 	}
 	patient := *api
 	patient.Retries = 10

@@ -20,10 +20,10 @@ func listeners(t *testing.T) (map[string]string, *servertest.Server) {
 	return map[string]string{"broker": broker.API, "worker": worker.API, "gateway": worker.Pull}, broker
 }
 
-// TestPagesReachNoListener sends requests that web pages of other sites could make a
-// browser send. No listener may accept them across origins, under a host name that was made
-// to resolve to the listener (DNS rebinding), or at endpoints for servers.
-func TestPagesReachNoListener(t *testing.T) {
+// TestPagesCannotCallListeners sends requests that web pages of other sites could make a browser send. No listener may
+// accept them across origins, under a host name that was made to resolve to the listener (DNS rebinding), or at
+// endpoints for servers.
+func TestPagesCannotCallListeners(t *testing.T) {
 	all, broker := listeners(t)
 	paths := []string{
 		"POST /v1/apps/default/machines", "GET /v1/workers", "GET /metrics", "GET /v1/metrics/targets", "GET /v1/apps/default/machines", "POST /schedule", "POST /v1/view/queries",
@@ -43,7 +43,7 @@ func TestPagesReachNoListener(t *testing.T) {
 			}
 			read := send(t, addr, path, []string{"Host: evil.example" + port, "Bourse-Server: " + broker.Of}, hostOrder)
 			if read.status != http.StatusMisdirectedRequest {
-				t.Errorf("%s: %s of a rebound page without its traces: %d %s, want 421", name, path, read.status, read.body)
+				t.Errorf("%s: %s of a rebound page without browser headers: %d %s, want 421", name, path, read.status, read.body)
 			}
 			forServers := strings.Contains(path, " /worker/") || strings.Contains(path, " /view/")
 			if strings.HasPrefix(path, "GET") && !forServers {
@@ -60,27 +60,26 @@ func TestPagesReachNoListener(t *testing.T) {
 			if forServers && path != "GET /worker/metrics" {
 				bare := send(t, addr, path, []string{"Host: " + addr, "Content-Type: text/plain"}, hostOrder)
 				if bare.status != http.StatusForbidden {
-					t.Errorf("%s: %s of no server: %d %s, want 403", name, path, bare.status, bare.body)
+					t.Errorf("%s: %s of a caller that is no server: %d %s, want 403", name, path, bare.status, bare.body)
 				}
 			}
 		}
 	}
 	list, _, err := servertest.Client(t, broker).Machines(t.Context(), "default", machinesapi.ListMachines{})
 	if err != nil || len(list) != 0 {
-		t.Errorf("after all that the machines are %v (%v), want none", list, err)
+		t.Errorf("machines after all requests: %v (%v), want none", list, err)
 	}
 }
 
-// TestServersHaveTheNamesOfTheirOperator checks that a server accepts only the host names
-// that its operator configured.
-func TestServersHaveTheNamesOfTheirOperator(t *testing.T) {
+// TestServersAcceptOnlyConfiguredNames checks that a server accepts only the host names that its operator configured.
+func TestServersAcceptOnlyConfiguredNames(t *testing.T) {
 	broker, _ := startPairOf(t, []string{"--server-name", "api.example.com"}, nil)
 	for host, want := range map[string]int{
 		"api.example.com": http.StatusOK, "API.example.com:4280": http.StatusOK, "localhost": http.StatusOK, "127.0.0.1": http.StatusOK,
 		"example.com": http.StatusMisdirectedRequest,
 	} {
 		if got := send(t, broker.API, "GET /v1/health", []string{"Host: " + host}, ""); got.status != want {
-			t.Errorf("as %s: %d %s, want %d", host, got.status, got.body, want)
+			t.Errorf("request with host %s: %d %s, want %d", host, got.status, got.body, want)
 		}
 	}
 }

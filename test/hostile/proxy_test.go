@@ -168,10 +168,9 @@ func (h *h2Conn) reply() string {
 	}
 }
 
-// TestAnInvalidRequestTouchesNoMachine sends requests that cannot be forwarded to any
-// machine. They must not start a stopped machine, and must not make the proxy consider a
-// healthy machine as failed.
-func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
+// TestInvalidRequestStartsNoMachine sends requests that cannot be forwarded to any machine. They must not start a
+// stopped machine, and must not make the proxy consider a healthy machine as failed.
+func TestInvalidRequestStartsNoMachine(t *testing.T) {
 	broker, _ := startPair(t)
 	proxy := startProxy(t, broker, 0)
 	id := serveApp(t, broker, proxy, "web", "")
@@ -212,10 +211,10 @@ func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 		return len(machines) > 0
 	}
 	if !servertest.Within(30*time.Second, routed) {
-		t.Fatal("the broker does not say where the proxy sends requests")
+		t.Fatal("the broker does not report where the proxy sends requests")
 	}
 	if m := machines[0]; m.Use != machinesapi.UseNow {
-		t.Errorf("after invalid requests the machine is used %s: %s", m.Use, m.Why)
+		t.Errorf("after invalid requests the machine has use %s: %s", m.Use, m.Why)
 	}
 	if err := api.Stop(t.Context(), "web", id, machinesapi.StopMachine{}, ""); err != nil {
 		t.Fatal(err)
@@ -225,22 +224,21 @@ func TestAnInvalidRequestTouchesNoMachine(t *testing.T) {
 		return err == nil && m.State == bourse.StateStopped
 	}
 	if !servertest.Within(10*time.Second, stopped) {
-		t.Fatal("the machine does not stop")
+		t.Fatal("the machine did not stop")
 	}
 	attack()
 	if !stopped() {
-		t.Error("invalid requests have started the machine")
+		t.Error("invalid requests started the machine")
 	}
 	if err := ask(t.Context(), proxy, "web", "/"); err != nil {
-		t.Errorf("a valid request: %v", err)
+		t.Errorf("valid request: %v", err)
 	}
 }
 
-// TestAFloodOfOneOrganizationLeavesRoomForOthers opens ten HTTP/2 connections, with 2,500
-// requests in total to a slow machine, through a proxy that may open 1,024 files. Requests
-// for another organization's app, also on new connections, must be answered within a
-// second.
-func TestAFloodOfOneOrganizationLeavesRoomForOthers(t *testing.T) {
+// TestFloodDoesNotBlockOtherOrganizations opens ten HTTP/2 connections, with 2,500 requests in total to a slow machine,
+// through a proxy that may open 1,024 files. Requests for another organization's app, also on new connections, must be
+// answered within a second.
+func TestFloodDoesNotBlockOtherOrganizations(t *testing.T) {
 	broker, _ := startPair(t)
 	proxy := startProxy(t, broker, 1024)
 	serveApp(t, broker, proxy, "slow", "acme")
@@ -265,12 +263,12 @@ func TestAFloodOfOneOrganizationLeavesRoomForOthers(t *testing.T) {
 		return err == nil && len(files) > 256
 	}
 	if !servertest.Within(30*time.Second, full) {
-		t.Fatal("the flood does not reach the machine")
+		t.Fatal("the flood did not reach the machine")
 	}
 	for range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), limitOfAnAnswer)
 		if err := ask(ctx, proxy, "other", "/"); err != nil {
-			t.Errorf("another organization's app: %v", err)
+			t.Errorf("request for another organization's app: %v", err)
 		}
 		cancel()
 	}

@@ -17,11 +17,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestStoreWithAFlippedBitIsRecovered flips a bit in a machine's record in worker.db while
-// the worker is down. The next start must be refused with a message that names the recover
-// command. The recover command must report what is lost. After that, a start must name the
-// machine and stop nothing until --forget-machines is used. A regression killed the machine
-// at the next start without a message.
+// TestStoreWithAFlippedBitIsRecovered flips a bit in a machine's record in worker.db while the worker is down. The next
+// start must be refused with a message that names the recover command. The recover command must report the lost
+// records. After that, a start must name the machine and must not stop any machine until --forget-machines is used. A
+// regression killed the machine at the next start without a message.
 func TestStoreWithAFlippedBitIsRecovered(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -55,12 +54,12 @@ func TestStoreWithAFlippedBitIsRecovered(t *testing.T) {
 			got = exit.ExitCode()
 		}
 		if got != want {
-			t.Errorf("%v ended with %d, want %d: %s", args, got, want, out)
+			t.Errorf("%v exited with %d, want %d: %s", args, got, want, out)
 		}
 		return string(out)
 	}
 	if out := command(5, "worker", "store", "check", "--data", data); !strings.Contains(out, "in use") {
-		t.Errorf("check beside the daemon: %s", out)
+		t.Errorf("check while the daemon runs: %s", out)
 	}
 	if err := w.Kill(); err != nil {
 		t.Fatal(err)
@@ -79,7 +78,7 @@ func TestStoreWithAFlippedBitIsRecovered(t *testing.T) {
 		t.Errorf("check of the recovered store: %s", out)
 	}
 	if out := command(5, w.Args...); !strings.Contains(out, string(ids[0])) || strings.Contains(out, string(ids[1])) {
-		t.Errorf("start: %s, want machine %s and no other to be named", out, ids[0])
+		t.Errorf("start: %s, want an error that names machine %s and no other", out, ids[0])
 	}
 	if n := len(processes(mark)); n != 2 {
 		t.Fatalf("%d machines run, want both", n)
@@ -89,10 +88,10 @@ func TestStoreWithAFlippedBitIsRecovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := api.Machine(t.Context(), "default", ids[1]); err != nil || m.State != bourse.StateStarted {
-		t.Errorf("the other machine: %s, %v, want it started", m.State, err)
+		t.Errorf("the other machine: %s, %v, want started", m.State, err)
 	}
 	if n := len(processes(mark)); n != 1 {
-		t.Errorf("%d machines run, want the one that has a record", n)
+		t.Errorf("%d machines run, want only the machine with a record", n)
 	}
 }
 
@@ -123,6 +122,6 @@ func flipRecord(t *testing.T, data string, id bourse.MachineID) {
 		}
 	}
 	if flipped == 0 {
-		t.Fatal("the record is in no file")
+		t.Fatal("no file contains the record")
 	}
 }

@@ -47,10 +47,9 @@ func (s *scraper) ask(method, url string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestAScraperReadsMetricsAndNothingElse reads the metrics of brokers and workers as a
-// scraper, with its token or its certificate, directly or through a broker. No server may
-// permit the scraper anything else.
-func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
+// TestScraperCanReadOnlyMetrics reads the metrics of brokers and workers as a scraper, with its token or its
+// certificate, directly or through a broker. No server may permit the scraper anything else.
+func TestScraperCanReadOnlyMetrics(t *testing.T) {
 	s := newSecured(t)
 	const token = "a-token-of-prometheus"
 	s.put("tokens", []byte(clusterToken+" *\n"+token+" role:scraper\n"))
@@ -69,7 +68,7 @@ func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 		status, _ := byToken.ask("GET", broker+"/v1/workers/w1/metrics")
 		return status == http.StatusOK
 	}) {
-		t.Fatal("the broker relays no metrics of its worker")
+		t.Fatal("the broker does not relay its worker's metrics")
 	}
 	for _, from := range []struct {
 		by   scraper
@@ -119,11 +118,11 @@ func TestAScraperReadsMetricsAndNothingElse(t *testing.T) {
 	}
 	strangers := scraper{t, s.as("w1.worker.bourse.internal", nil), token, ""}
 	if status, text := strangers.ask("GET", worker+"/worker/metrics"); status != 0 {
-		t.Errorf("a worker's metrics without a certificate: %d %s, want no connection", status, text)
+		t.Errorf("request for a worker's metrics without a certificate: %d %s, want no connection", status, text)
 	}
 	// A scraper is not a server, so servers must reject what it signs.
 	der, _ := creds.Own()
 	if _, _, _, err := creds.Author(der, time.Now()); bourse.CodeOf(err) != bourse.CodeForbidden {
-		t.Errorf("as the author of rows: %v, want forbidden", err)
+		t.Errorf("scraper as the author of rows: %v, want forbidden", err)
 	}
 }

@@ -17,13 +17,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestSecretsOfContainersAreFoundNowhere gives a container its app's secrets, in its
-// environment and as a file. They must also be there after its worker's daemon was killed,
-// after a restart, and in an exec. No file of the cluster or of containerd may contain
-// them. Once the cluster has ended, no process's memory may contain them either.
-func TestSecretsOfContainersAreFoundNowhere(t *testing.T) {
+// TestContainerSecretsDoNotLeak gives a container its app's secrets, in its environment and as a file. They must also
+// be available after its worker's daemon was killed, after a restart, and in an exec. No file of the cluster or of
+// containerd may contain them. Once the cluster has ended, no process's memory may contain them either.
+func TestContainerSecretsDoNotLeak(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("containers need root")
+		t.Skip("containers require root")
 	}
 	value, inFile := rand.Text(), rand.Text()
 	digest := sha256.Sum256([]byte(value + inFile))
@@ -62,7 +61,7 @@ func TestSecretsOfContainersAreFoundNowhere(t *testing.T) {
 				})
 				return err == nil && strings.HasPrefix(out.Stdout, want) && strings.HasSuffix(out.Stdout, "\n1\n")
 			}) {
-				t.Fatalf("a command prints %+v (%v), want the digest of the secrets, and 1", out, err)
+				t.Fatalf("a command printed %+v (%v), want the digest of the secrets, and 1", out, err)
 			}
 		}
 		has()

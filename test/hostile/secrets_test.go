@@ -20,10 +20,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestSecretsAreFoundNowhere gives a host process its app's secret, also after its worker's
-// daemon was killed and after a restart. No file of the cluster, no log line of its servers
-// and no reply of the API may contain the secret.
-func TestSecretsAreFoundNowhere(t *testing.T) {
+// TestSecretsDoNotLeak gives a host process its app's secret, also after its worker's daemon was killed and after a
+// restart. No file of the cluster, no log line of its servers and no reply of the API may contain the secret.
+func TestSecretsDoNotLeak(t *testing.T) {
 	value := rand.Text()
 	digest := sha256.Sum256([]byte(value))
 	data := t.TempDir()
@@ -75,7 +74,7 @@ func TestSecretsAreFoundNowhere(t *testing.T) {
 			"/v1/machines", "/v1/orders/" + string(made.OrderID), "/v1/workers/" + worker.ID, "/v1/workers/" + worker.ID + "/runs", "/v1/view/health", "/metrics",
 		} {
 			if strings.Contains(get(t, api, d.API+path), value) {
-				t.Errorf("GET %s has the value", path)
+				t.Errorf("the reply to GET %s contains the value", path)
 			}
 		}
 		searchFor(t, data, value) // search while the cluster is running, too
@@ -129,11 +128,11 @@ func searchForSome(t *testing.T, dir, value string, some int) {
 		}
 		files++
 		if bytes.Contains(text, secret) || bytes.Contains(text, coded) {
-			t.Errorf("%s has the value", path)
+			t.Errorf("%s contains the value", path)
 		}
 		return nil
 	})
 	if err != nil || files < some {
-		t.Errorf("searched %d files below %s: %v", files, dir, err)
+		t.Errorf("searched only %d files below %s: %v", files, dir, err)
 	}
 }

@@ -21,7 +21,7 @@ func rss(t *testing.T, s *servertest.Server) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Cmd.Process.Pid))
 	if err != nil {
-		t.Skipf("the memory of processes is not shown here: %v", err)
+		t.Skipf("this host does not report the memory of processes: %v", err)
 	}
 	_, rest, lives := strings.Cut(string(text), "VmRSS:")
 	if !lives {
@@ -36,10 +36,10 @@ func rss(t *testing.T, s *servertest.Server) int {
 
 const slowPost = "POST /v1/apps/default/machines HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n"
 
-// TestSlowClientsHoldNothing has 150 clients declare a body of 4 MiB each and send one byte
-// of it. The broker must not allocate memory for data that has not arrived, and must
-// disconnect the clients within seconds. A regression held 600 MiB forever.
-func TestSlowClientsHoldNothing(t *testing.T) {
+// TestSlowClientsUseNoMemory has 150 clients declare a body of 4 MiB each and send one byte of it. The broker must not
+// allocate memory for data that has not arrived, and must disconnect the clients within seconds. A regression held 600
+// MiB forever.
+func TestSlowClientsUseNoMemory(t *testing.T) {
 	broker, _ := startPair(t)
 	before := rss(t, broker)
 	conns := make([]net.Conn, 150)
@@ -56,28 +56,28 @@ func TestSlowClientsHoldNothing(t *testing.T) {
 	}
 	api := servertest.Client(t, broker)
 	if _, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{}); err != nil {
-		t.Errorf("another client beside them: %v", err)
+		t.Errorf("another client at the same time: %v", err)
 	}
 	if now := rss(t, broker); now > before+60 {
-		t.Errorf("150 bytes of 150 clients take %d MiB", now-before)
+		t.Errorf("one byte from each of 150 clients uses %d MiB", now-before)
 	}
 	for _, c := range conns {
 		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
-			t.Fatalf("a client that sends nothing is kept: %v", err)
+			t.Fatalf("a client that sends nothing more is not disconnected: %v", err)
 		}
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusBadRequest {
-			t.Errorf("a client that sends nothing: status %d, want 400", resp.StatusCode)
+			t.Errorf("a client that sends nothing more: status %d, want 400", resp.StatusCode)
 		}
 	}
 }
 
-// TestHugeClientsAreBounded has 150 clients send a body of 4 MiB without its last byte. The
-// body is JSON that needs as much memory as possible. The broker must hold no more than its
-// budget, and must refuse the other bodies with 429 and Retry-After.
-func TestHugeClientsAreBounded(t *testing.T) {
+// TestMemoryForHugeBodiesIsLimited has 150 clients send a body of 4 MiB without its last byte. The body is JSON that
+// needs as much memory as possible. The broker must hold no more than its budget, and must refuse the other bodies with
+// 429 and Retry-After.
+func TestMemoryForHugeBodiesIsLimited(t *testing.T) {
 	broker, _ := startPair(t)
 	body := `{"config":{"image":"host","metadata":{`
 	var b strings.Builder
@@ -121,14 +121,14 @@ func TestHugeClientsAreBounded(t *testing.T) {
 	wg.Wait()
 	t.Logf("statuses %v, peak %d MiB", statuses, peak)
 	if peak > 512 {
-		t.Errorf("600 MiB of hostile JSON take %d MiB of the broker", peak)
+		t.Errorf("600 MiB of hostile JSON use %d MiB in the broker", peak)
 	}
 	if statuses[http.StatusOK] != 0 || statuses[http.StatusBadRequest] == 0 {
 		t.Errorf("statuses %v, want 400 and 429", statuses)
 	}
 	api := servertest.Client(t, broker)
 	if _, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{}); err != nil {
-		t.Errorf("another client after them: %v", err)
+		t.Errorf("another client afterwards: %v", err)
 	}
 }
 

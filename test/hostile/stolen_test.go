@@ -21,11 +21,10 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// TestAStolenWorkerOpensItsOwnAppsSecretsOnly has two organizations, each with an app that
-// has a secret and a machine on a worker of its own. The disk of one worker contains both
-// sealed secrets, but only the key of the secret of its own app. No data on the disk may
-// open the other secret, even if the secret is presented as one of the worker's own app.
-func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
+// TestStolenWorkerDecryptsOnlyItsAppsSecrets has two organizations, each with an app that has a secret and a machine on
+// a separate worker. The disk of one worker contains both sealed secrets, but only the key of the secret of its own
+// app. No data on the disk may open the other secret, even if the secret is presented as one of the worker's own app.
+func TestStolenWorkerDecryptsOnlyItsAppsSecrets(t *testing.T) {
 	keys := filepath.Join(t.TempDir(), "secrets.key")
 	if err := os.WriteFile(keys, seal.Generate(), 0o600); err != nil {
 		t.Fatal(err)
@@ -79,13 +78,13 @@ func TestAStolenWorkerOpensItsOwnAppsSecretsOnly(t *testing.T) {
 		candidates := keysIn(t, dirs[worker])
 		for app, id := range ids {
 			value, opened := "", false
-			for _, place := range []string{id, ids[own]} { // as it is, and as if it belonged to the worker's own app
+			for _, place := range []string{id, ids[own]} { // its own app id, and the id of the worker's own app
 				if text, ok := tryAll(candidates, seal.Place{App: place, Name: "PASSWORD"}, sealed[app]); ok {
 					value, opened = text, true
 				}
 			}
 			if opened != (app == own) || opened && value != "hunter2 of "+string(app) {
-				t.Errorf("what worker %s has opens the secret of app %s as %q (%t), and its own app is %s", worker, app, value, opened, own)
+				t.Errorf("the data of worker %s decrypts the secret of app %s as %q (%t), but its own app is %s", worker, app, value, opened, own)
 			}
 		}
 	}
@@ -119,7 +118,7 @@ func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bours
 		}
 	})
 	if len(out) != len(ids) {
-		t.Fatalf("no view is below %s", dir)
+		t.Fatalf("%s contains no view", dir)
 	}
 	return out
 }
@@ -146,7 +145,7 @@ func keysIn(t *testing.T, dir string) map[[bourse.AppKeySize]byte]bool {
 		}
 	})
 	if files < 5 {
-		t.Fatalf("%d files are below %s", files, dir)
+		t.Fatalf("only %d files are below %s", files, dir)
 	}
 	return out
 }
@@ -170,7 +169,7 @@ func walk(t *testing.T, dir string, read func(path string, text []byte)) {
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return fmt.Errorf("read what was stolen: %w", err)
+			return fmt.Errorf("read the stolen files: %w", err)
 		}
 		read(path, text)
 		return nil

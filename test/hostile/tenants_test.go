@@ -22,8 +22,7 @@ const (
 	blogToken  = "a-token-of-acmes-blog"
 )
 
-// canary is a text in all of acme's private data. It must not appear in replies to anybody
-// else.
+// canary is a text in all of acme's private data. It must not appear in replies to other organizations.
 const canary = "canary-of-acme"
 
 // tenants is a broker and a worker with two organizations, and the objects of organization
@@ -123,7 +122,7 @@ func (c *tenants) clean(what, text string, h http.Header) {
 	c.t.Helper()
 	for _, secret := range []string{canary, c.nonce, c.instance} {
 		if secret != "" && (strings.Contains(text, secret) || strings.Contains(fmt.Sprint(h), secret)) {
-			c.t.Errorf("%s: the answer has %q of another's: %s", what, secret, text)
+			c.t.Errorf("%s: the reply contains another organization's %q: %s", what, secret, text)
 		}
 	}
 }
@@ -149,7 +148,7 @@ func (c *tenants) settle(app string) {
 	c.reservation = r["id"].(string)
 	status, text, _ := c.ask(acmeToken, "POST", "/v1/apps/"+app+"/volumes", `{"name": "canary_of_acme", "region": "gru", "size_gb": 1}`)
 	if status/100 != 2 {
-		c.t.Logf("no volumes on this host: %d %s", status, text)
+		c.t.Logf("this host does not support volumes: %d %s", status, text)
 		return
 	}
 	var v struct{ ID string }
@@ -235,7 +234,7 @@ func (c *tenants) intact(app string) {
 	}
 	config := m["config"].(map[string]any)
 	if !maps.Equal(map[string]any{"key": canary}, config["metadata"].(map[string]any)) {
-		c.t.Errorf("its metadata is %v", config["metadata"])
+		c.t.Errorf("the metadata of acme's machine is %v", config["metadata"])
 	}
 	if r, _ := c.must(acmeToken, "GET", "/v1/reservations/"+c.reservation, ""); len(r["holds"].([]any)) != 1 {
 		c.t.Errorf("acme's reservation is %v", r)
@@ -248,10 +247,10 @@ func (c *tenants) intact(app string) {
 	}
 }
 
-// TestAnotherOrganizationReachesNothing checks that another organization cannot access
-// acme's objects: neither through acme's app, nor through its own app with the ids of
-// acme's machines, orders, volumes and reservations, nor with lists or SQL.
-func TestAnotherOrganizationReachesNothing(t *testing.T) {
+// TestOtherOrganizationsHaveNoAccess checks that another organization cannot access acme's objects: neither through
+// acme's app, nor through its own app with the ids of acme's machines, orders, volumes and reservations, nor with lists
+// or SQL.
+func TestOtherOrganizationsHaveNoAccess(t *testing.T) {
 	c := startTenants(t)
 	c.settle("shop")
 	c.must(rivalToken, "POST", "/v1/apps", `{"app_name": "theirs", "org_slug": "rival"}`)
@@ -280,7 +279,7 @@ func TestAnotherOrganizationReachesNothing(t *testing.T) {
 	for _, path := range []string{"/v1/apps", "/v1/apps?org_slug=acme", "/v1/apps?org_slug=rival"} {
 		status, text, h := c.ask(rivalToken, "GET", path, "")
 		if status == http.StatusOK && strings.Contains(text, `"shop"`) {
-			t.Errorf("%s names acme's app: %s", path, text)
+			t.Errorf("%s reveals acme's app: %s", path, text)
 		}
 		c.clean(path, text, h)
 	}
@@ -301,9 +300,9 @@ func TestAnotherOrganizationReachesNothing(t *testing.T) {
 	for _, id := range []string{c.order, c.order[:26]} {
 		status, text, h := c.ask(rivalToken, "POST", theirs+"/machines", fmt.Sprintf(own, "", ""), "Bourse-Order-Id", id)
 		if strings.Contains(text, c.machine) {
-			t.Errorf("acme's order id is answered with its machine: %d %s", status, text)
+			t.Errorf("acme's order id returned acme's machine: %d %s", status, text)
 		}
-		c.clean("an order of acme's id", text, h)
+		c.clean("an order with acme's id", text, h)
 	}
 	c.no(rivalToken, "POST", theirs+"/machines", fmt.Sprintf(own, "", `, "reservation": "`+c.reservation+`"`),
 		[]int{http.StatusNotFound, http.StatusPreconditionFailed, http.StatusUnprocessableEntity, http.StatusConflict})
@@ -323,14 +322,14 @@ func TestAnotherOrganizationReachesNothing(t *testing.T) {
 	c.intact("shop")
 }
 
-// TestATokenOfOneAppReachesNoOther checks that a token for one app does not permit access
-// to other apps of the same organization.
-func TestATokenOfOneAppReachesNoOther(t *testing.T) {
+// TestAppTokenGivesNoAccessToOtherApps checks that a token for one app does not permit access to other apps of the same
+// organization.
+func TestAppTokenGivesNoAccessToOtherApps(t *testing.T) {
 	c := startTenants(t)
 	c.must(acmeToken, "POST", "/v1/apps", `{"app_name": "blog", "org_slug": "acme"}`)
 	c.settle("shop")
 	if m, _ := c.must(shopToken, "GET", c.path("shop"), ""); m["id"] != c.machine {
-		t.Errorf("the app's own token gets %v", m)
+		t.Errorf("the app's own token got %v", m)
 	}
 	c.try(blogToken, "shop", http.StatusForbidden)
 	c.try(blogToken, "blog", http.StatusNotFound)
@@ -343,9 +342,9 @@ func TestATokenOfOneAppReachesNoOther(t *testing.T) {
 	c.intact("shop")
 }
 
-// TestRecreatedAppGetsNothingOfTheDeletedOne checks that if another organization creates an app
-// with the name of a deleted app, it gets none of the deleted app's objects.
-func TestRecreatedAppGetsNothingOfTheDeletedOne(t *testing.T) {
+// TestRecreatedAppGetsNoObjectsOfTheDeletedApp checks that if another organization creates an app with the name of a
+// deleted app, it gets none of the deleted app's objects.
+func TestRecreatedAppGetsNoObjectsOfTheDeletedApp(t *testing.T) {
 	c := startTenants(t)
 	c.settle("shop")
 	c.must(acmeToken, "DELETE", "/v1/apps/shop?force=true", "")

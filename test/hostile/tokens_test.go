@@ -10,11 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestARevokedTokenOverTwoBrokers checks that a token that one broker has created is valid
-// at the other one. A token that one broker has revoked must become invalid at both:
-// immediately at this broker, and after the gossip delay at the other. A starting broker
-// must never call a valid token unknown, and must never accept the revoked one.
-func TestARevokedTokenOverTwoBrokers(t *testing.T) {
+// TestRevokedTokenWithTwoBrokers checks that a token that one broker has created is valid at the other one. A token
+// that one broker has revoked must become invalid at both: immediately at this broker, and after the gossip delay at
+// the other. A starting broker must never reject a valid token as unknown, and must never accept the revoked one.
+func TestRevokedTokenWithTwoBrokers(t *testing.T) {
 	one, _ := startPair(t)
 	two := servertest.Start(t, "broker-2", "serve", "broker", "--listen", "127.0.0.1:0", "--join", one.Addr)
 	root := servertest.Client(t, one).Tokens()
@@ -35,10 +34,10 @@ func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 	good, bad := issue(), issue()
 	for _, token := range []string{good.Token, bad.Token} {
 		if status := show(one, token); status != 200 {
-			t.Fatalf("where it was made: status %d", status)
+			t.Fatalf("request to the broker that created the token: status %d", status)
 		}
 		if !servertest.Within(servertest.Timeout, func() bool { return show(two, token) == 200 }) {
-			t.Fatal("the other broker does not know it")
+			t.Fatal("the other broker does not accept the token")
 		}
 	}
 	if _, err := rootOfTwo.Revoke(t.Context(), bad.ID, false); err != nil {
@@ -46,10 +45,10 @@ func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 	}
 	began := time.Now()
 	if status := show(two, bad.Token); status != 401 {
-		t.Errorf("where it was revoked: status %d", status)
+		t.Errorf("request to the broker that revoked the token: status %d", status)
 	}
 	if !servertest.Within(servertest.Timeout, func() bool { return show(one, bad.Token) == 401 }) {
-		t.Error("the other broker takes it still")
+		t.Error("the other broker still accepts the token")
 	}
 	t.Logf("revoked everywhere after %s", time.Since(began))
 
@@ -57,7 +56,7 @@ func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 	if err := two.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	started := beside(func() {
+	started := inBackground(func() {
 		if err := two.Start(); err != nil {
 			t.Error(err)
 		}
@@ -71,23 +70,23 @@ func TestARevokedTokenOverTwoBrokers(t *testing.T) {
 		}
 		by := scraper{t, http.DefaultClient, good.Token, ""}
 		if status, text := by.ask("GET", "http://"+api+"/v1/apps"); status == 401 {
-			t.Fatalf("a broker that starts calls a token unknown: %s", text)
+			t.Fatalf("a starting broker rejected a valid token as unknown: %s", text)
 		}
 		by.token = bad.Token
 		if status, _ := by.ask("GET", "http://"+api+"/v1/apps"); status == 200 {
-			t.Fatal("a broker that starts takes a revoked token")
+			t.Fatal("a starting broker accepted a revoked token")
 		}
 	}
 	if !servertest.Within(servertest.Timeout, func() bool { return show(two, good.Token) == 200 }) {
-		t.Error("after its start the broker does not take a token")
+		t.Error("after its start the broker does not accept a valid token")
 	}
 	if status := show(two, bad.Token); status != 401 {
-		t.Errorf("after its start: status %d", status)
+		t.Errorf("request after the start: status %d", status)
 	}
 }
 
-// beside runs do concurrently, and returns a channel that is closed when do returns.
-func beside(do func()) <-chan struct{} {
+// inBackground runs do in a goroutine, and returns a channel that is closed when do returns.
+func inBackground(do func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { defer close(done); do() }()
 	return done

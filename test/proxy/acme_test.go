@@ -54,15 +54,15 @@ func TestACME(t *testing.T) {
 	}
 	first, err := shown(name)
 	if err != nil {
-		t.Fatalf("the first handshake: %v", err)
+		t.Fatalf("first handshake: %v", err)
 	}
 	if _, err := shown("nobody.example.com"); err == nil {
-		t.Error("the CA was asked for a name of nobody")
+		t.Error("a certificate was requested for a name of no app")
 	}
 	h.eventually("the certificate is renewed", func() error {
 		now, err := shown(name)
 		if err == nil && now.SerialNumber.Cmp(first.SerialNumber) == 0 {
-			err = errors.New("it is the first one")
+			err = errors.New("the proxy still uses the first certificate")
 		}
 		return err
 	})

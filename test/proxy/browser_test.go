@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/servertest"
 )
 
-// TestABrowser opens an app's page at app.localhost in a browser, without any setup. It
-// uses HTTP/1.1 and, with TLS, HTTP/2, and tests WebSockets and server-sent events.
-func TestABrowser(t *testing.T) {
+// TestBrowser opens an app's page at app.localhost in a browser, without any setup. It uses HTTP/1.1 and, with TLS,
+// HTTP/2, and tests WebSockets and server-sent events.
+func TestBrowser(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1, 1, nil, nil)
 	h.create("web", h.order(kindWeb))
@@ -41,7 +41,7 @@ func browse(t *testing.T, url string) {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Fatalf("scripts/need-host installs it: %v", err)
+		t.Fatalf("run scripts/need-host to install it: %v", err)
 	}
 	home := t.TempDir()
 	c := exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
@@ -54,7 +54,7 @@ func browse(t *testing.T, url string) {
 	t.Cleanup(func() {
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // the browser may have exited
 		_ = c.Wait()                                      // returns the kill as an error
-		if !servertest.Within(patience, func() bool { return len(processesOf(home)) == 0 }) {
+		if !servertest.Within(waitTimeout, func() bool { return len(processesOf(home)) == 0 }) {
 			t.Errorf("processes %v of the browser have not ended", processesOf(home))
 		}
 	})
@@ -63,7 +63,7 @@ func browse(t *testing.T, url string) {
 // report waits for a page's report.
 func report(t *testing.T, url, id string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/report/"+id, nil)
 	if err != nil {
@@ -72,7 +72,7 @@ func report(t *testing.T, url, id string) string {
 	req.Host = "web.localhost"
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatalf("the browser has reported nothing: %v", err)
+		t.Fatalf("the browser did not report a result: %v", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)

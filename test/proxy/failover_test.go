@@ -27,12 +27,12 @@ func (h *house) fullHost(app bourse.AppName) (id bourse.MachineID, full bourse.W
 		}
 		for _, p := range list {
 			if len(p.Routes) != 2 {
-				return fmt.Errorf("%s does not: %s", p.ID, p.Error)
+				return fmt.Errorf("%s does not route to the machine: %s", p.ID, p.Error)
 			}
 			full = p.Routes[0].Machines[0].Worker
 		}
 		if len(list) != len(h.proxies) {
-			return errors.New("not all of them are known")
+			return errors.New("the broker does not know all proxies")
 		}
 		return nil
 	})
@@ -40,10 +40,9 @@ func (h *house) fullHost(app bourse.AppName) (id bourse.MachineID, full bourse.W
 	return id, full
 }
 
-// TestAFullHostBehindTwoProxies sends simultaneous requests through two proxies for a
-// machine whose host is full. A single other machine, which is ordered over NATS, must
-// answer them.
-func TestAFullHostBehindTwoProxies(t *testing.T) {
+// TestFullHostBehindTwoProxies sends simultaneous requests through two proxies for a machine whose host is full. A
+// single other machine, which is ordered over NATS, must answer them.
+func TestFullHostBehindTwoProxies(t *testing.T) {
 	t.Parallel()
 	h := newHouseOverNATS(t, 2, 2, []string{"--memory", "1536MiB"})
 	id, full := h.fullHost("shop")
@@ -62,18 +61,17 @@ func TestAFullHostBehindTwoProxies(t *testing.T) {
 	}
 	m := h.machine("shop", bourse.MachineID(replies[0].Machine))
 	if replies[1].Machine != string(m.ID) || m.ID == id || m.Worker == full {
-		t.Errorf("machines %s, of worker %s, and %s answered, want one of another worker than %s", m.ID, m.Worker, replies[1].Machine, full)
+		t.Errorf("machines %s, of worker %s, and %s answered, want one machine that is not on worker %s", m.ID, m.Worker, replies[1].Machine, full)
 	}
 	list, _, err := h.api.Machines(t.Context(), "shop", machinesapi.ListMachines{})
 	if err != nil || len(list) != 2 {
-		t.Errorf("%d machines, want that at rest and another; %v", len(list), err)
+		t.Errorf("%d machines, want the stopped one and another; %v", len(list), err)
 	}
 }
 
-// TestAFullHostAndATrace sends a request for a machine whose host is full. Another machine,
-// ordered on another host, must answer it. The trace must show the time spent in the proxy,
-// the broker and both workers.
-func TestAFullHostAndATrace(t *testing.T) {
+// TestTraceOfAFailover sends a request for a machine whose host is full. Another machine, ordered on another host, must
+// answer it. The trace must show the time spent in the proxy, the broker and both workers.
+func TestTraceOfAFailover(t *testing.T) {
 	t.Parallel()
 	collector := tracetest.New(t)
 	h := newHouseWith(t, 2, 1, []string{"--memory", "1536MiB"}, nil, func(c *exec.Cmd) error {
@@ -95,7 +93,7 @@ func TestAFullHostAndATrace(t *testing.T) {
 	}
 	m := h.machine("shop", bourse.MachineID(got.Machine))
 	if m.ID == id || m.Worker == full || !m.Config.AutoDestroy {
-		t.Errorf("machine %s on %s answered (auto_destroy %v), want another than %s on another worker than %s", m.ID, m.Worker, m.Config.AutoDestroy, id, full)
+		t.Errorf("machine %s on %s answered (auto_destroy %v), want a machine other than %s on a worker other than %s", m.ID, m.Worker, m.Config.AutoDestroy, id, full)
 	}
 	spans := collector.Await(
 		t, trace, "request", "request > choose",
@@ -111,10 +109,10 @@ func TestAFullHostAndATrace(t *testing.T) {
 		case s.Name == "request" && (s.Parent != parent || s.Attributes["bourse.machine"] != got.Machine || s.Attributes["http.response.status_code"] != "200"):
 			t.Errorf("the request's span is %+v", s)
 		case s.Name == "send" && !strings.Contains(got.Traceparent, trace+"-"+s.ID):
-			t.Errorf("the machine was told %q, want the span that sends, %s", got.Traceparent, s.ID)
+			t.Errorf("the machine received the trace header %q, want the sending span %s", got.Traceparent, s.ID)
 		}
 	}
 	if len(services) != 3 {
-		t.Errorf("spans are of %v, want a proxy, a broker and workers", services)
+		t.Errorf("the spans come from %v, want a proxy, a broker and workers", services)
 	}
 }

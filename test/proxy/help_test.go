@@ -20,8 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// patience is the time limit for operations that are fast on an idle host.
-const patience = 60 * time.Second
+// waitTimeout is the time limit for operations that are fast on an idle host.
+const waitTimeout = 60 * time.Second
 
 // house is a cluster of a broker, workers and proxies.
 type house struct {
@@ -103,8 +103,8 @@ func (h *house) agreed() {
 func (h *house) eventually(what string, ask func() error) {
 	h.Helper()
 	var err error
-	if !servertest.Within(patience, func() bool { err = ask(); return err == nil }) {
-		h.Fatalf("%s: not within %v: %v", what, patience, err)
+	if !servertest.Within(waitTimeout, func() bool { err = ask(); return err == nil }) {
+		h.Fatalf("%s: timed out after %v: %v", what, waitTimeout, err)
 	}
 }
 
@@ -149,7 +149,7 @@ func (h *house) create(app bourse.AppName, order machinesapi.CreateMachine) bour
 	order.SkipLaunch = true
 	m, err := h.api.Create(h.Context(), app, order, "")
 	if err != nil {
-		h.Fatalf("an order of app %s: %v", app, err)
+		h.Fatalf("order in app %s: %v", app, err)
 	}
 	return m.ID
 }
@@ -161,7 +161,7 @@ func (h *house) run(app bourse.AppName, order machinesapi.CreateMachine, worker 
 	order.Config.Requirements = bourse.Requirements{"host": {Label: worker}}
 	m, err := h.api.Create(h.Context(), app, order, "")
 	if err != nil {
-		h.Fatalf("an order of app %s: %v", app, err)
+		h.Fatalf("order in app %s: %v", app, err)
 	}
 	return m.Machine
 }
@@ -234,7 +234,7 @@ func (h *house) routed(client *http.Client, url, host string) (first reply) {
 	h.eventually("the proxy knows "+host, func() (err error) {
 		first, err = get(client, url, host, "first")
 		if s, ok := errors.AsType[*statusError](err); ok && s.status != http.StatusNotFound {
-			h.Fatalf("the first reply of %s: %v", host, err)
+			h.Fatalf("first reply of %s: %v", host, err)
 		}
 		return err
 	})

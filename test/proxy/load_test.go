@@ -57,7 +57,7 @@ func (l *load) one(i int) {
 // more waits until n more requests have ended.
 func (l *load) more(t *testing.T, n int) {
 	t.Helper()
-	late := time.After(patience)
+	late := time.After(waitTimeout)
 	l.mu.Lock()
 	want := len(l.answered) + n
 	l.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *load) more(t *testing.T, n int) {
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("%d requests have ended, want %d within %v", have, want, patience)
+			t.Fatalf("%d requests have ended, want %d within %v", have, want, waitTimeout)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func TestLosses(t *testing.T) {
 	h.run("web", h.order(kindWeb), "w2")
 	transport := &http.Transport{MaxIdleConnsPerHost: rate}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: patience}
+	client := &http.Client{Transport: transport, Timeout: waitTimeout}
 	url := "http://" + h.proxies[0].Web[0] + "/"
 	seen := map[string]bool{}
 	h.eventually("both machines answer", func() error {
@@ -33,7 +33,7 @@ func TestLosses(t *testing.T) {
 			return err
 		}
 		if seen[r.Machine] = true; len(seen) < 2 {
-			return fmt.Errorf("all replies are those of %s", r.Machine)
+			return fmt.Errorf("all replies came from %s", r.Machine)
 		}
 		return nil
 	})
@@ -42,7 +42,7 @@ func TestLosses(t *testing.T) {
 	ask := func(i int) error {
 		r, err := get(client, url, "web.localhost", strconv.Itoa(i))
 		if err == nil && (r.App != "web" || r.Nonce != strconv.Itoa(i)) {
-			err = fmt.Errorf("wrong answer %+v", r)
+			err = fmt.Errorf("wrong reply %+v", r)
 		}
 		if r.Machine == string(lost.ID) {
 			byLost.Add(1)
@@ -67,7 +67,7 @@ func TestLosses(t *testing.T) {
 	before := byLost.Load()
 	l.more(t, rate/2)
 	if now := byLost.Load(); now != before {
-		t.Errorf("%d requests were answered by a machine that is gone", now-before)
+		t.Errorf("%d requests were answered by a machine that was lost", now-before)
 	}
 	l.end(t)
 }

@@ -41,7 +41,7 @@ type reply struct {
 // headerNonce is a request header whose value the machine returns in its reply.
 const headerNonce = "X-Nonce"
 
-// runMachine is the program of the test's machines. It runs until it is asked to stop.
+// runMachine is the program of the test's machines. It runs until it receives a signal to stop.
 func runMachine(kind string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -87,7 +87,7 @@ func serveEcho(l net.Listener) error {
 			return err
 		}
 		go func() {
-			_, _ = io.Copy(c, c) // if data is missing, the client notices
+			_, _ = io.Copy(c, c) // the client detects missing data
 			_ = c.(*net.TCPConn).CloseWrite()
 			_ = c.Close()
 		}()
@@ -127,7 +127,7 @@ func echoMessages(c *websocket.Conn) {
 	for {
 		var message string
 		if websocket.Message.Receive(c, &message) != nil || websocket.Message.Send(c, message) != nil {
-			return // if data is missing, the client notices
+			return // the client detects missing data
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (w *web) answer(out http.ResponseWriter, r *http.Request) {
 	n := w.asked
 	w.mu.Unlock()
 	out.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(out).Encode(reply{ // if data is missing, the client notices
+	_ = json.NewEncoder(out).Encode(reply{ // the client detects missing data
 		App: os.Getenv("FLY_APP_NAME"), Machine: os.Getenv("FLY_MACHINE_ID"), Nonce: r.Header.Get(headerNonce), Proto: r.Proto, Traceparent: r.Header.Get("Traceparent"), Asked: n,
 	})
 }
@@ -167,8 +167,8 @@ func counts(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events sends n events of a stream; n and the stream's id are query parameters. It sends
-// each event except the first one only after the client has confirmed the previous one.
+// events sends n events of a stream; n and the stream's id are query parameters. It sends the first event immediately,
+// and each other event after the client has confirmed the previous one.
 func (w *web) events(out http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Content-Type", "text/event-stream")
 	n, _ := strconv.Atoi(r.URL.Query().Get("n"))

@@ -50,7 +50,7 @@ func TestSecretsWithoutABroker(t *testing.T) {
 				err = fmt.Errorf("%d starts, want %d", strings.Count(string(text), "\n"), times)
 			}
 			if err == nil && strings.Count(string(text), digest) != times {
-				t.Fatalf("%s: its program did not have the secret: %q", what, text)
+				t.Fatalf("%s: the program did not receive the secret: %q", what, text)
 			}
 			return err
 		})
@@ -70,8 +70,8 @@ func TestSecretsWithoutABroker(t *testing.T) {
 	}}
 	spare.Config.Standbys = []bourse.MachineID{primary.ID}
 	h.run("vault", spare, "w2")
-	started("the machine of the proxy is made", "web", 1)
-	started("the machine that fails is made", "failing", 1)
+	started("the machine for the proxy is created", "web", 1)
+	started("the failing machine is created", "failing", 1)
 	h.routed(http.DefaultClient, "http://"+h.proxies[0].Web[0]+"/", "vault.localhost")
 	h.stop("vault", asked.ID)
 	h.agreed()
@@ -80,9 +80,9 @@ func TestSecretsWithoutABroker(t *testing.T) {
 	}
 
 	if _, err := get(http.DefaultClient, "http://"+h.proxies[0].Web[0]+"/", "vault.localhost", "second"); err != nil {
-		t.Errorf("a request, with no broker alive: %v", err)
+		t.Errorf("request without a running broker: %v", err)
 	}
-	started("a request starts it", "web", 2)
+	started("a request starts the machine", "web", 2)
 	end := func(n int) {
 		t.Helper()
 		if err := os.WriteFile(file("end"+strconv.Itoa(n)), nil, 0o600); err != nil {
@@ -90,7 +90,7 @@ func TestSecretsWithoutABroker(t *testing.T) {
 		}
 	}
 	end(1)
-	started("its policy starts it", "failing", 2)
+	started("its restart policy starts the machine", "failing", 2)
 	if err := h.workers[0].Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestSecretsWithoutABroker(t *testing.T) {
 	if err := h.workers[0].Start(); err != nil {
 		t.Fatal(err)
 	}
-	started("its policy starts it after its worker's restart", "failing", 3)
+	started("its restart policy starts the machine after its worker's restart", "failing", 3)
 	if err := h.workers[0].Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ var errWrong = errors.New("wrong")
 func (s *soak) stayOpen(ctx context.Context, i int, app bourse.AppName, speak func(ctx context.Context, i int, app bourse.AppName) error) {
 	for ctx.Err() == nil {
 		if err := speak(ctx, i, app); errors.Is(err, errWrong) {
-			s.Errorf("a connection to %s through %s that stays open: %v", app, s.proxies[i].Name, err)
+			s.Errorf("long-lived connection to %s through %s: %v", app, s.proxies[i].Name, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -55,7 +55,7 @@ func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(waitTimeout))
 	host := string(app) + ".localhost"
 	config, err := websocket.NewConfig("ws://"+host+"/socket", "http://"+host+"/")
 	if err != nil {
@@ -69,13 +69,13 @@ func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(waitTimeout))
 		want, got := string(app)+" "+strconv.Itoa(n), ""
 		if err = websocket.Message.Send(socket, want); err == nil {
 			err = websocket.Message.Receive(socket, &got)
 		}
 		if err == nil && got != want {
-			err = fmt.Errorf("%w: %q came back for %q", errWrong, got, want)
+			err = fmt.Errorf("%w: received %q as the echo of %q", errWrong, got, want)
 		}
 		if err != nil {
 			return fmt.Errorf("message %d: %w", n, err)
@@ -93,7 +93,7 @@ func (s *soak) socket(ctx context.Context, i int, app bourse.AppName) error {
 func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	silent := time.AfterFunc(patience, cancel)
+	silent := time.AfterFunc(waitTimeout, cancel)
 	defer silent.Stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.urls[i]+"counts", nil)
 	if err != nil {
@@ -117,10 +117,10 @@ func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
 			continue
 		}
 		if event != strconv.Itoa(n) {
-			return fmt.Errorf("%w: event %s came instead of %d", errWrong, event, n)
+			return fmt.Errorf("%w: received event %s instead of %d", errWrong, event, n)
 		}
 		n++
-		silent.Reset(patience)
+		silent.Reset(waitTimeout)
 		s.noteSaid()
 	}
 	return fmt.Errorf("after %d events: %w", n, errors.Join(lines.Err(), net.ErrClosed))

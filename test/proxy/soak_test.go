@@ -30,14 +30,14 @@ type soak struct {
 	apps    []bourse.AppName
 	urls    []string // the proxies' URLs
 	clients []*http.Client
-	down    atomic.Int64 // incremented when the victim proxy is killed and when it is back: odd while it is down
+	down    atomic.Int64 // incremented when the victim proxy is killed and when it serves again, so it is odd while the proxy is down
 
 	mu      sync.Mutex
 	replies map[int]int // numbers of replies, by status
 	excused int         // number of failed requests to the victim proxy while it was down
 	kills   int
 	opened  int // number of WebSockets and event streams that were opened
-	said    int // number of messages and events received over them
+	said    int // number of messages and events received over these connections
 }
 
 // TestSoak kills and restarts the workers' daemons, the broker and one of two proxies at
@@ -84,17 +84,17 @@ func TestSoak(t *testing.T) {
 	for _, c := range s.clients {
 		c.CloseIdleConnections()
 	}
-	t.Logf("%d kills; replies by status: %v, and %d requests met a proxy that was killed", s.kills, s.replies, s.excused)
-	t.Logf("%d messages over WebSockets and in streams of events, which were opened %d times", s.said, s.opened)
+	t.Logf("%d kills; replies by status: %v; %d requests were sent to a killed proxy", s.kills, s.replies, s.excused)
+	t.Logf("%d messages over WebSockets and event streams, which were opened %d times", s.said, s.opened)
 	if s.said < int(soakFor.Seconds()) || s.opened < 2*len(s.apps) {
-		t.Errorf("%d messages came over %d connections that stay open, want many", s.said, s.opened)
+		t.Errorf("%d messages were received over %d long-lived connections, want many", s.said, s.opened)
 	}
 	if n := s.replies[http.StatusOK]; n < l.asked/2 {
 		t.Errorf("%d of %d requests were answered by machines, want most", n, l.asked)
 	}
-	s.eventually("the proxy has forgotten the load", func() error {
+	s.eventually("the proxy has released the resources of the load", func() error {
 		if now := s.kept(); now.files > before.files+20 || now.goroutines > before.goroutines+40 {
-			return fmt.Errorf("it has %+v, and had %+v before", now, before)
+			return fmt.Errorf("the proxy uses %+v, before the load %+v", now, before)
 		}
 		return nil
 	})
@@ -172,7 +172,7 @@ func (s *soak) ask(i int) error {
 	refused, isRefused := errors.AsType[*statusError](err)
 	switch {
 	case err == nil && (r.App != string(app) || r.Nonce != nonce):
-		return fmt.Errorf("wrong answer to %s of %s: %+v", nonce, app, r)
+		return fmt.Errorf("wrong reply to %s of %s: %+v", nonce, app, r)
 	case isRefused && refused.status >= 500:
 		status = refused.status
 	case err != nil && !isRefused && p == s.proxies[1] && (down%2 == 1 || s.down.Load() != down):
@@ -216,7 +216,7 @@ func (s *soak) kept() (k kept) {
 	_, after, found := strings.Cut(string(text), "\ngo_goroutines ")
 	number, _, _ := strings.Cut(after, "\n")
 	if k.goroutines, _ = strconv.Atoi(number); err != nil || !found || k.goroutines == 0 {
-		s.Fatalf("the metrics of the proxy: %s, %v, %.200s", resp.Status, err, text)
+		s.Fatalf("read the proxy's metrics: %s, %v, %.200s", resp.Status, err, text)
 	}
 	return k
 }

@@ -18,10 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestTheProxySpeaks checks protocols other than simple requests, also with a stopped
-// machine. gRPC with streams over TLS, server-sent events, WebSockets and TCP streams must
-// be forwarded without delay.
-func TestTheProxySpeaks(t *testing.T) {
+// TestProxyProtocols checks protocols other than simple requests, also with a stopped machine. gRPC with streams over
+// TLS, server-sent events, WebSockets and TCP streams must be forwarded without delay.
+func TestProxyProtocols(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1, 1, nil, []string{"--tcp", "127.0.0.1:0=raw:7"})
 	h.create("health", h.order(kindGRPC))
@@ -68,13 +67,13 @@ func (h *house) speaksGRPC(t *testing.T) {
 	}
 	_, err = client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "unknown"})
 	if s := status.Code(err); s != codes.NotFound {
-		t.Errorf("the check of a service that is not there: %v, want NotFound, in the trailer", err)
+		t.Errorf("check of an unknown service: %v, want NotFound in the trailer", err)
 	}
 }
 
 func (h *house) speaksEvents(t *testing.T) {
 	url := "http://" + h.proxies[0].Web[0]
-	client := &http.Client{Timeout: patience}
+	client := &http.Client{Timeout: waitTimeout}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/events?id=go&n=3", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +108,7 @@ func (h *house) speaksEvents(t *testing.T) {
 		r.Body.Close()
 	}
 	if n != 3 {
-		t.Errorf("%d events came, want 3", n)
+		t.Errorf("%d events were received, want 3", n)
 	}
 }
 
@@ -123,7 +122,7 @@ func (h *house) speaksWebSocket(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(waitTimeout))
 		config, err := websocket.NewConfig(name+"://web.localhost/socket", "http://web.localhost/")
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +137,7 @@ func (h *house) speaksWebSocket(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := websocket.Message.Receive(socket, &got); err != nil || got != want {
-				t.Fatalf("%s: %d bytes came back, %v; want the %d that were sent", name, len(got), err, len(want))
+				t.Fatalf("%s: %d bytes were received, %v; want the %d bytes that were sent", name, len(got), err, len(want))
 			}
 		}
 		socket.Close()
@@ -153,14 +152,14 @@ func (h *house) speaksBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(waitTimeout))
 	sent := strings.Repeat("all of this\n", 100_000)
 	go func() {
-		_, _ = io.WriteString(conn, sent) // errors show in the data that is echoed
+		_, _ = io.WriteString(conn, sent) // the check of the echoed data detects errors
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}()
 	got, err := io.ReadAll(conn)
 	if err != nil || string(got) != sent {
-		t.Errorf("%d bytes came back, %v; want the %d that were sent", len(got), err, len(sent))
+		t.Errorf("%d bytes were received, %v; want the %d bytes that were sent", len(got), err, len(sent))
 	}
 }

@@ -22,20 +22,19 @@ import (
 // idleAfter is the time after which workers stop idle machines in these tests.
 const idleAfter = time.Second
 
-// TestAnAppAtZeroAnswersCurl sends a request with curl to an app without running machines,
-// over HTTP/1.1 and over HTTP/2 with prior knowledge. The first reply must be correct.
-// Afterwards the machine must be stopped automatically, and its events must contain the
-// reason.
-func TestAnAppAtZeroAnswersCurl(t *testing.T) {
+// TestAppWithoutRunningMachinesAnswersCurl sends a request with curl to an app without running machines, over HTTP/1.1
+// and over HTTP/2 with prior knowledge. The first reply must be correct. Afterwards the machine must be stopped
+// automatically, and its events must contain the reason.
+func TestAppWithoutRunningMachinesAnswersCurl(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1, 1, []string{"--idle-after", idleAfter.String()}, nil)
 	id := h.create("shop", h.order(kindWeb))
 	if m := h.machine("shop", id); m.State != bourse.StateStopped && m.State != bourse.StateCreated {
-		t.Fatalf("before it is asked the machine is %s", m.State)
+		t.Fatalf("before the request the machine is %s", m.State)
 	}
 	url := "http://" + h.proxies[0].Web[0] + "/"
 	if first := h.routed(http.DefaultClient, url, "shop.localhost"); first.Asked != 1 || first.Proto != "HTTP/1.1" {
-		t.Errorf("the first reply is %+v, want it to be the machine's first", first)
+		t.Errorf("the first reply is %+v, want the machine's first reply", first)
 	}
 	for i, c := range []struct{ flag, version string }{{"--http1.1", "1.1"}, {"--http2-prior-knowledge", "2"}} {
 		h.stop("shop", id)
@@ -49,7 +48,7 @@ func TestAnAppAtZeroAnswersCurl(t *testing.T) {
 		body, result, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 		for _, want := range []string{`"app":"shop"`, `"nonce":"n` + strconv.Itoa(i) + `"`, `"machine":"` + string(id) + `"`, `"asked":1}`} {
 			if !strings.Contains(body, want) {
-				t.Errorf("curl %s: %s, want %s in it", c.flag, body, want)
+				t.Errorf("curl %s printed %s, want %s in it", c.flag, body, want)
 			}
 		}
 		if want := c.version + " 200"; strings.TrimSpace(result) != want {
@@ -66,7 +65,7 @@ func (h *house) atZero(app bourse.AppName, id bourse.MachineID, starts int) {
 	h.eventually("app "+string(app)+" is at zero", func() error {
 		m, err := h.api.Machine(h.Context(), app, id)
 		if err == nil && (m.State != bourse.StateStopped || m.Starts != starts) {
-			err = fmt.Errorf("machine %s is %s after %d starts, want it stopped after %d", id, m.State, m.Starts, starts)
+			err = fmt.Errorf("machine %s is %s after %d starts, want stopped after %d", id, m.State, m.Starts, starts)
 		}
 		if err != nil {
 			return err
@@ -74,7 +73,7 @@ func (h *house) atZero(app bourse.AppName, id bourse.MachineID, starts int) {
 		if !slices.ContainsFunc(m.Events, func(e machinesapi.Event) bool {
 			return e.Source == "worker" && strings.HasPrefix(e.Reason, "idle for")
 		}) {
-			return fmt.Errorf("no event of machine %s says that it was idle: %+v", id, m.Events)
+			return fmt.Errorf("no event of machine %s reports that it was idle: %+v", id, m.Events)
 		}
 		return nil
 	})
@@ -85,9 +84,9 @@ func (h *house) atZero(app bourse.AppName, id bourse.MachineID, starts int) {
 // its connections from one address.
 const flood = 5000
 
-// TestAFloodForOneStoppedMachineStartsItOnce sends thousands of simultaneous requests for
-// one stopped machine. All must be answered, and the machine must be started only once.
-func TestAFloodForOneStoppedMachineStartsItOnce(t *testing.T) {
+// TestFloodStartsAStoppedMachineOnce sends thousands of simultaneous requests for one stopped machine. All must be
+// answered, and the machine must be started only once.
+func TestFloodStartsAStoppedMachineOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, 1, 1, nil, nil)
 	id := h.create("flood", h.order(kindWeb))
@@ -108,10 +107,10 @@ func TestAFloodForOneStoppedMachineStartsItOnce(t *testing.T) {
 			nonce := "n" + strconv.Itoa(i)
 			r, err := get(clients[i%len(clients)], url, "flood.localhost", nonce)
 			if err == nil && (r.App != "flood" || r.Machine != string(id) || r.Nonce != nonce) {
-				err = fmt.Errorf("wrong answer %+v", r)
+				err = fmt.Errorf("wrong reply %+v", r)
 			}
 			if _, twice := asked.LoadOrStore(r.Asked, i); err == nil && twice {
-				err = fmt.Errorf("another request was the machine's number %d, too", r.Asked)
+				err = fmt.Errorf("two requests were number %d of the machine", r.Asked)
 			}
 			if err != nil && wrong.Add(1) <= 5 {
 				t.Errorf("request %d: %v", i, err)
@@ -131,7 +130,7 @@ func TestAFloodForOneStoppedMachineStartsItOnce(t *testing.T) {
 // from returns a client that connects from a loopback address. It uses a new connection for
 // each request or, if h2 is set, HTTP/2 without TLS.
 func from(ip string, h2 bool) *http.Client {
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: patience}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}, Timeout: waitTimeout}
 	transport := &http.Transport{
 		// Retry, because the accept queue is limited: a client that does not fit connects
 		// again after a second.
@@ -147,5 +146,5 @@ func from(ip string, h2 bool) *http.Client {
 	}
 	transport.Protocols.SetHTTP1(!h2)
 	transport.Protocols.SetUnencryptedHTTP2(h2)
-	return &http.Client{Transport: transport, Timeout: 2 * patience}
+	return &http.Client{Transport: transport, Timeout: 2 * waitTimeout}
 }

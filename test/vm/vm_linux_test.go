@@ -1,4 +1,5 @@
-// Package vm runs the drivers' test suite with virtual machines. It is a package of its own, because without KVM it takes minutes.
+// Package vm runs the drivers' test suite with virtual machines. It is a separate package, because the tests take
+// minutes without KVM.
 package vm
 
 import (
@@ -139,11 +140,11 @@ func TestExecs(t *testing.T) {
 	}()
 	_, err := d.Exec(ctx, id, driver.Exec{Command: []string{"sh", "-c", "sleep 1002 & while :; do echo flood; done"}, Stdout: w})
 	if err == nil {
-		t.Error("a canceled exec returned no error")
+		t.Error("the canceled exec returned no error")
 	}
 	for range 20 {
 		if _, err := d.Exec(t.Context(), id, driver.Exec{Command: []string{"nosuch"}, Stdin: strings.NewReader("input")}); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Fatalf("a program that does not exist: %v", err)
+			t.Fatalf("exec of a missing program: %v", err)
 		}
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -159,10 +160,10 @@ func TestExecs(t *testing.T) {
 		}
 	}
 	if out, err := sh(t.Context(), "kill -USR1 1; ls /proc/1/fd | wc -l"); err != nil || len(out) > 2 {
-		t.Errorf("process 1 of the guest has %s files, %v: want fewer than 100", out, err)
+		t.Errorf("process 1 of the guest has %s open files, %v; want fewer than 100", out, err)
 	}
 	if exit, err := d.Wait(t.Context(), id); err != nil || exit.Signal != 10 {
-		t.Errorf("exit %+v, %v: want the signal that process 1 has passed on", exit, err)
+		t.Errorf("exit %+v, %v; want the signal that process 1 has forwarded", exit, err)
 	}
 }
 
