@@ -36,7 +36,7 @@ func TestTheLabPlacesLikeDaemons(t *testing.T) {
 	}
 	startAll(t, workers...)
 	api := client(t, b)
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
 	// The load of this host does not belong to the experiment, and in the lab, each order has an app of its own.
 	policy := `{"name": "lab", "curves": {"load": {"weight": 0}, "spread": {"weight": 0}}}`
 	if _, err := api.Operator().SetPolicy(t.Context(), machinesapi.SetPolicy{Policy: []byte(policy)}); err != nil {
@@ -68,7 +68,7 @@ func TestTheLabPlacesLikeDaemons(t *testing.T) {
 func placed(t *testing.T, api *machinesapi.Client, order machinesapi.CreateMachine) (at bourse.WorkerID) {
 	t.Helper()
 	id := bourse.NewOrderID()
-	eventually(t, patience, "all workers answer", func() error {
+	eventually(t, waitTimeout, "all workers answer", func() error {
 		m, err := api.Create(t.Context(), app, order, id)
 		switch code := bourse.CodeOf(err); {
 		case code == bourse.CodeInsufficient:

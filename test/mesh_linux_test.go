@@ -126,7 +126,7 @@ func TestMesh(t *testing.T) {
 	}
 	laptop.connect(t, config)
 	for m, want := range map[*machinesapi.Machine]string{&on1: "red on w1", &red2: "red on w2"} {
-		eventually(t, patience, "the laptop reaches "+want, func() error {
+		eventually(t, waitTimeout, "the laptop reaches "+want, func() error {
 			names, err := laptop.lookUp(config, string(m.ID)+".vm.red.internal")
 			if err == nil && !slices.Equal(names, []string{m.PrivateIP}) {
 				err = fmt.Errorf("%q, want %s", names, m.PrivateIP)

@@ -24,7 +24,7 @@ func TestEveryBrokerUsesAPolicy(t *testing.T) {
 	}
 	startAll(t, servers...)
 	apis := []*machinesapi.Client{client(t, one), client(t, two)}
-	eventually(t, patience, "all have met", func() error { return servertest.Agreed(t.Context(), 4, apis...) })
+	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, apis...) })
 	p, err := apis[0].Operator().SetPolicy(t.Context(), machinesapi.SetPolicy{Region: "gru", Policy: []byte(`{"name": "packed", "base": "best-fit"}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestEveryBrokerUsesAPolicy(t *testing.T) {
 	if err := rankedBy(t.Context(), apis[0], want); err != nil {
 		t.Errorf("the broker that set the policy: %v", err)
 	}
-	eventually(t, patience, "the other broker uses the policy", func() error { return rankedBy(t.Context(), apis[1], want) })
+	eventually(t, waitTimeout, "the other broker uses the policy", func() error { return rankedBy(t.Context(), apis[1], want) })
 	if err := two.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +41,12 @@ func TestEveryBrokerUsesAPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	apis[1] = client(t, two)
-	eventually(t, patience, "the restarted broker uses the policy", func() error { return rankedBy(t.Context(), apis[1], want) })
+	eventually(t, waitTimeout, "the restarted broker uses the policy", func() error { return rankedBy(t.Context(), apis[1], want) })
 	if _, err := apis[1].Operator().UnsetPolicy(t.Context(), "gru", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, api := range apis {
-		eventually(t, patience, "the policy is removed", func() error { return rankedBy(t.Context(), api, "") })
+		eventually(t, waitTimeout, "the policy is removed", func() error { return rankedBy(t.Context(), api, "") })
 	}
 }
 

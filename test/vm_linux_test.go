@@ -57,7 +57,7 @@ func TestVirtualMachine(t *testing.T) {
 	if want := "deep blue in " + string(m.ID) + "\nwelcome"; out != want || code != 3 {
 		t.Errorf("a command printed %q and exited with %d, want %q and 3", out, code, want)
 	}
-	eventually(t, patience, "the checks have run", func() error {
+	eventually(t, waitTimeout, "the checks have run", func() error {
 		now, err := y.api.Machine(t.Context(), app, m.ID)
 		got := map[string]bourse.CheckState{}
 		for _, c := range now.Checks {
@@ -89,7 +89,7 @@ func TestVirtualMachine(t *testing.T) {
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the worker answers", func() error { _, err := y.api.Machine(t.Context(), app, m.ID); return err })
+	eventually(t, waitTimeout, "the worker answers", func() error { _, err := y.api.Machine(t.Context(), app, m.ID); return err })
 	if _, err := y.api.Start(t.Context(), app, m.ID, ""); err != nil {
 		t.Fatal(err)
 	}
