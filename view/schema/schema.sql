@@ -499,7 +499,6 @@ SELECT r.key AS id, r.name, r.org, r.network, r.app, r.worker, r.public_key, r.m
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.created_at, 0) / 1e9, 'unixepoch') AS created_at,
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.expires_at, 0) / 1e9, 'unixepoch') AS expires_at
 FROM wireguard_rows AS r;
-) WITHOUT ROWID;
 
 CREATE VIEW policies AS -- Policies by which workers are ranked (use: rank), or with which the ranking is compared (shadow). An empty region means all others.
 SELECT r.region, r.use, r.policy ->> '$.name' AS name, r.set_by, strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.set_at, 0) / 1e9, 'unixepoch') AS set_at, r.policy
