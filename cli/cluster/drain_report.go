@@ -64,8 +64,8 @@ func (d *drain) conclude(volumes []remaining) error {
 const volumesLeft = `SELECT id, app, name, machine FROM volumes
   WHERE worker = ? AND state NOT IN ('destroying', 'destroyed', 'failed') ORDER BY app, id`
 
-// leaveVolumes records volumes whose machines the drain has destroyed, so that they are
-// reported.
+// leaveVolumes adds volumes to the drain's report. The drain has destroyed the machines that
+// used them.
 func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

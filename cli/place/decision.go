@@ -80,7 +80,7 @@ func policyLines(r *bourse.Round) (lines []string) {
 	switch s := r.Shadow; {
 	case s == nil:
 	case s.Gain > 0:
-		lines = append(lines, cli.Clean(fmt.Sprintf("shadow policy: %s prefers %s, whose score of %s is higher by %s", s.Policy, s.Worker, score(s.Score), score(s.Gain))))
+		lines = append(lines, cli.Clean(fmt.Sprintf("shadow policy: %s prefers %s (%s, higher by %s)", s.Policy, s.Worker, score(s.Score), score(s.Gain))))
 	default:
 		lines = append(lines, cli.Clean(fmt.Sprintf("shadow policy: %s agrees", s.Policy)))
 	}

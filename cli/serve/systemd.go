@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// notifySocket is the environment variable with the socket on which systemd expects
-// notifications from a unit of Type=notify; see sd_notify(3).
+// notifySocket is the name of the environment variable that contains the socket on which systemd
+// expects notifications from a unit of Type=notify; see sd_notify(3).
 const notifySocket = "NOTIFY_SOCKET"
 
 // notifySystemd notifies systemd that the server is ready, if systemd requests it.

@@ -31,6 +31,7 @@ func newCreate(s *cli.Shell) *cobra.Command {
 wg-quick or WireGuard's apps. It contains a private key that was generated here and
 that no server knows. The laptop can then connect to machines of the network, on all
 workers, by address and by name (shop.internal). Machines cannot connect to it.
+The network is the one of the app, unless --network or --org names another.
 
 The laptop connects to one worker, its entry, which forwards its packets. By
 default, that is a worker that runs a machine of the network. The laptop must be able
@@ -43,7 +44,7 @@ to reach the worker's UDP port for WireGuard.`,
 			switch {
 			case ttl <= 0:
 				return bourse.Errorf(bourse.CodeInvalid, "--ttl %s: use 1s or more", ttl)
-			case app != "" && (org != "" || network != ""):
+			case c.Flags().Changed("app") && (org != "" || network != ""):
 				return bourse.Errorf(bourse.CodeInvalid, "use either --app, or --network and --org")
 			}
 			key, err := ecdh.X25519().GenerateKey(rand.Reader)
@@ -80,15 +81,14 @@ to reach the worker's UDP port for WireGuard.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVarP(&app, "app", "a", "", "`app` whose private network the laptop may use")
 	flags.StringVarP(&org, "org", "o", "", "`organization` of the network, without --app (default: that of your token, or personal)")
 	flags.StringVar(&network, "network", "", "`name` of the private network, without --app (default: the organization's own)")
 	flags.StringVarP(&region, "region", "r", "", "`region` of the worker to which the laptop connects (default: any)")
 	flags.StringVar(&worker, "worker", "", "`worker` to which the laptop connects, and which sees its traffic (default: one that runs a machine of the network)")
 	flags.DurationVar(&ttl, "ttl", 720*time.Hour, "`time` until the laptop is cut off, or earlier if your token expires")
-	cli.CompleteFlag(c, "app", s.Apps)
 	cli.CompleteFlag(c, "worker", s.Workers)
 	s.CompleteRegions(c)
+	s.BindApp(c, &app).Unless("org", "network")
 	return c
 }
 
