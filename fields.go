@@ -151,7 +151,7 @@ var fields = slices.Concat(
 		{"config.checks.*", "kind " + checkFields, FieldSupported, FieldStored, FieldSupported, notChecked, nil},
 	},
 	fieldsLike(FieldStored, "set autostart to false in each service instead", "config.disable_machine_autostart"),
-	storedField("proxies have no access to the files in an image: the machine's program must serve them", "config.statics[]", "guest_path url_prefix tigris_bucket index_document"),
+	storedField("proxies have no access to the files in an image, so the machine's program must serve them", "config.statics[]", "guest_path url_prefix tigris_bucket index_document"),
 	storedField("a program's own metrics are not collected yet", "config.metrics", "port path https"),
 
 	byImage(FieldStored, FieldStored, FieldSupported, hostNames,

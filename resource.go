@@ -58,8 +58,8 @@ func (a Amounts) Has(r Resource) bool {
 	return slices.ContainsFunc(a, func(x Amount) bool { return x.Resource == r })
 }
 
-// Validate returns CodeInvalid unless a is sorted, contains each resource only once, and every
-// amount is from 0 to MaxAmount.
+// Validate returns CodeInvalid unless a is sorted, contains each resource only once, and contains
+// only amounts from 0 to MaxAmount.
 func (a Amounts) Validate() error {
 	for i, x := range a {
 		if x.Amount < 0 || x.Amount > MaxAmount {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchReady measures the time from a server's start until it is ready. The figure is the
-// slowest of ten starts.
+// benchReady measures the time from a server's start until it is ready. It reports the slowest
+// of ten starts.
 func benchReady(ctx context.Context, lab *Lab, out Figures) error {
 	slowest := time.Duration(0)
 	for i := range 5 {

@@ -91,8 +91,8 @@ func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PullLine{Worker: at.ID, Region: at.Region, Image: &image})
 }
 
-// mayRead reports whether the caller may read the decision, which must be about an order of one
-// of the caller's apps.
+// mayRead reports whether the caller may read the decision. The decision's order must belong to an
+// app that the caller may use.
 func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 	if r.Who.Cluster() {
 		return true

@@ -80,8 +80,8 @@ func (h *taskHandler) streamTask(w http.ResponseWriter, r *endpoint.Request, in 
 	}})
 }
 
-// schedule is the short form of runTask: the body of its reply is the program's answer. If the program fails, the
-// status is 502, or 504 if the program exceeded its time limit, and the body is the same as runTask's.
+// schedule is like runTask, but the body of its reply contains only the program's answer. If the program fails, the
+// status is 502 (504 if the program exceeded its time limit), and the body is the same as runTask's.
 func (h *taskHandler) schedule(w http.ResponseWriter, r *endpoint.Request) error {
 	var short machinesapi.Schedule
 	if err := endpoint.DecodeTask(w, r, &short); err != nil {

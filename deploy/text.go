@@ -210,7 +210,7 @@ func namesOf(list []change) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Limits for lists in a text. A plan's JSON contains all items.
+// Limits on the number of items that a plan's text lists. The plan's JSON contains all items.
 const (
 	maxNames = 10 // machines on one line
 	maxLines = 20 // warnings or refusals

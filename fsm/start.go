@@ -128,8 +128,7 @@ func (e *Engine) enqueue(q *queue, d *definition, rec Record, now time.Time) *en
 	return ent
 }
 
-// record waits until a new run is durable, and then executes the run that is next in the queue of
-// its resource.
+// record waits until a new run is durable, and then executes the next run in its resource's queue.
 func (e *Engine) record(ent *entry, t *transaction) {
 	err := t.wait()
 	if err != nil {

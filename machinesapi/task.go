@@ -25,7 +25,7 @@ type RunTask struct {
 	Timeout       bourse.Duration     `json:"timeout,omitempty"` // time limit for the task; default 30s, at most 5m
 }
 
-// Schedule is the short form of RunTask. The app is always "default", and the body of the reply
+// Schedule is a short form of RunTask. The app is always "default", and the body of the reply
 // contains only the answer.
 type Schedule struct {
 	Task         string

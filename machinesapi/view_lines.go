@@ -90,8 +90,8 @@ type wireLine struct {
 	Error   *ViewError      `json:"error"`
 }
 
-// decode decodes a line, and checks that this kind of line may occur at this point of the result. known is false if
-// this release does not know this kind of line, which may come from a newer server.
+// decode decodes a line, and checks that this kind of line is allowed at this point in the result. known is false if
+// this release does not know the kind of line. A newer server may send such lines.
 func (v *viewStream) decode(raw []byte) (line ViewLine, known bool, err error) {
 	if len(raw) == 0 {
 		return line, false, nil

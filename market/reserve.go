@@ -74,8 +74,8 @@ func (t *trade) reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Ho
 	return holds, bourse.Decision{}, nil
 }
 
-// largestFirst returns the indexes of orders in the sequence in which they must be placed. Large orders come first,
-// because a small order must not take the only place where a large one fits.
+// largestFirst returns the indexes of orders, largest order first. Orders must be placed in this sequence, because a
+// small order that is placed first could take the only place where a large one fits.
 func largestFirst(orders []bourse.Order) []int {
 	index := make([]int, len(orders))
 	for i := range index {

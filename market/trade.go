@@ -157,10 +157,10 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	return t.claims(ctx, members, ranked)
 }
 
-// rank ranks quotes, which must be in the order of members. Other orders may have chosen the same
-// workers. For each of these choices, the chosen worker counts as having one more machine if the
-// choice was made after the quotes were requested, or if it was made at most slack ago and its
-// order is still in progress.
+// rank ranks quotes, which must be in the order of members. It takes into account that other orders
+// may have chosen the same workers: a worker counts as having one more machine for each choice that
+// was made after the quotes were requested, and for each choice that was made at most slack ago and
+// whose order is still in progress.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.policies.curves)

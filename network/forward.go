@@ -16,11 +16,11 @@ import (
 // hostResolvers is the file that lists the host's name servers.
 const hostResolvers = "/etc/resolv.conf"
 
-// forwarder forwards questions to other name servers.
+// forwarder forwards queries to other name servers.
 type forwarder struct {
 	fixed []string      // name servers to use instead of the host's
 	file  string        // file that lists the host's name servers
-	slots chan struct{} // one element for each unanswered question
+	slots chan struct{} // one element for each unanswered query
 
 	mu      sync.Mutex
 	found   []string // name servers found in file
@@ -51,8 +51,8 @@ const (
 	fileInterval  = 5 * time.Second
 )
 
-// forward forwards a question, unchanged, over the transport on which it arrived. A client that receives a truncated
-// answer repeats the question over TCP.
+// forward forwards a query, unchanged, over the transport on which it arrived. A client that receives a truncated
+// answer repeats the query over TCP.
 func (r *resolver) forward(ctx context.Context, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	answer, err := r.forwarder.exchange(ctx, overTCP, question)
 	if err != nil {
@@ -102,7 +102,7 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 	return nil, err
 }
 
-// answers reports whether a message is an answer to this question. The DNS client has already
+// answers reports whether a message is an answer to this query. The DNS client has already
 // compared the ids.
 func answers(answer, question *dns.Msg) bool {
 	if !answer.Response || len(answer.Question) != 1 {

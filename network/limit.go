@@ -15,7 +15,7 @@ const (
 	questionBurst      = 1000
 )
 
-// rates limits the questions of each machine. Its zero value is ready to use.
+// rates limits each machine's DNS queries. Its zero value is ready to use.
 type rates struct {
 	mu      sync.Mutex
 	buckets map[bourse.MachineID]*bucket

@@ -69,7 +69,7 @@ func (n *Network) AdmitLaptops(ctx context.Context) error {
 // SetRemotes replaces the list of machines on other workers and of laptops. Machines on this host may exchange packets
 // with machines in their own network, through the link [Config.Mesh]. Laptops may connect to machines in their own
 // network, but not the reverse. Packets of laptops that are connected to this worker are forwarded to other workers, and
-// the resolver answers their questions. Other remotes in networks without machines on this host are ignored. If keep is
+// the resolver answers their queries. Other remotes in networks without machines on this host are ignored. If keep is
 // set, machines that the list lacks remain, but not laptops. SetRemotes returns CodeUnavailable if the link does not exist.
 func (n *Network) SetRemotes(ctx context.Context, remotes []Remote, keep bool) error {
 	if err := ctx.Err(); err != nil {

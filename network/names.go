@@ -68,8 +68,8 @@ const (
 	maxEntries = 1024
 )
 
-// directory caches the results of Names for a short time, so that many questions need only one
-// query. Questions that arrive during a query wait for its result.
+// directory caches the results of Names for a short time, so that many DNS queries need only one
+// lookup. DNS queries that arrive during a lookup wait for its result.
 type directory struct {
 	names  Names
 	region bourse.Region
@@ -125,7 +125,7 @@ func (d *directory) read(name bourse.AppName, e *entry) {
 	defer d.mu.Unlock()
 	e.at = time.Now()
 	if e.err != nil && d.entries[name] == e {
-		delete(d.entries, name) // the next question queries again
+		delete(d.entries, name) // the next DNS query repeats the lookup
 	}
 }
 

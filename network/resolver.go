@@ -15,19 +15,19 @@ import (
 const (
 	timeToLive      = 5    // seconds, for every answer about private networks
 	ednsSize        = 1232 // bytes of a UDP answer that no link fragments
-	maxAnswering    = 256  // maximum number of questions being answered
-	maxForwarding   = 128  // maximum number of questions being forwarded
+	maxAnswering    = 256  // maximum number of queries being answered
+	maxForwarding   = 128  // maximum number of queries being forwarded
 	questionTimeout = 5 * time.Second
 )
 
-// resolver answers the questions of this worker's machines. The source address of a question identifies the machine
-// and so its private network; the firewall ensures that machines do not use other machines' addresses.
+// resolver answers DNS queries from this worker's machines. A query's source address identifies the machine, and
+// therefore its private network. The firewall ensures that machines do not use other machines' addresses.
 type resolver struct {
 	directory directory
 	forwarder *forwarder
 	machineAt func(netip.Addr) (Spec, bool)
 	rates     rates
-	slots     chan struct{} // one element for each question being answered
+	slots     chan struct{} // one element for each query being answered
 	log       *slog.Logger
 }
 
@@ -39,14 +39,14 @@ func newResolver(cfg Config, names Names, machineAt func(netip.Addr) (Spec, bool
 	return r
 }
 
-// serveOne answers one question.
+// serveOne answers one query.
 func (r *resolver) serveOne(ctx context.Context, w dns.ResponseWriter, question *dns.Msg) {
 	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
 	from, overTCP := remote(w.RemoteAddr())
 	reply := r.handle(ctx, from, overTCP, question)
 	if reply == nil {
-		_ = w.Close() // the sender is not a machine of this worker, or the message is not a question
+		_ = w.Close() // the sender is not a machine of this worker, or the message is not a query
 		return
 	}
 	if err := w.WriteMsg(reply); err != nil && overTCP {
@@ -64,8 +64,8 @@ func remote(a net.Addr) (from netip.Addr, overTCP bool) {
 	return netip.Addr{}, false
 }
 
-// handle returns the reply to any question, valid or not. It returns nil if the question
-// gets no reply.
+// handle returns the reply to a query, which may be invalid. It returns nil if the query must not be
+// answered.
 func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, question *dns.Msg) *dns.Msg {
 	client, ok := r.machineAt(from)
 	if !ok || question.Response {
@@ -125,7 +125,7 @@ func (r *resolver) reply(ctx context.Context, client Spec, overTCP bool, questio
 	return reply
 }
 
-// internal answers a question about a name in the zone.
+// internal answers a query for a name in the zone.
 func (r *resolver) internal(ctx context.Context, client Spec, labels []string, q dns.Question, reply *dns.Msg) {
 	reply.Authoritative = true
 	a, err := r.directory.answer(ctx, client, parseName(labels))

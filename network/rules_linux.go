@@ -190,7 +190,7 @@ func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 	return rules
 }
 
-// clients returns alternatives that match packets from those whose questions the resolver answers.
+// clients returns alternatives that match packets from the clients whose queries the resolver answers.
 func (l *layout) clients() [][]expr.Any {
 	if l.mesh == "" {
 		return [][]expr.Any{l.from()}

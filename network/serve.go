@@ -15,7 +15,7 @@ import (
 // address was removed or another process uses the port.
 const retryDelay = time.Second
 
-// run answers questions until ctx ends. If serving fails, run tries again.
+// run answers queries until ctx ends. If serving fails, run tries again.
 func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
 	for told := false; ; {
 		err := r.serve(ctx, at)

@@ -98,8 +98,8 @@ func (w *response) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// clearDeadline removes the write deadline of an earlier reply on the same connection, which must not limit the time
-// until this reply begins.
+// clearDeadline removes the write deadline that an earlier reply set on the same connection, so that it does not limit
+// the time until this reply begins.
 func (w *response) clearDeadline() {
 	if w.timed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})

@@ -84,7 +84,7 @@ func (f *Fragments) of(s *state) float64 {
 	return sum
 }
 
-// useless returns how much of the free GPUs an order of the given shape cannot use.
+// useless returns how much free GPU capacity an order of the given shape cannot use.
 func (s *state) useless(shape *Shape) int {
 	total, small, roomy := 0, 0, 0
 	for _, free := range s.free {

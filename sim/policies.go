@@ -11,8 +11,8 @@ import (
 // Policy decides where a scheduler with perfect information places an order.
 type Policy struct {
 	Name string
-	// score rates a worker that has room for the order. The highest score wins. Of several equal
-	// workers, the first one in an arbitrary, but fixed sequence wins.
+	// score rates a worker that has room for the order. The highest score wins. Ties are
+	// broken by an arbitrary but fixed order of the workers.
 	score scoreFunc
 	// gpu selects the GPU of an order that shares one.
 	gpu gpuFunc

@@ -15,9 +15,9 @@
 //	│   └── MachineID                        bourse.Machine, without its events
 //	├── machine_app                          every machine
 //	│   └── app 00 MachineID                 (empty); app in keys is its id, or its name if it has none
-//	├── machine_name                         living machines
+//	├── machine_name                         live machines
 //	│   └── app 00 name                      MachineID
-//	├── machine_port                         living machines that have a port
+//	├── machine_port                         live machines that have a port
 //	│   └── uint16, big endian               MachineID
 //	├── machine_gone                         destroyed machines, oldest first
 //	│   └── int64 time 00 MachineID          uint64, big endian: the size of its record
@@ -53,7 +53,7 @@
 //	│   └── OrderID                          (empty)
 //	├── task_time                            orders of ended tasks, by the time of their end
 //	│   └── int64 time 00 OrderID            uint64, big endian: the approximate size of its record
-//	├── machine_task                         living machines that are warm for a task
+//	├── machine_task                         live machines that are warm for a task
 //	│   └── app 00 task 00 MachineID         (empty)
 //	├── holds
 //	│   └── OrderID                          bourse.Hold
@@ -61,9 +61,9 @@
 //	│   └── OrderID of all 00 OrderID        (empty); the first is the reservation's [bourse.ReservationKey.All]
 //	├── hold_end                             every hold, by expiry
 //	│   └── int64 time 00 OrderID            (empty)
-//	├── versions                             living machines
+//	├── versions                             live machines
 //	│   └── MachineID 00 InstanceID          bourse.Version
-//	└── app_keys                             living machines whose order provided keys
+//	└── app_keys                             live machines whose order provided keys
 //	    └── MachineID                        bourse.AppKeys, without an encoding
 //
 // A record is the byte 3 followed by CBOR (package codec). A time is in nanoseconds since 1970. Parts of keys are

@@ -23,7 +23,7 @@ var errNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
 // events are not stored.
 //
 // Errors: CodeInternal if a machine in the recorded state cannot change to the new state, or a
-// value is out of range; CodeAlreadyExists if another living machine has the name in the app, or
+// value is out of range; CodeAlreadyExists if another live machine has the name in the app, or
 // the port.
 func (t *Tx) PutMachine(m *bourse.Machine) error {
 	now := *m
@@ -67,8 +67,8 @@ func destroyedSize(m *bourse.Machine) int64 {
 	return int64(len(b))
 }
 
-// evictMachines deletes the oldest records of destroyed machines, but at most maxMachineEvictions, until their total
-// size is at most MaxDestroyedBytes.
+// evictMachines deletes the oldest records of destroyed machines until their total size is at most MaxDestroyedBytes,
+// or until it has deleted maxMachineEvictions records.
 func (t *Tx) evictMachines() error {
 	var old []string
 	kept := t.destroyedBytes()
@@ -132,7 +132,7 @@ func (t *Tx) MachinesOf(app bourse.App) iter.Seq2[bourse.Machine, error] {
 	return machines.ofApp(t, bucketMachineApp, &app, func(m *bourse.Machine) bool { return m.OwnedBy(&app) })
 }
 
-// MachineNamed returns the ID of an app's living machine with a name, and whether there is one.
+// MachineNamed returns the ID of an app's live machine with a name, and whether there is one.
 func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, error) {
 	for _, space := range appKeysOf(&app) {
 		k, err := key(space, name)
@@ -164,13 +164,13 @@ func (t *Tx) CountMachines(app bourse.App) int {
 	return n
 }
 
-// PortUser returns the ID of the living machine that uses a port, and whether there is one.
+// PortUser returns the ID of the live machine that uses a port, and whether there is one.
 func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	id := t.kv.Get(bucketMachinePort, portKey(port))
 	return bourse.MachineID(id), id != nil
 }
 
-// HasFreePort reports whether there is a port between first and last, inclusive, that no living
+// HasFreePort reports whether there is a port between first and last, inclusive, that no live
 // machine uses.
 func (t *Tx) HasFreePort(first, last int) bool {
 	next := first

@@ -27,7 +27,7 @@ type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 // Prune deletes records that became obsolete more than Config.Keep before now: destroyed machines
 // and volumes with their log entries, orders whose machine, volume or hold has no record anymore,
 // ended tasks, and ended runs. Even of newer records, it retains at most 10,000 destroyed machines
-// and 20,000 ended runs. It never deletes data of a living machine or volume, or of a volume that
+// and 20,000 ended runs. It never deletes data of a live machine or volume, or of a volume that
 // still has a snapshot.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned

@@ -133,7 +133,7 @@ func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 	}
 }
 
-// WarmFor returns the IDs of an app's living machines that are warm for a task.
+// WarmFor returns the IDs of an app's live machines that are warm for a task.
 func (t *Tx) WarmFor(app bourse.App, task string) []bourse.MachineID {
 	var out []bourse.MachineID
 	for _, space := range appKeysOf(&app) {

@@ -184,7 +184,7 @@ func TestPruneTasks(t *testing.T) {
 	})
 }
 
-// TestWarmFor checks that WarmFor returns the living machines that are configured for a task.
+// TestWarmFor checks that WarmFor returns the live machines that are configured for a task.
 func TestWarmFor(t *testing.T) {
 	s := open(t)
 	for i, name := range []string{"inc", "inc", "inc-2", ""} {

@@ -54,8 +54,8 @@ func (t *Tx) Versions(id bourse.MachineID) ([]bourse.Version, error) {
 	return out, nil
 }
 
-// versionsOf returns the keys and values of a machine's versions, newest first. It sorts them by
-// their instance ids, which sort by time.
+// versionsOf returns the keys and values of a machine's versions, newest first. Instance
+// ids sort by creation time.
 func (t *Tx) versionsOf(id bourse.MachineID) func(func(k, v []byte) bool) {
 	prefix := versionPrefix(id)
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)

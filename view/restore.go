@@ -105,8 +105,8 @@ func (b *batch) restore(sp *wire.Spool) error {
 	})
 }
 
-// restoreShared merges a snapshot's shared rows, which may be of any stream. Each row contains its
-// own proof.
+// restoreShared merges a snapshot's shared rows, which may belong to any stream. Each row contains
+// its own proof.
 func (b *batch) restoreShared(sp *wire.Spool) error {
 	type birth struct {
 		of wire.Stream

@@ -53,7 +53,7 @@ func (l LocalAPI) App(_ context.Context, name bourse.AppName) (bourse.App, error
 	return app, err
 }
 
-// Named returns an app's living machine with the given name. It returns CodeNotFound if
+// Named returns an app's live machine with the given name. It returns CodeNotFound if
 // there is none.
 func (l LocalAPI) Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error) {
 	var m bourse.Machine

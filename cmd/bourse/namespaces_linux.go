@@ -108,8 +108,8 @@ func collect(ctx context.Context, c *containerd.Client) error {
 	})
 }
 
-// gone returns nil if err means that the object to be removed does not exist, and
-// otherwise err.
+// gone returns nil if err means that the object to be removed does not exist. Otherwise, it
+// returns err.
 func gone(err error) error {
 	if errdefs.IsNotFound(err) {
 		return nil

@@ -64,8 +64,8 @@ func (o operation) orderID() (id bourse.OrderID, first bool) {
 	return id, first
 }
 
-// orderOutcome is like outcome, but for requests with an order ID. After a refusal, the outcome is known, because an
-// order is either filled or refused, however often it is sent.
+// orderOutcome is like outcome, but for requests with an order ID. If such a request is refused, its outcome is known,
+// because an order is either filled or refused, no matter how often it is sent.
 func (o operation) orderOutcome(err error) {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeUnavailable, bourse.CodeRateLimited:

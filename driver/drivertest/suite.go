@@ -42,7 +42,7 @@ type MachineryKiller interface {
 // Lister is implemented by a Host that can count the processes of its machines by asking the
 // system instead of the driver.
 type Lister interface {
-	// Processes returns the number of processes that run for all tasks of the host.
+	// Processes returns the total number of processes that run for the host's tasks.
 	Processes(t *testing.T) int
 }
 

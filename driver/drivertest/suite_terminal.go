@@ -116,7 +116,7 @@ func (s *suite) terminal(ctx context.Context, command []string, size driver.Size
 	return t
 }
 
-// await waits until the command prints the wanted line.
+// await waits until the command prints the line want.
 func (t *terminal) await(s *suite, want string) {
 	s.Helper()
 	timer := time.NewTimer(s.h.Limit)

@@ -35,7 +35,7 @@ func appendLine(b []byte, at time.Time, stream string, partial bool, text []byte
 }
 
 // parseLine parses a record without its newline. It returns false if b is not a record, for example
-// an incomplete record that a crash has left.
+// an incomplete record that a crash left behind.
 func parseLine(b []byte) (driver.LogLine, bool) {
 	stamp, rest, ok := bytes.Cut(b, []byte(" "))
 	if !ok {

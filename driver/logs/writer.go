@@ -117,7 +117,7 @@ func (m *Log) writeLocked(b []byte) error {
 	return err
 }
 
-// openLocked opens the newest file, or creates the first one. If a killed process has left an
+// openLocked opens the newest file, or creates the first one. If a killed process left an
 // incomplete record, openLocked adds a newline, so that the next record starts on a new line.
 func (m *Log) openLocked() error {
 	files, err := m.files.numbers(m.id)

@@ -31,7 +31,7 @@ func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 	return driver.TaskID{}, false
 }
 
-// markOf determines which task a running process belongs to from the mark in its environment.
+// markOf returns the task that a running process belongs to, which it reads from the mark in the process's environment.
 func markOf(pid int, mark string) (driver.TaskID, bool) {
 	for deadline := time.Now().Add(execGrace); ; time.Sleep(100 * time.Microsecond) {
 		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

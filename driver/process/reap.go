@@ -98,8 +98,8 @@ func killGroup(pgid int, s syscall.Signal) bool {
 // process may hang in the kernel.
 func awaitGroup(pgid int, grace time.Duration) {
 	deadline := time.Now().Add(grace)
-	// The group is almost always empty at once. Otherwise poll, because the kernel does not
-	// report the ends of other processes' children.
+	// The group is almost always empty immediately. If it is not, poll, because the kernel does
+	// not report when other processes' children exit.
 	for pause := 100 * time.Microsecond; killGroup(pgid, 0) && time.Now().Before(deadline); pause = min(2*pause, 20*time.Millisecond) {
 		time.Sleep(pause)
 	}

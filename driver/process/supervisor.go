@@ -63,7 +63,7 @@ func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 }
 
 // prepare locks the directory. Once it holds the lock, it kills all processes that an earlier
-// supervisor has left behind.
+// supervisor left behind.
 func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	layout, err := newLayout(cfg.Dir)
 	if err != nil {

@@ -59,8 +59,8 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 	return append(out, fmt.Sprintf("%s=%s/%s/%d", markVariable, s.mark, id.Machine, id.Boot))
 }
 
-// launch starts the program of a task that is in the table, after creating what the program
-// needs. The program's end is handled only after launch has returned.
+// launch starts the program of a task that is in the table, after preparing its environment. The
+// program's end is handled only after launch has returned.
 func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	with := &taskEnv{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
 	if with.isolation, err = isolationOf(sp.Network, sp.Mounts); err != nil {

@@ -17,13 +17,14 @@ import (
 )
 
 // The user of a machine's container owns the machine's directory. A program that has broken out of its guest could
-// therefore replace the files in it, for example by links to files of the host. The functions in this file follow no links.
+// therefore replace the files in it, for example with links to the host's files. The functions in this file do not
+// follow links.
 
 // ExecCommand returns the command line of an agent that runs another program in the guest.
 func ExecCommand(name string) []string { return []string{agentFile, "exec", name} }
 
-// SuspendCommand returns the command line of an agent that suspends its machine, or resumes it. Both are idempotent. If a
-// machine cannot be suspended, it continues. If it cannot be resumed, it ends.
+// SuspendCommand returns the command line of an agent that suspends its machine, or resumes it. Both operations are
+// idempotent. If a machine cannot be suspended, it keeps running. If it cannot be resumed, it is terminated.
 func SuspendCommand(suspend bool) []string {
 	if suspend {
 		return []string{agentFile, session.Suspend}

@@ -111,7 +111,8 @@ func lookPath(program string) (string, error) {
 	return path, err
 }
 
-// compareKernels orders kernels by their releases. Of two kernels with the same release, one for virtual machines comes last.
+// compareKernels orders kernels by release. If two kernels have the same release, a kernel built for virtual machines
+// comes last.
 func compareKernels(a, b string) int {
 	forMachines := func(s string) int { return strings.Count(s, "cloud") + strings.Count(s, "virtual") }
 	return cmp.Or(compareVersions(a, b), cmp.Compare(forMachines(a), forMachines(b)))

@@ -24,7 +24,7 @@ const (
 	// dialTimeout is long enough for TCP and TLS handshakes around the world, but shorter than an order's deadline.
 	dialTimeout = 3 * time.Second
 	// clientIdle is how long an unused connection is kept open. It must be well below serverIdle: if the server closed
-	// a connection while a request is being sent, the request's outcome would be unknown.
+	// a connection while a request was being sent, the request's outcome would be unknown.
 	clientIdle = 60 * time.Second
 	// idlePerWorker is the maximum number of unused plain-text connections per worker.
 	// HTTP/2 needs only one connection.

@@ -163,7 +163,7 @@ func (l *Link) takeDial(text string, m *client.Msg) {
 	}
 }
 
-// refuse refuses to accept a connection.
+// refuse rejects a connection attempt, and sends the reason to the dialer.
 func (l *Link) refuse(to, reason string) {
 	_ = l.nats.Publish(to, (&frame{kind: kindReset, data: []byte(reason)}).append(nil)) // if this fails, the dialer's attempt times out
 }

@@ -36,12 +36,12 @@ type Link struct {
 	tables
 }
 
-// tables contains the receivers of messages.
+// tables contains the connections, listeners and other receivers to which incoming messages are dispatched.
 type tables struct {
 	conns     map[string]*Conn // by the last token of their subjects
 	listeners map[uint16]*listener
 	asks      map[string]*pendingAsk
-	lastSeen  map[Address]time.Time // when each connection's other end last gave a sign of life
+	lastSeen  map[Address]time.Time // when each connection's other end was last heard from
 	packets   func(from Address, data []byte)
 	serves    *subscription
 	closed    bool

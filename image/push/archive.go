@@ -149,7 +149,7 @@ func checkTar(f *os.File, bound limits) error {
 	}
 }
 
-// sums adds up an archive's entries: their number and their total size.
+// sums contains the number and the total size of the archive entries read so far.
 type sums struct {
 	bound   limits
 	entries int

@@ -51,12 +51,12 @@ const tempPrefix = "bourse-push-"
 // before the manifest that lists it, and sets the tag last. Therefore, a failed or canceled push does not change the
 // tag, and a repeated push sends only the missing parts.
 //
-// Before anything is sent, the archive is checked and its digests are computed. The archive may
-// have at most 10,000 entries and 64 GiB, and manifests of at most 4 MiB.
+// Before anything is sent, the archive is checked and its digests are computed. An archive
+// is limited to 10,000 entries and 64 GiB, and each manifest to 4 MiB.
 //
 // Errors: invalid if the archive or the name is invalid; not_found if the archive or the
 // image does not exist; unauthorized or forbidden if the registry refuses the credentials;
-// unavailable if it does not answer; canceled if ctx has ended.
+// unavailable if the registry does not answer; canceled if ctx has ended.
 func Push(ctx context.Context, r Request) (string, error) {
 	return r.push(ctx, defaultLimits)
 }
@@ -115,7 +115,7 @@ func tempOf(dir string) string {
 	return dir
 }
 
-// parse parses and checks the image's name in the registry.
+// parse parses and validates the name under which the image will be stored in the registry.
 func parse(name string) (bourse.ImageRef, error) {
 	ref := bourse.ParseImageRef(name)
 	switch {

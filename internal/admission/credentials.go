@@ -181,8 +181,8 @@ func (c *Credentials) Public() *tls.Config {
 }
 
 // serving returns the TLS configuration of a server. Each handshake uses the current
-// credentials, and refuses certificates of removed servers, and those for which allow
-// returns an error.
+// credentials. It rejects the certificates of removed servers, and certificates for which
+// allow returns an error.
 func (c *Credentials) serving(auth tls.ClientAuthType, allow func(Identity) error) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,

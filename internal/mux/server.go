@@ -85,8 +85,8 @@ func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Hand
 	s.work.Go(func() { s.serveConns(p) })
 }
 
-// serveConns is the main function of a goroutine of the pool: it alternately reads a connection until
-// there is a call, and serves that call.
+// serveConns is the main function of a goroutine in the pool. It repeatedly reads from a connection
+// until a call arrives, and then serves that call.
 func (s *Server) serveConns(p *peer) {
 	for {
 		c := p.read()
@@ -113,7 +113,7 @@ func (s *Server) serveConns(p *peer) {
 	}
 }
 
-// begin starts, queues or refuses a call. If begin returns now = true, the goroutine that has read the call must serve
+// begin starts, queues or refuses a call. If begin returns now = true, the goroutine that read the call must serve
 // it, and another goroutine continues to read.
 func (s *Server) begin(c *serverCall) (now bool, err error) {
 	s.mu.Lock()

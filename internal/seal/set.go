@@ -31,7 +31,7 @@ const (
 	leastVersion = 1 << 40
 )
 
-// Writer identifies the broker that has created a version.
+// Writer identifies the broker that created a version.
 type Writer uint16
 
 // WriterOf returns the writer for a server, a hash of its id. Two brokers with the same hash can

@@ -2,7 +2,7 @@
 // protocol headers from load balancers, terminates TLS with the certificate for each host name, and forwards TCP
 // streams that are not HTTP.
 //
-// Requests to these listeners do not pass through package admission. They are always for machines, regardless of the
+// Requests to these listeners do not pass through package admission. They always go to machines, regardless of the
 // host name.
 package edge
 

@@ -6,15 +6,15 @@ package query
 //	{"statement": "SELECT id, state FROM machines WHERE app = ?", "params": ["web"], "max_rows": 100, "max_ms": 1000}
 //
 // statement is one SELECT (or VALUES, or PRAGMA table_info and similar) of at most 64 KiB. params is an array for ?, ?1
-// and so on, or an object for :name, @name and $name, with member names that omit the sign. max_rows and max_ms lower
+// and so on, or an object for :name, @name and $name, whose member names omit the prefix. max_rows and max_ms lower
 // the server's limits; if they are absent or 0, the server's limits apply. The reply is application/x-ndjson, with one
-// line each:
+// JSON object per line:
 //
 //	{"columns":["id","state"]}
 //	{"row":["a1b2c3d4e5f607","started"]}
 //	{"end":{"rows":1,"ms":2,"truncated":false}}
 //
-// truncated is true if there were more rows than max_rows or the server's limits permit. An error before the first line
+// truncated is true if there were more rows than max_rows or the server's limits allow. An error before the first line
 // is an HTTP error. A later error is the last line:
 //
 //	{"error":{"code":"timeout","message":"the statement took longer than 5s"}}

@@ -107,7 +107,7 @@ func decodeBuckets(body []byte) *bucketSums {
 	return &out
 }
 
-// differingBuckets returns the buckets whose checksums still differ after the heads that the peer has
+// differingBuckets returns the buckets whose checksums still differ when the heads that the peer
 // listed are taken into account.
 func (d *digest) differingBuckets(theirs *bucketSums, listed map[wire.Stream]view.Head) []byte {
 	ours := d.buckets

@@ -289,7 +289,7 @@ func (h *Host) mounts(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error
 	return nil, nil
 }
 
-// HolderOf returns the living machine that a volume belongs to, or "" if there is none.
+// HolderOf returns the live machine that a volume belongs to, or "" if there is none.
 func HolderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
 	if v.Machine == "" {
 		return "", nil
@@ -305,7 +305,7 @@ func HolderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
 }
 
 // FreeDevices chooses the devices for a guest of machine m. A device is free unless
-// another living machine has it. If the guest's GPU kind has no device names, FreeDevices
+// another live machine has it. If the guest's GPU kind has no device names, FreeDevices
 // returns no devices.
 func (h *Host) FreeDevices(tx *store.Tx, guest *bourse.Guest, m bourse.MachineID) ([]string, *bourse.Refusal, error) {
 	if guest == nil || guest.GPUs == 0 || len(h.Devices[guest.GPUKind]) == 0 {

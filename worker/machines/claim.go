@@ -176,7 +176,7 @@ func (ms *Machines) filledBefore(ctx context.Context, order *bourse.Order, id bo
 	return ms.host.Repeat(ms.state.Store, order)
 }
 
-// freeName returns a random name that no living machine of an app has.
+// freeName returns a random name that none of an app's live machines has.
 func freeName(tx *store.Tx, app bourse.App) (string, error) {
 	for {
 		name := randomName()

@@ -72,7 +72,7 @@ type cpuSamples struct {
 	pruned time.Time                      // guarded by mu
 }
 
-// cpuSample contains the CPU time that a task had used at a certain time.
+// cpuSample records the total CPU time that a task had used at a point in time.
 type cpuSample struct {
 	At  time.Time
 	CPU time.Duration

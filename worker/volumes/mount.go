@@ -13,7 +13,7 @@ import (
 
 // Attach records that the volumes in m's mounts belong to m, and copies their
 // properties to the mounts. It returns CodeFailedPrecondition if a volume belongs to
-// another living machine, and CodeNotFound if a volume does not exist.
+// another live machine, and CodeNotFound if a volume does not exist.
 func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 	for i := range m.Config.Mounts {
 		mount := &m.Config.Mounts[i]

@@ -108,7 +108,7 @@ func (vs *Volumes) current(id bourse.VolumeID) (bourse.Volume, error) {
 	return v, err
 }
 
-// Get is like Record, and adds the volume's usage if the host reports it.
+// Get is like Record, but adds the volume's usage if the host reports it.
 func (vs *Volumes) Get(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
 	v, err := vs.Record(ctx, id)
 	if err != nil || !v.State.Usable() {

@@ -20,8 +20,8 @@ const (
 	HostRemoved   Host = "removed" // an operator has removed the worker
 )
 
-// StandbyInput contains the information that a worker has about an app's machines and
-// their workers.
+// StandbyInput contains a worker's information about an app's machines and the workers that
+// they run on.
 type StandbyInput struct {
 	Machines map[bourse.MachineID]*bourse.Machine // machines as they were last published
 	Host     func(tag bourse.WorkerTag) Host
@@ -176,8 +176,9 @@ func (s *StandbyInput) otherStandbys(self *bourse.Machine, primary bourse.Machin
 	return out
 }
 
-// covered reports whether another standby already covers the primary machine. The other
-// standby was promoted for it and may have stopped since, or it was started by a user.
+// covered reports whether another standby already covers the primary machine. That is the case
+// if the other standby was promoted for it and has not failed, even if it has stopped since, or
+// if a user started the other standby and it is running.
 func (s *StandbyInput) covered(self *bourse.Machine, primary bourse.MachineID) bool {
 	return slices.ContainsFunc(s.otherStandbys(self, primary), func(m *bourse.Machine) bool {
 		if m.Boot.PromotedFor == "" {

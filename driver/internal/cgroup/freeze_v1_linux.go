@@ -19,7 +19,7 @@ import (
 // Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
 
 // openFreezer creates the directory of the frozen groups, and kills the processes that an earlier
-// supervisor has left there.
+// supervisor left there.
 func (g *v1Groups) openFreezer(mount, mark string, log *slog.Logger) {
 	if mount == "" {
 		return

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// sweepGrace is the time limit for killing the processes that an earlier supervisor has left in a
+// sweepGrace is the time limit for killing the processes that an earlier supervisor left in a
 // cgroup.
 const sweepGrace = 5 * time.Second
 
 // Open determines which of the host's cgroups can be used. It removes the cgroups that an
-// earlier process with the same mark has left, and kills the processes in them. Open never
+// earlier process with the same mark left behind, and kills the processes in them. Open never
 // fails: it logs errors and returns Groups that work without the affected cgroups, or None.
 func Open(mark string, log *slog.Logger) Groups {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")

@@ -112,7 +112,7 @@ func (g *v1Groups) New(l driver.Limits) (Group, error) {
 	return own, nil
 }
 
-// make creates the cgroups of a new group. It skips names that an earlier process has left
+// make creates the cgroups of a new group. It skips names that an earlier process left
 // behind.
 func (g *v1Groups) make() (*v1Group, error) {
 	for {

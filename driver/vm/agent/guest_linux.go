@@ -54,7 +54,7 @@ func serveGuest() error {
 	}
 }
 
-// openPort opens the connection to the host. The device appears shortly after its module was loaded.
+// openPort opens the connection to the host. It retries, because the device appears shortly after its module is loaded.
 func openPort() (*os.File, error) {
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		f, err := os.OpenFile(session.GuestPort, os.O_RDWR, 0)

@@ -289,7 +289,7 @@ func (o output) copy(to *yamux.Stream) {
 	}
 }
 
-// drain sends the bytes that an ended program has left in its pipe.
+// drain sends the remaining bytes in the pipe of a program that has exited.
 func (o output) drain(to io.Writer, buffer []byte) {
 	raw, err := o.file.SyscallConn()
 	if err != nil {

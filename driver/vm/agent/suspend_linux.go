@@ -22,7 +22,7 @@ var errRefused = errors.New("qemu does not accept it")
 // snapshot is the state of a suspended machine, in the file session.SnapshotFile.
 type snapshot struct {
 	key     cipher.AEAD
-	version string // of the qemu that has written it
+	version string // version of the qemu that wrote it
 }
 
 // runControl asks the container's first process to suspend or resume the machine.
@@ -92,7 +92,7 @@ func (m *machine) control(action string) error {
 	return nil
 }
 
-// suspend replaces qemu by a snapshot. If that fails, the guest continues.
+// suspend replaces qemu with a snapshot. If that fails, the guest keeps running.
 func (m *machine) suspend() error {
 	f, err := createSnapshot(m.config.MaxSnapshot)
 	if err != nil {
@@ -107,7 +107,7 @@ func (m *machine) suspend() error {
 	return nil
 }
 
-// createSnapshot creates the file of a snapshot, unless its file system lacks room.
+// createSnapshot creates the snapshot file. It returns an error if the file system has no room for size bytes.
 func createSnapshot(size int64) (*os.File, error) {
 	if err := os.Remove(session.SnapshotFile); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -116,17 +116,18 @@ func createSnapshot(size int64) (*os.File, error) {
 	if err := unix.Statfs(session.Dir, &fs); err != nil {
 		return nil, err
 	}
-	const reserved = 16 // this part of the file system remains free
+	const reserved = 16 // 1/reserved of the file system remains free
 	if free := (int64(fs.Bavail) - int64(fs.Blocks)/reserved) * fs.Bsize; free < size {
 		return nil, fmt.Errorf("its snapshot needs up to %d MiB of disk space, and the host has %d MiB for it", size>>20, max(0, free)>>20)
 	}
 	return os.OpenFile(session.SnapshotFile, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// saveTimeout limits the time in which a snapshot is written or read.
+// saveTimeout is the time limit for writing or reading a snapshot.
 const saveTimeout = 10 * time.Minute
 
-// save stops the guest and writes its state to a file. The file's pages are on the disk then, and not in memory.
+// save stops the guest and writes its state to a file. Afterward, the file's pages are on disk instead of
+// in memory.
 func (v *vmm) save(to *os.File, key cipher.AEAD, limit int64) error {
 	if err := v.monitor.run("stop", nil, nil); err != nil {
 		return err
