@@ -28,10 +28,11 @@ type Policy struct {
 }
 
 // PolicyComparison summarizes how a shadow policy differs from the policy that ranks a region's
-// workers. It covers the orders of one broker since the broker started, or since it began to use the
-// shadow policy. An order counts if at least two workers were willing to fill it.
+// workers. It covers the orders of one broker since the broker started, or since one of the two policies replaced
+// another. An order counts if at least two workers were willing to fill it.
 type PolicyComparison struct {
 	Region    bourse.Region `json:"region"`
+	Ranking   string        `json:"ranking"`   // name@version of the policy that ranks the workers; "" if the built-in curves do
 	Policy    string        `json:"policy"`    // name@version of the shadow policy
 	Orders    int           `json:"orders"`    // orders compared
 	Differing int           `json:"differing"` // orders for which the shadow policy scores another worker higher

@@ -184,7 +184,7 @@ func TestAShadowChangesNothing(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the shadow policy changed where orders are filled (-want +got):\n%s", diff)
 	}
-	sum := market.Comparison{Region: "gru", Policy: shadow.String()}
+	sum := market.Comparison{Region: "gru", Ranking: decisions[0].Rounds[0].Ranked[0].Policy, Policy: shadow.String()}
 	for _, d := range decisions {
 		s := d.Rounds[0].Shadow
 		if s == nil {
@@ -208,21 +208,26 @@ func TestAShadowChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAComparisonBeginsWithItsPolicy checks that the orders compared with an earlier shadow policy do
-// not count for a later one.
-func TestAComparisonBeginsWithItsPolicy(t *testing.T) {
+// TestAComparisonBeginsWithItsPolicies checks that the orders compared under earlier policies do not count for later ones.
+func TestAComparisonBeginsWithItsPolicies(t *testing.T) {
 	c := floor(3, room(100))
 	policies := market.NewPolicies(nil, nil)
 	x := broker(c, func(cfg *market.Config) { cfg.Policies = func() *market.Policies { return policies } })
-	use := func(p *market.Policy) {
-		policies = market.NewPolicies(nil, map[bourse.Region]*market.Policy{market.AllRegions: p})
+	use := func(rank, shadow *market.Policy) {
+		in := func(p *market.Policy) map[bourse.Region]*market.Policy {
+			if p == nil {
+				return nil
+			}
+			return map[bourse.Region]*market.Policy{market.AllRegions: p}
+		}
+		policies = market.NewPolicies(in(rank), in(shadow))
 	}
 	first, second := policy(t, `{"name":"a"}`), policy(t, `{"name":"b"}`)
 	for _, step := range []struct {
-		use  *market.Policy
-		want int
-	}{{first, 1}, {first, 2}, {second, 1}, {first, 1}} {
-		use(step.use)
+		rank, use *market.Policy
+		want      int
+	}{{nil, first, 1}, {nil, first, 2}, {nil, second, 1}, {nil, first, 1}, {second, first, 1}, {second, first, 2}, {nil, first, 1}} {
+		use(step.rank, step.use)
 		if _, _, err := x.Place(t.Context(), order("gru")); err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +235,7 @@ func TestAComparisonBeginsWithItsPolicy(t *testing.T) {
 			t.Errorf("compared %+v, want %d orders with %s", got, step.want, step.use)
 		}
 	}
-	use(second)
+	use(nil, second)
 	if got := x.Comparisons(); len(got) != 0 {
 		t.Errorf("compared with a policy that was just set: %+v", got)
 	}

@@ -12,28 +12,29 @@ import (
 // An order counts if at least two workers were willing to fill it.
 type Comparison struct {
 	Region    bourse.Region // the region of the workers that were ranked first
+	Ranking   string        // name@version of the policy that ranked the workers; "" if the built-in curves did
 	Policy    string        // name@version of the shadow policy
 	Orders    int           // orders compared
 	Differing int           // orders for which the shadow policy scores another worker higher
 	Gain      float64       // mean difference between its scores of the two workers, over all compared orders
 }
 
-// comparisons contains the comparisons since this exchange was created, or since the shadow policy
-// was set.
+// comparisons contains the latest comparison of each region: of this exchange's orders since one of its two policies
+// replaced another.
 type comparisons struct {
 	mu sync.Mutex
 	of map[bourse.Region]*Comparison // Gain is the sum
 }
 
-// Comparisons returns this exchange's comparisons with the current shadow policies, by region.
+// Comparisons returns this exchange's comparisons of the current policies with the current shadow policies, by region.
 func (x *Exchange) Comparisons() []Comparison {
 	policies := x.cfg.Policies()
 	c := &x.comparisons
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []Comparison
-	for r, sum := range c.of {
-		if sum.Policy == nameOf(policies.shadowByRegion, r) {
+	for _, sum := range c.of {
+		if policies.compares(sum) {
 			one := *sum
 			one.Gain /= float64(one.Orders)
 			out = append(out, one)
@@ -43,23 +44,30 @@ func (x *Exchange) Comparisons() []Comparison {
 	return out
 }
 
-// add adds an order whose best worker is in a region.
-func (c *comparisons) add(r bourse.Region, s *bourse.Shadow) {
+// compares reports whether c compares the current policies of its region.
+func (p *Policies) compares(c *Comparison) bool {
+	return c.Ranking == nameOf(p.byRegion, c.Region) && c.Policy == nameOf(p.shadowByRegion, c.Region)
+}
+
+// add adds the comparison of one order to that of its region. An order whose policies have been replaced in the meantime
+// does not count.
+func (c *comparisons) add(one *Comparison, current *Policies) {
+	if !current.compares(one) {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
 		c.of = map[bourse.Region]*Comparison{}
 	}
-	sum := c.of[r]
-	if sum == nil || sum.Policy != s.Policy { // another policy begins at zero
-		sum = &Comparison{Region: r, Policy: s.Policy}
-		c.of[r] = sum
+	sum := c.of[one.Region]
+	if sum == nil || sum.Ranking != one.Ranking || sum.Policy != one.Policy { // other policies begin at zero
+		sum = &Comparison{Region: one.Region, Ranking: one.Ranking, Policy: one.Policy}
+		c.of[one.Region] = sum
 	}
-	sum.Orders++
-	sum.Gain += s.Gain
-	if s.Gain > 0 {
-		sum.Differing++
-	}
+	sum.Orders += one.Orders
+	sum.Differing += one.Differing
+	sum.Gain += one.Gain
 }
 
 // policiesFor returns the policies for an order. A call to a warm machine is not a placement, so its
@@ -96,7 +104,11 @@ func (t *trade) compare(quotes []bourse.Quote, ranked []Ranked) {
 	t.currentRound().Shadow = s
 	if !t.compared && !t.quoteOnly && len(ranked) > 1 {
 		t.compared = true
-		t.exchange.comparisons.add(first.Region, s)
+		one := Comparison{Region: first.Region, Ranking: nameOf(t.policies.byRegion, first.Region), Policy: name, Orders: 1, Gain: s.Gain}
+		if s.Gain > 0 {
+			one.Differing = 1
+		}
+		t.exchange.comparisons.add(&one, t.exchange.cfg.Policies())
 	}
 }
 

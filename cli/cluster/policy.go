@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ func newPolicyShow(s *cli.Shell) *cobra.Command {
 ranking is compared. Without a policy, workers are ranked by the built-in curves.
 
 The comparison covers the orders of the broker that answers, since it started or since
-the shadow policy was set. An order counts if at least two workers were willing to fill
+one of the two policies replaced another. An order counts if at least two workers were willing to fill
 it. It differs if the shadow policy scores another worker higher than the one that was
 ranked first. GAIN is the mean difference between its scores of the two workers, from 0
 to 1, over all compared orders. To see a single order, use "bourse order show".`,
@@ -53,7 +54,7 @@ to 1, over all compared orders. To see a single order, use "bourse order show".`
 			return printPolicies(s, &list)
 		},
 	}
-	bindPolicyRegion(s, c, &region, "only the policies that matter in this `region`")
+	bindPolicyRegion(s, c, &region, "only the policies of this `region` and of all regions")
 	return c
 }
 
@@ -68,19 +69,15 @@ func printPolicies(s *cli.Shell, list *machinesapi.PolicyList) error {
 	t := cli.NewTable("REGION", "USE", "POLICY", "SET", "BY")
 	for i := range list.Policies {
 		p := &list.Policies[i]
-		by := p.SetBy
-		if by == "" {
-			by = "-"
-		}
-		t.Row(policyRegion(p.Region), policyUse(p.Shadow), policyName(p), cli.Clock(p.SetAt, s.Now()), by)
+		t.Row(policyRegion(p.Region), policyUse(p.Shadow), policyName(p), cli.Clock(p.SetAt, s.Now()), cmp.Or(p.SetBy, "-"))
 	}
 	if err := t.Write(s.Out); err != nil || len(list.Comparisons) == 0 {
 		return err
 	}
 	fmt.Fprintln(s.Out)
-	t = cli.NewTable("REGION", "COMPARED WITH", "ORDERS", "DIFFERING", "GAIN").Numbers(2, 3, 4)
+	t = cli.NewTable("REGION", "RANKED BY", "COMPARED WITH", "ORDERS", "DIFFERING", "GAIN").Numbers(3, 4, 5)
 	for _, c := range list.Comparisons {
-		t.Row(string(c.Region), c.Policy, fmt.Sprint(c.Orders), fmt.Sprint(c.Differing), fmt.Sprintf("%.3f", c.Gain))
+		t.Row(string(c.Region), cmp.Or(c.Ranking, "built-in curves"), c.Policy, fmt.Sprint(c.Orders), fmt.Sprint(c.Differing), fmt.Sprintf("%.3f", c.Gain))
 	}
 	return t.Write(s.Out)
 }

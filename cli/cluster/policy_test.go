@@ -18,7 +18,7 @@ func TestPolicyShow(t *testing.T) {
 			{Region: "gru", Shadow: true, Name: "spread", Version: "ba9876543210", SetAt: clitest.Now},
 			{Region: "mad", SetAt: clitest.Now},
 		},
-		Comparisons: []machinesapi.PolicyComparison{{Region: "gru", Policy: "spread@ba9876543210", Orders: 120, Differing: 7, Gain: 0.0125}},
+		Comparisons: []machinesapi.PolicyComparison{{Region: "gru", Ranking: "packed@0123456789ab", Policy: "spread@ba9876543210", Orders: 120, Differing: 7, Gain: 0.0125}},
 	}
 	clitest.Golden(t, "policy_show", line.Against(t, clitest.Replies(http.StatusOK, list), "policy", "show").Out)
 }
