@@ -3,7 +3,9 @@ package test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,15 +29,18 @@ func newVMYard(t *testing.T) *yard {
 }
 
 // TestVirtualMachine runs an image in a virtual machine: it serves a page in its private network, executes commands, is
-// suspended and resumed, and survives its worker's daemon.
+// suspended and resumed, survives its worker's daemon, and is started by a request through a proxy.
 func TestVirtualMachine(t *testing.T) {
 	t.Parallel()
 	y := newVMYard(t)
+	proxy := newServer(t, "p1", "serve", "proxy", "--name", "p1", "--region", "gru", "--drain", "1s", "--http", "127.0.0.1:0=any", "--join", y.broker.Addr)
+	startAll(t, proxy)
 	image := y.push("vm:1", ocispec.ImageConfig{Cmd: httpd}, page("from a guest"))
 	order := y.order(image.Ref())
 	order.Config.Runtime, order.Config.Guest.MemoryMB, order.Config.Env = bourse.RuntimeVM, 256, map[string]string{"COLOR": "deep blue"}
 	order.Config.Files = []bourse.File{{GuestPath: "/etc/motd", RawValue: []byte("welcome\n")}}
 	order.Config.StopConfig = &bourse.StopConfig{Signal: "SIGTERM"}
+	order.Config.Services = json.RawMessage(`[{"protocol": "tcp", "internal_port": 8080, "autostart": true, "ports": [{"port": 80, "handlers": ["http"]}]}]`)
 	order.Config.Checks = json.RawMessage(`{"tcp": {"type": "tcp", "port": 8080, "interval": "1s", "timeout": "10s"},
 		"page": {"type": "http", "port": 8080, "path": "/index.html", "interval": "1s", "timeout": "10s"},
 		"missing": {"type": "http", "port": 8080, "path": "/missing", "interval": "1s", "timeout": "10s"}}`)
@@ -107,10 +112,9 @@ func TestVirtualMachine(t *testing.T) {
 		}
 		return err
 	})
-	if _, err := y.api.Start(t.Context(), app, m.ID, ""); err != nil {
-		t.Fatal(err)
+	if got, err := requestThrough(t, proxy.Web[0]); err != nil || got != "from a guest" {
+		t.Errorf("a request through the proxy returned %q, %v: want the page of the stopped machine, which it starts", got, err)
 	}
-	y.answers(app, m.ID, "from a guest")
 
 	boot, _ = y.sh(app, m.ID, "cat /proc/sys/kernel/random/boot_id")
 	if err := y.api.Suspend(t.Context(), app, m.ID, ""); err != nil {
@@ -125,6 +129,23 @@ func TestVirtualMachine(t *testing.T) {
 		t.Error("the guest has kept running without its snapshot")
 	}
 	y.destroy(m.ID)
+}
+
+// requestThrough requests the app's page from a proxy, in one request.
+func requestThrough(t *testing.T, proxy string) (string, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+proxy+"/", nil)
+	if err != nil {
+		return "", err
+	}
+	req.Host = string(app) + ".localhost"
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return strings.TrimSpace(string(text)), err
 }
 
 // truncateSnapshot damages the only snapshot of a suspended machine.
