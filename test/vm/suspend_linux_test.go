@@ -176,7 +176,7 @@ func (r *rig) children() string {
 // guest returns what differs between two guests, and between two runs of a program.
 func (r *rig) guest() string {
 	r.Helper()
-	return r.sh("cat /proc/sys/kernel/random/boot_id; pidof sh | tr ' ' '\n' | sort -n | head -1; ls -l /proc/*/fd | grep -c /count")
+	return r.sh("cat /proc/sys/kernel/random/boot_id; p=$(pidof sh | tr ' ' '\n' | sort -n | head -1); echo $p; ls -l /proc/$p/fd | grep -c /count")
 }
 
 func (r *rig) checkClock() {
