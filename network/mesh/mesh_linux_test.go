@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -227,6 +229,88 @@ func TestSmallMTU(t *testing.T) {
 				}
 			}
 			t.Logf("2 MiB there and back took %s", time.Since(begun))
+		})
+	}
+}
+
+// TestLoss connects workers through a router that drops one packet in twenty. Machines must reach each other, and lose no
+// data.
+func TestLoss(t *testing.T) {
+	needRoot(t)
+	out := newRouter(t)
+	var hosts []*host
+	var guests []*guest
+	for i := range 2 {
+		ns := newNamespace(t)
+		plug(t, ns, out, 1+i, 1500)
+		h := newHost(t, ns, bourse.WorkerID(fmt.Sprintf("lossy-%d", i)), fmt.Sprintf("10.1.%d.2:51820", 1+i))
+		hosts, guests = append(hosts, h), append(guests, h.attach(1, "red"))
+	}
+	dropped := loseOneIn(t, out, 20)
+	publish(hosts, guests)
+	took := eventually(t, "connect", func() error {
+		_, _, err := guests[0].dial(guests[1], 5*time.Second)
+		return err
+	})
+	c, in, err := guests[0].dial(guests[1], 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	begun := time.Now()
+	text := bytes.Repeat([]byte("0123456789abcdef"), 4096)
+	for range 16 {
+		if err := echo(c, in, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := dropped()
+	if n == 0 {
+		t.Error("the router has dropped nothing")
+	}
+	t.Logf("connected after %s; 1 MiB there and back took %s; %d packets were dropped", took, time.Since(begun), n)
+}
+
+// loseOneIn makes a router drop one in n packets, and returns a function that returns how many it has dropped.
+func loseOneIn(t *testing.T, router *os.File, n uint32) (dropped func() uint64) {
+	t.Helper()
+	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "loss"}
+	chain := &nftables.Chain{Name: "forward", Table: table, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookForward, Priority: nftables.ChainPriorityFilter}
+	do := func(fn func(c *nftables.Conn) (uint64, error)) uint64 {
+		t.Helper()
+		count, err := within(router, func() (uint64, error) {
+			c, err := nftables.New()
+			if err != nil {
+				return 0, err
+			}
+			return fn(c)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return count
+	}
+	do(func(c *nftables.Conn) (uint64, error) {
+		c.AddTable(table)
+		c.AddChain(chain)
+		c.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: []expr.Any{
+			&expr.Numgen{Register: 1, Modulus: n, Type: unix.NFT_NG_RANDOM},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: make([]byte, 4)},
+			&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop},
+		}})
+		return 0, c.Flush()
+	})
+	return func() uint64 {
+		return do(func(c *nftables.Conn) (uint64, error) {
+			rules, err := c.GetRules(table, chain)
+			for _, r := range rules {
+				for _, e := range r.Exprs {
+					if counter, ok := e.(*expr.Counter); ok {
+						return counter.Packets, nil
+					}
+				}
+			}
+			return 0, err
 		})
 	}
 }
