@@ -148,7 +148,6 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	})
 	known := func() error { return ready(c.Directory) }
 	released := &tenant.Releases{View: c.Releases, Apps: store, Now: c.Now}
-	laptops := &tenant.WireGuard{View: c.WireGuard, Gate: g, Apps: store, Now: c.Now}
 	others := &failover{Config: c, apps: store, quota: quotas, machines: machines, secrets: sealed}
 	routes := slices.Concat(
 		(&appHandler{c, store, quotas, machines, volumes, released, sealed}).routes(),
@@ -172,8 +171,8 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 		(&tenant.Addresses{Apps: store}).Routes(),
 		(&tenant.Unsupported{Apps: store}).Routes(),
 		(&tenant.Proxies{Apps: store, Proxies: c.proxies, Fabric: c.Workers, Timeout: c.Timeout}).Routes(),
-		(&tenant.Tokens{Issued: c.Issued, Gate: g, Machines: machines, Laptops: laptops, Now: c.Now}).Routes(),
-		laptops.Routes(),
+		(&tenant.Tokens{Issued: c.Issued, Gate: g, Machines: machines, Now: c.Now}).Routes(),
+		(&tenant.WireGuard{View: c.WireGuard, Gate: g, Apps: store, Now: c.Now}).Routes(),
 	)
 	server := &endpoint.Server{Gate: g, Ready: known, Unsupported: openapi.Unsupported(), Counts: c.Counts, Region: c.Region, Now: c.Now, Log: c.Log}
 	return server, append(routes, openapi.Route(routes, c.Version)), others

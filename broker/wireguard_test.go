@@ -28,23 +28,27 @@ type fakeLaptops struct {
 	runs    []bourse.WorkerID // workers that run machines of any app
 }
 
-func (v *fakeLaptops) WireGuardPeers(context.Context) ([]inventory.WireGuardPeer, error) {
+func (v *fakeLaptops) WireGuardPeers(_ context.Context, now time.Time) ([]inventory.WireGuardPeer, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return slices.Clone(v.peers), nil
+	return slices.DeleteFunc(slices.Clone(v.peers), func(p inventory.WireGuardPeer) bool { return !p.RemovedAt.IsZero() || !now.Before(p.ExpiresAt) }), nil
+}
+
+func (v *fakeLaptops) StoredWireGuardPeers(_ context.Context, org string) (n int, err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range v.peers {
+		if v.peers[i].Org == org {
+			n++
+		}
+	}
+	return n, nil
 }
 
 func (v *fakeLaptops) PutWireGuardPeer(_ context.Context, p *inventory.WireGuardPeer) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.peers = append(v.peers, *p)
-	return nil
-}
-
-func (v *fakeLaptops) DropWireGuardPeers(_ context.Context, ids ...string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.peers = slices.DeleteFunc(v.peers, func(p inventory.WireGuardPeer) bool { return slices.Contains(ids, p.ID) })
+	v.peers = append(slices.DeleteFunc(v.peers, func(old inventory.WireGuardPeer) bool { return old.ID == p.ID }), *p)
 	return nil
 }
 
@@ -161,15 +165,17 @@ func TestWireGuardPeer(t *testing.T) {
 	if status, reply := s.with(t, other, "DELETE", "/v1/wireguard_peers/"+p.ID, ""); status != http.StatusNotFound {
 		t.Errorf("removed by another token: status %d: %s", status, reply)
 	}
-	if status, reply := s.with(t, "shop", "DELETE", "/v1/wireguard_peers/"+p.ID, ""); status != http.StatusOK || len(laptops.peers) != 1 {
+	if status, reply := s.with(t, "shop", "DELETE", "/v1/wireguard_peers/"+p.ID, ""); status != http.StatusOK || len(listed("root")) != 1 {
 		t.Errorf("removed: status %d: %s", status, reply)
 	}
-	if status, _ := s.admit(t, mine.Token, 1, `,"app":"shop"`); status != http.StatusCreated || len(laptops.peers) != 2 {
-		t.Errorf("the key of a removed laptop: status %d", status)
+	if removed := laptops.peers[len(laptops.peers)-1]; removed.ID != p.ID || !removed.RemovedAt.Equal(now) || removed.ExpiresAt.IsZero() {
+		t.Errorf("the record of a removed laptop: %+v", removed)
 	}
-	s.with(t, "acme", "DELETE", "/v1/tokens/"+mine.ID, "")
-	if len(laptops.peers) != 1 {
-		t.Errorf("after its token was revoked: %+v", laptops.peers)
+	if status, _ := s.with(t, "shop", "DELETE", "/v1/wireguard_peers/"+p.ID, ""); status != http.StatusNotFound {
+		t.Errorf("removed again: status %d", status)
+	}
+	if status, _ := s.admit(t, mine.Token, 1, `,"app":"shop"`); status != http.StatusCreated || len(listed("root")) != 2 {
+		t.Errorf("the key of a removed laptop: status %d", status)
 	}
 	now = now.Add(31 * 24 * time.Hour)
 	if got := listed("root"); len(got) != 0 {
@@ -209,5 +215,12 @@ func TestInvalidWireGuardPeers(t *testing.T) {
 	}
 	if status, reply := s.admit(t, "acme", 2, ""); status != http.StatusForbidden || !strings.Contains(reply, "256") {
 		t.Errorf("too many: status %d: %s", status, reply)
+	}
+	laptops.peers = slices.Repeat([]inventory.WireGuardPeer{{Org: "acme", RemovedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}}, 10_000)
+	if status, reply := s.admit(t, "acme", 2, ""); status != http.StatusForbidden || !strings.Contains(reply, "10000") {
+		t.Errorf("too many removed ones: status %d: %s", status, reply)
+	}
+	if status, reply := s.admit(t, "root", 3, `,"app":"zoo"`); status != http.StatusCreated {
+		t.Errorf("another organization: status %d: %s", status, reply)
 	}
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 
@@ -92,9 +93,14 @@ func (v *View) Token(ctx context.Context, id string) (*inventory.Token, error) {
 	return Query(ctx, v, inventory.TokenByID(id))
 }
 
-// WireGuardPeers lists the laptops that may connect to private networks, oldest first, including expired ones.
-func (v *View) WireGuardPeers(ctx context.Context) ([]inventory.WireGuardPeer, error) {
-	return Query(ctx, v, inventory.WireGuardPeers())
+// WireGuardPeers lists the laptops that may connect to private networks at the given time, oldest first.
+func (v *View) WireGuardPeers(ctx context.Context, now time.Time) ([]inventory.WireGuardPeer, error) {
+	return Query(ctx, v, inventory.WireGuardPeers(now))
+}
+
+// StoredWireGuardPeers returns the number of an organization's laptops, including those that may no longer connect.
+func (v *View) StoredWireGuardPeers(ctx context.Context, org string) (int, error) {
+	return Query(ctx, v, inventory.StoredWireGuardPeers(org))
 }
 
 // MeshWorkers lists the workers with what they have published about their ends of the mesh.

@@ -37,19 +37,18 @@ var _ mesh.View = (*MeshView)(nil)
 
 // NewMeshView returns a MeshView. apps returns the worker's records of all apps.
 func NewMeshView(v *view.View, r *replication.Replicator, apps func() ([]bourse.App, error)) *MeshView {
-	return &MeshView{v, r, apps, v.Watch(wire.TableMachines, wire.TableWorkers, wire.TableApps, wire.TableWireGuard, view.TableSites)}
+	return &MeshView{v, r, apps, v.Watch(wire.TableMachines, wire.TableWorkers, wire.TableApps, wire.TableWireGuard, wire.TableTokens, view.TableSites)}
 }
 
 // Members implements mesh.View.
 func (v *MeshView) Members(ctx context.Context, self bourse.WorkerID, networks []string) (mesh.Members, error) {
-	laptops, err := v.view.WireGuardPeers(ctx)
+	laptops, err := v.view.WireGuardPeers(ctx, time.Now())
 	if err != nil {
 		return mesh.Members{}, err
 	}
 	networks = slices.Clone(networks)
-	now := time.Now()
 	for i := range laptops {
-		if l := &laptops[i]; l.Worker == self && now.Before(l.ExpiresAt) && !slices.Contains(networks, l.Network) {
+		if l := &laptops[i]; l.Worker == self && !slices.Contains(networks, l.Network) {
 			networks = append(networks, l.Network)
 		}
 	}

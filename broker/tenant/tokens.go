@@ -20,7 +20,6 @@ type Tokens struct {
 	Issued   *endpoint.Issued // nil: this broker requires no tokens, or accepts only those from a file
 	Gate     *endpoint.Gate
 	Machines Machines
-	Laptops  *WireGuard
 	Now      func() time.Time
 }
 
@@ -140,7 +139,7 @@ func (h *Tokens) all(ctx context.Context) ([]inventory.Token, error) {
 }
 
 // revoke revokes a token. If the request has made=true, it also revokes all tokens that were
-// created with that token, directly or indirectly. It removes the laptops that were admitted with a revoked token.
+// created with that token, directly or indirectly.
 func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 	id := r.PathValue("token")
 	made, err := endpoint.QueryBool(r, "made")
@@ -159,11 +158,7 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 		return bourse.Errorf(bourse.CodeNotFound, "token %s not found", id) // the reply must not reveal that the token exists
 	}
 	out := machinesapi.RevokedToken{OK: true, Revoked: []string{}, StillValid: []string{}}
-	var gone []inventory.Token
 	for _, g := range madeWith(all, id) {
-		if !g.RevokedAt.IsZero() || g.ID == id || made {
-			gone = append(gone, g)
-		}
 		switch {
 		case !g.RevokedAt.IsZero():
 		case g.ID == id || made:
@@ -175,9 +170,6 @@ func (h *Tokens) revoke(w http.ResponseWriter, r *endpoint.Request) error {
 		case endpoint.IsValid(&g, h.Now()):
 			out.StillValid = append(out.StillValid, g.ID)
 		}
-	}
-	if err := h.Laptops.dropMadeWith(r.Context(), gone); err != nil { // after an error, the client repeats the request
-		return err
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }

@@ -33,11 +33,12 @@ type WireGuard struct {
 
 // WireGuardView stores the laptops. All brokers share them.
 type WireGuardView interface {
-	// WireGuardPeers returns all laptops, oldest first, including expired ones.
-	WireGuardPeers(ctx context.Context) ([]inventory.WireGuardPeer, error)
-	// PutWireGuardPeer stores a laptop. It returns under the same conditions as PutToken.
+	// WireGuardPeers returns the laptops that may connect at the given time, oldest first.
+	WireGuardPeers(ctx context.Context, now time.Time) ([]inventory.WireGuardPeer, error)
+	// StoredWireGuardPeers returns the number of an organization's laptops, including those that may no longer connect.
+	StoredWireGuardPeers(ctx context.Context, org string) (int, error)
+	// PutWireGuardPeer stores a laptop. It returns under the same conditions as PutToken. A removed laptop stays removed.
 	PutWireGuardPeer(ctx context.Context, p *inventory.WireGuardPeer) error
-	DropWireGuardPeers(ctx context.Context, ids ...string) error
 
 	MeshWorkers(ctx context.Context) ([]inventory.MeshWorker, error)
 	PrivateMachines(ctx context.Context, apps []bourse.AppRef) ([]inventory.PrivateMachine, error)
@@ -52,11 +53,12 @@ func (h *WireGuard) Routes() []endpoint.Route {
 	}
 }
 
-// Limits for laptops.
+// Limits for laptops. An organization's stored laptops include those that have been removed or have expired recently.
 const (
-	maxLaptops = 256 // per organization
-	laptopTTL  = 30 * 24 * time.Hour
-	maxTTL     = 366 * 24 * time.Hour
+	maxLaptops    = 256 // per organization
+	storedLaptops = 10_000
+	laptopTTL     = 30 * 24 * time.Hour
+	maxTTL        = 366 * 24 * time.Hour
 )
 
 func (h *WireGuard) create(w http.ResponseWriter, r *endpoint.Request) error {
@@ -75,11 +77,7 @@ func (h *WireGuard) create(w http.ResponseWriter, r *endpoint.Request) error {
 	if len(apps) == 0 {
 		return bourse.Errorf(bourse.CodeNotFound, "organization %s has no app in network %s", bourse.Quoted(p.Org), bourse.Quoted(in.Network))
 	}
-	all, err := h.View.WireGuardPeers(r.Context())
-	if err != nil {
-		return err
-	}
-	loads, err := h.check(&p, all)
+	loads, err := h.check(r.Context(), &p)
 	if err != nil {
 		return err
 	}
@@ -174,12 +172,13 @@ func (h *WireGuard) appsIn(ctx context.Context, network string) ([]bourse.AppRef
 
 // check returns the number of laptops of each entry. Errors: already_exists if the key is in use; forbidden if the
 // organization has too many laptops.
-func (h *WireGuard) check(p *inventory.WireGuardPeer, all []inventory.WireGuardPeer) (map[bourse.WorkerID]int, error) {
+func (h *WireGuard) check(ctx context.Context, p *inventory.WireGuardPeer) (map[bourse.WorkerID]int, error) {
+	all, err := h.View.WireGuardPeers(ctx, h.Now())
+	if err != nil {
+		return nil, err
+	}
 	loads, mine := map[bourse.WorkerID]int{}, 0
 	for i := range all {
-		if !h.Now().Before(all[i].ExpiresAt) {
-			continue
-		}
 		if all[i].PublicKey == p.PublicKey {
 			return nil, bourse.Errorf(bourse.CodeAlreadyExists, "this public_key is in use: generate a key for each laptop and network")
 		}
@@ -190,6 +189,14 @@ func (h *WireGuard) check(p *inventory.WireGuardPeer, all []inventory.WireGuardP
 	}
 	if mine >= maxLaptops {
 		return nil, bourse.Errorf(bourse.CodeForbidden, machinesapi.QuotaText+"organization %s may have %d WireGuard peers: remove some", bourse.Quoted(p.Org), maxLaptops)
+	}
+	stored, err := h.View.StoredWireGuardPeers(ctx, p.Org)
+	if err != nil {
+		return nil, err
+	}
+	if stored >= storedLaptops {
+		return nil, bourse.Errorf(bourse.CodeForbidden, machinesapi.QuotaText+"organization %s may have %d WireGuard peers in total, including removed ones, which are stored until a week after their expiry; use a shorter ttl",
+			bourse.Quoted(p.Org), storedLaptops)
 	}
 	return loads, nil
 }
@@ -271,13 +278,13 @@ func settings(p *inventory.WireGuardPeer, w inventory.MeshWorker) *machinesapi.W
 
 // list lists the laptops that the caller may remove.
 func (h *WireGuard) list(w http.ResponseWriter, r *endpoint.Request) error {
-	all, err := h.View.WireGuardPeers(r.Context())
+	all, err := h.View.WireGuardPeers(r.Context(), h.Now())
 	if err != nil {
 		return err
 	}
 	out := machinesapi.WireGuardPeerList{Peers: []machinesapi.WireGuardPeer{}}
 	for i := range all {
-		if h.Now().Before(all[i].ExpiresAt) && mayRemove(&r.Who, &all[i]) {
+		if mayRemove(&r.Who, &all[i]) {
 			out.Peers = append(out.Peers, showLaptop(&all[i]))
 		}
 	}
@@ -287,7 +294,7 @@ func (h *WireGuard) list(w http.ResponseWriter, r *endpoint.Request) error {
 // remove removes a laptop.
 func (h *WireGuard) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	id := r.PathValue("peer")
-	all, err := h.View.WireGuardPeers(r.Context())
+	all, err := h.View.WireGuardPeers(r.Context(), h.Now())
 	if err != nil {
 		return err
 	}
@@ -295,8 +302,10 @@ func (h *WireGuard) remove(w http.ResponseWriter, r *endpoint.Request) error {
 	if i < 0 || !mayRemove(&r.Who, &all[i]) {
 		return bourse.Errorf(bourse.CodeNotFound, "WireGuard peer %s not found", bourse.Quoted(id)) // the reply must not reveal that it exists
 	}
-	r.Note(slog.String("peer", id), slog.String("name", all[i].Name))
-	if err := h.View.DropWireGuardPeers(r.Context(), id); err != nil {
+	p := all[i]
+	p.RemovedAt = h.Now().UTC()
+	r.Note(slog.String("peer", id), slog.String("name", p.Name))
+	if err := h.View.PutWireGuardPeer(r.Context(), &p); err != nil {
 		return err
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, struct{}{})
@@ -309,27 +318,6 @@ func mayRemove(who *endpoint.Identity, p *inventory.WireGuardPeer) bool {
 		t.Apps = []bourse.AppRef{p.App}
 	}
 	return mayRevoke(who, &t)
-}
-
-// dropMadeWith removes the laptops that were created with tokens.
-func (h *WireGuard) dropMadeWith(ctx context.Context, tokens []inventory.Token) error {
-	if h == nil || len(tokens) == 0 {
-		return nil
-	}
-	all, err := h.View.WireGuardPeers(ctx)
-	if err != nil {
-		return err
-	}
-	var ids []string
-	for i := range all {
-		if slices.ContainsFunc(tokens, func(t inventory.Token) bool { return t.ID == all[i].MadeWith }) {
-			ids = append(ids, all[i].ID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	return h.View.DropWireGuardPeers(ctx, ids...)
 }
 
 func showLaptop(p *inventory.WireGuardPeer) machinesapi.WireGuardPeer {

@@ -66,7 +66,7 @@ func plenty(t testing.TB) *sqlite.Conn {
 	}))
 	Plant(t, c, "b1", WireGuardRow(&WireGuardPeer{
 		ID: "l1", Name: "laptop", Org: "me", Network: "me/n", App: bourse.AppRef{Name: "shop", ID: "1"}, PublicKey: [32]byte{1}, Worker: "w1",
-		MadeBy: "ann", MadeWith: "t1", CreatedAt: at, ExpiresAt: at,
+		MadeBy: "ann", MadeWith: "t1", CreatedAt: at, ExpiresAt: at, RemovedAt: at,
 	}))
 	Plant(t, c, "b1", PolicyRow(&Policy{Region: "gru", Text: []byte(`{"name":"packed"}`), SetBy: "ann", SetAt: at}))
 	Plant(t, c, "b1", ReleaseRow(&release.Release{

@@ -24,23 +24,34 @@ type WireGuardPeer struct {
 	MadeWith  string // ID of the token with which it was created; "" if that token came from a file
 	CreatedAt time.Time
 	ExpiresAt time.Time
+	RemovedAt time.Time // zero if it has not been removed
 }
 
-// WireGuardRow returns the row of a laptop. It is removed with [wire.DeletedRow].
+// WireGuardRow returns the row of a laptop. The row of a removed laptop is never [wire.DeletedRow].
 func WireGuardRow(p *WireGuardPeer) wire.Row {
-	return wire.Row{Table: wire.TableWireGuard, Key: p.ID, Columns: map[string]wire.Value{
+	columns := map[string]wire.Value{
 		"name": cleanText(p.Name), "org": cleanText(p.Org), "network": cleanText(p.Network), "app": cleanText(p.App.Name), "app_id": cleanText(p.App.ID),
 		"public_key": base64.StdEncoding.EncodeToString(p.PublicKey[:]), "worker": cleanText(p.Worker),
-		"made_by": cleanText(p.MadeBy), "made_with": cleanText(p.MadeWith), "created_at": nanos(p.CreatedAt), "expires_at": nanos(p.ExpiresAt),
-	}}
+		"made_by": cleanText(p.MadeBy), "made_with": cleanText(p.MadeWith), "created_at": nanos(p.CreatedAt), "expires_at": nanos(p.ExpiresAt), "removed_at": nil,
+	}
+	if !p.RemovedAt.IsZero() {
+		columns["removed_at"] = max(1, nanos(p.RemovedAt))
+	}
+	return wire.Row{Table: wire.TableWireGuard, Key: p.ID, Columns: columns}
 }
 
+// A laptop's token may be revoked, and its app deleted, by a broker that does not know the laptop yet. So each reader
+// checks them.
 const wireGuardSQL = `SELECT key, name, org, network, app, app_id, public_key, worker, made_by, made_with, created_at, expires_at
-	FROM wireguard_rows ORDER BY created_at, key`
+	FROM wireguard_rows AS r WHERE expires_at > ? AND removed_at IS NULL
+	AND NOT EXISTS (SELECT 1 FROM token_rows AS t WHERE t.key = r.made_with AND t.revoked_at IS NOT NULL)
+	AND NOT EXISTS (SELECT 1 FROM app_rows AS a WHERE a.key = r.app AND (a.id != r.app_id OR a.deleted_at IS NOT NULL))
+	ORDER BY created_at, key`
 
-// WireGuardPeers returns a query for all laptops, oldest first, including expired ones. It omits those whose key cannot be
-// decoded.
-func WireGuardPeers() func(*sqlite.Conn) ([]WireGuardPeer, error) {
+// WireGuardPeers returns a query for the laptops that may connect at the given time, oldest first. It omits laptops that
+// have expired or been removed, those whose token has been revoked or whose app has been deleted, and those whose key
+// cannot be decoded.
+func WireGuardPeers(now time.Time) func(*sqlite.Conn) ([]WireGuardPeer, error) {
 	return func(c *sqlite.Conn) ([]WireGuardPeer, error) {
 		var list []WireGuardPeer
 		err := schema.Query(c, wireGuardSQL, func(s *sqlite.Stmt) error {
@@ -56,7 +67,20 @@ func WireGuardPeers() func(*sqlite.Conn) ([]WireGuardPeer, error) {
 				list = append(list, p)
 			}
 			return nil
-		})
+		}, now.UnixNano())
 		return list, err
+	}
+}
+
+// StoredWireGuardPeers returns a query for the number of an organization's laptops, including those that WireGuardPeers
+// omits.
+func StoredWireGuardPeers(org string) func(*sqlite.Conn) (int, error) {
+	return func(c *sqlite.Conn) (int, error) {
+		n := 0
+		err := schema.Query(c, "SELECT count(*) FROM wireguard_rows WHERE org = ?", func(s *sqlite.Stmt) error {
+			n = s.ColumnInt(0)
+			return nil
+		}, org)
+		return n, err
 	}
 }

@@ -72,18 +72,9 @@ func (r *Replicator) PutToken(ctx context.Context, t *inventory.Token) error {
 	return r.Write(ctx, inventory.TokenRow(t))
 }
 
-// PutWireGuardPeer writes the record of a laptop.
+// PutWireGuardPeer writes the record of a laptop. If a laptop has two versions, the removed one takes precedence.
 func (r *Replicator) PutWireGuardPeer(ctx context.Context, p *inventory.WireGuardPeer) error {
 	return r.Write(ctx, inventory.WireGuardRow(p))
-}
-
-// DropWireGuardPeers removes the records of laptops.
-func (r *Replicator) DropWireGuardPeers(ctx context.Context, ids ...string) error {
-	rows := make([]wire.Row, len(ids))
-	for i, id := range ids {
-		rows[i] = wire.DeletedRow(wire.TableWireGuard, id)
-	}
-	return r.Write(ctx, rows...)
 }
 
 // PutPolicy writes a policy. It replaces the policy with the same region and use.

@@ -48,6 +48,8 @@ func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 		return e, fmt.Errorf("an app is deleted by setting deleted_at")
 	case r.Deleted && r.Table == wire.TableTokens:
 		return e, fmt.Errorf("a token is revoked by setting revoked_at")
+	case r.Deleted && r.Table == wire.TableWireGuard:
+		return e, fmt.Errorf("a laptop is removed by setting removed_at")
 	case r.Deleted && len(r.Columns) > 0:
 		return e, fmt.Errorf("a deleted row has columns")
 	case len(r.Columns) > wire.MaxColumns:

@@ -337,8 +337,8 @@ CREATE TABLE certified_rows (
   expires_at INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 
--- Laptops that may connect to a private network. key: a random ID. A row never changes; it is deleted when the
--- laptop is removed.
+-- Laptops in private networks. key: a random ID. A row changes only when the laptop is removed; of two versions, a
+-- removed one wins.
 CREATE TABLE wireguard_rows (
   key TEXT NOT NULL PRIMARY KEY,
   site TEXT NOT NULL, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, clock INTEGER NOT NULL, hash INTEGER NOT NULL,
@@ -352,7 +352,8 @@ CREATE TABLE wireguard_rows (
   made_by    TEXT    NOT NULL DEFAULT '', -- name of the creator
   made_with  TEXT    NOT NULL DEFAULT '', -- ID of the token with which it was created; '' if that token came from a file
   created_at INTEGER NOT NULL DEFAULT 0,
-  expires_at INTEGER NOT NULL DEFAULT 0
+  expires_at INTEGER NOT NULL DEFAULT 0,
+  removed_at INTEGER -- NULL: not removed
 ) WITHOUT ROWID;
 
 -- Policies by which brokers rank workers. key: the region, or *, a slash and the use.
@@ -494,10 +495,11 @@ SELECT r.key AS id, r.name, r.org, r.apps, r.machines, r.read_only, r.made_by, r
        strftime('%Y-%m-%dT%H:%M:%fZ', r.revoked_at / 1e9, 'unixepoch') AS revoked_at
 FROM token_rows AS r;
 
-CREATE VIEW wireguard_peers AS -- Laptops that may connect to a private network with WireGuard, through a worker. app is the app for whose network a laptop was added.
+CREATE VIEW wireguard_peers AS -- Laptops in private networks, with the workers through which they connect. app is the app for whose network a laptop was added.
 SELECT r.key AS id, r.name, r.org, r.network, r.app, r.worker, r.public_key, r.made_by, r.made_with,
        strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.created_at, 0) / 1e9, 'unixepoch') AS created_at,
-       strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.expires_at, 0) / 1e9, 'unixepoch') AS expires_at
+       strftime('%Y-%m-%dT%H:%M:%fZ', nullif(r.expires_at, 0) / 1e9, 'unixepoch') AS expires_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', r.removed_at / 1e9, 'unixepoch') AS removed_at
 FROM wireguard_rows AS r;
 
 CREATE VIEW policies AS -- Policies by which workers are ranked (use: rank), or with which the ranking is compared (shadow). An empty region means all others.

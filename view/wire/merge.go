@@ -16,9 +16,9 @@ func Order(a, b Version) int {
 		// deleted. Therefore, a deleted app wins; if neither is deleted, the earlier version wins.
 		first, later = orderApps(a, b), -later
 	}
-	if a.Table == TableTokens {
-		// A token's permissions never change. The row changes only when the token is revoked, so a
-		// revoked token wins, whatever the clocks are.
+	if a.Table == TableTokens || a.Table == TableWireGuard {
+		// The permissions of a token or a laptop never change. The row changes only when the token is
+		// revoked or the laptop is removed, so that version wins, whatever the clocks are.
 		first, later = cmp.Compare(revokedRank(a), revokedRank(b)), -later
 	}
 	if a.Table == TableRemoved { // the removal with the later epoch wins, so a removal is never undone
@@ -60,9 +60,9 @@ func orderApps(a, b Version) int {
 	return 0
 }
 
-// revokedRank returns 1 for a revoked token, otherwise 0.
+// revokedRank returns 1 for a revoked token or a removed laptop, otherwise 0.
 func revokedRank(r Version) int {
-	if r.Deleted || r.Columns.Get("revoked_at") != nil {
+	if r.Deleted || r.Columns.Get("revoked_at") != nil || r.Columns.Get("removed_at") != nil {
 		return 1
 	}
 	return 0

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,10 +29,10 @@ func anyVersion(t *rapid.T, table string) Version {
 		if rapid.Bool().Draw(t, "deleted") {
 			r.Columns = Columns{{"created_at", r.Columns[0].Value}, {"deleted_at", small.Draw(t, "deleted_at")}, r.Columns[1], r.Columns[2], r.Columns[3]}
 		}
-	} else if table == TableTokens {
+	} else if at, ok := revocation[table]; ok {
 		r.Columns = Columns{{"org", rapid.SampledFrom([]string{"o", "p"}).Draw(t, "org")}}
 		if rapid.Bool().Draw(t, "revoked") {
-			r.Columns = append(r.Columns, Column{"revoked_at", 1 + small.Draw(t, "revoked_at")})
+			r.Columns = append(r.Columns, Column{at, 1 + small.Draw(t, at)})
 		}
 	} else if table == TableCertified {
 		r.Columns = Columns{{"issued_at", small.Draw(t, "issued_at")}}
@@ -48,7 +50,7 @@ func TestMergeIsASemilattice(t *testing.T) {
 			t.Fatalf("%s: %s", law, d)
 		}
 	}
-	for _, table := range []string{TableSecrets, TableApps, TableTokens, TableCertified} {
+	for _, table := range []string{TableSecrets, TableApps, TableTokens, TableWireGuard, TableCertified} {
 		t.Run(table, rapid.MakeCheck(func(t *rapid.T) {
 			a, b, c := anyVersion(t, table), anyVersion(t, table), anyVersion(t, table)
 			same(t, "commutative", merge(a, b), merge(b, a))
@@ -88,11 +90,15 @@ func TestLastWriterWins(t *testing.T) {
 	}
 }
 
-// TestRevokedWins checks that a revoked token stays revoked, whichever broker's clock is ahead
-// and whatever another version permits.
+// revocation contains the tables whose rows can be revoked, and the column that is then set.
+var revocation = map[string]string{TableTokens: "revoked_at", TableWireGuard: "removed_at"}
+
+// TestRevokedWins checks that a revoked token stays revoked and a removed laptop stays removed, whichever broker's clock
+// is ahead and whatever another version permits.
 func TestRevokedWins(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := anyVersion(t, TableTokens), anyVersion(t, TableTokens)
+		table := rapid.SampledFrom(slices.Sorted(maps.Keys(revocation))).Draw(t, "table")
+		a, b := anyVersion(t, table), anyVersion(t, table)
 		if got := merge(a, b); revokedRank(got) != max(revokedRank(a), revokedRank(b)) {
 			t.Fatalf("of %v and %v, %v wins", a, b, got)
 		}
