@@ -26,6 +26,7 @@ import (
 //	forward    replies; the own network, here and through the mesh; the outside, except
 //	           private and denied addresses; from laptops to machines of their network on other workers
 //	input      to the host: the resolver, ping, replies
+//	output     from the host to laptops: replies, and ICMP errors about their packets
 //	snat       postrouting: packets to the outside are masqueraded
 //	refuse     rejects, so that the sender fails at once
 type layout struct {
@@ -98,6 +99,9 @@ func (l *layout) build(c *nftables.Conn, resolver netip.AddrPort, deny []netip.P
 	chain("dnat", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest, l.dnat(resolver)...)
 	chain("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter, l.forward(deny)...)
 	chain("input", nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityFilter, l.input(resolver)...)
+	if l.mesh != "" {
+		chain("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityFilter, l.output()...)
+	}
 	leaves := all(l.from(), l.to(true))
 	if l.mesh != "" {
 		leaves = all(leaves, load(expr.MetaKeyOIFNAME), differs(l.mesh))
@@ -188,6 +192,14 @@ func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 		rules = append(rules, all(load(expr.MetaKeyIIFNAME), is(l.mesh), drop()))
 	}
 	return rules
+}
+
+// output returns the rules for packets from the host itself. Its programs must not send packets to laptops.
+func (l *layout) output() [][]expr.Any {
+	return [][]expr.Any{
+		all(replies(), accept()),
+		all(load(expr.MetaKeyOIFNAME), is(l.mesh), family(unix.NFPROTO_IPV6), toLaptop(), refuse()),
+	}
 }
 
 // clients returns alternatives that match packets from the clients whose queries the resolver answers.
