@@ -146,6 +146,10 @@ func TestWireGuardPeer(t *testing.T) {
 	if status, reply := s.admit(t, "root", 1, `,"app":"zoo"`); status != http.StatusConflict {
 		t.Errorf("the same key again: status %d: %s", status, reply)
 	}
+	key, _ := mesh.KeyOf("w2", laptops.workers[1].Mesh)
+	if status, reply := s.with(t, "acme", "POST", "/v1/wireguard_peers", fmt.Sprintf(`{"name":"laptop","public_key":%q}`, key)); status != http.StatusConflict {
+		t.Errorf("a worker's key: status %d: %s", status, reply)
+	}
 	if _, reply := s.admit(t, "acme", 2, `,"app":"till"`); !strings.Contains(reply, `"worker":"w2"`) {
 		t.Errorf("the entry with fewer laptops is not used: %s", reply)
 	}

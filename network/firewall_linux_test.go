@@ -406,7 +406,7 @@ func TestLaptopsWithoutMachines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.AdmitLaptops(t.Context()); err != nil {
+	if err := w.AdmitPeers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.clearUnused(); err != nil || !w.firewall.built || !w.firewall.isIntact() {

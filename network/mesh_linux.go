@@ -51,10 +51,10 @@ func (n *Network) noteChange() {
 	}
 }
 
-// AdmitLaptops prepares the host for laptops. It must be called before a laptop can send packets through the link
+// AdmitPeers prepares the host for peers. It must be called before a peer can send packets through the link
 // [Config.Mesh], because without machines, the host has no rules. They remain until SetRemotes is called without laptops
 // that are connected to this worker.
-func (n *Network) AdmitLaptops(ctx context.Context) error {
+func (n *Network) AdmitPeers(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (n *Network) AdmitLaptops(ctx context.Context) error {
 	n.mu.Lock()
 	n.entry = true // before the rules exist, so that clearUnused does not remove them
 	n.mu.Unlock()
-	return unavailable("prepare the host for laptops", errors.Join(n.prepareHost(), n.firewall.ensure()))
+	return unavailable("prepare the host for peers", errors.Join(n.prepareHost(), n.firewall.ensure()))
 }
 
 // SetRemotes replaces the list of machines on other workers and of laptops. Machines on this host may exchange packets

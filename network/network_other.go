@@ -54,8 +54,8 @@ func (*Network) Networks() ([]string, bool) { return nil, false }
 // Changed returns nil.
 func (*Network) Changed() <-chan struct{} { return nil }
 
-// AdmitLaptops returns CodeUnavailable.
-func (*Network) AdmitLaptops(context.Context) error { return errSystem() }
+// AdmitPeers returns CodeUnavailable.
+func (*Network) AdmitPeers(context.Context) error { return errSystem() }
 
 // SetRemotes returns CodeUnavailable.
 func (*Network) SetRemotes(context.Context, []Remote, bool) error { return errSystem() }

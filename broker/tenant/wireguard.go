@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/ecdh"
@@ -180,7 +181,7 @@ func (h *WireGuard) check(ctx context.Context, p *inventory.WireGuardPeer) (map[
 	loads, mine := map[bourse.WorkerID]int{}, 0
 	for i := range all {
 		if all[i].PublicKey == p.PublicKey {
-			return nil, bourse.Errorf(bourse.CodeAlreadyExists, "this public_key is in use: generate a key for each laptop and network")
+			return nil, errKeyInUse()
 		}
 		loads[all[i].Worker]++
 		if all[i].Org == p.Org {
@@ -201,11 +202,21 @@ func (h *WireGuard) check(ctx context.Context, p *inventory.WireGuardPeer) (map[
 	return loads, nil
 }
 
-// entry chooses the worker to which a laptop connects. Errors: not_found, failed_precondition, unavailable.
+func errKeyInUse() error {
+	return bourse.Errorf(bourse.CodeAlreadyExists, "this public_key is in use: generate a key for each laptop and network")
+}
+
+// entry chooses the worker to which a laptop connects. Errors: already_exists if the key is a worker's; not_found;
+// failed_precondition; unavailable.
 func (h *WireGuard) entry(ctx context.Context, apps []bourse.AppRef, loads map[bourse.WorkerID]int, in *machinesapi.CreateWireGuardPeer) (inventory.MeshWorker, error) {
 	workers, err := h.View.MeshWorkers(ctx)
 	if err != nil {
 		return inventory.MeshWorker{}, err
+	}
+	for i := range workers {
+		if key, ok := mesh.KeyOf(workers[i].ID, workers[i].Mesh); ok && bytes.Equal(key[:], in.PublicKey) {
+			return inventory.MeshWorker{}, errKeyInUse()
+		}
 	}
 	machines, err := h.View.PrivateMachines(ctx, apps)
 	if err != nil {

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -38,7 +39,7 @@ type View interface {
 type Members struct {
 	Workers  []Worker  // all workers
 	Machines []Machine // the machines of all workers in the worker's networks
-	Laptops  []Laptop  // the laptops in the worker's networks, including expired ones
+	Laptops  []Laptop  // the laptops in the worker's networks
 }
 
 // Networks manages the private networks of this host. network.Network implements it.
@@ -46,7 +47,8 @@ type Networks interface {
 	// Networks returns false until the networks of machines that an earlier daemon left have been recovered.
 	Networks() (names []string, ok bool)
 	Changed() <-chan struct{}
-	AdmitLaptops(ctx context.Context) error
+	// AdmitPeers ensures that the host has rules for packets from peers.
+	AdmitPeers(ctx context.Context) error
 	SetRemotes(ctx context.Context, remotes []network.Remote, keep bool) error
 }
 
@@ -153,31 +155,38 @@ type plan struct {
 // outdated reports whether a laptop has expired.
 func (p *plan) outdated(now time.Time) bool { return !p.until.IsZero() && !now.Before(p.until) }
 
-// step makes the peers those of a new plan or, if nothing has changed, of the last one.
+// step makes the peers those of a new plan or, if nothing has changed, of the last one. If the view cannot be read, step
+// cuts off the laptops that have expired since.
 func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *plan) error {
 	networks, ok := m.networks.Networks()
 	if !ok {
 		return nil // an earlier daemon's connections remain
 	}
 	whole := m.view.Whole()
+	var unread error
 	if changed {
 		members, err := m.view.Members(ctx, m.self, networks)
-		if err != nil {
+		now := time.Now()
+		switch {
+		case err == nil:
+			plan.peers, plan.until = Plan(now, self, networks, members.Workers, members.Machines, members.Laptops), time.Time{}
+			for _, l := range members.Laptops {
+				if l.ExpiresAt.After(now) && (plan.until.IsZero() || l.ExpiresAt.Before(plan.until)) {
+					plan.until = l.ExpiresAt
+				}
+			}
+			m.note(members.Workers)
+		case plan.outdated(now):
+			plan.peers = slices.DeleteFunc(plan.peers, func(p Peer) bool { return isLaptopPeer(p) && !now.Before(p.Expires) })
+			unread = err
+		default:
 			return err
 		}
-		now := time.Now()
-		plan.peers, plan.until = Plan(now, self, networks, members.Workers, members.Machines, members.Laptops), time.Time{}
-		for _, l := range members.Laptops {
-			if l.ExpiresAt.After(now) && (plan.until.IsZero() || l.ExpiresAt.Before(plan.until)) {
-				plan.until = l.ExpiresAt
-			}
-		}
-		m.note(members.Workers)
 	}
 	// Without rules, the link must stay down while an earlier daemon's peers remain.
 	withoutRules := !whole && len(networks) == 0 && !plan.laptops
 	if len(plan.peers) == 0 && (withoutRules || !m.device.Exists()) {
-		return nil
+		return unread
 	}
 	status, err := m.apply(ctx, self.Tag, plan.peers, !whole)
 	if err == nil {
@@ -188,7 +197,7 @@ func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *plan) 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.peers = status
-	return err
+	return errors.Join(unread, err)
 }
 
 func isLaptopPeer(p Peer) bool { return p.Worker == "" }
@@ -196,8 +205,8 @@ func isLaptopPeer(p Peer) bool { return p.Worker == "" }
 // apply applies a plan, and returns the connections. If keep is set, workers and machines that the plan lacks remain, but
 // not laptops.
 func (m *Mesh) apply(ctx context.Context, tag bourse.WorkerTag, plan []Peer, keep bool) ([]bourse.MeshPeer, error) {
-	if slices.ContainsFunc(plan, isLaptopPeer) {
-		if err := m.networks.AdmitLaptops(ctx); err != nil {
+	if len(plan) > 0 {
+		if err := m.networks.AdmitPeers(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -48,6 +48,7 @@ type Peer struct {
 	Address  netip.Addr       // of the worker's host, or of the laptop
 	Machines []network.Remote // of the worker, including laptops whose entry it is
 	Network  string           // of the laptop
+	Expires  time.Time        // when the laptop is cut off
 }
 
 // remotes returns the addresses behind the peer, for package network.
@@ -60,9 +61,9 @@ func (p *Peer) remotes() []network.Remote {
 
 // Plan returns the peers of a worker: first workers by ID, then laptops. self describes the worker, and networks are the
 // names of its machines' networks. Plan ignores machines that are not their worker's, workers that have not proved that
-// they own their key, and laptops that have expired. It is a pure function.
+// they own their key, and laptops that have expired or have a worker's key. It is a pure function.
 func Plan(now time.Time, self Worker, networks []string, workers []Worker, machines []Machine, laptops []Laptop) []Peer {
-	laptops = admitted(now, laptops)
+	laptops = admitted(now, laptops, append(slices.Clone(workers), self))
 	shared := map[string]bool{}
 	for _, name := range networks {
 		shared[name] = true
@@ -106,20 +107,27 @@ func Plan(now time.Time, self Worker, networks []string, workers []Worker, machi
 		peers = append(peers, Peer{Worker: w.ID, Key: key, Endpoint: Usable(w.Mesh.Endpoint), Address: Address(w.Tag), Machines: list})
 	}
 	for _, l := range laptops {
-		if l.Entry == self.ID && !taken[l.Key] { // a laptop with a worker's key would cut off the worker
-			taken[l.Key] = true
-			peers = append(peers, Peer{Key: l.Key, Address: bourse.LaptopAddress(l.Network, l.Key), Network: l.Network})
+		if l.Entry == self.ID {
+			peers = append(peers, Peer{Key: l.Key, Address: bourse.LaptopAddress(l.Network, l.Key), Network: l.Network, Expires: l.ExpiresAt})
 		}
 	}
 	return peers
 }
 
 // admitted returns the laptops that have not expired, and of those with the same key, only the one that was created first.
-// Otherwise, anyone who knows a laptop's public key could cut it off.
-func admitted(now time.Time, laptops []Laptop) []Laptop {
+// It omits those with a worker's key. Otherwise, anyone who knows the public key of a laptop or a worker could cut it off.
+func admitted(now time.Time, laptops []Laptop, workers []Worker) []Laptop {
 	laptops = slices.DeleteFunc(slices.Clone(laptops), func(l Laptop) bool { return !now.Before(l.ExpiresAt) })
 	slices.SortFunc(laptops, func(a, b Laptop) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
 	used := map[wgtypes.Key]bool{}
+	if len(laptops) == 0 {
+		return nil
+	}
+	for _, w := range workers {
+		if key, ok := KeyOf(w.ID, w.Mesh); ok {
+			used[key] = true
+		}
+	}
 	return slices.DeleteFunc(laptops, func(l Laptop) bool {
 		again := used[l.Key]
 		used[l.Key] = true

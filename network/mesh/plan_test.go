@@ -159,6 +159,11 @@ func TestLaptopsWithOthersKeys(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, usual)
 		}
 	}
+	for n, name := range map[byte]string{1: "our own key", 2: "a worker's key"} {
+		if got := Plan(start, self, nil, []Worker{self, other}, machines, []Laptop{laptopOf(self, n, "acme/")}); len(got) != 0 {
+			t.Errorf("%s, without machines: %+v", name, got)
+		}
+	}
 	if a, b := bourse.LaptopAddress("acme/", honest.Key), bourse.LaptopAddress("evil/", honest.Key); a == b || !bourse.IsLaptopAddress(a) || bourse.IsLaptopAddress(Address(self.Tag)) {
 		t.Errorf("addresses %s and %s", a, b)
 	}
@@ -181,7 +186,8 @@ func TestEndpoints(t *testing.T) {
 }
 
 // TestPlanProperties checks that for any workers and machines, no address and no key belongs to two peers, and every
-// address is that of a machine of its peer in a shared network.
+// address is that of a machine of its peer in a shared network. Without networks of its own, a worker has peers only if
+// one of them is a laptop.
 func TestPlanProperties(t *testing.T) {
 	names := []bourse.WorkerID{"self", "a", "b", "c"}
 	networks := []string{"acme/", "acme/x", "evil/"}
@@ -215,6 +221,9 @@ func TestPlanProperties(t *testing.T) {
 			})
 		}
 		peers := Plan(start, self, shared, workers, machines, laptops)
+		if len(shared) == 0 && len(peers) > 0 && !slices.ContainsFunc(peers, isLaptopPeer) {
+			t.Fatalf("peers without a reason: %+v", peers)
+		}
 		for _, l := range laptops {
 			if l.Entry == self.ID && l.ExpiresAt.After(start) {
 				shared = append(slices.Clone(shared), l.Network)

@@ -39,11 +39,12 @@ func (*fakeEnd) Ended() <-chan struct{} { return nil }
 type fakeNetworks struct {
 	names     []string
 	recovered bool
+	admitted  int // number of calls of AdmitPeers
 }
 
 func (n *fakeNetworks) Networks() ([]string, bool)                             { return n.names, n.recovered }
 func (*fakeNetworks) Changed() <-chan struct{}                                 { return nil }
-func (*fakeNetworks) AdmitLaptops(context.Context) error                       { return nil }
+func (n *fakeNetworks) AdmitPeers(context.Context) error                       { n.admitted++; return nil }
 func (*fakeNetworks) SetRemotes(context.Context, []network.Remote, bool) error { return nil }
 
 type stepView struct {
@@ -51,10 +52,11 @@ type stepView struct {
 	machines []Machine
 	laptops  []Laptop
 	whole    bool
+	err      error
 }
 
 func (v *stepView) Members(context.Context, bourse.WorkerID, []string) (Members, error) {
-	return Members{Workers: v.workers, Machines: v.machines, Laptops: v.laptops}, nil
+	return Members{Workers: v.workers, Machines: v.machines, Laptops: v.laptops}, v.err
 }
 func (v *stepView) Whole() bool            { return v.whole }
 func (*stepView) Changed() <-chan struct{} { return nil }
@@ -64,12 +66,12 @@ func (*stepView) Changed() <-chan struct{} { return nil }
 func TestStep(t *testing.T) {
 	self, other := member("self", 1), member("other", 2)
 	device, networks := &fakeEnd{}, &fakeNetworks{}
-	view := &stepView{[]Worker{self, other}, []Machine{machineOf(self, 1, "acme/"), machineOf(other, 1, "acme/")}, nil, true}
+	view := &stepView{[]Worker{self, other}, []Machine{machineOf(self, 1, "acme/"), machineOf(other, 1, "acme/")}, nil, true, nil}
 	m := &Mesh{self: self.ID, announce: self.Mesh, device: device, networks: networks, view: view, log: slog.New(slog.DiscardHandler)}
 	var plan plan
 	check := func(when string, changed bool, failure error, applied string, peers ...bourse.MeshPeer) {
 		t.Helper()
-		device.err, device.applied = failure, nil
+		device.err, device.applied, networks.admitted = failure, nil, 0
 		if err := m.step(t.Context(), self, changed, &plan); !errors.Is(err, failure) {
 			t.Errorf("%s: %v", when, err)
 		}
@@ -79,6 +81,9 @@ func TestStep(t *testing.T) {
 		}
 		if fmt.Sprint(device.applied) != fmt.Sprint(want) || fmt.Sprint(m.Peers()) != fmt.Sprint(peers) {
 			t.Errorf("%s: applied %v, want %v; peers %+v, want %+v", when, device.applied, want, m.Peers(), peers)
+		}
+		if with := applied != "" && applied[0] != '0'; with != (networks.admitted > 0) {
+			t.Errorf("%s: the host was prepared for peers: %t", when, !with)
 		}
 	}
 	up := bourse.MeshPeer{Worker: "other", Machines: 1, Received: 1}
@@ -102,4 +107,19 @@ func TestStep(t *testing.T) {
 	view.laptops[0].ExpiresAt, view.whole = time.Now(), false
 	check("expired, with an incomplete view", true, nil, "0 true")
 	check("after it was cut off", true, nil, "")
+	view.laptops[0].ExpiresAt, view.whole = time.Now().Add(time.Hour), true
+	check("with a laptop again", true, nil, "1 false")
+	view.err = errors.New("unreadable view")
+	if err := m.step(t.Context(), self, true, &plan); !errors.Is(err, view.err) || len(plan.peers) != 1 {
+		t.Errorf("with an unreadable view: %v, %+v", err, plan.peers)
+	}
+	plan.peers[0].Expires, plan.until, device.applied = time.Now(), time.Now(), nil
+	for range 2 { // the second time because the first one might have failed
+		if err := m.step(t.Context(), self, true, &plan); !errors.Is(err, view.err) || len(plan.peers) != 0 {
+			t.Errorf("expired, with an unreadable view: %v, %+v", err, plan.peers)
+		}
+	}
+	if fmt.Sprint(device.applied) != "[0 false 0 false]" {
+		t.Errorf("expired, with an unreadable view: applied %v", device.applied)
+	}
 }
