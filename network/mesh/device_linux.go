@@ -139,7 +139,8 @@ func Remove(ctx context.Context, dir string) error {
 // Apply ensures that the link exists, and that it has exactly these peers. If keep is set, other workers remain, and
 // workers keep addresses of machines that the list lacks. tag is this worker's. Connections of peers that remain continue.
 func (d *Device) Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer, keep bool) error {
-	if err := d.ensure(ctx, Address(tag)); err != nil {
+	link, err := d.ensure(ctx)
+	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "mesh: %w", err)
 	}
 	current, err := d.client.Device(d.link)
@@ -154,11 +155,13 @@ func (d *Device) Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer, 
 	if port := int(d.cfg.Port); current.ListenPort != port {
 		c.ListenPort = &port
 	}
-	if len(changes) == 0 && c.PrivateKey == nil && c.ListenPort == nil {
-		return nil
+	if len(changes) > 0 || c.PrivateKey != nil || c.ListenPort != nil {
+		if err := d.client.ConfigureDevice(d.link, c); err != nil {
+			return bourse.Errorf(bourse.CodeUnavailable, "mesh: configure %s: %w", d.link, err)
+		}
 	}
-	if err := d.client.ConfigureDevice(d.link, c); err != nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "mesh: configure %s: %w", d.link, err)
+	if err := d.setUp(link, Address(tag)); err != nil { // last, so that an earlier daemon's peers cannot send before they are removed
+		return bourse.Errorf(bourse.CodeUnavailable, "mesh: set link %s up: %w", d.link, err)
 	}
 	return nil
 }
@@ -307,8 +310,8 @@ func (d *Device) Status(peers []Peer) ([]bourse.MeshPeer, error) {
 	return out, nil
 }
 
-// ensure creates the link if it does not exist, and configures it.
-func (d *Device) ensure(ctx context.Context, address netip.Addr) error {
+// ensure returns the link. It creates the link if it does not exist.
+func (d *Device) ensure(ctx context.Context) (netlink.Link, error) {
 	link, err := netlink.LinkByName(d.link)
 	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); ok {
 		if err = d.create(ctx); err == nil {
@@ -316,20 +319,25 @@ func (d *Device) ensure(ctx context.Context, address netip.Addr) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("link %s: %w", d.link, err)
+		return nil, fmt.Errorf("link %s: %w", d.link, err)
 	}
 	if link.Type() != "wireguard" && d.socket == nil {
 		if err := d.hold(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
+	return link, nil
+}
+
+// setUp sets the link up, with its address and MTU.
+func (d *Device) setUp(link netlink.Link, address netip.Addr) error {
 	attrs := link.Attrs()
 	if attrs.MTU == d.cfg.MTU && attrs.Flags&net.FlagUp != 0 {
 		return nil
 	}
 	const addrGenNone = 1 // the link needs no link-local address
 	_ = netlink.LinkSetIP6AddrGenMode(link, addrGenNone)
-	err = netlink.LinkSetMTU(link, d.cfg.MTU)
+	err := netlink.LinkSetMTU(link, d.cfg.MTU)
 	if err == nil {
 		err = netlink.AddrReplace(link, &netlink.Addr{
 			IPNet: &net.IPNet{IP: address.AsSlice(), Mask: net.CIDRMask(128, 128)}, Flags: unix.IFA_F_NODAD,
@@ -338,10 +346,7 @@ func (d *Device) ensure(ctx context.Context, address netip.Addr) error {
 	if err == nil {
 		err = netlink.LinkSetUp(link) // last, because a link that is up counts as complete
 	}
-	if err != nil {
-		return fmt.Errorf("set link %s up: %w", d.link, err)
-	}
-	return nil
+	return err
 }
 
 // create creates the link: with the kernel's module, or with a process.
