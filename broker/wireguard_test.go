@@ -75,10 +75,12 @@ func meshWorker(id bourse.WorkerID, region bourse.Region, n byte, endpoint strin
 
 // admitting is like issuing, with workers that can be entries.
 func admitting(t *testing.T, now *time.Time) (*setup, *fakeLaptops) {
+	odd := meshWorker("odd", "mad", 6, "192.0.2.6:51820")
+	odd.Tag ^= 1
 	laptops := &fakeLaptops{
 		workers: []inventory.MeshWorker{
 			meshWorker("w1", "gru", 1, "192.0.2.1:51820"), meshWorker("w2", "gru", 2, "192.0.2.2:51820"), meshWorker("w3", "mad", 3, "192.0.2.3:51820"),
-			meshWorker("hidden", "mad", 4, ""), meshWorker("local", "mad", 5, "127.0.0.1:51820"),
+			odd, meshWorker("hidden", "mad", 4, ""), meshWorker("local", "mad", 5, "127.0.0.1:51820"),
 			{ID: "alone", Region: "mad"},
 		},
 		runs: []bourse.WorkerID{"w1", "w2"},
@@ -197,12 +199,14 @@ func TestInvalidWireGuardPeers(t *testing.T) {
 		`{"name":"a","public_key":"AAAA"}`:                             "public_key",
 		`{"name":"a","public_key":"` + strings.Repeat("A", 43) + `="}`: "public_key", // no key exchange is possible
 		`{"name":"a","public_key":"KEY","ttl":"-1s"}`:                  "ttl",
-		`{"name":"a","public_key":"KEY","ttl":"9000h"}`:                "ttl",
+		`{"name":"a","public_key":"KEY","ttl":"500ms"}`:                "invalid ttl 500ms: use 1s to 8784h",
+		`{"name":"a","public_key":"KEY","ttl":"9000h"}`:                "invalid ttl 9000h",
 		`{"name":"a","public_key":"KEY","ttl":"2h"}`:                   "your own token expires",
 		`{"name":"a","public_key":"KEY","region":"mad"}`:               `region "mad"`,
 		`{"name":"a","public_key":"KEY","worker":"nosuchworker"}`:      "not found",
 		`{"name":"a","public_key":"KEY","worker":"hidden"}`:            "worker hidden has no known address",
 		`{"name":"a","public_key":"KEY","worker":"local"}`:             "worker local has no known address",
+		`{"name":"a","public_key":"KEY","worker":"odd"}`:               "worker odd has a tag",
 		`{"name":"a","public_key":"KEY","worker":"alone"}`:             "worker alone is not connected",
 		`{"name":"a","public_key":"KEY","worker":"w1","region":"mad"}`: "not found",
 	} {
@@ -213,6 +217,17 @@ func TestInvalidWireGuardPeers(t *testing.T) {
 	}
 	if status, reply := s.admit(t, "acme", 1, `,"worker":"w3"`); status != http.StatusCreated {
 		t.Errorf("a worker without a machine of the network: status %d: %s", status, reply)
+	}
+	laptops.workers[1].Mesh.Endpoint = netip.MustParseAddrPort("10.0.0.1:51820")
+	laptops.workers[0].Mesh.Endpoint = netip.MustParseAddrPort("[fd00::1]:51820")
+	laptops.runs = []bourse.WorkerID{"w1", "w2", "w3"}
+	for key, more := range map[byte]string{3: "", 4: `,"region":"mad"`} {
+		if status, reply := s.admit(t, "acme", key, more); status != http.StatusCreated || !strings.Contains(reply, `"worker":"w3"`) {
+			t.Errorf("workers with private addresses are preferred: status %d: %s", status, reply)
+		}
+	}
+	if status, reply := s.admit(t, "acme", 5, `,"region":"gru"`); status != http.StatusCreated {
+		t.Errorf("only workers with private addresses: status %d: %s", status, reply)
 	}
 	for i := range 300 {
 		laptops.peers = append(laptops.peers, inventory.WireGuardPeer{ID: fmt.Sprint(i), Org: "acme", PublicKey: [32]byte{7, byte(i), byte(i >> 8)}, ExpiresAt: time.Now().Add(time.Hour)})

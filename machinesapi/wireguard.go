@@ -66,7 +66,7 @@ func (w WireGuard) Create(ctx context.Context, in CreateWireGuardPeer) (WireGuar
 	return ask[WireGuardPeer](ctx, w.Client, call{method: http.MethodPost, path: path("wireguard_peers"), in: in})
 }
 
-// List lists the laptops that the caller may remove, oldest first. It omits those that have expired.
+// List lists the laptops that the caller may remove, oldest first. It omits those that have been cut off.
 func (w WireGuard) List(ctx context.Context) ([]WireGuardPeer, error) {
 	out, err := ask[WireGuardPeerList](ctx, w.Client, call{method: http.MethodGet, path: path("wireguard_peers")})
 	return out.Peers, err

@@ -110,8 +110,8 @@ func (h *WireGuard) recordOf(r *endpoint.Request, in *machinesapi.CreateWireGuar
 	}
 	copy(p.PublicKey[:], in.PublicKey)
 	ttl := time.Duration(in.TTL)
-	if ttl < 0 || ttl > maxTTL {
-		return p, bourse.Errorf(bourse.CodeInvalid, "invalid ttl %s: use 1s to %s", ttl, maxTTL)
+	if ttl != 0 && ttl < time.Second || ttl > maxTTL {
+		return p, bourse.Errorf(bourse.CodeInvalid, "invalid ttl %s: use 1s to %dh", ttl, int(maxTTL.Hours()))
 	}
 	var err error
 	if p.ExpiresAt, err = expiry(p.CreatedAt, ttl, r.Who.Until); err != nil {
@@ -229,8 +229,9 @@ func (h *WireGuard) entry(ctx context.Context, apps []bourse.AppRef, loads map[b
 	return chooseEntry(workers, runs, loads, in.Region, in.Worker)
 }
 
-// chooseEntry chooses, of the workers that run a machine of the network, the one with the fewest laptops. Other workers
-// see no traffic of the network, so they are chosen only if the caller names them. It is a pure function.
+// chooseEntry chooses, of the workers that run a machine of the network, the one with the fewest laptops. It prefers those
+// with public addresses, because most laptops reach only these. Other workers see no traffic of the network, so they are
+// chosen only if the caller names them. It is a pure function.
 func chooseEntry(workers []inventory.MeshWorker, runs map[bourse.WorkerID]bool, loads map[bourse.WorkerID]int, region bourse.Region, named bourse.WorkerID) (inventory.MeshWorker, error) {
 	var able []inventory.MeshWorker
 	var reasons []string
@@ -247,7 +248,7 @@ func chooseEntry(workers []inventory.MeshWorker, runs map[bourse.WorkerID]bool, 
 	switch {
 	case len(able) > 0:
 		return slices.MinFunc(able, func(a, b inventory.MeshWorker) int {
-			return cmp.Or(cmp.Compare(loads[a.ID], loads[b.ID]), cmp.Compare(a.ID, b.ID))
+			return cmp.Or(isPrivate(&a)-isPrivate(&b), cmp.Compare(loads[a.ID], loads[b.ID]), cmp.Compare(a.ID, b.ID))
 		}), nil
 	case len(reasons) > 0:
 		const most = 3
@@ -261,14 +262,24 @@ func chooseEntry(workers []inventory.MeshWorker, runs map[bourse.WorkerID]bool, 
 	return inventory.MeshWorker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "no worker runs a machine of this network: start one, or choose any worker as the entry")
 }
 
+// isPrivate returns 1 if a worker's address for WireGuard is private, otherwise 0.
+func isPrivate(w *inventory.MeshWorker) int {
+	if mesh.Usable(w.Mesh.Endpoint).Addr().IsPrivate() {
+		return 1
+	}
+	return 0
+}
+
 // unfit returns the reason why laptops cannot connect to a worker, or "".
 func unfit(w *inventory.MeshWorker) string {
 	if w.Mesh == nil {
 		return `is not connected to other workers: set mesh in its configuration`
 	}
 	switch _, proved := mesh.KeyOf(w.ID, w.Mesh); {
-	case !proved || w.ID.TagRank(w.Tag) >= bourse.TagChoices:
+	case !proved:
 		return "has not proved that it owns its WireGuard key"
+	case w.ID.TagRank(w.Tag) >= bourse.TagChoices:
+		return "has a tag that does not follow from its name, so other workers do not accept its machines' addresses"
 	case !mesh.Usable(w.Mesh.Endpoint).IsValid():
 		return `has no known address for WireGuard: set mesh = "IP:PORT" in its configuration, an address that leads to this UDP port`
 	case w.HostStatus == machinesapi.HostUnreachable:

@@ -34,15 +34,16 @@ workers, by address and by name (shop.internal). Machines cannot connect to it.
 The network is the one of the app, unless --network or --org names another.
 
 The laptop connects to one worker, its entry, which forwards its packets. By
-default, that is a worker that runs a machine of the network. The laptop must be able
-to reach the worker's UDP port for WireGuard.`,
-		Example: `  bourse wireguard create laptop --app shop > bourse.conf
+default, that is a worker that runs a machine of the network, if possible one with a
+public address. The laptop must be able to reach the worker's UDP port for WireGuard.`,
+		Example: `  umask 077 # so that only you can read the file
+  bourse wireguard create laptop --app shop > bourse.conf
   bourse wireguard create laptop --org acme --network staging --region gru --ttl 24h > bourse.conf
   wg-quick up ./bourse.conf`,
 		Args: cli.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
-			case ttl <= 0:
+			case ttl < time.Second:
 				return bourse.Errorf(bourse.CodeInvalid, "--ttl %s: use 1s or more", ttl)
 			case c.Flags().Changed("app") && (org != "" || network != ""):
 				return bourse.Errorf(bourse.CodeInvalid, "use either --app, or --network and --org")

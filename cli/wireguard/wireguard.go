@@ -32,7 +32,7 @@ func newList(s *cli.Shell) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the laptops that you may remove",
-		Long:    `List the laptops that you may remove, except those that have expired.`,
+		Long:    `List the laptops that you may remove, except those that have been cut off.`,
 		Example: "  bourse wireguard list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
