@@ -45,9 +45,10 @@ func TestMesh(t *testing.T) {
 	startAll(t, append(workers, broker)...)
 	api := client(t, broker)
 	for _, a := range []machinesapi.CreateApp{{Name: "red", Network: "red"}, {Name: "blue", Network: "blue"}} {
-		if _, err := api.CreateApp(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, waitTimeout, "the app is created", func() error { // at first, the broker does not know its cluster
+			_, err := api.CreateApp(t.Context(), a)
+			return err
+		})
 	}
 	// serve runs a machine, and a program in its network that greets with its name.
 	serve := func(app bourse.AppName, worker string) (machinesapi.Machine, *os.File) {
