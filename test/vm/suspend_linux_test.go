@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -176,7 +177,7 @@ func (r *rig) children() string {
 // guest returns what differs between two guests, and between two runs of a program.
 func (r *rig) guest() string {
 	r.Helper()
-	return r.sh("cat /proc/sys/kernel/random/boot_id; p=$(pidof sh | tr ' ' '\n' | sort -n | head -1); echo $p; ls -l /proc/$p/fd | grep -c /count")
+	return r.sh("cat /proc/sys/kernel/random/boot_id; pid=$(pidof sh | tr ' ' '\n' | sort -n | head -1); echo $pid; ls -l /proc/$pid/fd | grep -c /count")
 }
 
 func (r *rig) checkClock() {
@@ -186,6 +187,40 @@ func (r *rig) checkClock() {
 		r.Errorf("the guest's clock is off by %v, %v", off, err)
 	}
 }
+
+// numbers is a stream in which a missing byte is noticed. As a reader, it is a trickle that lasts until end is closed. A faster stream
+// would fill the guest's buffers, and no byte would arrive while a snapshot is written. As a writer, it fails at the first wrong byte.
+type numbers struct {
+	next int // number of bytes read or written
+	end  chan struct{}
+}
+
+func (n *numbers) Read(b []byte) (int, error) {
+	select {
+	case <-n.end:
+		return 0, io.EOF
+	case <-time.After(time.Millisecond):
+	}
+	b = b[:min(len(b), 16)]
+	for i := range b {
+		b[i] = numberAt(n.next + i)
+	}
+	n.next += len(b)
+	return len(b), nil
+}
+
+func (n *numbers) Write(b []byte) (int, error) {
+	for i, c := range b {
+		if c != numberAt(n.next) {
+			return i, fmt.Errorf("byte %d is wrong", n.next)
+		}
+		n.next++
+	}
+	return len(b), nil
+}
+
+// numberAt returns a byte of a sequence that repeats itself only after 16 MiB.
+func numberAt(i int) byte { return byte(i ^ i>>8 ^ i>>16) }
 
 // TestSuspend checks that a suspended machine takes no memory, and continues when it is resumed.
 func TestSuspend(t *testing.T) {
@@ -197,10 +232,9 @@ func TestSuspend(t *testing.T) {
 	t.Run("a machine continues where it was", func(t *testing.T) {
 		r := newRig(t, newHost(t, server.Address, machines), image)
 		before := r.guest()
-		output, w := io.Pipe()
-		exec := make(chan error, 1)
+		input, output, exec := &numbers{end: make(chan struct{})}, &numbers{}, make(chan error, 1)
 		go func() {
-			_, err := r.d.Exec(t.Context(), r.id, driver.Exec{Command: []string{"cat"}, Stdin: output, Stdout: io.Discard})
+			_, err := r.d.Exec(t.Context(), r.id, driver.Exec{Command: []string{"cat"}, Stdin: input, Stdout: output})
 			exec <- err
 		}()
 		for range 2 {
@@ -230,10 +264,11 @@ func TestSuspend(t *testing.T) {
 		if after := r.guest(); after != before {
 			t.Errorf("the guest and its program's PID and open files were\n%s\n, and are\n%s", before, after)
 		}
-		_ = w.Close() // never fails
-		if err := <-exec; err != nil {
-			t.Errorf("a command that ran during the suspension: %v", err)
+		close(input.end)
+		if err := <-exec; err != nil || output.next != input.next {
+			t.Errorf("of %d bytes for a command that ran during the suspensions, %d have come back, %v", input.next, output.next, err)
 		}
+		t.Logf("%d bytes were sent through the machine", output.next)
 		if lines := strings.Fields(r.sh("cat /count")); lines[0] != "1" || lines[len(lines)-1] != strconv.Itoa(len(lines)) {
 			t.Errorf("the program's file contains %q", lines)
 		}

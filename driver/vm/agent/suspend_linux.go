@@ -127,7 +127,8 @@ func createSnapshot(size int64) (*os.File, error) {
 const saveTimeout = 10 * time.Minute
 
 // save stops the guest and writes its state to a file. Afterward, the file's pages are on disk instead of
-// in memory.
+// in memory. While the guest is stopped, qemu does not read from the guest's port, so bytes for the guest wait in the socket for the
+// next qemu.
 func (v *vmm) save(to *os.File, key cipher.AEAD, limit int64) error {
 	if err := v.monitor.run("stop", nil, nil); err != nil {
 		return err
