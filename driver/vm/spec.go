@@ -267,7 +267,9 @@ func (h *Host) specOf(ctx context.Context, m Machine, user uint32, places []plac
 		}
 		s.Mounts = append(s.Mounts, specs.Mount{Destination: p.target, Type: "bind", Source: p.source, Options: options})
 	}
-	return s, seccomp.WithDefaultProfile()(ctx, nil, record, s)
+	s.Linux.Seccomp = seccomp.DefaultProfile(s)
+	restrict(s.Linux.Seccomp)
+	return s, nil
 }
 
 // setResources sets the limits of the container around a machine.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/cio"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/bourse-dev/bourse"
@@ -123,6 +125,46 @@ func (v *volumeHost) sh(id driver.TaskID, script string) string {
 	return strings.TrimSpace(string(r.Stdout))
 }
 
+// runBeside runs a program of the host in the container around the machine, as a guest can that has broken out of qemu.
+func (v *volumeHost) runBeside(args ...string) (code uint32, output string) {
+	v.Helper()
+	client, err := containerd.New(v.host.cfg.Address, containerd.WithDefaultNamespace(container.DefaultNamespace))
+	if err != nil {
+		v.Fatal(err)
+	}
+	defer client.Close()
+	all, err := client.Containers(v.Context())
+	if err != nil || len(all) != 1 {
+		v.Fatalf("%d containers, %v", len(all), err)
+	}
+	task, err := all[0].Task(v.Context(), nil)
+	if err != nil {
+		v.Fatal(err)
+	}
+	spec, err := all[0].Spec(v.Context())
+	if err != nil {
+		v.Fatal(err)
+	}
+	var out strings.Builder
+	spec.Process.Args = args
+	process, err := task.Exec(v.Context(), "beside", spec.Process, cio.NewCreator(cio.WithStreams(nil, &out, &out)))
+	if err != nil {
+		v.Fatal(err)
+	}
+	exited, err := process.Wait(v.Context())
+	if err == nil {
+		err = process.Start(v.Context())
+	}
+	if err != nil {
+		v.Fatal(err)
+	}
+	exit := <-exited
+	if _, err := process.Delete(v.Context()); err != nil {
+		v.Fatal(err)
+	}
+	return exit.ExitCode(), out.String()
+}
+
 // TestVolumes checks that data outlives machines and crashes of qemu and of the daemon, and that a guest that destroys its
 // volume harms nothing else.
 func TestVolumes(t *testing.T) {
@@ -133,6 +175,11 @@ func TestVolumes(t *testing.T) {
 	v.sh(id, "echo one > /data/file; echo two > /data/more/file; (while :; do sleep 1; done) > /data/more/open 2>&1 &")
 	if got := v.sh(id, "cat /data/secret; wc -c < /sys/block/vdc/serial; ls /data"); !strings.Contains(got, "in memory") || !strings.Contains(got, "lost+found") {
 		t.Errorf("the guest has %q", got)
+	}
+	for _, attack := range []string{"losetup -d /dev/volume0", "ls /proc/1/fd/"} { // /proc/1 belongs to the agent
+		if code, out := v.runBeside("sh", "-c", attack); code == 0 || !strings.Contains(out, "ermi") {
+			t.Errorf("%s: exit code %d, %s; want that it is not permitted", attack, code, out)
+		}
 	}
 	if err := v.driver.Stop(t.Context(), id, "SIGTERM", time.Minute); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
@@ -31,6 +33,10 @@ func main() {
 const failed = 125
 
 func host(args []string) (int, error) {
+	// qemu runs as the same user. If a guest has broken out of qemu, it must not get at this process's memory and files.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return failed, err
+	}
 	switch {
 	case len(args) == 1 && args[0] == "run":
 		return runMachine()
