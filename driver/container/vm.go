@@ -142,7 +142,8 @@ func (d *Driver) freezeMachine(ctx context.Context, c *containerd.Client, t *tas
 	return cmp.Or(d.stop(ctx, c, t, "SIGKILL", 0), errEnded(t.id))
 }
 
-// askAgent lets the agent in the container of a virtual machine suspend or resume it. If ctx ends first, the agent continues.
+// askAgent lets the agent in the container of a virtual machine suspend or resume it. If ctx ends first, the agent continues. It returns
+// CodeFailedPrecondition only if the agent has refused. After any other error, the machine may have been suspended or resumed.
 func (d *Driver) askAgent(ctx context.Context, c *containerd.Client, t *task, suspend bool) error {
 	if !d.beginCall() {
 		return errUnavailable(errClosed)
@@ -156,7 +157,11 @@ func (d *Driver) askAgent(ctx context.Context, c *containerd.Client, t *task, su
 	if err != nil || r.Exit.Code == 0 {
 		return err
 	}
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "virtual machine: %s", vm.Printable(string(r.Stderr)))
+	text := vm.Printable(string(r.Stderr))
+	if r.Exit.Code == session.Refused {
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "virtual machine: %s", text)
+	}
+	return bourse.Errorf(bourse.CodeUnavailable, "virtual machine: its agent has failed with exit code %d: %s", r.Exit.Code, text)
 }
 
 // giveProgram writes the exec's program for an agent in the container of a virtual machine, and returns the agent's

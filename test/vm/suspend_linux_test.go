@@ -180,6 +180,39 @@ func (r *rig) guest() string {
 	return r.sh("cat /proc/sys/kernel/random/boot_id; pid=$(pidof sh | tr ' ' '\n' | sort -n | head -1); echo $pid; ls -l /proc/$pid/fd | grep -c /count")
 }
 
+// signal sends a signal to a process.
+func (r *rig) signal(pid int, signal unix.Signal) {
+	r.Helper()
+	if err := unix.Kill(pid, signal); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// awaitProcess waits for a process with a command line in the container, and returns its PID.
+func (r *rig) awaitProcess(args ...string) int {
+	r.Helper()
+	container, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(r.status.PID), "ns/pid"))
+	if err != nil {
+		r.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
+		for _, p := range processes {
+			line, _ := os.ReadFile(filepath.Join(p, "cmdline")) // the process may have ended
+			if namespace, _ := os.Readlink(filepath.Join(p, "ns/pid")); namespace != container || string(line) != strings.Join(args, "\x00")+"\x00" {
+				continue
+			}
+			pid, err := strconv.Atoi(filepath.Base(p))
+			if err != nil {
+				r.Fatal(err)
+			}
+			return pid
+		}
+	}
+	r.Fatalf("no process %q", args)
+	return 0
+}
+
 func (r *rig) checkClock() {
 	r.Helper()
 	seconds, err := strconv.ParseInt(r.sh("date +%s"), 10, 64)
@@ -261,6 +294,18 @@ func TestSuspend(t *testing.T) {
 			r.checkClock()
 			r.awaitCount(5)
 		}
+		// The agent that asks for the resumption is killed, as if the container lacked memory. The machine is resumed nevertheless.
+		r.freeze(true)
+		r.signal(r.status.PID, unix.SIGSTOP)
+		resumed := make(chan error, 1)
+		go func() { resumed <- r.d.Freeze(t.Context(), r.id, false) }()
+		r.signal(r.awaitProcess("/vmm/agent", "resume"), unix.SIGKILL)
+		if err := <-resumed; bourse.CodeOf(err) != bourse.CodeUnavailable {
+			t.Errorf("got %v, want that the machine may be resumed later", err)
+		}
+		r.signal(r.status.PID, unix.SIGCONT)
+		r.freeze(false)
+		r.awaitCount(5)
 		if after := r.guest(); after != before {
 			t.Errorf("the guest and its program's PID and open files were\n%s\n, and are\n%s", before, after)
 		}

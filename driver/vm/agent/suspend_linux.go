@@ -40,7 +40,7 @@ func runControl(action string) (int, error) {
 		return failed, err
 	}
 	if r.Error != "" {
-		return failed, errors.New(r.Error)
+		return session.Refused, errors.New(r.Error)
 	}
 	return 0, nil
 }

@@ -36,6 +36,10 @@ const (
 	Resume  = "resume"  // start the VMM from the snapshot; if that fails, the machine ends
 )
 
+// Refused is the exit code of "agent suspend" and "agent resume" if the first process has answered with an error. Any other
+// exit code except 0 says nothing about the machine.
+const Refused = 3
+
 // Paths in the container around a virtual machine. The driver sees Dir as a directory of the task.
 const (
 	MachineFile = "/vmm/machine.json"
