@@ -141,7 +141,6 @@ func (m *machine) start(snapshot *os.File) (*vmm, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer theirs.Close()
 	args, files := m.config.VMM[1:], []*os.File{m.port, theirs}
 	if snapshot != nil {
 		args, files = append(slices.Clone(args), "-S", "-incoming", fmt.Sprintf("fd:%d", session.SnapshotFD)), append(files, snapshot)
@@ -149,7 +148,9 @@ func (m *machine) start(snapshot *os.File) (*vmm, error) {
 	v := &vmm{cmd: exec.Command(m.config.VMM[0], args...), ended: make(chan struct{})} //nolint:noctx // see runMachine
 	v.cmd.Stdout, v.cmd.Stderr, v.cmd.ExtraFiles = &m.console, &m.console, files
 	v.expected.Store(snapshot != nil)
-	if err := v.cmd.Start(); err != nil {
+	err = v.cmd.Start()
+	_ = theirs.Close() // qemu has its own, so the connection ends with qemu
+	if err != nil {
 		return nil, fmt.Errorf("start the virtual machine: %w", errors.Join(err, conn.Close()))
 	}
 	go func() {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -17,10 +18,14 @@ import (
 // A suspended machine consists of this process and a snapshot. This process keeps its connection to the guest, and with it the
 // program's streams, so they continue when another qemu has restored the guest.
 
-var errRefused = errors.New("qemu does not accept it")
+var (
+	errRefused = errors.New("qemu does not accept it")
+	errVersion = errors.New("it is from another version of qemu")
+)
 
-// snapshot is the state of a suspended machine, in the file session.SnapshotFile.
+// snapshot is the state of a suspended machine.
 type snapshot struct {
+	file    *os.File // has no name, so it disappears with this process
 	key     cipher.AEAD
 	version string // version of the qemu that wrote it
 }
@@ -39,7 +44,10 @@ func runControl(action string) (int, error) {
 	if err := session.Read(conn, session.MaxShort, &r); err != nil {
 		return failed, err
 	}
-	if r.Error != "" {
+	switch {
+	case r.Retry:
+		return failed, errors.New(r.Error)
+	case r.Error != "":
 		return session.Refused, errors.New(r.Error)
 	}
 	return 0, nil
@@ -58,38 +66,39 @@ func (m *machine) serveControl(l *net.UnixListener) {
 			if err := session.Read(conn, session.MaxShort, &action); err != nil {
 				return
 			}
-			var r session.Report
-			if err := m.control(action); err != nil {
-				r.Error = err.Error()
-			}
-			_ = session.Write(conn, r) // the agent may have been killed
+			_ = session.Write(conn, m.control(action)) // the agent may have been killed
 		}()
 	}
 }
 
-func (m *machine) control(action string) error {
+func (m *machine) control(action string) (r session.Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var err error
 	select {
 	case <-m.dead:
-		return m.reason
+		err = m.reason
 	default:
-	}
-	switch {
-	case action == session.Suspend && m.snapshot == nil:
-		return m.suspend()
-	case action == session.Resume && m.snapshot != nil:
-		err := m.resume()
-		if err != nil {
+		switch {
+		case action == session.Suspend && m.snapshot == nil:
+			err = m.suspend()
+		case action == session.Resume && m.snapshot != nil:
+			if err = m.resume(); err == nil {
+				break
+			}
 			err = fmt.Errorf("restore the machine from its snapshot: %w", err)
 			if errors.Is(err, errRefused) {
 				err = fmt.Errorf("%w; its last output: %s", err, m.console.text())
 			}
-			m.end(err)
+			if r.Retry = m.snapshot != nil; !r.Retry {
+				m.end(err)
+			}
 		}
-		return err
 	}
-	return nil
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
 }
 
 // suspend replaces qemu with a snapshot. If that fails, the guest keeps running.
@@ -98,20 +107,17 @@ func (m *machine) suspend() error {
 	if err != nil {
 		return err
 	}
-	s := &snapshot{key: newKey(), version: m.vmm.monitor.version}
-	if err := errors.Join(m.vmm.save(f, s.key, m.config.MaxSnapshot), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(session.SnapshotFile), m.vmm.proceed())
+	s := &snapshot{file: f, key: newKey(), version: m.vmm.monitor.version}
+	if err := m.vmm.save(f, s.key, m.config.MaxSnapshot); err != nil {
+		return errors.Join(err, f.Close(), m.vmm.proceed())
 	}
 	m.vmm.kill()
 	m.vmm, m.snapshot = nil, s
 	return nil
 }
 
-// createSnapshot creates the snapshot file. It returns an error if the file system has no room for size bytes.
+// createSnapshot creates a file without a name. It returns an error if the file system has no room for size bytes.
 func createSnapshot(size int64) (*os.File, error) {
-	if err := os.Remove(session.SnapshotFile); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(session.Dir, &fs); err != nil {
 		return nil, err
@@ -120,10 +126,17 @@ func createSnapshot(size int64) (*os.File, error) {
 	if free := (int64(fs.Bavail) - int64(fs.Blocks)/reserved) * fs.Bsize; free < size {
 		return nil, fmt.Errorf("its snapshot needs up to %d MiB of disk space, and the host has %d MiB for it", size>>20, max(0, free)>>20)
 	}
-	return os.OpenFile(session.SnapshotFile, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.CreateTemp(session.Dir, "snapshot")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
-// saveTimeout is the time limit for writing or reading a snapshot.
+// saveTimeout is the time limit for writing a snapshot.
 const saveTimeout = 10 * time.Minute
 
 // save stops the guest and writes its state to a file. Afterward, the file's pages are on disk instead of
@@ -178,22 +191,16 @@ func (v *vmm) proceed() error {
 	return err
 }
 
-// resume restores the guest from its snapshot, which is deleted in any case.
+// resume restores the guest from its snapshot. If that fails, m.snapshot is nil unless a later attempt may succeed.
 func (m *machine) resume() error {
-	s := m.snapshot
-	m.snapshot = nil
-	f, err := os.Open(session.SnapshotFile)
+	v, err := m.load(m.snapshot)
 	if err != nil {
+		if errors.Is(err, errDamaged) || errors.Is(err, errRefused) || errors.Is(err, errVersion) {
+			m.discard()
+		}
 		return err
 	}
-	defer f.Close()
-	if err := os.Remove(session.SnapshotFile); err != nil {
-		return err
-	}
-	v, err := m.load(f, s)
-	if err != nil {
-		return err
-	}
+	m.discard() // the guest is about to change its disks
 	order := session.Order{Resumed: &session.Resumed{Time: time.Now(), Entropy: make([]byte, 64)}}
 	_, _ = rand.Read(order.Resumed.Entropy) // never fails
 	select {
@@ -214,8 +221,16 @@ func (m *machine) resume() error {
 	}
 }
 
+func (m *machine) discard() {
+	_ = m.snapshot.file.Close() // it was only read
+	m.snapshot = nil
+}
+
 // load starts a qemu that reads the guest's state from a snapshot.
-func (m *machine) load(f *os.File, s *snapshot) (*vmm, error) {
+func (m *machine) load(s *snapshot) (*vmm, error) {
+	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -226,7 +241,7 @@ func (m *machine) load(f *os.File, s *snapshot) (*vmm, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.load(w, f, s); err != nil {
+	if err := v.load(w, s); err != nil {
 		v.kill() // it may still wait for the rest of the snapshot
 		return nil, err
 	}
@@ -234,14 +249,11 @@ func (m *machine) load(f *os.File, s *snapshot) (*vmm, error) {
 }
 
 // load passes a snapshot to a qemu that reads it from a pipe.
-func (v *vmm) load(pipe, f *os.File, s *snapshot) error {
+func (v *vmm) load(pipe *os.File, s *snapshot) error {
 	if v.monitor.version != s.version {
-		return fmt.Errorf("it is from another version of qemu: %s, and not %s", s.version, v.monitor.version)
+		return fmt.Errorf("%w: %s, and not %s", errVersion, s.version, v.monitor.version)
 	}
-	if err := pipe.SetWriteDeadline(time.Now().Add(saveTimeout)); err != nil {
-		return err
-	}
-	if err := unseal(pipe, f, s.key); errors.Is(err, unix.EPIPE) {
+	if err := unseal(pipe, s.file, s.key); errors.Is(err, unix.EPIPE) {
 		return errRefused
 	} else if err != nil {
 		return err

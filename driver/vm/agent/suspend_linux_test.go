@@ -137,19 +137,82 @@ func FuzzMonitor(f *testing.F) {
 	})
 }
 
-// A snapshot is not passed to another version of qemu.
-func TestOtherVersion(t *testing.T) {
-	const qemu = `echo '{"QMP": {"version": "new"}}' >&4; echo '{"return": {}}' >&4; exec cat <&5`
-	m := &machine{config: session.Machine{VMM: []string{"sh", "-c", qemu}}, dead: make(chan struct{}), port: os.Stdin}
-	f, err := os.Open(os.DevNull)
+// fakeVMM is a qemu that reads a snapshot, and then answers two commands.
+const fakeVMM = `echo '{"QMP": {"version": "new"}}' >&4; echo '{"return": {}}' >&4; cat <&5; echo '{"return": {"status": "paused"}}' >&4
+	echo '{"return": {}}' >&4; exec sleep 1000`
+
+// newSuspended returns a machine that is suspended.
+func newSuspended(t *testing.T, version string) *machine {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "snapshot")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	if _, err = m.load(f, &snapshot{key: newKey(), version: `"old"`}); err == nil || !strings.Contains(err.Error(), "another version") {
-		t.Errorf("got %v, want that the version differs", err)
+	m := &machine{
+		config: session.Machine{VMM: []string{"sh", "-c", fakeVMM}}, dead: make(chan struct{}), port: f, orders: make(chan session.Order, 1),
+		snapshot: &snapshot{file: f, key: newKey(), version: version},
 	}
-	if text := m.console.text(); text != "none" {
+	if err := seal(f, strings.NewReader("the guest's memory"), m.snapshot.key, 100); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if m.vmm != nil {
+			m.vmm.kill()
+		}
+		_ = f.Close() // the machine may have closed it
+	})
+	return m
+}
+
+func (m *machine) hasEnded() bool {
+	select {
+	case <-m.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// A machine whose qemu cannot be started remains suspended, and can be resumed later.
+func TestResumeAgain(t *testing.T) {
+	m := newSuspended(t, `"new"`)
+	vmm := m.config.VMM
+	for _, broken := range [][]string{{"/nonexistent"}, {"false"}} {
+		m.config.VMM = broken
+		if r := m.control(session.Resume); r.Error == "" || !r.Retry || m.hasEnded() {
+			t.Errorf("%q: report %+v; want that the machine may be resumed later", broken, r)
+		}
+	}
+	m.config.VMM = vmm
+	if r := m.control(session.Resume); r.Error != "" || m.hasEnded() || m.vmm == nil || m.snapshot != nil {
+		t.Fatalf("report %+v; want that the machine is resumed", r)
+	}
+	if text := m.console.text(); text != "the guest's memory" {
 		t.Errorf("qemu has received %q", text)
+	}
+}
+
+// A machine whose snapshot cannot be used ends.
+func TestLostSnapshot(t *testing.T) {
+	for name, test := range map[string]struct {
+		version, want string
+		change        func(*os.File) error
+	}{
+		"another qemu": {`"old"`, "another version", func(*os.File) error { return nil }},
+		"changed":      {`"new"`, "damaged", func(f *os.File) error { _, err := f.WriteAt([]byte("x"), 3); return err }},
+		"incomplete":   {`"new"`, "damaged", func(f *os.File) error { return f.Truncate(20) }},
+		"empty":        {`"new"`, "damaged", func(f *os.File) error { return f.Truncate(0) }},
+	} {
+		m := newSuspended(t, test.version)
+		if err := test.change(m.snapshot.file); err != nil {
+			t.Fatal(err)
+		}
+		m.config.VMM = []string{"sh", "-c", `echo '{"QMP": {"version": "new"}}' >&4; echo '{"return": {}}' >&4; exec cat <&5`}
+		if r := m.control(session.Resume); !strings.Contains(r.Error, test.want) || r.Retry || !m.hasEnded() {
+			t.Errorf("%s: report %+v; want that the machine has ended: %s", name, r, test.want)
+		}
+		if text := m.console.text(); text != "none" {
+			t.Errorf("%s: qemu has received %q", name, text)
+		}
 	}
 }

@@ -33,11 +33,11 @@ const (
 // The controls of a machine: commands of the agent, and messages to its first process, which answers with a Report.
 const (
 	Suspend = "suspend" // write a snapshot and end the VMM
-	Resume  = "resume"  // start the VMM from the snapshot; if that fails, the machine ends
+	Resume  = "resume"  // start the VMM from the snapshot; if that is impossible, the machine ends
 )
 
-// Refused is the exit code of "agent suspend" and "agent resume" if the first process has answered with an error. Any other
-// exit code except 0 says nothing about the machine.
+// Refused is the exit code of "agent suspend" and "agent resume" if the machine could not be suspended, or has ended. After any other
+// exit code except 0, the request can be repeated.
 const Refused = 3
 
 // Paths in the container around a virtual machine. The driver sees Dir as a directory of the task.
@@ -49,7 +49,6 @@ const (
 	ExecSocket  = Dir + "/exec.sock" // "agent exec" connects to it
 
 	ControlSocket = Dir + "/control.sock" // "agent suspend" and "agent resume" connect to it
-	SnapshotFile  = Dir + "/snapshot"     // of a suspended machine
 )
 
 // The names of the StatusFile and the ExitFile.

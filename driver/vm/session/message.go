@@ -106,6 +106,7 @@ type Report struct {
 	Exit    *Exit  `json:"exit,omitempty"`
 	Error   string `json:"error,omitempty"`   // why the program was not started
 	Invalid bool   `json:"invalid,omitempty"` // whether the error is the order's fault
+	Retry   bool   `json:"retry,omitempty"`   // whether a machine that was not resumed can still be resumed
 }
 
 // Exit is the end of a program.
