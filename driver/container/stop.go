@@ -87,10 +87,11 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 	if timeout > 0 && signal != "SIGKILL" {
 		grace, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		if err := d.thaw(grace, c, t); err != nil && !isEnded(err) && !t.vm { // a virtual machine that cannot be resumed is killed
+		err := d.thaw(grace, c, t)
+		if err != nil && !isEnded(err) && !t.vm && (ctx.Err() != nil || grace.Err() == nil) { // a virtual machine that cannot be resumed is killed
 			return err
 		}
-		err := d.signalAndWait(grace, c, t, signal)
+		err = d.signalAndWait(grace, c, t, signal)
 		if err == nil || ctx.Err() != nil || grace.Err() == nil {
 			return err
 		}
