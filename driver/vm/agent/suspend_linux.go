@@ -116,24 +116,42 @@ func (m *machine) suspend() error {
 	return nil
 }
 
-// createSnapshot creates a file without a name. It returns an error if the file system has no room for size bytes.
+// createSnapshot creates a file without a name, and reserves size bytes for it. It returns an error if the file system has no room.
 func createSnapshot(size int64) (*os.File, error) {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(session.Dir, &fs); err != nil {
+	if err := checkRoom(size); err != nil {
 		return nil, err
-	}
-	const reserved = 16 // 1/reserved of the file system remains free
-	if free := (int64(fs.Bavail) - int64(fs.Blocks)/reserved) * fs.Bsize; free < size {
-		return nil, fmt.Errorf("its snapshot needs up to %d MiB of disk space, and the host has %d MiB for it", size>>20, max(0, free)>>20)
 	}
 	f, err := os.CreateTemp(session.Dir, "snapshot")
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Remove(f.Name()); err != nil {
+	err = os.Remove(f.Name())
+	if err == nil {
+		err = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size)
+	}
+	switch {
+	case err == nil:
+		err = checkRoom(0) // other machines may be suspended at the same time
+	case errors.Is(err, unix.EOPNOTSUPP): // if the disk becomes full, the suspension fails
+		err = nil
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// checkRoom returns an error unless size bytes can be written and enough of the file system remains free.
+func checkRoom(size int64) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(session.Dir, &fs); err != nil {
+		return err
+	}
+	const reserved = 16 // 1/reserved of the file system remains free
+	if free := (int64(fs.Bavail) - int64(fs.Blocks)/reserved) * fs.Bsize; free < size {
+		return fmt.Errorf("its snapshot needs up to %d MiB of disk space, and the host has %d MiB for it", size>>20, max(0, free)>>20)
+	}
+	return nil
 }
 
 // saveTimeout is the time limit for writing a snapshot.
@@ -173,10 +191,22 @@ func (v *vmm) save(to *os.File, key cipher.AEAD, limit int64) error {
 		err = errors.New("qemu has not written the machine's state")
 	}
 	if err == nil {
+		err = freeRest(to)
+	}
+	if err == nil {
 		err = to.Sync()
 	}
 	_ = unix.Fadvise(int(to.Fd()), 0, 0, unix.FADV_DONTNEED) // only a hint
 	return err
+}
+
+// freeRest frees the space that is reserved for a file beyond its end.
+func freeRest(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return f.Truncate(info.Size())
 }
 
 // proceed lets a guest continue that could not be saved.
