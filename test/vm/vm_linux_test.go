@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,18 +168,27 @@ func TestExecs(t *testing.T) {
 	}
 }
 
-// agent builds the agent that "make build" embeds in the program.
+// agent returns the agent that "make build" embeds in the program.
 func agent(t *testing.T) []byte {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-s -w", "-o", path, "github.com/bourse-dev/bourse/driver/vm/agent")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v\n%s", err, strings.TrimSpace(string(out)))
-	}
-	data, err := os.ReadFile(path)
+	data, err := buildAgent()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
+
+var buildAgent = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "agent")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "agent")
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "github.com/bourse-dev/bourse/driver/vm/agent") //nolint:noctx // for all tests
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the agent: %w\n%s", err, out)
+	}
+	return os.ReadFile(path)
+})

@@ -97,6 +97,11 @@ func (g *guestServer) accept(stream *yamux.Stream) {
 		_ = stream.Close()
 		return
 	}
+	if open.Kind == session.Sync {
+		g.sync()
+		_ = stream.Close()
+		return
+	}
 	s := g.session(open.Session)
 	if open.Kind != session.Control {
 		g.mu.Lock()
@@ -115,6 +120,16 @@ func (g *guestServer) accept(stream *yamux.Stream) {
 	for _, s := range s.streams {
 		_ = s.Close()
 		go func() { _, _ = io.Copy(io.Discard, s) }() // the host may still be sending; a stream ends when both ends have closed it
+	}
+}
+
+// sync writes the volumes' data to their disks.
+func (g *guestServer) sync() {
+	g.mu.Lock()
+	first := g.first
+	g.mu.Unlock()
+	if first != nil {
+		syncVolumes(first.Boot.Volumes)
 	}
 }
 
@@ -170,6 +185,7 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 	code := <-p.exited
 	p.ended.Store(true)
 	if main {
+		g.reaper.close()                // a program that is started now could use a volume
 		_ = unix.Kill(-1, unix.SIGKILL) // all processes except this one
 	}
 	p.finish(main)

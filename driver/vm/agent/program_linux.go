@@ -28,6 +28,7 @@ import (
 type reaper struct {
 	mu      sync.Mutex // held while a process is started, so that its exit isn't missed
 	waiting map[int]chan<- int
+	closing bool     // no more programs are started
 	group   *os.File // the cgroup of all programs; nil if there is none
 }
 
@@ -48,6 +49,13 @@ func newReaper() *reaper {
 		}
 	}()
 	return r
+}
+
+// close makes later starts fail.
+func (r *reaper) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closing = true
 }
 
 func (r *reaper) reap() {
@@ -121,6 +129,9 @@ func (r *reaper) start(program session.Program, in *session.First, streams map[s
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closing {
+		return nil, errors.New("the guest is shutting down")
+	}
 	if p.pid, err = syscall.ForkExec(path, program.Args, attr); err != nil {
 		return nil, orderError(fmt.Sprintf("start %q: %v", program.Args[0], err))
 	}

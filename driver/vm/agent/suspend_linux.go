@@ -107,6 +107,7 @@ func (m *machine) suspend() error {
 	if err != nil {
 		return err
 	}
+	m.sync()
 	s := &snapshot{file: f, key: newKey(), version: m.vmm.monitor.version}
 	if err := m.vmm.save(f, s.key, m.config.MaxSnapshot); err != nil {
 		return errors.Join(err, f.Close(), m.vmm.proceed())
@@ -114,6 +115,32 @@ func (m *machine) suspend() error {
 	m.vmm.kill()
 	m.vmm, m.snapshot = nil, s
 	return nil
+}
+
+// syncTimeout limits the time in which the guest writes its volumes' data before it is suspended.
+const syncTimeout = 5 * time.Second
+
+// sync lets the guest write its volumes' data. If it does not, the data remains in the snapshot, and is lost if the machine is not resumed.
+func (m *machine) sync() {
+	if m.config.Program.First == nil || len(m.config.Program.First.Boot.Volumes) == 0 {
+		return
+	}
+	done := make(chan struct{})
+	go func() { // ends when the guest answers, which may be after its resumption
+		defer close(done)
+		s, err := m.guest.OpenStream()
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		if session.Write(s, session.Open{Kind: session.Sync}) == nil {
+			_, _ = io.Copy(io.Discard, s)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(syncTimeout):
+	}
 }
 
 // createSnapshot creates a file without a name, and reserves size bytes for it. It returns an error if the file system has no room.

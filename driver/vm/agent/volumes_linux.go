@@ -82,6 +82,16 @@ func growVolume(device, path string) error {
 	return nil
 }
 
+// syncVolumes writes the volumes' data to their disks.
+func syncVolumes(volumes []session.Volume) {
+	for _, v := range volumes {
+		if dir, err := os.Open(v.Path); err == nil { // the guest's programs may have removed it
+			_ = unix.Syncfs(int(dir.Fd())) // the data is also in the snapshot
+			_ = dir.Close()
+		}
+	}
+}
+
 // unmountTime limits the time until the killed programs' files are closed.
 const unmountTime = 5 * time.Second
 

@@ -17,6 +17,7 @@ const (
 	Stdin   Kind = "stdin"
 	Stdout  Kind = "stdout"
 	Stderr  Kind = "stderr"
+	Sync    Kind = "sync" // carries nothing; the guest closes it when the volumes' data is on their disks
 )
 
 // Open is the first message on a stream.
