@@ -85,14 +85,14 @@ func freeLoop() (*os.File, error) {
 	if err := errors.Join(err, control.Close()); err != nil {
 		return nil, err
 	}
-	return openLoop(fmt.Sprintf("loop%d", n))
+	return openLoop(fmt.Sprintf("loop%d", n), os.O_RDWR)
 }
 
 // openLoop opens a device. It creates the device's node if there is no udev, as in a container's
 // /dev.
-func openLoop(name string) (*os.File, error) {
+func openLoop(name string, flag int) (*os.File, error) {
 	path := "/dev/" + name
-	dev, err := os.OpenFile(path, os.O_RDWR, 0)
+	dev, err := os.OpenFile(path, flag, 0)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return dev, err
 	}
@@ -107,10 +107,11 @@ func openLoop(name string) (*os.File, error) {
 	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(major, minor))); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("create %s: %w", path, err)
 	}
-	return os.OpenFile(path, os.O_RDWR, 0)
+	return os.OpenFile(path, flag, 0)
 }
 
-// boundLoop opens the device that is bound to the image. It returns nil if there is none. It
+// boundLoop opens the device that is bound to the image, only for reading: when a device that is open for writing is closed, udev
+// identifies its file system again, which may be a guest's. It returns nil if there is none. It
 // selects candidates by the file names that the kernel reports. It then opens each candidate,
 // which cannot be bound to another file while it is open, and compares the inodes.
 func boundLoop(image string) (*os.File, error) {
@@ -122,7 +123,7 @@ func boundLoop(image string) (*os.File, error) {
 		if file != image {
 			continue
 		}
-		dev, err := openLoop(name)
+		dev, err := openLoop(name, os.O_RDONLY)
 		if isCleared(err) {
 			continue // the last user of the device has just closed it
 		}
@@ -197,7 +198,7 @@ func clearLoops(stray func(file string) bool) error {
 		if !stray(file) {
 			continue
 		}
-		dev, err := openLoop(name)
+		dev, err := openLoop(name, os.O_RDONLY)
 		if isCleared(err) {
 			continue
 		}
