@@ -16,6 +16,7 @@ import (
 	"github.com/cavaliergopher/cpio"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/driver/vm"
 	"github.com/bourse-dev/bourse/image/registrytest"
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 	"github.com/bourse-dev/bourse/machinesapi"
@@ -29,6 +30,10 @@ const vmMemory bourse.MiB = 256
 func benchVM(ctx context.Context, lab *Lab, out Figures) error {
 	return withTB(ctx, lab, func(tb testing.TB) error {
 		kernel, err := cachedKernel()
+		if err != nil {
+			return err
+		}
+		host, err := vm.New(vm.Config{Kernel: kernel, Agent: []byte("unused")}) // only to learn whether it uses KVM
 		if err != nil {
 			return err
 		}
@@ -71,7 +76,7 @@ func benchVM(ctx context.Context, lab *Lab, out Figures) error {
 			if err := destroy(ctx, client, m.ID); err != nil {
 				return err
 			}
-			if err := bootBare(ctx, kernel, initrd, &floor); err != nil {
+			if err := bootBare(ctx, host.KVM() == nil, kernel, initrd, &floor); err != nil {
 				return err
 			}
 		}
@@ -118,11 +123,10 @@ func shellInitrd(dir string) (path string, err error) {
 }
 
 // bootBare adds the time in which qemu boots to a shell.
-func bootBare(ctx context.Context, kernel, initrd string, took *samples) error {
+func bootBare(ctx context.Context, kvm bool, kernel, initrd string, took *samples) error {
 	accel, cpu := "tcg", "max"
-	if kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil {
+	if kvm {
 		accel, cpu = "kvm", "host"
-		_ = kvm.Close() // nothing was written
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

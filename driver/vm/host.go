@@ -35,9 +35,12 @@ type Host struct {
 	cfg     Config
 	modules string // directory with the kernel's modules
 	qemu    string
-	kvm     func() error // returns the reason why machines are emulated, or nil if they use KVM
 	once    func() error // writes the files that all machines share
 	disks   singleflight.Group
+
+	mu    sync.Mutex // held while KVM is tried
+	tried bool       // whether noKVM is known
+	noKVM error
 }
 
 // New returns a Host, or an error that says what the host lacks. It changes nothing on the host.
@@ -50,7 +53,6 @@ func New(cfg Config) (*Host, error) {
 		missing = append(missing, "a program built with make build")
 	}
 	h := &Host{cfg: cfg}
-	h.kvm = sync.OnceValue(h.tryKVM)
 	for _, program := range []string{emulator(), "mkfs.erofs", "mkfs.ext4"} {
 		path, err := lookPath(program)
 		if err != nil {
@@ -144,7 +146,21 @@ func (h *Host) Labels() map[string]string {
 }
 
 // KVM returns nil if virtual machines use KVM, and otherwise an error that says why qemu emulates them.
-func (h *Host) KVM() error { return h.kvm() }
+func (h *Host) KVM() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.tried {
+		return h.noKVM
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), kvmLimit)
+	defer cancel()
+	err := h.tryKVM(ctx)
+	if ctx.Err() != nil { // this host is busy; the next call tries again
+		return err
+	}
+	h.tried, h.noKVM = true, err
+	return err
+}
 
 const kvmDevice = "/dev/kvm"
 
@@ -153,17 +169,15 @@ const kvmLimit = 10 * time.Second
 
 // tryKVM creates a machine with KVM, but does not run it. On some hosts, above all those that are virtual machines themselves,
 // /dev/kvm exists, and qemu cannot use it.
-func (h *Host) tryKVM() error {
+func (h *Host) tryKVM(ctx context.Context) error {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
 	_ = f.Close() // nothing was written
-	ctx, cancel := context.WithTimeout(context.Background(), kvmLimit)
-	defer cancel()
 	machine, _ := platform()
 	probe := exec.CommandContext(ctx, h.qemu, "-machine", machine+",accel=kvm", "-cpu", "host", "-nodefaults", "-display", "none", "-S", "-monitor", "stdio")
-	probe.Stdin = strings.NewReader("quit\n")
+	probe.Stdin, probe.WaitDelay = strings.NewReader("quit\n"), time.Second
 	if out, err := probe.CombinedOutput(); err != nil {
 		return fmt.Errorf("qemu cannot use %s: %w: %s", kvmDevice, err, lastLine(out))
 	}
