@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
@@ -277,5 +278,28 @@ func TestDevices(t *testing.T) {
 		if why := h.refuse(t, name, o); !strings.Contains(why, "test.local/zero=z0") {
 			t.Errorf("%q does not list the available devices", why)
 		}
+	}
+}
+
+// TestStopFrozen checks that a frozen task whose grace period is over before it is resumed is killed.
+func TestStopFrozen(t *testing.T) {
+	h := newHost(t, nil)
+	image := h.busybox(t)
+	d, _ := h.recovered(t)
+	if d.Labels()["suspend"] == "" {
+		t.Skip("this host does not freeze processes")
+	}
+	o := order(image, sh(runScript)...)
+	if _, err := d.Start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Freeze(t.Context(), o.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Stop(t.Context(), o.ID, "SIGTERM", time.Nanosecond); err != nil {
+		t.Fatal(err)
+	}
+	if exit, err := d.Wait(t.Context(), o.ID); err != nil || exit.Signal != int(unix.SIGKILL) {
+		t.Errorf("exit %+v, %v; want SIGKILL", exit, err)
 	}
 }
