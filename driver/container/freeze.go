@@ -43,7 +43,7 @@ func (d *Driver) Freeze(ctx context.Context, id driver.TaskID, frozen bool) erro
 
 // thaw resumes a task, unless it is not frozen.
 func (d *Driver) thaw(ctx context.Context, c *containerd.Client, t *task) error {
-	if frozen, err := isFrozen(ctx, c, t.container); err != nil || !frozen {
+	if frozen, err := isFrozen(ctx, c, t.container); err != nil || !frozen && !t.suspending.Load() {
 		return err
 	}
 	if t.vm {

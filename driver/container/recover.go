@@ -178,6 +178,7 @@ func (s *foundObjects) all() map[driver.TaskID]bool {
 func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id driver.TaskID, r containers.Container, p *tasktypes.Process) (bool, error) {
 	t := d.newTask(id)
 	t.tty, t.signal, t.vm = r.Labels[labelTTY] != "", bourse.Signal(r.Labels[labelSignal]), r.Labels[labelVM] != ""
+	t.suspending.Store(t.vm) // by the earlier daemon
 	status := driver.Status{ID: id, StartedAt: r.CreatedAt.UTC()}
 	if status.Exit = exitOf(r); status.Exit != nil {
 		d.tasks.adopt(t, status)

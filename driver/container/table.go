@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/driver"
@@ -39,6 +40,8 @@ type task struct {
 	signal bourse.Signal
 	tty    bool
 	vm     bool // the container's program is a virtual machine
+
+	suspending atomic.Bool // the agent of a virtual machine may have suspended it although its container is not frozen
 
 	status driver.Status // guarded by table.mu
 }

@@ -121,6 +121,7 @@ func (d *Driver) freezeMachine(ctx context.Context, c *containerd.Client, t *tas
 		if is, err := isFrozen(ctx, c, t.container); err != nil || is {
 			return err
 		}
+		t.suspending.Store(true)
 		if err := d.askAgent(ctx, c, t, true); err != nil {
 			return err
 		}
@@ -130,6 +131,9 @@ func (d *Driver) freezeMachine(ctx context.Context, c *containerd.Client, t *tas
 		return err
 	}
 	err := d.askAgent(ctx, c, t, false)
+	if err == nil {
+		t.suspending.Store(false)
+	}
 	if bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
 		return err
 	}

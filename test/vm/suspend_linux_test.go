@@ -358,8 +358,17 @@ func TestSuspend(t *testing.T) {
 			r.freeze(false)
 			r.awaitCount(5)
 		}
-		r.freeze(true)
-		r.open()
+		ctx, cancel := context.WithCancel(t.Context())
+		proceed, done := r.beginFreeze(ctx)
+		cancel()
+		<-done
+		proceed()
+		for deadline := time.Now().Add(time.Minute); r.children() != ""; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the agent has given up the suspension")
+			}
+		}
+		r.open() // this daemon finds a machine that is suspended, and whose container is not frozen
 		if err := r.d.Stop(t.Context(), r.id, "SIGTERM", time.Minute); err != nil {
 			t.Fatal(err)
 		}

@@ -185,7 +185,7 @@ var buildAgent = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "agent")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "github.com/bourse-dev/bourse/driver/vm/agent") //nolint:noctx // for all tests
+	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "github.com/bourse-dev/bourse/driver/vm/agent")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build the agent: %w\n%s", err, out)

@@ -65,6 +65,8 @@ func TestRun(t *testing.T) {
 			_, _ = io.WriteString(s, strings.Repeat("line\n", 10_000))
 		case Stderr:
 			_, _ = io.WriteString(s, "trouble\n")
+		case Sync:
+			t.Error("the program's session has a stream that is not the program's")
 		case Control:
 			var p Program
 			if err := Read(s, MaxProgram, &p); err != nil || p.Args[0] != "program" {
