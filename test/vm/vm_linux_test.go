@@ -36,7 +36,29 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(containerdtest.Main(m))
+	code := containerdtest.Main(m)
+	if shared.dir != "" {
+		_ = os.RemoveAll(shared.dir) // a leftover in the directory for temporary files harms nothing
+	}
+	os.Exit(code)
+}
+
+// shared is the vm.Host of all tests, so that the guests' initial file system and the images' disks are created once.
+var shared struct {
+	once sync.Once
+	dir  string
+	host *vm.Host
+	err  error
+}
+
+func sharedHost(machines vm.Config) (*vm.Host, error) {
+	shared.once.Do(func() {
+		if shared.dir, shared.err = os.MkdirTemp("", "vm"); shared.err == nil {
+			machines.Dir = filepath.Join(shared.dir, "vm")
+			shared.host, shared.err = vm.New(machines)
+		}
+	})
+	return shared.host, shared.err
 }
 
 // host is a drivertest.Host whose tasks are virtual machines. The processes of its programs cannot be counted, because they
@@ -49,8 +71,7 @@ type host struct {
 
 func newHost(t *testing.T, containerd string, machines vm.Config) *host {
 	t.Helper()
-	machines.Dir = filepath.Join(t.TempDir(), "vm")
-	v, err := vm.New(machines)
+	v, err := sharedHost(machines)
 	if err != nil {
 		t.Skip(err)
 	}
