@@ -124,10 +124,10 @@ var namespaces atomic.Int32
 // that tests in other processes do not use.
 func newNamespace(t *testing.T, n int) *natsHost {
 	t.Helper()
-	subnet := os.Getpid() % (1 << 12) * 32 // in 198.18.0.0/15, which is reserved for tests: four networks of 8 addresses
+	subnet := os.Getpid() % (1 << 12) * 32 // in 100.64.0.0/10, which no worker uses: four networks of 8 addresses
 	addr := func(host int) string {
 		at := subnet + 8*n + host
-		return fmt.Sprintf("198.%d.%d.%d", 18+at>>16, at>>8&0xff, at&0xff)
+		return fmt.Sprintf("100.%d.%d.%d", 64+at>>16, at>>8&0xff, at&0xff)
 	}
 	name := fmt.Sprintf("bn%d-%d-%d", n, os.Getpid()%10000, namespaces.Add(1))
 	ours, theirs := name[:min(len(name), 13)]+"a", "up0"
