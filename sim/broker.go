@@ -67,7 +67,7 @@ func (b *broker) claim(x *exchange, worker int32, o *order) {
 	b.changed(worker)
 }
 
-// unclaim records that a claim was answered or given up.
+// unclaim records that a claim was answered or abandoned.
 func (b *broker) unclaim(x *exchange, worker int32, o *order) {
 	if i := slices.Index(b.claims[worker], o); i >= 0 {
 		b.claims[worker] = slices.Delete(b.claims[worker], i, i+1)

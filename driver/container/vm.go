@@ -39,8 +39,8 @@ func (l *launch) makeDisk(ctx context.Context, root []mount.Mount) (string, erro
 	})
 }
 
-// removeDisks removes the disks of images that containerd has removed. If that fails, it is tried again at the end of the
-// next virtual machine.
+// removeDisks removes the disks of images that containerd has removed. If that fails, it tries again when the next virtual
+// machine ends.
 func (d *Driver) removeDisks(ctx context.Context, c *containerd.Client) {
 	if d.cfg.VM == nil {
 		return

@@ -21,8 +21,8 @@ func restrict(profile *specs.LinuxSeccomp) {
 		rule.Names = slices.DeleteFunc(slices.Clone(rule.Names), func(name string) bool { return name == "ioctl" || slices.Contains(intrusive, name) })
 	}
 	profile.Syscalls = slices.DeleteFunc(profile.Syscalls, func(rule specs.LinuxSyscall) bool { return len(rule.Names) == 0 })
-	// A rule can compare some of an argument's bits only for equality. The kernel ignores the upper half of the argument, so the rules
-	// must not compare it. A type differs from loopType if one of its bits does.
+	// There is a rule for each bit of the type, because a rule can only test whether some bits of an argument have a certain value, and a
+	// type differs from loopType if any bit does. The rules must not test the upper half of the argument, which the kernel ignores.
 	for bit := uint64(1) << 8; bit < 1<<16; bit <<= 1 {
 		profile.Syscalls = append(profile.Syscalls, specs.LinuxSyscall{
 			Names: []string{"ioctl"}, Action: specs.ActAllow,

@@ -136,8 +136,9 @@ func Remove(ctx context.Context, dir string) error {
 	return companion.AwaitEnd(ctx, lockFile(dir))
 }
 
-// Apply ensures that the link exists, and that it has exactly these peers. If keep is set, other workers remain, and
-// workers keep addresses of machines that the list lacks. tag is this worker's. Connections of peers that remain continue.
+// Apply ensures that the link exists, and that it has exactly these peers. If keep is set, other workers also remain, and
+// peers keep the addresses of machines that the list lacks. tag is this worker's tag. Connections of peers that remain
+// continue.
 func (d *Device) Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer, keep bool) error {
 	link, err := d.ensure(ctx)
 	if err != nil {
