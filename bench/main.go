@@ -67,7 +67,7 @@ var goals = map[string]struct {
 	"anon_per_machine_kib":  {"<", 1024},
 	"ready_s":               {"<", 0.3},
 	"container_start_ratio": {"<", 1.15},
-	"vm_boot_ratio":         {"<", 2},
+	"vm_boot_ratio":         {"<", 1.3},
 	"vm_suspend_ratio":      {"<", 0.2},
 	"vm_resume_ratio":       {"<", 0.2},
 	"vm_overhead_mib":       {"<", 60},
