@@ -189,12 +189,14 @@ type answer struct {
 type setting struct {
 	Self  Worker
 	Specs []network.Spec
+	View  order // what the view contained when the previous daemon was killed
 }
 
 // fakeView is the view of a daemon that plays a worker.
 type fakeView struct {
 	mu      sync.Mutex
 	got     order
+	whole   bool // whether got was received since the daemon's start
 	changed chan struct{}
 }
 
@@ -207,7 +209,7 @@ func (v *fakeView) Members(context.Context, bourse.WorkerID, []string) (Members,
 func (v *fakeView) Whole() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.got.Workers != nil
+	return v.whole
 }
 
 func (v *fakeView) Changed() <-chan struct{} { return v.changed }
@@ -267,7 +269,7 @@ func runDaemon(dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	view := &fakeView{changed: make(chan struct{}, 1)}
+	view := &fakeView{got: s.View, changed: make(chan struct{}, 1)}
 	m := New(s.Self.ID, s.Self.Mesh, device, nets, view, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -294,7 +296,7 @@ func runDaemon(dir string) (err error) {
 		}
 		if o.Workers != nil {
 			view.mu.Lock()
-			view.got = o
+			view.got, view.whole = o, true
 			view.mu.Unlock()
 			select {
 			case view.changed <- struct{}{}:
@@ -379,6 +381,9 @@ func (h *host) kill() {
 
 func (h *host) tell(o order) answer {
 	h.t.Helper()
+	if o.Workers != nil {
+		h.View = o
+	}
 	var a answer
 	err := json.NewEncoder(h.in).Encode(o)
 	if err == nil {
