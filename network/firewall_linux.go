@@ -247,7 +247,7 @@ func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, m
 	return nil
 }
 
-// remoteElements calls the given function for the sets of remote machines and laptops, with chunks of their elements.
+// remoteElements calls do for the sets of remote machines and laptops, with their elements in chunks.
 func (l *layout) remoteElements(do func(*nftables.Set, []nftables.SetElement) error, remotes map[netip.Addr]remoteMember) error {
 	for some := range slices.Chunk(slices.Collect(maps.Keys(remotes)), 256) {
 		var pairs, addresses, laptops []nftables.SetElement

@@ -132,7 +132,7 @@ func (t *Tx) MachinesOf(app bourse.App) iter.Seq2[bourse.Machine, error] {
 	return machines.ofApp(t, bucketMachineApp, &app, func(m *bourse.Machine) bool { return m.OwnedBy(&app) })
 }
 
-// MachineNamed returns the ID of an app's live machine with a name, and whether there is one.
+// MachineNamed returns the ID of an app's live machine with the given name, and whether there is one.
 func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, error) {
 	for _, space := range appKeysOf(&app) {
 		k, err := key(space, name)
