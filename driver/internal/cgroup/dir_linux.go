@@ -87,14 +87,18 @@ func sweep(dir, except string) error {
 	return all
 }
 
-// writeFile writes one of a cgroup's files.
+// writeFile writes one of a cgroup's files. The kernel may refuse to change a memory limit while a
+// signal is pending, and Go's runtime sends itself signals all the time.
 func writeFile(dir, file, value string) error {
 	fd, err := syscall.Open(filepath.Join(dir, file), syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: filepath.Join(dir, file), Err: err}
 	}
 	defer syscall.Close(fd)
-	if _, err := syscall.Write(fd, []byte(value)); err != nil {
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		_, err = syscall.Write(fd, []byte(value))
+	}
+	if err != nil {
 		return &fs.PathError{Op: "write", Path: filepath.Join(dir, file), Err: err}
 	}
 	return nil

@@ -6,12 +6,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse/driver"
 )
@@ -192,6 +195,42 @@ func TestGroupsAtOnce(t *testing.T) {
 	groups.Close()
 	if left, err := filepath.Glob("/sys/fs/cgroup/*/" + Parent + "/" + markOf("test-at-once")); len(left) > 0 || err != nil {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestLimitsDespiteSignals sets limits while the writing thread keeps getting signals, as when Go's
+// runtime interrupts it.
+func TestLimitsDespiteSignals(t *testing.T) {
+	groups := host(t, "test-signals")
+	t.Cleanup(groups.Close)
+	g, err := groups.New(driver.Limits{Memory: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread, stop := syscall.Gettid(), make(chan struct{})
+	var signals sync.WaitGroup
+	signals.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Tgkill(os.Getpid(), thread, unix.SIGURG)
+			}
+		}
+	})
+	for i := range 500 {
+		if err := g.(interface{ limit(driver.Limits) error }).limit(driver.Limits{Memory: 64}); err != nil {
+			t.Errorf("write %d: %v", i, err)
+			break
+		}
+	}
+	close(stop)
+	signals.Wait()
+	if err := g.Remove(); err != nil {
+		t.Error(err)
 	}
 }
 
