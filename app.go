@@ -40,7 +40,8 @@ type AppRef struct {
 func (a *App) Ref() AppRef { return AppRef{a.Name, a.ID} }
 
 // NewAppID returns a new, random ID for an app. Because the ID is random, nobody can create an app
-// that gets another app's ID, or whose order IDs get the same checksums as another app's.
+// that has another app's ID, or whose ID produces the same checksums in order IDs (see
+// [OrderID.In]).
 func NewAppID() string {
 	var id ulid.ULID
 	_ = id.SetTime(ulid.Now()) // fails only after the year 10889
@@ -49,16 +50,16 @@ func NewAppID() string {
 }
 
 // Owns reports whether a record belongs to the app. name and id are the app's name and ID in the
-// record, and made is the time when the record was created. A record without an app ID belongs to
-// the app that had the name at that time.
-func (a *App) Owns(name AppName, id string, made time.Time) bool {
+// record, and created is the time at which the record was created. A record without an app ID
+// belongs to the app that had the name at that time.
+func (a *App) Owns(name AppName, id string, created time.Time) bool {
 	switch {
 	case name != a.Name:
 		return false
 	case id != "":
 		return id == a.ID
 	}
-	return a.Generation == 0 || !made.Before(a.CreatedAt)
+	return a.Generation == 0 || !created.Before(a.CreatedAt)
 }
 
 // OwnedBy reports whether the machine belongs to app a.
@@ -70,7 +71,7 @@ func (v *Volume) OwnedBy(a *App) bool { return a.Owns(v.App, v.AppID, v.CreatedA
 // OwnedBy reports whether the hold belongs to app a.
 func (h *Hold) OwnedBy(a *App) bool { return a.Owns(h.App, h.AppID, h.CreatedAt) }
 
-// OwnedBy reports whether the decision is about an order of app a.
+// OwnedBy reports whether the decision is about one of app a's orders.
 func (d *Decision) OwnedBy(a *App) bool { return a.Owns(d.App, d.AppID, d.At) }
 
 // Merge merges two copies of an app's record by returning one of them. It prefers the later
@@ -108,8 +109,8 @@ const DefaultAppName = AppName("default")
 // DefaultOrg is the organization of apps that are created without one.
 const DefaultOrg = "personal"
 
-// DefaultApp returns the record of the default app. before is the previous record with the app's
-// name, which is a zero App or a tombstone. The result is the same on every server.
+// DefaultApp returns the record of the default app. before is the tombstone of the previous app
+// with that name, or a zero App if there was none. The result is the same on every server.
 func DefaultApp(before App) App {
 	app := App{Name: DefaultAppName, Org: DefaultOrg, CreatedAt: time.UnixMilli(0).UTC()}
 	if before.DeletedAt != nil {
@@ -119,7 +120,7 @@ func DefaultApp(before App) App {
 	return app
 }
 
-// IDOf returns a hash of the texts, in the form of a ULID.
+// IDOf hashes the texts and returns the hash in the form of a ULID.
 func IDOf(texts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
 	var id ulid.ULID
@@ -165,13 +166,13 @@ func PrivateAddress(network string, id MachineID) netip.Addr {
 	if id.Validate() != nil {
 		return netip.Addr{}
 	}
-	chance, err := strconv.ParseUint(string(id[6:]), 16, 32)
+	random, err := strconv.ParseUint(string(id[6:]), 16, 32)
 	if err != nil {
 		return netip.Addr{}
 	}
 	b := NetworkPrefix(network).Addr().As16()
 	binary.BigEndian.PutUint32(b[6:], uint32(id.Tag()))
-	binary.BigEndian.PutUint32(b[10:], uint32(chance))
+	binary.BigEndian.PutUint32(b[10:], uint32(random))
 	b[15] = 2
 	return netip.AddrFrom16(b)
 }
@@ -185,9 +186,9 @@ func NetworkPrefix(network string) netip.Prefix {
 }
 
 // LaptopAddress returns the address of a laptop in a private network, given the laptop's WireGuard
-// key. The address consists of the network's prefix, 64 bits of a hash, and the number 4. It depends
-// only on the arguments. The hash includes the network's name, because another organization can
-// find a name with the same prefix.
+// key. The address consists of the network's prefix, 64 bits of a hash, and the number 4. It
+// depends only on the arguments. The hash covers the key and the network's name. The name is
+// included because another organization could choose a network name that yields the same prefix.
 func LaptopAddress(network string, key [32]byte) netip.Addr {
 	sum := sha256.Sum256(append([]byte("laptop\x00"+network+"\x00"), key[:]...))
 	b := NetworkPrefix(network).Addr().As16()
@@ -199,7 +200,7 @@ func LaptopAddress(network string, key [32]byte) netip.Addr {
 // laptopEnd is the last byte of every laptop's address. Machines' addresses end in 2.
 const laptopEnd = 4
 
-// IsLaptopAddress reports whether an address is that of a laptop, in any private network.
+// IsLaptopAddress reports whether an address belongs to a laptop in some private network.
 func IsLaptopAddress(a netip.Addr) bool {
 	b := a.As16()
 	return a.Is6() && b[0] == 0xfd && b[1] == 0xaa && b[14] == 0 && b[15] == laptopEnd
@@ -212,7 +213,7 @@ func (a *App) PrivateNetwork() string { return a.Org + "/" + a.Network }
 // Placement certifies that a broker has placed an app's order on a worker. The broker that claims
 // the order signs it, so a worker cannot forge it. The worker stores the signed form with the
 // machine or volume, and includes it in every copy of that record. A record without a valid
-// placement belongs to no app.
+// placement does not belong to any app.
 type Placement struct {
 	Order  OrderID  `cbor:"1,keyasint"`
 	Kind   Kind     `cbor:"2,keyasint"` // KindMachine, KindVolume, or KindTask for the machine of a task

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// anyCopy draws a worker's copy of an app's record. Copies with the same ID differ only in the
-// deletion, which may have been recorded with different times.
+// anyCopy draws a worker's copy of an app's record. Copies with the same ID can differ only in the
+// time of the deletion.
 func anyCopy() *rapid.Generator[bourse.App] {
 	return rapid.Custom(func(t *rapid.T) bourse.App {
 		n := rapid.IntRange(0, 3).Draw(t, "id")
@@ -74,8 +74,8 @@ func TestMergeByRules(t *testing.T) {
 	}
 }
 
-// TestPrivateAddress checks that a machine's address follows from the network, the worker and the
-// machine, and that no two machines of a network have the same address.
+// TestPrivateAddress checks that the network and the machine's ID determine the machine's address,
+// and that different machines in a network have different addresses.
 func TestPrivateAddress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		network := rapid.String().Draw(t, "network")
@@ -83,13 +83,13 @@ func TestPrivateAddress(t *testing.T) {
 		one, other := bourse.PrivateAddress(network, a), bourse.PrivateAddress(network, b)
 		prefix := bourse.NetworkPrefix(network)
 		if one == other || !prefix.Contains(one) || !prefix.Contains(other) || one != bourse.PrivateAddress(network, a) {
-			t.Errorf("%s and %s in %s", one, other, prefix)
+			t.Errorf("got addresses %s and %s, want different and stable ones in %s", one, other, prefix)
 		}
 	})
 	if got := bourse.PrivateAddress("org:a", "00000700000001").String(); got != "fdaa:4629:5272:0:7:0:1:2" {
-		t.Errorf("address %s: who knows the old ones finds nobody", got)
+		t.Errorf("got address %s: addresses of existing machines must not change between releases", got)
 	}
 	if bourse.PrivateAddress("a", "nonsense").IsValid() {
-		t.Error("an address of no machine")
+		t.Error("got an address for a malformed machine ID, want none")
 	}
 }

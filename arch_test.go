@@ -50,8 +50,8 @@ var floors = map[string]int{
 	"test":                    5,
 }
 
-// roles must not import one another. What a broker needs to know of workers, for example, is in
-// package fabric.
+// roles must not import one another. For example, a broker uses package fabric to communicate with
+// workers.
 var roles = []string{"broker", "deploy", "gateway", "proxy", "worker"}
 
 func TestImportsPointDown(t *testing.T) {
@@ -68,10 +68,10 @@ func TestImportsPointDown(t *testing.T) {
 			}
 			to := local(path)
 			if floor(from) < floor(to) {
-				t.Errorf("%s (floor %d) imports %s (floor %d): imports point down", from, floor(from), to, floor(to))
+				t.Errorf("%s (floor %d) imports %s (floor %d): a package may import only the same or a lower floor", from, floor(from), to, floor(to))
 			}
 			if a, b := role(from), role(to); a != "" && b != "" && a != b {
-				t.Errorf("%s imports %s: roles don't import one another", from, to)
+				t.Errorf("%s imports %s: roles must not import one another", from, to)
 			}
 		}
 	}

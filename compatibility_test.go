@@ -34,7 +34,7 @@ func TestCompatibility(t *testing.T) {
 			t.Fatalf("%s does not have the lines %q and %q", compatibility, begin, end)
 		}
 		if diff := cmp.Diff(want, got); diff != "" && !*update {
-			t.Errorf("%s says something else of %s (-want +written): go test -run TestCompatibility -update .\n%s", compatibility, name, diff)
+			t.Errorf("the table %[2]s in %[1]s is out of date (-want +got): run go test -run TestCompatibility -update .\n%[3]s", compatibility, name, diff)
 		}
 		text = before + begin + want + end + after
 	}
@@ -60,7 +60,7 @@ func statesDiagram() string {
 	return b.String()
 }
 
-// callsTable returns a table with the answer to each call in each state, and the texts of the
+// callsTable returns a table with the answer to each call in each state, and with the texts of
 // refusals.
 func callsTable() string {
 	var b strings.Builder

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// ImageHost is the image of a machine that is a process on the host. Its command is a program on
-// the host.
+// ImageHost is the image of a machine that runs as a process on the host. Its command is a program
+// on the host.
 const ImageHost = "host"
 
 // ImagePull is the image of a machine that a poller runs. The machine's worker is a gateway, which
@@ -84,7 +84,7 @@ func (i Init) Command() []string {
 }
 
 // MetadataReplaces is the key under which a machine's metadata names the machine that it replaces.
-// When an app's machines are spread, the ranking does not count the replaced machine.
+// When the ranking spreads an app's machines, it does not count the replaced machine.
 const MetadataReplaces = "bourse_replaces"
 
 // MaxStandbys is the maximum number of primary machines that one standby may back up.
@@ -189,7 +189,8 @@ func (c *Config) Normalize() error {
 	return c.validate()
 }
 
-// RuntimeVM is the Runtime of a machine that is a virtual machine, and MinVMMemory is the least memory with which it boots.
+// RuntimeVM is the Runtime of virtual machines, and MinVMMemory is the minimum memory that a
+// virtual machine needs to boot.
 const (
 	RuntimeVM       = "vm"
 	MinVMMemory MiB = 128
@@ -292,7 +293,7 @@ func validateStrings(what string, list []string) error {
 			return Errorf(CodeInvalid, "invalid config.%s: an entry has %d bytes, at most %d", what, len(s), maxConfigString)
 		}
 		if strings.ContainsRune(s, 0) {
-			return Errorf(CodeInvalid, "invalid config.%s: %s holds a NUL byte", what, Quoted(s))
+			return Errorf(CodeInvalid, "invalid config.%s: %s contains a NUL byte", what, Quoted(s))
 		}
 	}
 	return nil
@@ -314,7 +315,7 @@ func (c *Command) UnmarshalJSON(b []byte) error {
 	}
 	for _, w := range words {
 		if strings.ContainsRune(w, 0) {
-			return Errorf(CodeInvalid, "invalid command: it holds a NUL byte")
+			return Errorf(CodeInvalid, "invalid command: it contains a NUL byte")
 		}
 	}
 	*c = words
@@ -334,7 +335,7 @@ func (c Config) Public() Config {
 // not need a host port.
 const envPort = "PORT"
 
-// forQuote returns the parts of c that affect a quote. They include neither the program nor its
+// forQuote returns the parts of c that affect a quote. They do not include the program or its
 // input.
 func (c Config) forQuote() Config {
 	_, port := c.Env[envPort]
@@ -355,8 +356,8 @@ func (c Config) forQuote() Config {
 // in memory and on disk, and every server stores their metadata.
 const MaxConfigBytes = 256 << 10
 
-// maxConfigDepth is the maximum nesting depth of a config's JSON. The view accepts no deeper
-// values, and no known member is nested more than 9 levels deep.
+// maxConfigDepth is the maximum nesting depth of a config's JSON. The view does not accept deeper
+// values. Known members are nested at most 9 levels deep.
 const maxConfigDepth = 32
 
 // validateSize returns CodeInvalid if the config is too large or nested too deeply.

@@ -35,7 +35,7 @@ func TestNormalize(t *testing.T) {
 				t.Fatal(err)
 			}
 			if *got.Guest != c.want || got.Size != "" {
-				t.Errorf("guest %+v, size %q, want %+v", *got.Guest, got.Size, c.want)
+				t.Errorf("got guest %+v and size %q, want %+v and no size", *got.Guest, got.Size, c.want)
 			}
 		})
 	}
@@ -51,7 +51,7 @@ func TestNormalizeLeavesTheGivenGuestAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if given != (bourse.Guest{CPUs: 2}) {
-		t.Errorf("it became %+v", given)
+		t.Errorf("Normalize changed the caller's guest to %+v", given)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestNormalizeRefuses(t *testing.T) {
 			err := c.Normalize()
 			codeIs(t, err, bourse.CodeInvalid)
 			if err != nil && len(err.Error()) > 400 {
-				t.Errorf("the message has %d bytes", len(err.Error()))
+				t.Errorf("got a message of %d bytes, want at most 400", len(err.Error()))
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func TestPolicyDefaults(t *testing.T) {
 		t.Errorf("restart %+v, want %+v", got, want)
 	}
 	if signal, timeout := c.Stop(); signal != "SIGINT" || timeout != 5*time.Second {
-		t.Errorf("stop by %s after %s", signal, timeout)
+		t.Errorf("got stop signal %s and timeout %s, want SIGINT and 5s", signal, timeout)
 	}
 	c.Restart = &bourse.Restart{Policy: bourse.RestartNo, MaxRetries: 3}
 	c.StopConfig = &bourse.StopConfig{Signal: "SIGTERM", Timeout: bourse.Duration(time.Minute)}
@@ -113,7 +113,7 @@ func TestPolicyDefaults(t *testing.T) {
 		t.Errorf("restart %+v, want %+v", got, *c.Restart)
 	}
 	if signal, timeout := c.Stop(); signal != "SIGTERM" || timeout != time.Minute {
-		t.Errorf("stop by %s after %s", signal, timeout)
+		t.Errorf("got stop signal %s and timeout %s, want SIGTERM and 1m", signal, timeout)
 	}
 }
 
@@ -132,8 +132,8 @@ func TestInitCommand(t *testing.T) {
 	}
 }
 
-// FuzzConfig checks that a config that Normalize has accepted is complete, does not change if it is
-// normalized again, and can be encoded and decoded.
+// FuzzConfig checks that a normalized config is complete, does not change if it is normalized
+// again, and can be encoded and decoded.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"image":"host","init":{"exec":["./server"]}}`))
 	f.Add([]byte(`{"image":"host","size":"shared-cpu-2x","init":{"cmd":["a"]},"restart":{"policy":"always"},"stop_config":{"signal":15,"timeout":"3s"}}`))
@@ -179,7 +179,7 @@ func TestCommand(t *testing.T) {
 		var got bourse.Command
 		err := json.Unmarshal([]byte(text), &got)
 		if want == nil && bourse.CodeOf(err) != bourse.CodeInvalid || want != nil && (err != nil || !slices.Equal(got, want)) {
-			t.Errorf("%s was read as %q, %v; want %q", text, got, err, want)
+			t.Errorf("%s: got %q, %v; want %q", text, got, err, want)
 		}
 	}
 }
@@ -192,7 +192,7 @@ func FuzzCommand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var c bourse.Command
 		if err := c.UnmarshalJSON(text); err == nil && (len(c) == 0 || c[0] == "") {
-			t.Errorf("%q was read as %q", text, c)
+			t.Errorf("%q: got %q, want a command or an error", text, c)
 		}
 	})
 }
@@ -223,12 +223,12 @@ func TestRestartAgain(t *testing.T) {
 		c.exit.At = now
 		again, recent := bourse.Restart{Policy: c.policy, MaxRetries: 2}.ShouldRestart(c.exit, c.before)
 		if again != c.again || len(recent) != c.recent {
-			t.Errorf("%s: %v with %d before, want %v with %d", what, again, len(recent), c.again, c.recent)
+			t.Errorf("%s: got restart %t after %d recent restarts, want %t after %d", what, again, len(recent), c.again, c.recent)
 		}
 	}
 	for n, want := range map[int]time.Duration{1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 9: 25600 * time.Millisecond, 10: 30 * time.Second, 1 << 30: 30 * time.Second} {
 		if got := bourse.RestartBackoff(n); got != want {
-			t.Errorf("the %d-th restart waits %s, want %s", n, got, want)
+			t.Errorf("delay before restart %d: got %s, want %s", n, got, want)
 		}
 	}
 }
@@ -249,8 +249,8 @@ func secretConfig(image string) bourse.Config {
 	}
 }
 
-// TestQuotesCarryNoSecrets checks that a request for a quote contains neither environment nor
-// files, command and payload. Workers must still judge it in the same way as the later claim.
+// TestQuotesCarryNoSecrets checks that a request for a quote does not contain the environment,
+// files, command or payload. Workers must still come to the same decision as for the later claim.
 func TestQuotesCarryNoSecrets(t *testing.T) {
 	for _, image := range []string{bourse.ImageHost, "nginx"} {
 		order := bourse.Order{
@@ -265,16 +265,16 @@ func TestQuotesCarryNoSecrets(t *testing.T) {
 		asked := order.ForQuote()
 		text, err := json.Marshal(asked)
 		if err != nil || strings.Contains(string(text), secret) || asked.Config.Files != nil {
-			t.Errorf("asked with %s, %v", text, err)
+			t.Errorf("the request for a quote contains a secret or files: %s, %v", text, err)
 		}
 		if err := asked.Validate(); err != nil {
 			t.Errorf("image %s: %v", image, err)
 		}
 		if _, ok := asked.Config.Env["PORT"]; !ok || asked.Config.Requirements["slots"].Count != 1 || *asked.Config.Guest != *order.Config.Guest {
-			t.Errorf("asked for %+v", asked.Config)
+			t.Errorf("got %+v in the request for a quote, want PORT, the requirements and the guest", asked.Config)
 		}
 		if order.Config.Env["PASSWORD"] != secret || order.Config.Init.User != "nobody" {
-			t.Error("the order itself was changed")
+			t.Error("ForQuote changed the order itself")
 		}
 	}
 }
@@ -291,8 +291,8 @@ func TestAPublicConfigHasNoEnvironment(t *testing.T) {
 	}
 }
 
-// TestConfigIsBoundedAsAWhole checks that the total size of a config is limited, whichever of its
-// parts are large. Files are not included.
+// TestConfigIsBoundedAsAWhole checks that the total size of a config, excluding files, is limited,
+// whichever of its parts are large.
 func TestConfigIsBoundedAsAWhole(t *testing.T) {
 	part := strings.Repeat("x", 64<<10)
 	many := func(n int, size int) map[string]string {

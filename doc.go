@@ -8,24 +8,24 @@
 // # Words
 //
 //   - region: a short code that the exchange lists; an order is filled only in the regions that it names
-//   - worker: a host and its daemon, which alone decides about the host's machines and capacity
+//   - worker: a host and its daemon; only the daemon decides about the host's machines and capacity
 //   - machine: the object that an order places; its id never changes, and each version has an instance id
 //   - guest: the size of a machine
 //   - standby: a machine that starts when the worker of its primary machine is lost
 //   - app: a namespace for machines
-//   - task: work on a payload, answered within the request, by a machine that stays warm for it or by a machine of its own
+//   - task: a payload that is answered within the request, by a machine that stays warm for the task or by one that exists only for it
 //   - order, quote, refusal, claim, fill: the steps of a trade, in this order
 //   - reservation: capacity that one or several workers hold for a limited time, for either all of its orders or none
 //   - hold: one worker's part of a reservation, for one order
 //   - ledger: a worker's account of the amounts that are committed and held, for each resource
-//   - policy: the curves by which a region's workers are ranked; with a shadow policy, the ranking is only compared
-//   - view: the copy of the whole cluster's data that each server has; only a hint, which may be out of date
+//   - policy: the curves that rank a region's workers; the ranking of a shadow policy is only recorded for comparison
+//   - view: each server's own copy of the whole cluster's data; it may be out of date, so it is only a hint
 //   - broker: the stateless API server
 //   - run: a durable sequence of steps, such as the start of a machine, that continues after a crash
 //   - site: a server in its role as the author of rows in the view
 //   - member: a server that takes part in the membership, by gossip
 //   - tag: the number at the start of the ids of a worker's machines, derived from the worker's name
-//   - laptop: a device outside the cluster that connects to a private network with WireGuard, through one worker, its entry
+//   - laptop: a device outside the cluster that connects to a private network with WireGuard, through one worker (its entry)
 //   - supervisor, keeper: processes that outlive the worker's daemon; they keep its machines running and store their output
 //   - poller: a client that asks a worker for work; a worker with pollers is a gateway, and a machine that a poller runs is a job
 //

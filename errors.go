@@ -12,7 +12,7 @@ import (
 // below are the only codes. All APIs derive their statuses from the same table.
 type Code string
 
-// Error codes, each with a recommended reaction of the caller.
+// Error codes, each with what the caller should do.
 const (
 	CodeInvalid            Code = "invalid"               // fix the request
 	CodeUnauthorized       Code = "unauthorized"          // authenticate
@@ -33,7 +33,7 @@ const (
 // occurs only in logs and tests.
 const statusCanceled = 499
 
-// codes contains each code with its HTTP status and the command line's exit status.
+// codes maps each code to its HTTP status and to the command line's exit status.
 var codes = []struct {
 	code       Code
 	http, exit int
@@ -63,10 +63,10 @@ func Codes() []Code {
 }
 
 // Status returns the HTTP status for a code, or 500 if the code is unknown. Several codes have the
-// status 409, so clients should read the code from the body of the reply. The Machines API
-// requires other statuses in three cases: 422 if the name of an app is taken, 409 if a machine no
-// longer fits on its own worker, and 412 for a lack of capacity for a volume or for a machine that
-// mounts one.
+// status 409, so clients should read the code from the body of the reply. The Machines API requires
+// other statuses in three cases: 422 if the name of an app is taken, 409 if a machine no longer
+// fits on its own worker, and 412 if there is no capacity for a volume or for a machine that mounts
+// one.
 func (c Code) Status() int {
 	for i := range codes {
 		if codes[i].code == c {

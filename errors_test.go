@@ -38,7 +38,7 @@ func TestCodesAreAllDifferent(t *testing.T) {
 		}
 		seen[code] = true
 		if got := bourse.CodeOf(bourse.Errorf(code, "x")); got != code {
-			t.Errorf("%s came back as %s", code, got)
+			t.Errorf("got code %s, want %s", got, code)
 		}
 	}
 }
@@ -48,10 +48,10 @@ func TestCodesAreAllDifferent(t *testing.T) {
 func TestMessages(t *testing.T) {
 	wrapped := bourse.Errorf(bourse.CodeUnavailable, "store: %w", io.EOF)
 	if !errors.Is(wrapped, io.EOF) || wrapped.Error() != "store: EOF" {
-		t.Errorf("%q, wraps EOF: %v", wrapped, errors.Is(wrapped, io.EOF))
+		t.Errorf("got %q, wraps EOF: %t; want \"store: EOF\", which wraps EOF", wrapped, errors.Is(wrapped, io.EOF))
 	}
 	if got := (&bourse.Error{Code: bourse.CodeInternal, Message: "store", Err: io.EOF}).Error(); got != "store: EOF" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want \"store: EOF\"", got)
 	}
 	for err, want := range map[error]string{
 		io.EOF:                   "internal error",

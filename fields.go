@@ -39,7 +39,7 @@ func (f *Field) TreatmentFor(kind ImageKind) FieldTreatment {
 	return f.Image
 }
 
-// Err returns the error for a member that is refused, with CodeInvalid.
+// Err returns the CodeInvalid error for a refused member.
 func (f *Field) Err() error {
 	return Errorf(CodeInvalid, "invalid %s: %s", f.Name(), f.Reason)
 }
@@ -48,13 +48,13 @@ func (f *Field) Err() error {
 // in encoding/json.
 func FieldOf(path string) *Field { return fieldsByPath[strings.ToLower(path)] }
 
-// HasMembers reports whether path is the path of f, and the members below it have entries of their own
-// for this kind of image.
+// HasMembers reports whether f describes the object at path and, for this kind of image, the
+// object's members have entries of their own.
 func (f *Field) HasMembers(path string, kind ImageKind) bool {
 	return f.Members != "" && f.TreatmentFor(kind) == FieldSupported && strings.EqualFold(f.Path, path)
 }
 
-// Name returns the path in the form in which users write it.
+// Name returns the path as users write it.
 func (f *Field) Name() string { return strings.TrimRight(f.Path, "[].*") }
 
 // Warning reports that a member of a request has no effect.
@@ -63,7 +63,7 @@ type Warning struct {
 	Message string `json:"message"`
 }
 
-// String returns the warning in one line.
+// String returns the warning as a single line.
 func (w Warning) String() string { return w.Field + ": " + w.Message }
 
 var fieldsByPath = func() map[string]*Field {
@@ -168,10 +168,11 @@ const (
 
 const notPersisted = "a machine's root file system is recreated from its image at each start: use a volume for persistent data"
 
-// neverPersisted contains the values that mean that nothing is persisted.
+// neverPersisted contains the values of persist and persist_rootfs that disable persistence. They
+// are accepted, because they have no effect.
 var neverPersisted = []string{"never", "none", "1"}
 
-// fieldsLike returns fields for several paths. Their treatment does not depend on the kind of image.
+// fieldsLike returns a field for each path. All kinds of images get the same treatment.
 func fieldsLike(t FieldTreatment, reason string, paths ...string) []Field {
 	return byImage(t, t, t, reason, paths...)
 }
@@ -192,8 +193,8 @@ func storedField(reason, path, below string) []Field {
 // bareConfig is a Config without methods.
 type bareConfig Config
 
-// UnmarshalJSON decodes a config. Members that have no field are stored in Rest. Therefore a client
-// that reads, modifies and sends back a config does not lose any members.
+// UnmarshalJSON decodes a config. Members without a field are stored in Rest, so a client that
+// reads, modifies and sends back a config does not lose any members.
 func (c *Config) UnmarshalJSON(raw []byte) error {
 	c.Rest = nil
 	strict := json.NewDecoder(bytes.NewReader(raw))
@@ -228,8 +229,7 @@ func (c Config) MarshalJSON() ([]byte, error) {
 	return encodePlain(whole)
 }
 
-// encodePlain encodes v without escaping HTML, so that members that were stored are returned
-// unchanged.
+// encodePlain encodes v without escaping HTML, so that stored members are returned unchanged.
 func encodePlain(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
@@ -238,18 +238,18 @@ func encodePlain(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), err
 }
 
-// decodeNumbers decodes JSON. It decodes numbers as json.Number, so that they are encoded again
-// without a change.
+// decodeNumbers decodes JSON. Numbers become json.Number, so that they can be encoded again
+// unchanged.
 func decodeNumbers(raw []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	return d.Decode(into)
 }
 
-// UnknownMembers returns the members of raw for which the type of v has no fields. raw is a JSON value that
-// was decoded into v. The result is a map of such members, or a list in which nil stands for an
-// item without such members. If there are no such members, it is nil. A type with its own
-// UnmarshalJSON is assumed to read everything.
+// UnknownMembers returns the members of raw for which the type of v has no fields. raw is a JSON
+// value that was decoded into v. The result is a map of such members, or a list in which nil stands
+// for an item without such members. If there are no such members, it is nil. A type with its own
+// UnmarshalJSON is assumed to have no unknown members.
 func UnknownMembers(raw []byte, v any) any { return unknownMembers(raw, reflect.TypeOf(v)) }
 
 // unknownMembers is like UnknownMembers, for a JSON value of type t.
@@ -289,8 +289,9 @@ func unknownMembers(raw []byte, t reflect.Type) any {
 	return nil
 }
 
-// restore adds rest, which unknownMembers has returned, to whole, which is the decoded JSON of a value of
-// type t. It omits the members in rest that belonged to a value that whole no longer contains.
+// restore adds the members in rest to whole. rest is a result of unknownMembers, and whole is the
+// decoded JSON of a value of type t. If whole no longer contains the object to which a member
+// belonged, restore omits the member.
 func restore(whole, rest any, t reflect.Type) {
 	t = target(t)
 	switch rest := rest.(type) {
@@ -331,7 +332,7 @@ func target(t reflect.Type) reflect.Type {
 	return t
 }
 
-// fieldOf returns the field into which encoding/json decodes a member with the given name. It
+// fieldOf returns the field of t into which encoding/json decodes a member with the given name. It
 // returns false if there is none.
 func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
 	var folded reflect.StructField

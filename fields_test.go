@@ -17,38 +17,38 @@ import (
 )
 
 // TestFieldsNameEveryMemberThatClientsSend checks that Fields has an entry for every member that
-// clients send. A new release of a client may send new members; before it is used here, somebody
-// has to decide how they are treated.
+// clients send. If a new release of a client sends new members, they need entries before that
+// release is used here.
 func TestFieldsNameEveryMemberThatClientsSend(t *testing.T) {
 	for _, path := range members(reflect.TypeFor[fly.LaunchMachineInput](), "") {
 		if !named(path) {
-			t.Errorf("fly-go sends %s, and bourse.Fields does not say what becomes of it", path)
+			t.Errorf("fly-go sends %s, but bourse.Fields has no entry for it", path)
 		}
 	}
 	ours := slices.Concat(members(reflect.TypeFor[machinesapi.CreateMachine](), ""), members(reflect.TypeFor[machinesapi.UpdateMachine](), ""), members(reflect.TypeFor[bourse.DNS](), "config.dns."))
 	ours = slices.DeleteFunc(ours, func(path string) bool { return slices.Contains(added, path) })
 	for _, path := range ours {
 		if !named(path) {
-			t.Errorf("%s is read, and bourse.Fields does not say what becomes of it", path)
+			t.Errorf("the API decodes %s, but bourse.Fields has no entry for it", path)
 		}
 	}
 	for _, f := range bourse.Fields() {
 		by := []bourse.FieldTreatment{f.Host, f.Pull, f.Image}
 		if slices.Contains(by, bourse.FieldSupported) && !slices.Contains(ours, f.Path) && !slices.Contains(whole, f.Path) && !slices.Contains(elsewhere, f.Path) {
-			t.Errorf("bourse.Fields says that %s is acted on, and nothing reads it", f.Path)
+			t.Errorf("bourse.Fields lists %s as supported, but nothing decodes it", f.Path)
 		}
 		if f.Reason == "" && slices.ContainsFunc(by, func(t bourse.FieldTreatment) bool { return t != bourse.FieldSupported }) {
-			t.Errorf("%s: no reason", f.Path)
+			t.Errorf("%s is not supported, but its entry has no reason", f.Path)
 		}
 	}
 }
 
 // added contains the members that Bourse adds to a request outside of its config. It also contains
-// a member that is stored as a whole, although only parts of it have entries.
+// config.dns, which has no entry of its own, only entries for its members.
 var added = []string{"deadline", "race", "first_try", "reservation", "config.dns"}
 
-// elsewhere contains the entries about parts of a config that are only stored by package bourse,
-// but read by other packages, namely network and workload.
+// elsewhere contains the entries for parts of a config that package bourse only stores. Packages
+// network and workload decode them.
 var elsewhere = []string{
 	"config.dns.options[]", "config.services[]", "config.services[].checks[]", "config.checks.*", "config.processes[]",
 }
@@ -195,7 +195,7 @@ func TestWarningsAreBounded(t *testing.T) {
 		total += len(w.String())
 	}
 	if err != nil || len(warnings) == 0 || len(warnings) > 32 || total > 8<<10 {
-		t.Errorf("%d warnings of %d bytes, %v", len(warnings), total, err)
+		t.Errorf("got %d warnings of %d bytes, %v; want 1 to 32 warnings of at most 8 KiB", len(warnings), total, err)
 	}
 }
 
@@ -213,8 +213,7 @@ func BenchmarkReview(b *testing.B) {
 }
 
 // TestConfigKeepsWhatItDoesNotKnow checks that a member for which Bourse has no field is returned
-// in the place where it was, at every depth. This must also be true if the config was stored in the
-// meantime.
+// in its original place, at every depth, even after the config was stored.
 func TestConfigKeepsWhatItDoesNotKnow(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":    `{"image":"host","init":{"exec":["true"]},"services":[{"internal_port":8080,"shade":1}],"checks":{"up":{"type":"tcp"}}}`,
@@ -241,10 +240,10 @@ func TestConfigKeepsWhatItDoesNotKnow(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(anyOf(t, text), anyOf(t, string(got))); diff != "" {
-				t.Errorf("(-sent +given back):\n%s", diff)
+				t.Errorf("the returned config differs (-sent +returned):\n%s", diff)
 			}
 			if err := json.Unmarshal(got, &again); err != nil || !reflect.DeepEqual(again, stored) {
-				t.Errorf("read again: %+v, %v\nwant %+v", again, err, stored)
+				t.Errorf("decoded again: got %+v, %v\nwant %+v", again, err, stored)
 			}
 		})
 	}
@@ -263,7 +262,7 @@ func anyOf(t *testing.T, text string) any {
 
 // TestWhatIsKeptGoesWithItsValue checks that an unknown member is removed together with the value
 // to which it belongs. If a value is removed because it is not public, its unknown members must not
-// be returned. A request for a quote must contain no unknown members.
+// be returned. A request for a quote must not contain unknown members.
 func TestWhatIsKeptGoesWithItsValue(t *testing.T) {
 	var c bourse.Config
 	text := `{"image":"nginx","env":{"A":"b"},"files":[{"guest_path":"/a","note":"hunter2"}],"FILES":[],"color":"red"}`
@@ -276,7 +275,7 @@ func TestWhatIsKeptGoesWithItsValue(t *testing.T) {
 	}
 	order := bourse.Order{Config: c}
 	if asked := order.ForQuote(); asked.Config.Rest != nil {
-		t.Errorf("asked with %s", asked.Config.Rest)
+		t.Errorf("got unknown members %s in the request for a quote, want none", asked.Config.Rest)
 	}
 }
 
@@ -292,7 +291,7 @@ func TestConfigsNestOnlySoDeep(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := c.Normalize(); (err == nil) != ok || err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("%d levels of %s: %v, want ok %t", levels, field, err, ok)
+				t.Errorf("%s with %d levels: got error %v, want valid: %t", field, levels, err, ok)
 			}
 		}
 	}
@@ -314,14 +313,14 @@ func FuzzConfigRest(f *testing.F) {
 		}
 		text, err := json.Marshal(c)
 		if err != nil {
-			t.Fatalf("%s cannot be written: %v", body, err)
+			t.Fatalf("encode %s: %v", body, err)
 		}
 		if err := json.Unmarshal(text, &again); err != nil {
-			t.Fatalf("%s was written as %s, which cannot be read: %v", body, text, err)
+			t.Fatalf("%s was encoded as %s, which cannot be decoded: %v", body, text, err)
 		}
 		second, err := json.Marshal(again)
 		if err != nil || string(second) != string(text) {
-			t.Errorf("%s was written as %s, then as %s, %v", body, text, second, err)
+			t.Errorf("%s was encoded as %s, then as %s: %v", body, text, second, err)
 		}
 		if _, err := workload.Review(&c); err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
 			t.Errorf("%s: %v", body, err)

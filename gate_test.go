@@ -26,7 +26,7 @@ func TestEveryListenerIsBehindTheGate(t *testing.T) {
 	}
 	out, err := exec.Command("git", "ls-files", "*.go").Output()
 	if err != nil {
-		t.Skipf("no list of the files: %v", err)
+		t.Skipf("list the files with git: %v", err)
 	}
 	for name := range strings.FieldsSeq(string(out)) {
 		if strings.HasSuffix(name, "_test.go") || allowed[name] != "" {
@@ -37,11 +37,11 @@ func TestEveryListenerIsBehindTheGate(t *testing.T) {
 			continue // the file was removed, but the removal was not committed
 		}
 		if found := serving.Find(text); found != nil {
-			t.Errorf("%s has %s: serve with the server's own serve, behind the gate (cmd/bourse/network.go)", name, found)
+			t.Errorf("%s contains %s: serve HTTP only through cmd/bourse/network.go, which adds the gate", name, found)
 		}
 	}
 	text, err := os.ReadFile("cmd/bourse/network.go")
 	if err != nil || !strings.Contains(string(text), "direct.Serve(ctx, ln, gate.Wrap(h)") || len(serving.FindAll(text, -1)) != 1 {
-		t.Errorf("cmd/bourse/network.go does not serve once, behind the gate (%v)", err)
+		t.Errorf("cmd/bourse/network.go must call direct.Serve exactly once, with a handler behind the gate (read error: %v)", err)
 	}
 }

@@ -30,15 +30,15 @@ type Guest struct {
 	GPUKind  string  `json:"gpu_kind,omitempty"` // required if GPUs is set
 }
 
-// Limits of a guest. They are larger than any host, but so small that sums of many guests do not
-// overflow.
+// Limits of a guest. They are larger than any host, but small enough that sums of many guests do
+// not overflow.
 const (
 	MaxCPUs   = 4096
 	MaxMemory = MiB(64 << 20) // 64 TiB
 	MaxGPUs   = 1024
 )
 
-// WithDefaults returns g with defaults filled in. It does not validate the other fields.
+// WithDefaults returns g with defaults filled in. It does not validate g.
 func (g Guest) WithDefaults() Guest {
 	if g.CPUKind == "" {
 		g.CPUKind = CPUShared
@@ -62,8 +62,8 @@ func memoryPerCPU(k CPUKind) MiB {
 	return 256
 }
 
-// Validate returns CodeInvalid if a field is out of range. Memory can be any size
-// from 1 MiB up. It need not be a multiple of 256 MiB, because a machine can be a host process.
+// Validate returns CodeInvalid if a field is out of range. Memory need not be a multiple of 256
+// MiB; even 1 MiB is valid, because a machine can be a host process.
 func (g Guest) Validate() error {
 	switch {
 	case g.CPUKind != CPUShared && g.CPUKind != CPUPerformance:
@@ -157,7 +157,8 @@ const (
 	maxFileBytes = 1 << 20 // total size of all files, in bytes
 )
 
-// ExtendsVolumes reports whether a volume is extended automatically when it is full.
+// ExtendsVolumes reports whether one of the machine's volumes is extended automatically when it
+// fills up.
 func (c *Config) ExtendsVolumes() bool {
 	return slices.ContainsFunc(c.Mounts, func(m Mount) bool { return m.ExtendThresholdPercent > 0 })
 }

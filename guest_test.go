@@ -20,7 +20,7 @@ func TestGuestDefaults(t *testing.T) {
 		"hostile is kept": {bourse.Guest{CPUs: math.MinInt64}, bourse.Guest{CPUKind: "shared", CPUs: math.MinInt64}},
 	} {
 		if got := c.in.WithDefaults(); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
 	}
 }
@@ -55,7 +55,7 @@ func TestParseSize(t *testing.T) {
 		"performance-2x": {CPUKind: "performance", CPUs: 2, MemoryMB: 4096},
 	} {
 		if got, err := bourse.ParseSize(size); err != nil || got != want {
-			t.Errorf("%s: %+v, %v", size, got, err)
+			t.Errorf("%s: got %+v, %v; want %+v", size, got, err, want)
 		}
 	}
 	for _, size := range []string{"", "shared-cpu-x", "shared-cpu-0x", "shared-cpu--1x", "performance-2", "performance-99999999999999999999x", "huge-1x", "shared-cpu-1x\n"} {
@@ -79,8 +79,8 @@ func anyGuest() *rapid.Generator[bourse.Guest] {
 }
 
 // TestGuestTakes checks that a valid guest takes a valid list of positive amounts, whatever the
-// operator's overcommit is. A larger guest never takes less, and a larger overcommit never makes a
-// guest take more. All shares of a core together must not exceed the core.
+// operator's overcommit is. A larger guest must not take less, and with a larger overcommit, a
+// guest must not take more. The sum of all shares of a core must not exceed the core.
 func TestGuestTakes(t *testing.T) {
 	overcommits := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, 1, 8}))
 	rapid.Check(t, func(t *rapid.T) {
@@ -92,7 +92,7 @@ func TestGuestTakes(t *testing.T) {
 		}
 		for _, a := range got {
 			if a.Amount <= 0 {
-				t.Fatalf("%s: %d", a.Resource, a.Amount)
+				t.Fatalf("%s: got amount %d, want a positive one", a.Resource, a.Amount)
 			}
 		}
 		large := small
@@ -100,16 +100,16 @@ func TestGuestTakes(t *testing.T) {
 		large.MemoryMB += bourse.MiB(rapid.Int64Range(0, int64(bourse.MaxMemory-small.MemoryMB)).Draw(t, "more memory"))
 		for _, a := range large.Takes(over) {
 			if a.Amount < got.Of(a.Resource) {
-				t.Fatalf("%s: more takes %d, less takes %d", a.Resource, a.Amount, got.Of(a.Resource))
+				t.Fatalf("%s: the larger guest takes %d, the smaller one %d", a.Resource, a.Amount, got.Of(a.Resource))
 			}
 		}
 		if more := rapid.Float64Range(1, 1e6).Draw(t, "more overcommit"); more >= over || math.IsNaN(over) {
 			if small.Takes(more).Of("cpu") > got.Of("cpu") {
-				t.Fatalf("cpu: %d at overcommit %g, %d at %g", small.Takes(more).Of("cpu"), more, got.Of("cpu"), over)
+				t.Fatalf("CPUs: got %d at overcommit %g, more than %d at %g", small.Takes(more).Of("cpu"), more, got.Of("cpu"), over)
 			}
 		}
 		if over >= 1 && !math.IsInf(over, 0) && small.CPUKind == "shared" && float64(got.Of("cpu"))*over < float64(small.CPUs)*1000*(1-1e-12) {
-			t.Fatalf("%d cpus take %d at overcommit %g: oversold", small.CPUs, got.Of("cpu"), over)
+			t.Fatalf("%d shared CPUs take only %d milliCPUs at overcommit %g, which oversells the core", small.CPUs, got.Of("cpu"), over)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func TestStorageOfAConfig(t *testing.T) {
 	}
 	host := bourse.Config{Image: "host", Init: bourse.Init{Cmd: []string{"true"}}, Files: []bourse.File{{GuestPath: "/etc/passwd"}}}
 	if err := host.Normalize(); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("files on the host itself: %v", err)
+		t.Errorf("files with image host: got error %v, want code invalid", err)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestDNSOfAConfig(t *testing.T) {
 		`{"nameservers":"1.1.1.1"}`:                                    false,
 	} {
 		if err := normalized(`"dns":` + text); (err == nil) != ok {
-			t.Errorf("%s: %v, want ok %t", text, err, ok)
+			t.Errorf("%s: got error %v, want valid: %t", text, err, ok)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 type AppName string
 
 // WorkerID is the name of a worker in its cluster. It has the same form as an AppName. It is chosen
-// when the worker first starts, and the worker stores it.
+// when the worker first starts, and stored on the worker.
 type WorkerID string
 
 // WorkerTag is the 24-bit number at the start of the IDs of a worker's machines. It makes each ID
@@ -80,7 +80,7 @@ func validateLabel(what, s string) error {
 // form of an app name.
 func ValidateMachineName(s string) error { return validateLabel("machine name", s) }
 
-// String returns the tag as the six hex digits with which machine IDs begin.
+// String returns the six hex digits with which the IDs of the worker's machines begin.
 func (t WorkerTag) String() string { return fmt.Sprintf("%06x", uint32(t)&0xffffff) }
 
 // Validate returns CodeInvalid unless m has the form of a machine ID.
@@ -133,9 +133,9 @@ func (o OrderID) Validate() error {
 	return nil
 }
 
-// EventIDAt returns the ID of an event that happened at a known time. The same time and seed
-// always produce the same ID. Therefore, if a crash prevents an event from being recorded, it can
-// be recorded later under the ID that was already acknowledged.
+// EventIDAt returns the ID of an event that happened at a known time. The same time and seed always
+// produce the same ID. If a crash prevents an acknowledged event from being recorded, the event can
+// therefore be recorded later with the same ID.
 func EventIDAt(at time.Time, seed [10]byte) EventID {
 	var id ulid.ULID
 	_ = id.SetTime(uint64(max(0, at.UnixMilli()))) // fails only after the year 10889
@@ -310,7 +310,7 @@ type Requirements map[string]Requirement
 // that requires it can be filled only by that worker.
 const LabelWorker = "worker"
 
-// On returns r with the additional requirement that the given worker fill the order.
+// On returns a copy of r with the additional requirement that the given worker fill the order.
 func (r Requirements) On(worker WorkerID) Requirements {
 	out := maps.Clone(r)
 	if out == nil {
@@ -356,8 +356,9 @@ var _ fmt.Stringer = Requirement{}
 // If a caller chooses an ID for an order, the ID is valid only within the order's app. The order's
 // actual ID is derived from the app and the chosen ID. It consists of the timestamp of the chosen
 // ID, a five-byte hash of the app and the chosen ID, and a five-byte checksum of the app and the
-// preceding bytes. The checksum shows that an ID is already derived, so deriving it again has no
-// effect. A client that knows the ID of another app's order therefore cannot refer to that order.
+// preceding bytes. The checksum identifies derived IDs, so deriving an ID again has no effect.
+// Because the checksum includes the app, a client that knows the ID of another app's order cannot
+// use it to refer to that order.
 
 // checksumBytes is the length of the checksum at the end of a derived ID.
 const checksumBytes = 5

@@ -36,13 +36,13 @@ func TestMachineIDRoutesToItsWorker(t *testing.T) {
 		tag := bourse.WorkerTag(rapid.Uint32Range(0, 1<<24-1).Draw(t, "tag"))
 		id := bourse.NewMachineID(tag)
 		if err := id.Validate(); err != nil || id.Tag() != tag {
-			t.Fatalf("%s: tag %s, want %s; %v", id, id.Tag(), tag, err)
+			t.Fatalf("%s: got tag %s and error %v, want tag %s", id, id.Tag(), err, tag)
 		}
 	})
 	for _, id := range []bourse.MachineID{"", "0", "0000000000000G", "00000a0000000A", "000001000000000", "../../../../x", "-0000100000000"} {
 		codeIs(t, id.Validate(), bourse.CodeInvalid)
 		if got := id.Tag(); got != 0 {
-			t.Errorf("%q has tag %s", id, got)
+			t.Errorf("%q: got tag %s, want none", id, got)
 		}
 	}
 }
@@ -50,29 +50,28 @@ func TestMachineIDRoutesToItsWorker(t *testing.T) {
 func TestOrderID(t *testing.T) {
 	a, b := bourse.NewOrderID(), bourse.NewOrderID()
 	if a.Validate() != nil || b.Validate() != nil || a == b {
-		t.Errorf("%s, %s", a, b)
+		t.Errorf("got %s and %s, want two different valid IDs", a, b)
 	}
 	for _, id := range []bourse.OrderID{"", "x", a + "0", a[:25], "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "01J0000000000000000000000U", "01J00000000000000000/../.."} {
 		codeIs(t, id.Validate(), bourse.CodeInvalid)
 	}
 }
 
-// TestEventIDAt checks that an event that is reported again after a crash has the same ID as
-// before.
+// TestEventIDAt checks that an event that is reported again after a crash gets the same ID.
 func TestEventIDAt(t *testing.T) {
 	at, seed := time.UnixMilli(1_700_000_000_000), [10]byte{1, 2, 3}
 	a := bourse.EventIDAt(at, seed)
 	if b := bourse.EventIDAt(at, seed); a != b || len(a) != 26 {
-		t.Errorf("%s, then %s", a, b)
+		t.Errorf("got %s, then %s, want the same ID", a, b)
 	}
 	if b := bourse.EventIDAt(at, [10]byte{9}); a == b {
-		t.Error("another seed gives the same id")
+		t.Error("two seeds produced the same ID")
 	}
 	if b := bourse.EventIDAt(at.Add(time.Millisecond), [10]byte{}); b <= a {
-		t.Errorf("%s is later than %s, and sorts before it", b, a)
+		t.Errorf("the ID %s of the later event does not sort after %s", b, a)
 	}
 	if b := bourse.EventIDAt(time.Time{}, seed); len(b) != 26 {
-		t.Errorf("before 1970: %s", b)
+		t.Errorf("an event before 1970: got %q, want an ID of 26 characters", b)
 	}
 }
 
@@ -111,16 +110,16 @@ func TestShapes(t *testing.T) {
 // the IDs of machines contain them.
 func TestTagsFollowFromTheID(t *testing.T) {
 	if got, want := bourse.WorkerID("gru-1").Tags(), ([bourse.TagChoices]bourse.WorkerTag{0xdb18dd, 0x5183c1, 0xe57824, 0x5006d4}); got != want {
-		t.Errorf("the tags of gru-1 are %06x, want %06x for ever", got, want)
+		t.Errorf("tags of gru-1: got %06x, want %06x in every release", got, want)
 	}
 	if bourse.WorkerID("gru-2").TagRank(bourse.WorkerID("gru-1").Tags()[0]) != bourse.TagChoices {
-		t.Error("gru-2 may have the tag of gru-1")
+		t.Error("gru-2 may choose a tag of gru-1")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		id := bourse.WorkerID(rapid.StringMatching(`[a-z]{1,8}`).Draw(t, "id"))
 		for i, tag := range id.Tags() {
 			if tag == 0 || tag > 0xffffff || id.TagRank(tag) > i {
-				t.Errorf("tag %d of %s is %06x, rank %d", i, id, tag, id.TagRank(tag))
+				t.Errorf("tag %d of %s: got %06x with rank %d", i, id, tag, id.TagRank(tag))
 			}
 		}
 	})
@@ -132,7 +131,7 @@ func TestDurationJSON(t *testing.T) {
 	} {
 		d := bourse.Duration(7)
 		if err := json.Unmarshal([]byte(text), &d); err != nil || time.Duration(d) != want {
-			t.Errorf("%s: %s, %v; want %s", text, time.Duration(d), err, want)
+			t.Errorf("%s: got %s, %v; want %s", text, time.Duration(d), err, want)
 		}
 	}
 	for _, text := range []string{`"15"`, `"soon"`, `1.5`, `1e3`, `true`, `{}`, `[]`, `9223372036854775808`, `"9999999h"`} {
@@ -146,7 +145,7 @@ func TestDurationJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal(text, &again); err != nil || again != d {
-			t.Fatalf("%s came back as %d: %v", text, again, err)
+			t.Fatalf("%s was decoded as %d: %v", text, again, err)
 		}
 	})
 }
@@ -157,7 +156,7 @@ func TestSignalJSON(t *testing.T) {
 	} {
 		s := bourse.Signal("SIGHUP")
 		if err := json.Unmarshal([]byte(text), &s); err != nil || s != want {
-			t.Errorf("%s: %s, %v; want %s", text, s, err, want)
+			t.Errorf("%s: got %s, %v; want %s", text, s, err, want)
 		}
 	}
 	for _, text := range []string{`"SIGNOPE"`, `0`, `-9`, `64`, `"SIG"`, `"SIG15"`, `9.5`, `true`, `["SIGTERM"]`, `"SIGTERM\u0000"`} {
@@ -165,10 +164,10 @@ func TestSignalJSON(t *testing.T) {
 		codeIs(t, json.Unmarshal([]byte(text), &s), bourse.CodeInvalid)
 	}
 	if n := bourse.Signal("SIGTERM").Number(); n != 15 {
-		t.Errorf("SIGTERM is %d", n)
+		t.Errorf("number of SIGTERM: got %d, want 15", n)
 	}
 	if n := bourse.Signal("15").Number(); n != 0 {
-		t.Errorf("an unknown signal is %d", n)
+		t.Errorf("number of an unknown signal: got %d, want 0", n)
 	}
 }
 
@@ -178,11 +177,11 @@ func TestRequirementJSON(t *testing.T) {
 	} {
 		got := bourse.Requirement{Label: "old", Count: 9}
 		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+			t.Errorf("%s: got %+v, %v; want %+v", text, got, err, want)
 		}
 		back, err := json.Marshal(got)
 		if err != nil || string(back) != text {
-			t.Errorf("%s was written as %s: %v", text, back, err)
+			t.Errorf("%s was encoded as %s: %v", text, back, err)
 		}
 	}
 	for _, text := range []string{`0`, `-1`, `1.5`, `1e400`, `9223372036854775807`, `null`, `true`, `{}`, `["a"]`} {
@@ -208,9 +207,9 @@ func TestRequirementsValidate(t *testing.T) {
 	}
 }
 
-// TestOrderIDsMeanSomethingOnlyWithinTheirApp checks that, if two apps choose the same ID, there
-// are two different orders. Each app must find its own order, both by the chosen ID and by the ID
-// that it received.
+// TestOrderIDsMeanSomethingOnlyWithinTheirApp checks that two apps that choose the same ID refer to
+// two different orders. Each app must find its own order, both by the chosen ID and by the ID in
+// the reply.
 func TestOrderIDsMeanSomethingOnlyWithinTheirApp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var id ulid.ULID
@@ -221,22 +220,22 @@ func TestOrderIDsMeanSomethingOnlyWithinTheirApp(t *testing.T) {
 
 		a, b := chosen.In(ours), chosen.In(theirs)
 		if a == b {
-			t.Fatalf("%s is %s in both apps", chosen, a)
+			t.Fatalf("chosen ID %s: got %s in both apps", chosen, a)
 		}
 		if again := a.In(ours); again != a {
-			t.Errorf("%s becomes %s when it is repeated", a, again)
+			t.Errorf("In changed the derived ID %s to %s", a, again)
 		}
 		if lower := bourse.OrderID(strings.ToLower(string(chosen))).In(ours); lower != a {
-			t.Errorf("%s in small letters is %s, want %s", chosen, lower, a)
+			t.Errorf("%s in lower case: got %s, want %s", chosen, lower, a)
 		}
 		if stolen := a.In(theirs); stolen == a {
-			t.Errorf("%s names the same order in both apps", a)
+			t.Errorf("the other app can refer to the order with the ID %s", a)
 		}
 		if err := a.Validate(); err != nil {
 			t.Error(err)
 		}
 		if ulid.MustParse(string(a)).Time() != id.Time() {
-			t.Errorf("%s has not the time of %s", a, chosen)
+			t.Errorf("the time in %s differs from the time in the chosen ID %s", a, chosen)
 		}
 	})
 }
@@ -245,17 +244,17 @@ func TestReservationKeysMeanSomethingOnlyWithinTheirApp(t *testing.T) {
 	key := bourse.NewReservationKey()
 	a, b := key.In("A"), key.In("B")
 	if a == b || a.In("A") != a || a.In("B") == a || a.Validate() != nil {
-		t.Errorf("%s is %s in app A and %s in app B", key, a, b)
+		t.Errorf("reservation key %s: got %s in app A and %s in app B", key, a, b)
 	}
 	if order := bourse.OrderID(key).In("A"); string(order) == string(a) {
-		t.Errorf("%s is one id as an order and as a reservation", order)
+		t.Errorf("an order and a reservation got the same ID %s", order)
 	}
 }
 
-func TestWhatIsNoIDStaysNone(t *testing.T) {
+func TestAMalformedIDIsNotDerived(t *testing.T) {
 	for _, text := range []string{"", "x", "01ARZ3NDEKTSV4RRFFQ69G5FA", "81ARZ3NDEKTSV4RRFFQ69G5FAVU"} {
 		if got := bourse.OrderID(text).In("A"); got != "" {
-			t.Errorf("%q becomes %s", text, got)
+			t.Errorf("%q: got %s, want no ID", text, got)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // ImageRef contains the parts of an image's name. Clients join them as
-// registry/repository:tag@digest, and expect that machines can be created from the resulting name.
+// registry/repository:tag@digest, and expect to be able to create machines from the resulting name.
 type ImageRef struct {
 	Registry   string            `json:"registry"`
 	Repository string            `json:"repository"`
@@ -21,8 +21,7 @@ const (
 	DefaultTag      = "latest"
 )
 
-// ImageKind is the kind of an image. Its value is the name of the driver with which a worker runs
-// the image.
+// ImageKind is the kind of an image. Its value is the name of the driver that runs such images.
 type ImageKind string
 
 // Kinds of images.

@@ -19,7 +19,7 @@ func TestImageRefIsANameAgain(t *testing.T) {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 		if again := bourse.ParseImageRef(ref.String()); again.String() != want {
-			t.Errorf("%s: %s when read again", in, again)
+			t.Errorf("%s: got %s when the result was parsed again, want %s", in, again, want)
 		}
 	}
 }

@@ -361,7 +361,8 @@ type ListenSocket struct {
 	Address string `json:"address"` // such as 0.0.0.0:8080 or [::]:8080
 }
 
-// Limits for the backoff of restart policies, which doubles from minRestartDelay to maxRestartDelay.
+// Limits for the delay of restarts by a restart policy. The delay doubles from minRestartDelay to
+// maxRestartDelay.
 const (
 	minRestartDelay = 100 * time.Millisecond
 	maxRestartDelay = 30 * time.Second
@@ -388,11 +389,11 @@ func (p RestartPolicy) Validate() error {
 	return Errorf(CodeInvalid, "invalid restart policy %s: use no, always or on-failure", Quoted(string(p)))
 }
 
-// ShouldRestart reports whether a program must be restarted after it has exited. before contains the times
-// of the program's earlier restarts. The result recent contains those of them that are within the
-// restart window. The fields of r must have their defaults filled in.
-func (r Restart) ShouldRestart(exit Exit, before []time.Time) (again bool, recent []time.Time) {
-	for _, at := range before {
+// ShouldRestart reports whether a program must be restarted after it has exited. earlier contains
+// the times of the program's earlier restarts; recent contains those within the restart window. The
+// fields of r must have their defaults filled in.
+func (r Restart) ShouldRestart(exit Exit, earlier []time.Time) (again bool, recent []time.Time) {
+	for _, at := range earlier {
 		if exit.At.Sub(at) < RestartWindow {
 			recent = append(recent, at)
 		}
@@ -435,9 +436,9 @@ func (s Schedule) Validate() error {
 	return Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(s)))
 }
 
-// Next returns the time of a machine's first scheduled start that is later than the given time
-// (after). Starts are whole periods after the machine's creation, plus a delay that depends on the
-// machine's ID. If there is no schedule, Next returns the zero time.
+// Next returns the time of the machine's first scheduled start after the given time. Starts are
+// whole periods after the machine's creation, plus a delay that depends on the machine's ID. If
+// there is no schedule, Next returns the zero time.
 func (s Schedule) Next(created time.Time, id MachineID, after time.Time) time.Time {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(id)) // writing to a hash never fails

@@ -12,9 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestStateTableIsClosed checks the table of transitions. Every state can be reached from the
-// beginning, and the last state can be reached from all other states. No state follows the last
-// one.
+// TestStateTableIsClosed checks that every state can be reached, that the last state can be reached
+// from every other state, and that the last state has no successor.
 func TestStateTableIsClosed(t *testing.T) {
 	states := bourse.States()
 	reach := func(from bourse.State) []bourse.State {
@@ -34,16 +33,16 @@ func TestStateTableIsClosed(t *testing.T) {
 	fromNothing := reach("")
 	for _, s := range states {
 		if !slices.Contains(fromNothing, s) {
-			t.Errorf("no machine ever becomes %s", s)
+			t.Errorf("state %s cannot be reached", s)
 		}
 		if s != bourse.StateDestroyed && !slices.Contains(reach(s), bourse.StateDestroyed) {
-			t.Errorf("a machine that is %s can never be destroyed", s)
+			t.Errorf("a machine in state %s can never be destroyed", s)
 		}
 		if bourse.StateDestroyed.CanBecome(s) {
-			t.Errorf("a destroyed machine becomes %s", s)
+			t.Errorf("a destroyed machine may become %s", s)
 		}
 		if s.CanBecome("") || s.CanBecome(s) {
-			t.Errorf("%s becomes nothing, or itself", s)
+			t.Errorf("%s may become itself or the empty state", s)
 		}
 	}
 	if bourse.State("migrated").CanBecome(bourse.StateStarted) || bourse.StateStarted.CanBecome("migrated") {
@@ -84,23 +83,23 @@ func TestExitFailed(t *testing.T) {
 	}
 }
 
-// TestEveryCallHasAnAnswerInEveryState checks that there is an answer for each combination of a
-// call and a state, and that each refusal has a text.
+// TestEveryCallHasAnAnswerInEveryState checks that every call has an answer in every state, and
+// that each refusal has a text.
 func TestEveryCallHasAnAnswerInEveryState(t *testing.T) {
 	for _, call := range bourse.Calls() {
-		goes := false
+		allowed := false
 		for _, state := range bourse.States() {
 			answer, text := call.On(state)
-			goes = goes || answer == bourse.CallAllowed
+			allowed = allowed || answer == bourse.CallAllowed
 			if (answer == bourse.CallRefused) != (text != "") || (answer == bourse.CallNotFound) != (state == bourse.StateDestroyed) {
-				t.Errorf("%s on a machine that is %s: %s %q", call, state, answer, text)
+				t.Errorf("%s in state %s: got %s with text %q", call, state, answer, text)
 			}
 			if settled := state.Settled(); call == bourse.CallStart && settled && answer == bourse.CallRefused {
-				t.Errorf("a machine that is %s, which lasts, can never be started", state)
+				t.Errorf("a machine in the settled state %s cannot be started", state)
 			}
 		}
-		if !goes {
-			t.Errorf("%s never goes", call)
+		if !allowed {
+			t.Errorf("%s is not allowed in any state", call)
 		}
 	}
 	for _, c := range []struct {
@@ -114,14 +113,14 @@ func TestEveryCallHasAnAnswerInEveryState(t *testing.T) {
 		{bourse.CallExec, bourse.StateStopped, "machine is stopped, not started"},
 	} {
 		if _, got := c.call.On(c.state); got != c.want {
-			t.Errorf("%s on %s: %q, want %q", c.call, c.state, got, c.want)
+			t.Errorf("%s in state %s: got %q, want %q", c.call, c.state, got, c.want)
 		}
 	}
 }
 
 // TestScheduleNext checks that successive starts of a schedule are one period apart. The first
-// start must be one period after the creation of the machine, whatever the time is for which Next
-// is called.
+// start must be one period after the machine's creation, regardless of the time that is passed to
+// Next.
 func TestScheduleNext(t *testing.T) {
 	periods := map[bourse.Schedule][2]time.Duration{
 		bourse.Hourly: {time.Hour, time.Hour}, bourse.Daily: {24 * time.Hour, 24 * time.Hour},
@@ -135,14 +134,14 @@ func TestScheduleNext(t *testing.T) {
 		at := every.Next(created, id, after)
 		first := every.Next(created, id, created)
 		if !at.After(after) || at.Before(first) || first.Sub(created) < periods[every][0] || first.Sub(created) > periods[every][1]+5*time.Minute {
-			t.Errorf("%s of %s after %s is %s, the first is %s", every, created, after, at, first)
+			t.Errorf("%s start of a machine created at %s: got %s after %s; the first start is %s", every, created, at, after, first)
 		}
 		if again := every.Next(created, id, at.Add(-1)); !again.Equal(at) {
-			t.Errorf("just before %s the next is %s", at, again)
+			t.Errorf("next start just before %s: got %s, want that time", at, again)
 		}
 		gap := every.Next(created, id, at).Sub(at)
 		if gap < periods[every][0]-3*24*time.Hour*time.Duration(len(every)/7) || gap > periods[every][1] {
-			t.Errorf("%s: %s lies between two starts", every, gap)
+			t.Errorf("%s: got an interval of %s between two starts", every, gap)
 		}
 	})
 }

@@ -65,15 +65,16 @@ type Mesh struct {
 // MeshPeer describes the connection to another worker that has machines in the same private networks.
 type MeshPeer struct {
 	Worker    WorkerID       `json:"worker"`
-	Endpoint  netip.AddrPort `json:"endpoint,omitzero"`  // where the peer's packets come from, or are expected to
-	Handshake time.Time      `json:"handshake,omitzero"` // the latest one; zero if there was none yet
+	Endpoint  netip.AddrPort `json:"endpoint,omitzero"`  // the address from which the peer sends packets, or is expected to send them
+	Handshake time.Time      `json:"handshake,omitzero"` // time of the latest handshake; zero: none yet
 	Received  int64          `json:"received"`           // bytes
 	Sent      int64          `json:"sent"`               // bytes
 	Machines  int            `json:"machines"`           // number of the peer's machines in these networks
 }
 
-// MeshReachable is how long after its latest handshake a peer counts as reachable. WireGuard repeats the handshake every
-// two minutes, and drops packets of a peer three minutes after the latest one.
+// MeshReachable is how long a peer counts as reachable after its latest handshake. WireGuard
+// repeats the handshake every two minutes, and drops a peer's packets if the latest handshake was
+// more than three minutes ago.
 const MeshReachable = 3 * time.Minute
 
 // Reachable reports whether packets reach the peer.
@@ -92,7 +93,7 @@ type Absence struct {
 	// Member is the last known description of the worker. If Leaving is set, the worker has left
 	// cleanly.
 	Member
-	// Since is when the absence began. The worker cannot have filled orders that began later.
+	// Since is when the absence began. The worker cannot have filled orders that were placed later.
 	Since time.Time
 	// LostAfter is how long the worker must be absent before it counts as lost. 0 means the
 	// package constant LostAfter.
@@ -101,9 +102,8 @@ type Absence struct {
 	Removed bool
 }
 
-// LostAfter is how long, by default, a worker must be absent before it counts as lost for good. It
-// is longer than the time for which clients repeat a request, and shorter than the time for which
-// cancellations are kept for an absent worker.
+// LostAfter is how long, by default, a worker must be absent before it counts as lost for good.
+// Clients stop repeating a request sooner, and cancellations for an absent worker are kept longer.
 const LostAfter = 24 * time.Hour
 
 // MaxLostAfter is the longest time that an operator may choose instead of LostAfter. Cancellations
@@ -120,7 +120,7 @@ func (a *Absence) Lost(now time.Time) bool {
 }
 
 // MayHaveFilled reports whether the worker may have filled an order before it became absent. It
-// cannot have filled an order whose ID contains a later time than the start of the absence.
+// cannot have filled an order whose ID contains a time after the start of the absence.
 func (a *Absence) MayHaveFilled(id OrderID, now time.Time) bool {
 	born := id.Time()
 	return !born.After(a.Since.Add(MaxSkew)) || born.After(now.Add(MaxSkew))
@@ -239,7 +239,7 @@ func expand(r Region, known []Region) []Region {
 
 func listRegions(known []Region) string {
 	if len(known) == 0 {
-		return "none (no worker has been heard of)"
+		return "none (no workers are known)"
 	}
 	names := make([]string, len(known))
 	for i, r := range known {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestMayHaveFilled checks that an absent worker may have filled every order except those that were
-// created after it became absent. If the time in an order's ID cannot be right, the worker may have
+// created after it became absent. If the time in an order's ID is implausible, the worker may have
 // filled the order.
 func TestMayHaveFilled(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -32,14 +32,14 @@ func TestMayHaveFilled(t *testing.T) {
 	} {
 		id := bourse.OrderID(ulid.MustNew(ulid.Timestamp(c.born), ulid.DefaultEntropy()).String())
 		if got := lost.MayHaveFilled(id, now); got != c.want {
-			t.Errorf("%s: %t, want %t", name, got, c.want)
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}
 	if !lost.MayHaveFilled("no id", now) {
-		t.Error("an id without a time: the worker cannot have filled it, want that it may have")
+		t.Error("an order with a malformed ID: got false, want true")
 	}
 	if lost.Lost(now) || !lost.Lost(lost.Since.Add(bourse.LostAfter+1)) {
-		t.Error("a worker is lost for good after LostAfter, not before")
+		t.Error("a worker must count as lost after LostAfter, and not before")
 	}
 }
 
@@ -47,7 +47,7 @@ func TestMayHaveFilled(t *testing.T) {
 func codeIs(t testing.TB, err error, want bourse.Code) {
 	t.Helper()
 	if got := bourse.CodeOf(err); got != want {
-		t.Errorf("code %q, want %q; error: %v", got, want, err)
+		t.Errorf("got code %q, want %q; error: %v", got, want, err)
 	}
 }
 
@@ -125,12 +125,12 @@ func FuzzParseRegions(f *testing.F) {
 			return
 		}
 		if len(choices) == 0 {
-			t.Fatal("neither a choice nor an error")
+			t.Fatal("got neither a choice nor an error")
 		}
 		seen := map[bourse.Region]bool{}
 		for _, choice := range choices {
 			if len(choice) == 0 {
-				t.Fatal("an empty choice")
+				t.Fatal("got an empty choice")
 			}
 			for _, r := range choice {
 				if seen[r] || !slices.Contains(known, r) {

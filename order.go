@@ -2,7 +2,7 @@ package bourse
 
 import "time"
 
-// Order requests a machine, a volume, the result of a task, or capacity that is held.
+// Order requests a machine, a volume, the result of a task, or a hold.
 type Order struct {
 	ID      OrderID      `json:"id"`
 	App     App          `json:"app"`              // the order's app; the worker that fills the order stores the app's record as well
@@ -15,8 +15,8 @@ type Order struct {
 	// Reservation is the reservation whose capacity the machine takes over. Only workers that hold
 	// capacity for it can fill the order.
 	Reservation ReservationID `json:"reservation,omitempty"`
-	// AppKeys decrypt the app's secrets. They are sent separately, with the claim, because the
-	// order itself is also sent to workers that are only asked for a quote.
+	// AppKeys contains the keys that decrypt the app's secrets. They are sent separately, in the
+	// claim, because requests for quotes also contain the order.
 	AppKeys AppKeys `json:"-"`
 	Options
 }
@@ -37,7 +37,8 @@ type Options struct {
 	ChosenID    OrderID  `json:"-"`                       // the ID that the caller has chosen, if it differs from ID; see [OrderID.In]
 }
 
-// MayRepeat reports whether the order may have been sent, and filled, before.
+// MayRepeat reports whether the order may have been sent before, and may therefore be filled
+// already.
 func (o *Options) MayRepeat() bool { return o.HasChosenID && !o.FirstTry }
 
 // Defaults and limits of an order's options.
@@ -67,7 +68,7 @@ func (o *Order) Validate() error {
 	}
 	switch {
 	case len(o.Regions) == 0:
-		return Errorf(CodeInvalid, "the order names no region")
+		return Errorf(CodeInvalid, "the order does not name any regions")
 	case o.Race < 0 || o.Race > MaxRace:
 		return Errorf(CodeInvalid, "invalid race %d: use 0 to %d", o.Race, MaxRace)
 	case o.Timeout < 0 || time.Duration(o.Timeout) > MaxOrderTimeout:
@@ -125,8 +126,8 @@ func (o *Order) validateTask() error {
 // Warm reports whether the order is for a slot on a warm machine.
 func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 
-// ForQuote returns the order in the form that is sent to workers when they are asked for a quote. It
-// contains no program, environment or payload.
+// ForQuote returns the form of the order that is sent to workers with a request for a quote. It
+// does not contain the program, environment or payload.
 func (o *Order) ForQuote() *Order {
 	asked := *o
 	asked.AppKeys = nil
@@ -164,8 +165,8 @@ func (o *Order) Deadline() time.Duration {
 	return DefaultOrderTimeout
 }
 
-// Pinned returns the tag of the worker that stores the volume that the order mounts. No other
-// worker can fill the order. If the order mounts no volume, Pinned returns 0.
+// Pinned returns the tag of the only worker that can fill the order, because it stores the volume
+// that the order mounts. If the order does not mount a volume, Pinned returns 0.
 func (o *Order) Pinned() WorkerTag {
 	for _, m := range o.Config.Mounts {
 		return m.Volume.Tag()
@@ -174,7 +175,7 @@ func (o *Order) Pinned() WorkerTag {
 }
 
 // Quote is a worker's answer to a request for a quote. If Refusal is nil, the worker is willing,
-// and the other fields are used to rank it. A quote holds no capacity.
+// and the other fields are used to rank it. A quote does not hold capacity.
 type Quote struct {
 	Worker       WorkerID  `json:"worker"`
 	Region       Region    `json:"region"`
@@ -186,9 +187,9 @@ type Quote struct {
 	Load         float64   `json:"load,omitempty"`          // number of runnable tasks per core, averaged over one minute
 	Filled       *Machine  `json:"filled,omitempty"`        // the machine, if the worker has already filled the order
 	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the volume, if the order is for one and the worker has already filled it
-	// FilledTask is the result of the task, if the order is for one and the worker has already
-	// filled it. It does not contain the answer; another claim waits until the task has ended and
-	// returns it.
+	// FilledTask is the result of the task, if the order is for one and the worker has already filled
+	// it. It does not contain the answer. A repeated claim returns the answer, and waits until the
+	// task has ended if necessary.
 	FilledTask *TaskResult `json:"filled_task,omitempty"`
 	FilledHold *Hold       `json:"filled_hold,omitempty"` // the hold, if the order is for capacity and the worker has already filled it
 	Held       bool        `json:"held,omitempty"`        // the worker's hold covers all resources that the order takes
@@ -238,18 +239,18 @@ type Refusal struct {
 	Wanted   int64         `json:"wanted,omitempty"`   // amount that the order needs, in the resource's unit
 	Free     int64         `json:"free,omitempty"`
 	Detail   string        `json:"detail"` // the reason as text
-	// Also lists the other resources that are short.
+	// Also lists the other resources of which the worker has too little.
 	Also []Shortage `json:"also,omitempty"`
 }
 
-// Shortage describes a resource that a worker lacks for an order.
+// Shortage describes a resource of which a worker has too little for an order.
 type Shortage struct {
 	Resource string `json:"resource"`
 	Wanted   int64  `json:"wanted"` // in the resource's unit
 	Free     int64  `json:"free"`
 }
 
-// Shortages splits a refusal into one refusal for each resource that is short.
+// Shortages splits a refusal into one refusal for each resource of which the worker has too little.
 func (r Refusal) Shortages() []Refusal {
 	out := []Refusal{r}
 	out[0].Also = nil
@@ -266,7 +267,7 @@ func (r Refusal) Shortages() []Refusal {
 // with the machine.
 type Claim struct {
 	Order    Order    `json:"order"`
-	AppKeys  AppKeys  `json:"app_keys,omitempty"` // decrypt the secrets of the order's app; empty if the broker has no keys
+	AppKeys  AppKeys  `json:"app_keys,omitempty"` // keys for the secrets of the order's app; empty if the broker has no keys
 	Decision Decision `json:"decision,omitzero"`  // empty for a task
 	// Placement is the [Placement] of the order on this worker, signed by the broker.
 	Placement []byte `json:"placement,omitempty"`
@@ -339,8 +340,8 @@ const (
 	KindHold    Kind = "hold"    // capacity for a machine with the order's Config
 )
 
-// kindOf returns the kind of an order or a fill. The parameters report which of its fields are
-// set. If more than one is set, kindOf returns "".
+// kindOf returns the kind of an order or a fill, given which of its fields are set. If more than
+// one is set, kindOf returns "".
 func kindOf(volume, task, hold bool) Kind {
 	switch {
 	case volume && !task && !hold:
@@ -426,10 +427,10 @@ type Ranking struct {
 // workers, but its ranking is only recorded.
 type Shadow struct {
 	Policy string   `json:"policy"` // name@version
-	Worker WorkerID `json:"worker"` // the worker that it ranks first; the worker that was ranked first, if none scores higher
+	Worker WorkerID `json:"worker"` // the worker that the shadow policy ranks first; on a tie, the worker that the actual ranking ranks first
 	Region Region   `json:"region"`
-	Score  float64  `json:"score"` // its score of that worker
-	Gain   float64  `json:"gain"`  // Score minus its score of the worker that was ranked first; 0 if the policies agree
+	Score  float64  `json:"score"` // the shadow policy's score for Worker
+	Gain   float64  `json:"gain"`  // Score minus the shadow policy's score for the worker that was actually ranked first; 0 if the policies agree
 }
 
 // ScorePart is the contribution of one curve to a score.

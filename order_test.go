@@ -51,21 +51,21 @@ func TestOrderValidate(t *testing.T) {
 func TestOrderDeadline(t *testing.T) {
 	o := order(t)
 	if got := o.Deadline(); got != bourse.DefaultOrderTimeout {
-		t.Errorf("%s by default", got)
+		t.Errorf("default deadline: got %s, want %s", got, bourse.DefaultOrderTimeout)
 	}
 	pulled := o
 	pulled.Config.Image = "nginx"
 	if got := pulled.Deadline(); got != bourse.MaxOrderTimeout {
-		t.Errorf("%s by default with an image to be pulled", got)
+		t.Errorf("default deadline with an image to pull: got %s, want %s", got, bourse.MaxOrderTimeout)
 	}
 	o.Timeout = bourse.Duration(time.Second)
 	if got := o.Deadline(); got != time.Second {
-		t.Errorf("%s, want 1s", got)
+		t.Errorf("deadline with a timeout: got %s, want 1s", got)
 	}
 }
 
-// FuzzOrder checks that no input leads to a panic, and that the amounts that a valid order takes
-// are valid in a ledger.
+// FuzzOrder checks that no input causes a panic, and that a valid order takes only amounts that are
+// valid in a ledger.
 func FuzzOrder(f *testing.F) {
 	seed, err := json.Marshal(order(f))
 	if err != nil {

@@ -53,19 +53,18 @@ func TestRepliesHaveWhatClientsRead(t *testing.T) {
 		}
 		for _, path := range members(reply.theirs, name+".") {
 			if !written[path] && !excused(path) {
-				t.Errorf("clients read %s, and no reply has it", path)
+				t.Errorf("clients read %s, but the reply does not contain it", path)
 			}
 		}
 	}
 }
 
-// TestReasonsAreNeeded checks that there is no reason for a member that clients do not read
-// anymore.
+// TestReasonsAreNeeded checks that unwritten does not list members that clients no longer read.
 func TestReasonsAreNeeded(t *testing.T) {
 	for at := range unwritten {
 		name, _, _ := strings.Cut(at, ".")
 		if reply, ok := replies[name]; !ok || !slices.ContainsFunc(members(reply.theirs, name+"."), func(path string) bool { return strings.HasPrefix(path, at) }) {
-			t.Errorf("no client reads %s", at)
+			t.Errorf("unwritten lists %s, but no client reads it", at)
 		}
 	}
 }

@@ -45,8 +45,8 @@ func (k ReservationKey) Validate() error {
 func (k ReservationKey) Order(n int) OrderID { return k.derive("order", uint32(n)) }
 
 // All returns the order ID that is used to cancel the whole reservation on a worker. A client
-// cannot choose this ID for an order. Therefore a reservation cannot cancel an order, even if its
-// key equals the ID of the order.
+// cannot choose this ID for an order. Canceling a reservation therefore never cancels another
+// order, even if that order's ID equals the reservation's key.
 func (k ReservationKey) All() OrderID { return k.derive("all", 0) }
 
 func (k ReservationKey) derive(what string, n uint32) OrderID {
@@ -117,8 +117,8 @@ func (r ReservationID) parse() (ReservationKey, []WorkerTag, error) {
 }
 
 // HoldOrder requests that a worker hold as much capacity as a machine with the order's config would
-// take. The config needs no image. If an image is set, only workers that can run it are asked, and
-// the disk space for the root file system is held as well.
+// take. The config does not need an image. If it has one, only workers that can run the image are
+// asked, and the disk space for the root file system is held as well.
 type HoldOrder struct {
 	Reservation ReservationKey `json:"reservation"`
 	Index       int            `json:"index"` // index of this order in the request
@@ -134,7 +134,7 @@ type Hold struct {
 	App         AppName        `json:"app"`              // app whose machines may take over the capacity
 	AppID       string         `json:"app_id,omitempty"` // ID of the app; see [App.Owns]
 	Worker      WorkerID       `json:"worker"`
-	Tag         WorkerTag      `json:"tag"` // tag of the worker
+	Tag         WorkerTag      `json:"tag"` // the worker's tag
 	Region      Region         `json:"region"`
 	Takes       Amounts        `json:"takes"`               // amounts that were held at first
 	Remaining   Amounts        `json:"remaining,omitempty"` // amounts that no machine has taken over yet
@@ -158,8 +158,8 @@ func (c *Config) NormalizeHeld() error {
 	return err
 }
 
-// withProgram returns a copy of c. If c has no program, the copy has a placeholder, so that the rest
-// can be validated like the config of a machine.
+// withProgram returns a copy of c. If c has no program, the copy contains a placeholder, so that
+// the rest can be validated like the config of a machine.
 func (c *Config) withProgram() Config {
 	out := *c
 	if out.Image == "" {
@@ -171,8 +171,8 @@ func (c *Config) withProgram() Config {
 	return out
 }
 
-// validateReservation returns CodeInvalid if the order requests capacity that cannot be reserved,
-// or if its capacity cannot come from a reservation.
+// validateReservation returns CodeInvalid if the order requests a hold on capacity that cannot be
+// reserved, or if it names a reservation but is not an order that can use one.
 func (o *Order) validateReservation() error {
 	if o.Reservation != "" {
 		switch {

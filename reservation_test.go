@@ -28,7 +28,7 @@ func TestReservationIDRoutesToItsWorkers(t *testing.T) {
 		}
 		slices.Sort(tags)
 		if got := id.Workers(); id.Key() != key || !slices.Equal(got, slices.Compact(tags)) {
-			t.Fatalf("%s is key %s at %v, want %s at %v", id, id.Key(), got, key, tags)
+			t.Fatalf("%s: got key %s and tags %v, want %s and %v", id, id.Key(), got, key, tags)
 		}
 	})
 	for _, id := range []bourse.ReservationID{
@@ -40,26 +40,26 @@ func TestReservationIDRoutesToItsWorkers(t *testing.T) {
 	} {
 		codeIs(t, id.Validate(), bourse.CodeInvalid)
 		if id.Key() != "" || id.Workers() != nil {
-			t.Errorf("%.60q is key %q at %v, want nothing", id, id.Key(), id.Workers())
+			t.Errorf("%.60q: got key %q and tags %v, want none", id, id.Key(), id.Workers())
 		}
 	}
 }
 
 // TestReservationOrdersAreDerived checks that the orders of a reservation have the same IDs on
 // every broker, and that none of these IDs belongs to another reservation. This includes the ID
-// that stands for all orders.
+// that [bourse.ReservationKey.All] returns.
 func TestReservationOrdersAreDerived(t *testing.T) {
 	seen := map[bourse.OrderID]bool{bourse.OrderID(aKey): true}
 	for _, key := range []bourse.ReservationKey{aKey, "01J00000000000000000000001"} {
 		for n := range bourse.MaxReservedOrders {
 			id := key.Order(n)
 			if id != key.Order(n) || id.Validate() != nil || seen[id] {
-				t.Fatalf("order %d of %s is %s, seen %t: %v", n, key, id, seen[id], id.Validate())
+				t.Fatalf("order %d of %s: got ID %s, seen before: %t, error: %v", n, key, id, seen[id], id.Validate())
 			}
 			seen[id] = true
 		}
 		if all := key.All(); all.Validate() != nil || seen[all] {
-			t.Errorf("all of %s is %s", key, all)
+			t.Errorf("All of %s: got %s, want a new valid ID", key, all)
 		}
 	}
 }
@@ -107,13 +107,14 @@ func TestOrdersThatReserve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.order.Validate(); (err == nil) != c.ok || err != nil && bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("Validate() = %v, want valid: %t", err, c.ok)
+				t.Errorf("got error %v, want valid: %t", err, c.ok)
 			}
 		})
 	}
 }
 
-// TestNormalizeHeld checks that the config of a hold, which needs no program, does not get one.
+// TestNormalizeHeld checks that normalizing a hold's config, which needs no program, does not add
+// one.
 func TestNormalizeHeld(t *testing.T) {
 	c := bourse.Config{Size: "shared-cpu-2x"}
 	if err := c.NormalizeHeld(); err != nil || c.Image != "" || len(c.Init.Command()) > 0 || c.Size != "" || c.Guest.CPUs != 2 || c.Guest.MemoryMB != 512 {
@@ -123,7 +124,7 @@ func TestNormalizeHeld(t *testing.T) {
 	codeIs(t, c.NormalizeHeld(), bourse.CodeInvalid)
 }
 
-// FuzzReservationID checks that no text leads to a panic, and that no ID has two spellings.
+// FuzzReservationID checks that no text causes a panic, and that each ID has only one spelling.
 func FuzzReservationID(f *testing.F) {
 	f.Add(string(aKey.At([]bourse.WorkerTag{1, 0xa1b2c3})))
 	f.Add(string(aKey) + "-a1b2c3.000000")
@@ -136,7 +137,7 @@ func FuzzReservationID(f *testing.F) {
 		}
 		tags := id.Workers()
 		if len(tags) == 0 || len(tags) > bourse.MaxReservedOrders || id.Key().At(tags) != id {
-			t.Fatalf("%q is key %s at %v", text, id.Key(), tags)
+			t.Fatalf("%q: got key %s and tags %v, which do not form the same ID", text, id.Key(), tags)
 		}
 	})
 }

@@ -16,8 +16,8 @@ type MilliCPU int64
 // Resource is the name of a resource. A worker's ledger contains one line for each resource.
 type Resource string
 
-// Resources that every worker has. Other resources are "gpu.<kind>", and countables that the
-// operator has defined, such as "slots".
+// Resources that every worker has. Other resources are "gpu.<kind>", and countable resources that
+// the operator has defined, such as "slots".
 const (
 	ResourceCPU    Resource = "cpu"    // in MilliCPU
 	ResourceMemory Resource = "memory" // in MiB
@@ -29,8 +29,8 @@ const gpuPrefix = "gpu."
 // GPUResource returns the resource for one kind of GPU.
 func GPUResource(kind string) Resource { return Resource(gpuPrefix + kind) }
 
-// MaxAmount is the maximum of every amount in a ledger. It is small enough that the sum of a
-// million amounts cannot overflow.
+// MaxAmount is the maximum of every amount in a ledger. It is so small that the sum of a million
+// amounts cannot overflow.
 const MaxAmount = math.MaxInt64 / (1 << 21)
 
 // Amount is an amount of one resource, in the resource's unit (MilliCPU, MiB, or pieces).
@@ -72,8 +72,9 @@ func (a Amounts) Validate() error {
 	return nil
 }
 
-// Plus returns the sum of a and an amount of one resource. It may modify a. The sum is capped at
-// MaxAmount, which is more than any worker has.
+// Plus adds an amount of one resource to a and returns the result. It may modify a. The sum is
+// capped at MaxAmount, which is more than any worker has. If a does not contain the resource, the
+// result may be unsorted.
 func (a Amounts) Plus(more Amount) Amounts {
 	for i, x := range a {
 		if x.Resource == more.Resource {

@@ -31,14 +31,14 @@ func TestAmountsPlus(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	if got := a.Plus(bourse.Amount{Resource: "slots", Amount: bourse.MaxAmount}).Of("slots"); got != bourse.MaxAmount {
-		t.Errorf("the sum is %d", got)
+		t.Errorf("capped sum: got %d, want %d", got, int64(bourse.MaxAmount))
 	}
 }
 
 func TestAccountFree(t *testing.T) {
 	for _, c := range []struct{ total, used, want int64 }{{10, 3, 7}, {10, 10, 0}, {3, 10, 0}, {0, math.MaxInt64, 0}} {
 		if got := (bourse.Account{Total: c.total, Used: c.used}).Free(); got != c.want {
-			t.Errorf("%d of %d used: %d free, want %d", c.used, c.total, got, c.want)
+			t.Errorf("%d of %d used: got %d free, want %d", c.used, c.total, got, c.want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TaskConfig configures a machine that stays warm for a task. Its program receives payloads at a
-// port, so a call does not have to wait until a program has started.
+// TaskConfig configures a machine that stays warm for a task. Its program receives payloads on a
+// port, so a call does not have to wait for a program to start.
 type TaskConfig struct {
 	Name        string       `json:"name"`                  // name by which calls in the app refer to the task; required
 	Concurrency int          `json:"concurrency,omitempty"` // maximum number of concurrent payloads; default 1, at most MaxTaskConcurrency
@@ -100,7 +100,8 @@ func (t *TaskOrder) Validate() error {
 }
 
 // TaskResource returns the resource that counts the slots on machines that are warm for a task. It
-// appears only in quotes. Operators cannot define a countable resource with such a name.
+// appears only in quotes. Operators cannot define a countable resource with such a name, because it
+// contains a space.
 func TaskResource(name string) Resource { return Resource("task " + name) }
 
 // TaskEnd is the outcome of a task.

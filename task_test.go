@@ -57,7 +57,7 @@ func TestOrdersForWork(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 			if err == nil && c.order.Deadline() <= time.Duration(c.order.Task.Timeout) {
-				t.Errorf("deadline %s for a task of %s: its worker cannot say that it has ended it", c.order.Deadline(), time.Duration(c.order.Task.Timeout))
+				t.Errorf("got deadline %s for a task with timeout %s, which leaves the worker no time to report the timeout", c.order.Deadline(), time.Duration(c.order.Task.Timeout))
 			}
 		})
 	}
@@ -80,18 +80,18 @@ func TestTaskConfigs(t *testing.T) {
 	}
 }
 
-// TestAskedLeavesThePayload checks that workers are asked for quotes without the payload, and that
-// the order itself keeps the payload.
+// TestAskedLeavesThePayload checks that requests for quotes do not contain the payload, and that
+// the order itself keeps it.
 func TestAskedLeavesThePayload(t *testing.T) {
 	o := warmOrder(func(o *bourse.Order) { o.Task.Output = func([]byte) {} })
 	asked := o.ForQuote()
 	if asked.Task.Payload != nil || asked.Task.Output != nil || asked.Task.Name != "inc" || string(o.Task.Payload) != "p" {
-		t.Errorf("asked %+v, order %+v", asked.Task, o.Task)
+		t.Errorf("got task %+v in the request for a quote, and %+v in the order", asked.Task, o.Task)
 	}
 }
 
-// TestTaskSum checks that the sums of different work differ, and that an order that cannot be
-// repeated has no sum.
+// TestTaskSum checks that different work has different checksums, and that an order that cannot be
+// repeated has none.
 func TestTaskSum(t *testing.T) {
 	order := func(change func(*bourse.Order)) string {
 		o := bourse.Order{
@@ -103,7 +103,7 @@ func TestTaskSum(t *testing.T) {
 		return string(o.TaskSum())
 	}
 	same := order(func(o *bourse.Order) { o.ID, o.Try, o.Task.Timeout = "x", "y", 3 })
-	seen := map[string]string{same: "the same"}
+	seen := map[string]string{same: "nothing"}
 	for name, change := range map[string]func(*bourse.Order){
 		"payload":         func(o *bourse.Order) { o.Task.Payload = []byte("two") },
 		"no payload":      func(o *bourse.Order) { o.Task.Payload = nil },
@@ -115,14 +115,14 @@ func TestTaskSum(t *testing.T) {
 	} {
 		sum := order(change)
 		if other, taken := seen[sum]; taken {
-			t.Errorf("%s has the sum of %s", name, other)
+			t.Errorf("changing %q and changing %q produced the same checksum", name, other)
 		}
 		seen[sum] = name
 	}
 	if order(func(*bourse.Order) {}) != same {
-		t.Error("the same work has another sum")
+		t.Error("the same work got a different checksum")
 	}
 	if got := order(func(o *bourse.Order) { o.HasChosenID = false }); got != "" {
-		t.Errorf("an order that no one can repeat has the sum %x", got)
+		t.Errorf("an order that cannot be repeated: got checksum %x, want none", got)
 	}
 }

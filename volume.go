@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// VolumeID identifies a volume. It consists of "vol_" and 16 characters of base 36. The first 5 of
-// them are the tag of the volume's worker, so that the ID also serves as an address.
+// VolumeID identifies a volume. It consists of "vol_" and 16 base-36 digits. The first 5 digits are
+// the tag of the volume's worker, so that the ID also serves as an address.
 type VolumeID string
 
-// SnapshotID identifies a snapshot of a volume. It consists of "vs_" and 16 characters, like a
-// VolumeID.
+// SnapshotID identifies a snapshot of a volume. It consists of "vs_" and 16 base-36 digits, like
+// those of a VolumeID.
 type SnapshotID string
 
 const (
@@ -124,8 +124,8 @@ type Volume struct {
 	Error     string       `json:"error,omitempty"`     // why the volume has failed
 	Snapshots []Snapshot   `json:"snapshots,omitempty"`
 	Usage     *VolumeUsage `json:"usage,omitempty"` // set when the record is read, if the usage is known
-	// NeedsRestart is set only in the reply to a request that extends the volume. It means that
-	// the machine that uses the volume will not see the new size until it is restarted.
+	// NeedsRestart is set only in the reply to a request that extends the volume. It means that the
+	// machine to which the volume is attached must be restarted to see the new size.
 	NeedsRestart bool      `json:"needs_restart,omitempty"`
 	CreatedAt    time.Time `json:"created_at"`
 	UpdatedAt    time.Time `json:"updated_at"`
@@ -185,8 +185,8 @@ type VolumeOrder struct {
 	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have free capacity for a machine of this size; the capacity is not held
 }
 
-// LabelEncrypted is the label of workers that can encrypt volumes. Refusals by other workers
-// contain this label.
+// LabelEncrypted is the label of workers that can encrypt volumes. Workers without it name the
+// label when they refuse an encrypted volume.
 const LabelEncrypted = "volume.encrypted"
 
 // Defaults and limits of a volume.
@@ -198,7 +198,7 @@ const (
 	DefaultFSType        = "ext4"
 )
 
-// WithDefaults returns v with defaults filled in. It does not validate the other fields.
+// WithDefaults returns v with defaults filled in. It does not validate v.
 func (v VolumeOrder) WithDefaults() VolumeOrder {
 	if v.SizeGB == 0 {
 		v.SizeGB = DefaultVolumeGB

@@ -14,12 +14,12 @@ func TestVolumeIDsAreAddresses(t *testing.T) {
 		tag := bourse.WorkerTag(rapid.Uint32Range(1, 1<<24-1).Draw(t, "tag"))
 		v, s := bourse.NewVolumeID(tag), bourse.NewSnapshotID(tag)
 		if v.Validate() != nil || v.Tag() != tag || s.Validate() != nil || s.Tag() != tag {
-			t.Errorf("%s gives %s, %s gives %s, want %s", v, v.Tag(), s, s.Tag(), tag)
+			t.Errorf("got %s with tag %s and %s with tag %s, want valid IDs with tag %s", v, v.Tag(), s, s.Tag(), tag)
 		}
 	})
 	for _, id := range []bourse.VolumeID{"", "vol_", "vol_zzzzz00000000000", "vs_000010000000000", "vol_0000100000000000x", "vol_00001/../../etc0", "VOL_0000100000000000"} {
 		if id.Tag() != 0 {
-			t.Errorf("%q has tag %s", id, id.Tag())
+			t.Errorf("%q: got tag %s, want none", id, id.Tag())
 		}
 	}
 }
@@ -44,7 +44,7 @@ func TestVolumeOrderIsChecked(t *testing.T) {
 		v := good
 		change(&v)
 		if err := v.Validate(); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("%s: %v, want invalid", what, err)
+			t.Errorf("%s: got error %v, want code invalid", what, err)
 		}
 	}
 }
@@ -62,6 +62,6 @@ func TestVolumeStates(t *testing.T) {
 		}
 	}
 	if bourse.VolumeDestroyed.CanBecome(bourse.VolumeCreated) || bourse.VolumeHydrating.Usable() || !bourse.VolumeExtending.Usable() {
-		t.Error("a destroyed volume comes back, or one without data is used, or one that grows is not")
+		t.Error("got a destroyed volume that can be created again, a hydrating volume that is usable, or an extending one that is not")
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchAPI measures the most frequent requests. The time to get one machine is divided by
-// the time of a minimal server that does the same as a broker: it fetches the machine from
-// another server, decodes it and encodes it. The time to list a hundred machines is divided
-// by the time to encode the list.
+// benchAPI measures the most frequent requests. The time to get one machine is divided by the time
+// that a minimal server takes for the same work: it fetches the machine from another server,
+// decodes it and encodes it. The time to list a hundred machines is divided by the time to encode
+// the list.
 func benchAPI(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru"})
 	if err != nil {
@@ -85,8 +85,8 @@ func fetch(ctx context.Context, url string) (m machinesapi.Machine, err error) {
 	return m, json.NewDecoder(resp.Body).Decode(&m)
 }
 
-// measureList measures the time to list machines. It subtracts the time that the client
-// takes to decode the list.
+// measureList measures the time to list machines, without the time that the client takes to decode
+// the list.
 func measureList(ctx context.Context, client *machinesapi.Client, machines int, out Figures) error {
 	var list, encode, decode samples
 	for range 200 {
@@ -98,7 +98,7 @@ func measureList(ctx context.Context, client *machinesapi.Client, machines int, 
 			return err
 		}
 		if len(all) != machines {
-			return fmt.Errorf("a list of %d machines, want %d", len(all), machines)
+			return fmt.Errorf("got a list of %d machines, want %d", len(all), machines)
 		}
 		var body []byte
 		if err := encode.measure(func() (err error) { body, err = json.Marshal(all); return }); err != nil {

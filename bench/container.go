@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchContainer measures how long it takes to create and start a container of a cached image
-// through the API, divided by the time of "ctr run -d" with the same image and containerd. The two
-// measurements alternate.
+// benchContainer measures how long it takes to create and start a container from a cached image
+// through the API, divided by the time that "ctr run -d" takes with the same image and containerd.
+// The two measurements alternate.
 func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 	return withTB(ctx, lab, func(tb testing.TB) error {
 		containerd, registry := containerdtest.New(tb), registrytest.Start(tb, registrytest.Options{})
@@ -53,7 +53,7 @@ func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 				return err
 			}
 			if m.State != bourse.StateStarted {
-				return fmt.Errorf("the machine is %s, not started", m.State)
+				return fmt.Errorf("the machine's state is %s, want started", m.State)
 			}
 			if err := destroy(ctx, client, m.ID); err != nil {
 				return err
@@ -88,8 +88,9 @@ type benchTB struct {
 
 type fatal struct{ error }
 
-// withTB calls do, and then the cleanup functions that do has registered.
-func withTB(ctx context.Context, lab *Lab, do func(testing.TB) error) (err error) {
+// withTB calls fn with a testing.TB, and then the cleanup functions that fn has registered. It
+// returns the error that fn returns or reports through the TB.
+func withTB(ctx context.Context, lab *Lab, fn func(testing.TB) error) (err error) {
 	tb := &benchTB{ctx: ctx, dir: lab.dir}
 	defer func() {
 		if r := recover(); r != nil {
@@ -104,7 +105,7 @@ func withTB(ctx context.Context, lab *Lab, do func(testing.TB) error) (err error
 		}
 		err = errors.Join(err, tb.err)
 	}()
-	return do(tb)
+	return fn(tb)
 }
 
 func (*benchTB) Helper()                           {}

@@ -19,14 +19,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// bootVariable is the environment variable with the time that a machine's program waits
+// bootVariable is the environment variable that determines how long a machine's program waits
 // before it listens.
 const bootVariable = "BOURSE_BENCH_BOOT"
 
-// greeting is the response of a machine's program.
+// greeting is the body of every response from a machine's program.
 var greeting = []byte(strings.Repeat("hello from a machine\n", 12))
 
-// serve is a machine's program, which serves HTTP at $PORT.
+// serve is the program that machines run. It serves HTTP on $PORT.
 func serve() error {
 	boot, _ := time.ParseDuration(os.Getenv(bootVariable)) // 0 if the variable is not set
 	time.Sleep(boot)
@@ -87,8 +87,8 @@ func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// restartAlone measures a restart of the program without Bourse: the time from the signal
-// that stops it until the next process listens at its port.
+// restartAlone measures a restart of the program without Bourse: the time from the signal that
+// stops it until the next process listens on the port.
 func restartAlone(ctx context.Context, self string, boot time.Duration) (time.Duration, error) {
 	at, err := freeAddress(ctx)
 	if err != nil {
@@ -116,7 +116,7 @@ func restartAlone(ctx context.Context, self string, boot time.Duration) (time.Du
 	return took, nil
 }
 
-// freeAddress returns an address on which nobody listens.
+// freeAddress returns a loopback address with a free port.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

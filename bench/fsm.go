@@ -14,8 +14,9 @@ import (
 
 type nothing struct{}
 
-// benchFSM measures how many durable runs with three steps complete per second if 16 are in progress at a time. The
-// rate is divided by that of a baseline, which performs three synced bbolt updates for each run, one after another.
+// benchFSM measures how many durable runs with three steps complete per second if 16 runs are in
+// progress at a time. The rate is divided by the rate of a baseline, which performs three synced
+// bbolt updates per run, one after another.
 func benchFSM(ctx context.Context, lab *Lab, out Figures) error {
 	const clients, runs, rounds = 16, 2000, 3
 	journal, err := store.Open(store.Config{Dir: filepath.Join(lab.dir, "store"), Log: slog.New(slog.DiscardHandler)})

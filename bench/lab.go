@@ -26,7 +26,7 @@ import (
 // app is the name of the app to which all machines of the benchmark belong.
 const app = bourse.AppName("default")
 
-// sleeper is the program that machines run. The floors start the same program.
+// sleeper is the program that machines run. The baselines start the same program.
 var sleeper = []string{"/bin/sleep", "1000"}
 
 // order returns an order for a machine that runs the sleeper.
@@ -81,8 +81,8 @@ func (l *Lab) close() {
 	_ = os.RemoveAll(l.dir) // it is only a temporary directory
 }
 
-// worker starts a worker with room for thousands of machines. more contains additional
-// arguments.
+// worker starts a worker with capacity for thousands of machines. more contains additional
+// command-line arguments.
 func (l *Lab) worker(ctx context.Context, name, region string, more ...string) (*Server, error) {
 	args := []string{
 		"serve", "worker", "--region", region, "--name", name, "--data", filepath.Join(l.dir, name),
@@ -94,8 +94,8 @@ func (l *Lab) worker(ctx context.Context, name, region string, more ...string) (
 	return l.start(ctx, name, append(args, more...)...)
 }
 
-// onlyV1 reports whether this host has only cgroup v1, whose limits add 10 to 20 ms to each
-// start. In that case machines and floors run without limits.
+// onlyV1 reports whether this host has only cgroup v1. In that case, machines and baselines run
+// without limits, because setting the limits of cgroup v1 adds 10 to 20 ms to each start.
 func onlyV1() bool {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	return err == nil && strings.Contains(string(mounts), " - cgroup ")
@@ -135,7 +135,7 @@ func (s *Server) begin(ctx context.Context, binary string) error {
 	return fmt.Errorf("%s is not ready after %s", s.Name, time.Since(begin))
 }
 
-// kill ends the process abruptly, as a crash would.
+// kill kills the process with SIGKILL and waits until it has exited.
 func (s *Server) kill() {
 	_ = s.cmd.Process.Kill() // the process may have exited
 	_ = s.cmd.Wait()
@@ -149,8 +149,8 @@ func (s *Server) stop() {
 	_ = s.cmd.Wait()
 }
 
-// market starts a broker and workers, waits until all workers answer with quotes, and
-// returns a client for the broker.
+// market starts a broker and a worker for each of the regions, and waits until all workers answer with
+// quotes. It returns a client for the broker, and the workers.
 func (l *Lab) market(ctx context.Context, regions []string, more ...string) (*machinesapi.Client, []*Server, error) {
 	broker, err := l.broker(ctx, "broker")
 	if err != nil {
@@ -170,7 +170,7 @@ func (l *Lab) market(ctx context.Context, regions []string, more ...string) (*ma
 
 // awaitQuotes waits until the given number of workers answer with a quote.
 func awaitQuotes(ctx context.Context, client *machinesapi.Client, workers int) error {
-	return until(ctx, 10*time.Second, "all workers quote", func() bool {
+	return until(ctx, 10*time.Second, "all workers answer with quotes", func() bool {
 		known := 0
 		d, err := client.Quote(ctx, app, order("any", 1))
 		for _, r := range d.Rounds {
@@ -189,7 +189,7 @@ func clientOf(broker *Server) *machinesapi.Client {
 	}
 }
 
-// startedOn returns the started machines of a worker, as the worker reports them.
+// startedOn asks a worker for its started machines, and returns the latest start of each.
 func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot, error) {
 	proof, err := proofOf(cliserve.DefaultCluster)
 	if err != nil {
@@ -212,7 +212,8 @@ func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot
 	return started, nil
 }
 
-// proofOf returns the credentials of a cluster's servers on loopback.
+// proofOf returns the [admission.Proof] that identifies this process to a cluster's servers on
+// loopback.
 func proofOf(cluster string) (admission.Proof, error) {
 	secret, err := loopback.SecretOf(os.Getenv, cluster)
 	return admission.Proof{Cluster: cluster, Bearer: string(secret)}, err
@@ -232,11 +233,11 @@ func (s *Server) supervisor() (int, error) {
 			return pid, nil
 		}
 	}
-	return 0, fmt.Errorf("found no supervisor of %s", s.Name)
+	return 0, fmt.Errorf("worker %s has no supervisor process", s.Name)
 }
 
-// anonymous returns the bytes of anonymous memory of a worker's daemon and
-// supervisor. Pages of the program's file are shared and not counted.
+// anonymous returns how many bytes of anonymous memory a worker's daemon and supervisor use. Pages
+// of the program's file do not count, because they are shared.
 func (s *Server) anonymous() (total int64, err error) {
 	supervisor, err := s.supervisor()
 	if err != nil {

@@ -1,7 +1,8 @@
-// Command bench measures the latency, throughput and memory that users of Bourse notice. It starts real bin/bourse
-// processes on loopback. In the same run it measures the baselines for comparison: floors, such as the time of one
-// synced write, and peers, such as nginx. Hosts are shared and noisy, so only the ratios are comparable. It prints the
-// figures as one flat JSON object and writes it to -out.
+// Command bench measures the latency, throughput and memory that users of Bourse notice. It starts
+// real bin/bourse processes on loopback. In the same run, it measures baselines: floors, such as
+// the time of one synced write, and peers, such as nginx. Hosts are shared and noisy, so only the
+// ratios can be compared between runs. It prints the figures as one flat JSON object, and writes
+// the object to the file given by -out.
 package main
 
 import (
@@ -45,8 +46,8 @@ var benchmarks = []struct {
 	{"visible", benchVisible},
 }
 
-// goals contains the goals that are printed next to the figures. "<" is an upper limit and
-// ">" a lower limit. Floors and absolute times have no goal.
+// goals maps a figure's name to its goal, which is printed next to the figure. "<" is an upper
+// limit and ">" a lower limit. Floors have no goal, and neither do most absolute figures.
 var goals = map[string]struct {
 	sign  string
 	limit float64

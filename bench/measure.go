@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// samples contains the durations of one operation.
+// samples contains the durations of repeated executions of one operation.
 type samples []time.Duration
 
-// measure runs fn and adds its duration.
+// measure runs fn and adds its duration to the samples.
 func (s *samples) measure(fn func() error) error {
 	begin := time.Now()
 	err := fn()
@@ -20,7 +20,7 @@ func (s *samples) measure(fn func() error) error {
 	return err
 }
 
-// quantile returns the q-quantile in milliseconds, for q from 0 to 1.
+// quantile returns the samples' q-quantile in milliseconds, for q from 0 to 1.
 func (s samples) quantile(q float64) float64 {
 	if len(s) == 0 {
 		return 0
@@ -49,9 +49,9 @@ func breathe(ctx context.Context) {
 	}
 }
 
-// together calls do with each number from 0 to n-1, concurrently from several clients. It
-// returns the number of calls per second and the first error.
-func together(clients, n int, do func(i int) error) (float64, error) {
+// together calls fn once for each number from 0 to n-1, from several goroutines (clients) at the
+// same time. It returns the number of calls per second and the first error.
+func together(clients, n int, fn func(i int) error) (float64, error) {
 	var (
 		wg    sync.WaitGroup
 		once  sync.Once
@@ -62,7 +62,7 @@ func together(clients, n int, do func(i int) error) (float64, error) {
 	for range clients {
 		wg.Go(func() {
 			for i := range next {
-				if err := do(i); err != nil {
+				if err := fn(i); err != nil {
 					once.Do(func() { first = err })
 				}
 			}
@@ -76,13 +76,13 @@ func together(clients, n int, do func(i int) error) (float64, error) {
 	return float64(n) / time.Since(begin).Seconds(), first
 }
 
-// until polls done every 2 ms until it returns true. It returns an error if that takes
-// longer than limit.
+// until calls done every 2 ms until done returns true. It returns an error if that takes longer
+// than limit.
 func until(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	begin := time.Now()
 	for !done() {
 		if time.Since(begin) > limit || ctx.Err() != nil {
-			return fmt.Errorf("timed out after %s waiting for this condition: %s", time.Since(begin).Round(time.Millisecond), what)
+			return fmt.Errorf("timed out after %s waiting until %s", time.Since(begin).Round(time.Millisecond), what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

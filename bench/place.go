@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchPlace measures how long one client takes to create and start a host process through
-// the API. The time is divided by the sum of one synced bbolt update, one fork and exec of
-// the same program, and two round trips.
+// benchPlace measures how long one client takes to create and start a host process through the API.
+// The time is divided by the total time of one synced bbolt update, one fork and exec of the same
+// program, and two round trips.
 func benchPlace(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
@@ -36,7 +36,7 @@ func benchPlace(ctx context.Context, lab *Lab, out Figures) error {
 			return err
 		}
 		if m.State != bourse.StateStarted {
-			return fmt.Errorf("the machine is %s, not started", m.State)
+			return fmt.Errorf("the machine's state is %s, want started", m.State)
 		}
 		breathe(ctx)
 		if err := sync.measure(func() error { return syncedUpdate(db, i) }); err != nil {
@@ -73,9 +73,9 @@ func reap(pid int) {
 	_, _ = syscall.Wait4(pid, nil, 0, nil)
 }
 
-// benchThroughput measures the rate at which 16 clients create machines. It divides this
-// rate by the rate at which a single process starts the same program, 16 at a time, with a
-// directory and limits for each. The two measurements alternate.
+// benchThroughput measures the rate at which 16 clients create machines. The rate is divided by the
+// rate at which a single process without Bourse starts the same program, 16 at a time, each with
+// its own directory and limits. The two measurements alternate.
 func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
@@ -115,8 +115,8 @@ func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// kernel starts sleepers without Bourse. Each sleeper has only a directory and, on hosts
-// with cgroup v2, limits.
+// kernel starts the sleeper without Bourse, as a baseline. Each process gets only a directory and,
+// on hosts with cgroup v2, limits.
 type kernel struct{ dir, group string }
 
 func newKernel(dir string) (*kernel, error) {
@@ -148,7 +148,7 @@ func (k *kernel) start(n int) (pid int, err error) {
 	return startInGroup(group, attr)
 }
 
-// remove stops a process that start has started, and removes its directories.
+// remove stops a process started by start, and removes its directories.
 func (k *kernel) remove(n, pid int) {
 	reap(pid)
 	_ = os.Remove(filepath.Join(k.dir, strconv.Itoa(n)))
@@ -173,7 +173,7 @@ func benchRefuse(ctx context.Context, lab *Lab, out Figures) error {
 		}
 		err := refuse.measure(func() error { _, err := client.Create(ctx, app, order("gru", bourse.MaxMemory), ""); return err })
 		if bourse.CodeOf(err) != bourse.CodeInsufficient {
-			return fmt.Errorf("want a refusal, got %w", err)
+			return fmt.Errorf("got error %w, want a refusal", err)
 		}
 		if err := trip.measure(func() error { _, err := client.Health(ctx); return err }); err != nil {
 			return err

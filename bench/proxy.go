@@ -17,14 +17,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// web is a proxy, with a broker and workers.
+// web contains clients for a broker and for a proxy, and the workers behind them.
 type web struct {
 	client  *machinesapi.Client
 	workers []*Server
-	http    *http.Client // client that sends every request to the proxy
+	http    *http.Client // sends every request to the proxy
 }
 
-// web starts a market and a proxy.
+// web starts a broker, workers in the given regions, and a proxy.
 func (l *Lab) web(ctx context.Context, regions []string, more ...string) (*web, error) {
 	client, workers, err := l.market(ctx, regions, more...)
 	if err != nil {
@@ -96,9 +96,9 @@ func (w *web) serve(ctx context.Context) (id bourse.MachineID, at string, err er
 	return m.ID, fmt.Sprintf("127.0.0.1:%d", started[m.ID].Port), err
 }
 
-// benchProxy measures the rate and the latency of requests that 32 clients send through the
-// proxy to one machine. Both are divided by those with nginx in front of the machine. The
-// two measurements alternate.
+// benchProxy measures the rate and the latency of requests that 32 clients send through the proxy
+// to one machine. Both are divided by the rate and the latency through nginx. The two measurements
+// alternate.
 func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
@@ -130,7 +130,7 @@ func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// flood sends requests from several clients for the given time. It returns the number of
+// flood sends requests from several clients until the time limit has passed. It returns the number of
 // requests per second and their durations.
 func flood(ctx context.Context, clients int, long time.Duration, c *http.Client) (float64, samples, error) {
 	var (
@@ -281,8 +281,12 @@ func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
 		}
 	}
 	for _, x := range w.workers {
-		if list, err := startedOn(ctx, x); err != nil || len(list) != 1 {
-			return fmt.Errorf("%s has %d machines, want 1 (%w)", x.Name, len(list), err)
+		list, err := startedOn(ctx, x)
+		if err != nil {
+			return err
+		}
+		if len(list) != 1 {
+			return fmt.Errorf("worker %s: got %d started machines, want 1", x.Name, len(list))
 		}
 	}
 	var (
@@ -319,9 +323,9 @@ func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchStandby kills the worker of an app's only machine and measures the time until the
-// standby answers. Here, workers start a standby 2 s after the loss. The default is 10 s,
-// which gives a host time to return.
+// benchStandby kills the worker of an app's only machine and measures the time until the standby
+// answers. In this benchmark, a worker starts the standby 2 s after the loss. The default is 10 s,
+// so that the lost host has time to return.
 func benchStandby(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru", "mad"}, "--standby-after", "2s")
 	if err != nil {

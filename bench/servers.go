@@ -87,11 +87,11 @@ func benchRecover(ctx context.Context, lab *Lab, out Figures) error {
 		}
 		slowest = max(slowest, time.Since(begin))
 		if len(after) != machines {
-			return fmt.Errorf("%d machines after the restart, want %d", len(after), machines)
+			return fmt.Errorf("got %d machines after the restart, want %d", len(after), machines)
 		}
 		for id, boot := range before {
 			if after[id].PID != boot.PID {
-				return fmt.Errorf("machine %s had pid %d, has %d", id, boot.PID, after[id].PID)
+				return fmt.Errorf("machine %s: got pid %d after the restart, want %d", id, after[id].PID, boot.PID)
 			}
 		}
 	}

@@ -31,12 +31,12 @@ const (
 	echoSubject = "bench.echo"
 )
 
-// payload is the input of the task, and the message that is echoed as the baseline.
+// payload is the input of the task, and also the message that the baseline echoes.
 var payload = json.RawMessage(`{"N":41}`)
 
-// benchTask measures durable tasks that run on a warm program over NATS, with one client
-// and with 16. This process takes the place of the broker. The figures are divided by those
-// of a request that is echoed through the same NATS server.
+// benchTask measures durable tasks that are sent to warm programs over NATS, by one client and by
+// 16. This process takes the place of the broker. The figures are divided by the figures for a
+// request that is echoed through the same NATS server.
 func benchTask(ctx context.Context, lab *Lab, out Figures) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	tuning.RuntimeOfServer() // this process acts as a broker and collects garbage like one
@@ -111,12 +111,12 @@ func benchTask(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// warmWorkers starts a broker and two workers with ten slots each, which communicate over
-// NATS. It runs a warm program on both workers.
+// warmWorkers starts a broker and two workers with ten slots each, which communicate over NATS. It
+// then starts a warm machine on each worker.
 func warmWorkers(ctx context.Context, lab *Lab, url string) ([]machinesapi.Worker, error) {
 	program := filepath.Join(lab.dir, "increment")
 	if text, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./examples/increment").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the example: %w: %s", err, text)
+		return nil, fmt.Errorf("build examples/increment: %w: %s", err, text)
 	}
 	reach := []string{"--cluster", taskCluster, "--nats", url}
 	broker, err := lab.broker(ctx, "broker", reach...)
@@ -193,8 +193,8 @@ func runTask(ctx context.Context, exchange *market.Exchange) error {
 	return err
 }
 
-// echo answers requests with their own content until standard input is closed. It runs in a
-// separate process.
+// echo answers each request with the request's own content until standard input is closed. It runs
+// in a separate process.
 func echo(url string) error {
 	nc, err := client.Connect(url)
 	if err != nil {

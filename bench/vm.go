@@ -24,9 +24,10 @@ import (
 
 const vmMemory bourse.MiB = 256
 
-// benchVM measures how long it takes to create and start a virtual machine through the API, divided by the time in which the
-// bare qemu boots the same kernel to a shell. It also measures how long it takes to suspend and to resume a machine, divided by
-// the time of its start, and the memory of a machine that does not belong to its guest.
+// benchVM measures how long it takes to create and start a virtual machine through the API, divided
+// by the time that qemu alone takes to boot the same kernel to a shell. It also measures how long
+// it takes to suspend and to resume a machine, each divided by the time to create and start it, and
+// how much memory a machine needs in addition to its guest's memory.
 func benchVM(ctx context.Context, lab *Lab, out Figures) error {
 	return withTB(ctx, lab, func(tb testing.TB) error {
 		kernel, err := cachedKernel()
@@ -87,7 +88,7 @@ func benchVM(ctx context.Context, lab *Lab, out Figures) error {
 	})
 }
 
-// cachedKernel returns the kernel that scripts/need-kernel has fetched.
+// cachedKernel returns the path of the kernel that scripts/need-kernel has downloaded.
 func cachedKernel() (string, error) {
 	cache, err := os.UserCacheDir()
 	path := filepath.Join(cache, "bourse", "linux", "vmlinuz")
@@ -122,7 +123,7 @@ func shellInitrd(dir string) (path string, err error) {
 	return f.Name(), errors.Join(err, w.Close(), f.Close())
 }
 
-// bootBare adds the time in which qemu boots to a shell.
+// bootBare starts qemu without Bourse, and appends to took the time until the shell is ready.
 func bootBare(ctx context.Context, kvm bool, kernel, initrd string, took *samples) error {
 	accel, cpu := "tcg", "max"
 	if kvm {
@@ -146,7 +147,7 @@ func bootBare(ctx context.Context, kvm bool, kernel, initrd string, took *sample
 				return nil
 			}
 		}
-		return errors.New("the bare virtual machine has ended before its shell was ready")
+		return errors.New("qemu exited before the shell was ready")
 	})
 	if qemu.Process != nil {
 		cancel()
@@ -155,8 +156,8 @@ func bootBare(ctx context.Context, kvm bool, kernel, initrd string, took *sample
 	return err
 }
 
-// overhead returns the MiB of anonymous memory of a machine's agent and qemu, without the guest's memory and without the
-// translated code of an emulated processor.
+// overhead returns how much anonymous memory a machine's agent and qemu use, in MiB. It does not
+// count the guest's memory or, with emulation, the translated code.
 func overhead(ctx context.Context, worker *Server, id bourse.MachineID) (float64, error) {
 	started, err := startedOn(ctx, worker)
 	if err != nil {

@@ -33,7 +33,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err != nil {
 		return err
 	}
-	// Read only once: a worker that comes back later was not queried, so it must count as missing.
+	// List the workers only once: a worker that returns later has not been queried, and must count as missing.
 	here := h.Directory.Workers()
 	found, missing := h.machines.Find(r.Context(), here, &app, fabric.MachinesQuery{})
 	missing = append(missing, h.lostOwners(r.Context(), &app, here)...)
@@ -69,8 +69,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	return nil
 }
 
-// lostOwners returns the workers that have some of the app's machines according to the view, but are not currently
-// members.
+// lostOwners returns the workers that, according to the view, own machines of the app, but are not currently members.
 func (h *appHandler) lostOwners(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.WorkerID {
 	rows, err := h.View.Machines(ctx, inventory.Filter{App: app.Name})
 	if err != nil {
@@ -140,8 +139,9 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 	return group.Wait()
 }
 
-// ownerOf returns the worker in asked with the given tag. One of the workers in asked must have reported an object with
-// this tag. If the worker has left the cluster in the meantime, calls to it fail.
+// ownerOf returns the worker with the given tag from asked. It panics if there is none, so it must be called only for
+// an object that one of these workers has reported. If the worker has left the cluster in the meantime, calls to it
+// fail.
 func ownerOf(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
 	return asked[slices.IndexFunc(asked, func(m bourse.Member) bool { return m.Tag == tag })]
 }

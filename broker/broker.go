@@ -35,17 +35,17 @@ type Exchange interface {
 	// Reserve fills all orders or none of them. All orders must belong to the same reservation. If
 	// one of them cannot be filled, the decision describes that order.
 	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
-	// Decisions returns the decision about the order with this ID, if this exchange made it
-	// recently. Otherwise, it returns the recent decisions about all orders, in any app, for which
-	// clients chose this ID.
+	// Decisions returns the decision about the order with this ID, if this exchange made it recently. Otherwise, it
+	// treats the ID as one chosen by clients, and returns the recent decisions about all orders with that ID, in any
+	// app.
 	Decisions(id bourse.OrderID) []bourse.Decision
 	// Recent returns the latest decisions for which keep returns true, newest first. It returns at
 	// most limit decisions.
 	Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision
-	// Claiming returns the worker that received the latest claim of an order in progress. It returns false if there is
-	// no such order or claim.
+	// Claiming returns the worker that was sent the most recent claim for the order. It returns false if the order is
+	// not in progress or has not been claimed.
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
-	// Comparisons returns the comparisons of this exchange's orders with the current shadow policies.
+	// Comparisons reports how the current shadow policies would have ranked this exchange's orders differently.
 	Comparisons() []market.Comparison
 }
 
@@ -58,7 +58,7 @@ type Config struct {
 	Releases  tenant.ReleaseView // stores the releases of apps
 	Queries   Queries            // nil: this broker cannot query the view
 	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
-	// Verifies tokens created by brokers; Tokens must accept them as well; nil: this broker cannot create tokens.
+	// Verifies tokens that brokers have created. Tokens must accept them, too. nil: this broker cannot create tokens.
 	Issued  *endpoint.Issued
 	Counts  *endpoint.Counts // default: counters that are not exported
 	Metrics http.Handler     // serves GET /metrics; default: replies with 404
@@ -178,14 +178,14 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 
-// OrderFailover orders a copy of an existing machine on behalf of a proxy. The parameter like is
-// the existing machine's ID. Errors: those of failover.order, and unavailable if the broker does
-// not know its cluster yet.
-func (b *Broker) OrderFailover(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
+// OrderFailover orders a copy of the machine with ID original on behalf of a proxy. Errors: not_found;
+// failed_precondition if the machine must not be copied; rate_limited; unavailable if the broker does not know its
+// cluster yet; and those of Exchange.Place.
+func (b *Broker) OrderFailover(ctx context.Context, original bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := b.ready(); err != nil {
 		return fabric.FailoverOrder{}, err
 	}
-	return b.failover.order(ctx, like)
+	return b.failover.order(ctx, original)
 }
 
 // FailoverHandler returns the handler for fabric.FailoverPath. It does not authenticate the caller.

@@ -26,28 +26,27 @@ type failover struct {
 	shared   coalescer
 }
 
-// order places an order for a copy of an existing machine, in the same region, on behalf of a proxy. The parameter like
-// is the existing machine's ID. A proxy requests a copy when the machine cannot be started because its host is full.
-// The copy is destroyed when it stops.
+// order places an order for a copy of the machine with ID original, in the same region, on behalf of a proxy. A proxy
+// requests a copy when the machine cannot be started because its host is full. The copy is destroyed when it stops.
 //
 // The proxy specifies only the machine, which must meet the conditions of mayOrderLike. Quotas, secrets and validation
 // apply as for any other order. Once the order has an ID, the result contains the ID even if there is an error. Errors:
 // not_found, failed_precondition (the machine does not meet the conditions), rate_limited, and those of placing an
 // order.
-func (o *failover) order(ctx context.Context, like bourse.MachineID) (fabric.FailoverOrder, error) {
+func (o *failover) order(ctx context.Context, original bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := o.shared.enter(); err != nil {
 		return fabric.FailoverOrder{}, err
 	}
 	defer o.shared.leave()
-	order, err := o.orderLike(ctx, like)
+	order, err := o.orderLike(ctx, original)
 	if err != nil {
 		return fabric.FailoverOrder{}, err
 	}
-	return o.shared.do(ctx, &order, func(ctx context.Context) (fabric.FailoverOrder, error) { return o.place(ctx, order, like) })
+	return o.shared.do(ctx, &order, func(ctx context.Context) (fabric.FailoverOrder, error) { return o.place(ctx, order, original) })
 }
 
 // place places an order and returns its machine.
-func (o *failover) place(ctx context.Context, order bourse.Order, like bourse.MachineID) (fabric.FailoverOrder, error) {
+func (o *failover) place(ctx context.Context, order bourse.Order, original bourse.MachineID) (fabric.FailoverOrder, error) {
 	out := fabric.FailoverOrder{Order: order.ID}
 	if err := o.quota.MayHaveMachine(ctx, &order); err != nil {
 		return out, err
@@ -60,18 +59,18 @@ func (o *failover) place(ctx context.Context, order bourse.Order, like bourse.Ma
 	o.machines.Remember(m)
 	o.machines.RememberReply(m)
 	o.quota.PlacedMachine(&order)
-	o.Log.Info("machine ordered for a proxy", slog.String("app", string(m.App)), slog.String("machine", string(m.ID)), slog.String("like", string(like)))
+	o.Log.Info("machine ordered for a proxy", slog.String("app", string(m.App)), slog.String("machine", string(m.ID)), slog.String("like", string(original)))
 	out.Machine, out.Instance, out.Worker, out.Region = m.ID, m.Instance, m.Worker, m.Region
 	return out, nil
 }
 
 // orderLike returns an order for a copy of a machine.
-func (o *failover) orderLike(ctx context.Context, like bourse.MachineID) (bourse.Order, error) {
-	owner, ok := o.Directory.ByTag(like.Tag())
+func (o *failover) orderLike(ctx context.Context, original bourse.MachineID) (bourse.Order, error) {
+	owner, ok := o.Directory.ByTag(original.Tag())
 	if !ok {
 		return bourse.Order{}, errNotOrdered()
 	}
-	m, err := o.show(ctx, owner, like)
+	m, err := o.show(ctx, owner, original)
 	if err != nil {
 		return bourse.Order{}, err
 	}

@@ -70,8 +70,8 @@ func (t *coalescer) leave() {
 	t.asking--
 }
 
-// do places an order, or returns the result of an equivalent order that is in progress or was filled recently. Only the
-// first caller runs place. The context passed to place is canceled once no caller is waiting anymore. Errors: those of
+// do places an order, or returns the result of an equivalent order that is in progress or was filled recently. Only
+// the first caller runs place. The context passed to place is canceled once no callers are waiting. Errors: those of
 // place, rate_limited, canceled.
 func (t *coalescer) do(ctx context.Context, order *bourse.Order, place func(context.Context) (fabric.FailoverOrder, error)) (fabric.FailoverOrder, error) {
 	k, err := failoverKeyOf(order)

@@ -114,7 +114,7 @@ func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) err
 	out := codec.NewWriter(w)
 	out.Begin()
 	var mu sync.Mutex // guards out
-	tell := func(line machinesapi.PullLine) error {
+	report := func(line machinesapi.PullLine) error {
 		mu.Lock()
 		defer mu.Unlock()
 		return out.Write(line)
@@ -122,7 +122,7 @@ func (h *imageHandler) pullImage(w http.ResponseWriter, r *endpoint.Request) err
 	var group errgroup.Group
 	group.SetLimit(pullConcurrency)
 	for _, m := range members {
-		group.Go(func() error { return h.pullOn(r, m, in.Image, tell) })
+		group.Go(func() error { return h.pullOn(r, m, in.Image, report) })
 	}
 	_ = group.Wait() // an error means that the caller has disconnected
 	return nil
@@ -143,7 +143,7 @@ const (
 	resolveTimeout = 10 * time.Second
 )
 
-// resolveImage returns the image to which a name currently refers. A broker has no registry client, so it asks workers
+// resolveImage returns the image that a name currently refers to. A broker has no registry client, so it asks workers
 // that can run images; they query the registry with the credentials of the app's organization.
 func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) error {
 	name := machinesapi.ImageName(r.URL.Query().Get("image"))
@@ -161,7 +161,7 @@ func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) 
 	defer cancel()
 	members := h.Directory.Workers()
 	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-	err = bourse.Errorf(bourse.CodeUnavailable, "no worker that runs images is known")
+	err = bourse.Errorf(bourse.CodeUnavailable, "no worker that can run images is known")
 	for _, m := range members[:min(len(members), resolveWorkers)] {
 		var ref bourse.ImageRef
 		ref, err = fabric.ImageResolve.Call(ctx, h.Workers, m, fabric.ResolveRequest{Image: name, Org: app.Org})
@@ -176,14 +176,14 @@ func (h *imageHandler) resolveImage(w http.ResponseWriter, r *endpoint.Request) 
 	return err
 }
 
-// pullOn asks one worker to pull an image, and calls tell with the progress and the result. It returns an error only if
-// tell fails or the caller has disconnected.
-func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string, tell func(machinesapi.PullLine) error) error {
+// pullOn asks one worker to pull an image, and calls report with the progress and the result. It returns an error
+// only if report fails or the caller has disconnected.
+func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string, report func(machinesapi.PullLine) error) error {
 	line := machinesapi.PullLine{Worker: m.ID, Region: m.Region}
 	got, err := pull(r.Context(), h.Workers, m, image, func(i bourse.Image) error {
 		now := line
 		now.Image = &i
-		return tell(now)
+		return report(now)
 	})
 	if r.Context().Err() != nil {
 		return r.Context().Err()
@@ -195,10 +195,10 @@ func (h *imageHandler) pullOn(r *endpoint.Request, m bourse.Member, image string
 			code = bourse.CodeOf(err)
 		}
 		line.Error = &machinesapi.ErrorBody{Error: bourse.MessageOf(err), Status: machinesapi.StatusUnknown, Code: code, RequestID: r.ID}
-		return tell(line)
+		return report(line)
 	}
 	line.Image, line.Done = &got, true
-	return tell(line)
+	return report(line)
 }
 
 // pull asks a worker to pull an image, and calls progress with each report. It returns the image once the worker has

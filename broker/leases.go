@@ -53,7 +53,7 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	// The lease is newer than the machine read above, so the version of this copy must be newer, too.
+	// Give this copy a later version than the machine read above, because only the copy contains the new lease.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
 	h.machines.RememberReply(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))

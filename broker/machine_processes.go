@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// processOrders maps each JSON field by which processes can be sorted to its comparison function.
+// processOrders contains the JSON fields that processes can be sorted by, with their comparison
+// functions.
 var processOrders = map[string]func(a, b bourse.Process) int{
 	"":          func(_, _ bourse.Process) int { return 0 }, // keeps the worker's order
 	"pid":       func(a, b bourse.Process) int { return cmp.Compare(a.PID, b.PID) },

@@ -60,7 +60,7 @@ func (h *machineHandler) waitTimedOut(r *endpoint.Request, to target, wanted bou
 	defer cancel()
 	m, err := fabric.MachineShow.Call(ctx, h.Workers, to.worker, to.id)
 	if err != nil {
-		// The machine's worker does not answer, so the machine's state is unknown.
+		// The worker does not answer or has no such machine, so the error cannot contain the machine's state.
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Reading, err)
 	}
 	h.machines.RememberReply(&m)

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// listFilter specifies which machines a list contains and in which form.
+// listFilter specifies which machines a list contains, and how they are shown.
 type listFilter struct {
 	lookup.Selection
 	deleted, leases, summary bool
@@ -88,10 +88,10 @@ func (h *machineHandler) listMachines(w http.ResponseWriter, r *endpoint.Request
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// whole returns the machines that match the filter. For a list of one app, it requests the parts of the configs that
-// the view lacks from the machines' workers, because clients modify listed configs and send them back, which would
-// delete the missing parts. A config remains incomplete if its worker does not answer. A list of all apps contains only
-// the view's data, because it is meant for people and there may be too many workers to ask.
+// whole returns the machines that match the filter. For a list of one app, it asks the machines' workers for the
+// parts of the configs that are missing from the view. Otherwise, clients that modify a listed config and send it
+// back would delete these parts. A config remains incomplete if its worker does not answer. A list of all apps
+// contains only the view's data, because it is meant for people and there may be too many workers to ask.
 func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inventory.Listed) ([]*inventory.Listed, error) {
 	wanted := slices.DeleteFunc(found, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) || !r.Who.MayMachine(l.ID) })
 	switch {
@@ -108,7 +108,7 @@ func (h *machineHandler) whole(r *endpoint.Request, f *listFilter, found []*inve
 		return nil, err
 	}
 	wanted = h.machines.Complete(r.Context(), &app, wanted)
-	// Machines may have changed in the meantime.
+	// Machines may have changed since they were listed, so apply the filter again.
 	return slices.DeleteFunc(wanted, func(l *inventory.Listed) bool { return !f.Has(&l.Machine) }), nil
 }
 

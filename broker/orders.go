@@ -13,10 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// getOrder returns the decision about an order. The path contains the order's ID from the reply to the order. If the
-// query names an app, the path may instead contain the ID that the client chose. The broker that made the decision
-// keeps all of it, but only temporarily. The worker that filled the order keeps most of it for as long as the machine
-// exists.
+// getOrder returns the decision about an order. The path contains the order's ID, as returned in the reply to the
+// order. If the query names an app, the path may instead contain the ID that the client chose. The broker that made
+// the decision keeps all of it, but only temporarily. The worker that filled the order keeps most of it for as long
+// as the machine exists.
 func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
@@ -66,8 +66,8 @@ func (h *orderHandler) listOrders(w http.ResponseWriter, r *endpoint.Request) er
 // maxOrders is the maximum number of orders in a list.
 const maxOrders = 100
 
-// getPull returns the progress of the image pull for which an order is waiting. The order must
-// belong to one of the caller's apps and be in progress on this broker.
+// getPull returns the progress of the image pull that an order is waiting for. The order must belong to one of the
+// caller's apps and be in progress on this broker.
 func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
@@ -101,7 +101,8 @@ func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 	return err == nil && d.OwnedBy(&app)
 }
 
-// decisionOf asks all workers for the decision about an order, which the worker that filled the order has stored.
+// decisionOf asks all workers for the decision about an order. The worker that filled the order has stored the
+// decision.
 func (h *orderHandler) decisionOf(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	here, away := h.Directory.All()
 	answers := lookup.Ask(ctx, h.Timeout, here, lookup.Asking(h.Workers, &fabric.OrderShow, id))

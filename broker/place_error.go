@@ -43,8 +43,8 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 	return out
 }
 
-// mayEncrypt reports whether the worker that sent the refusal may support encryption, because it gave a different
-// reason for the refusal.
+// mayEncrypt reports whether a worker may support encryption. It returns false if the worker's refusal says that the
+// worker does not support it.
 func mayEncrypt(r bourse.Refusal) bool { return r.Resource != bourse.LabelEncrypted }
 
 // pinnedError is like placeError, for a machine that can only run on its volume's worker, so that another region would

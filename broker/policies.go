@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Policies contains the policies in the view, as an exchange needs them.
+// Policies caches the view's policies for an exchange, in parsed form.
 type Policies struct {
 	view    lookup.PolicyView
 	log     *slog.Logger
@@ -36,8 +36,8 @@ func NewPolicies(view lookup.PolicyView, log *slog.Logger) *Policies {
 // Current returns the policies as of the last read. It does not block.
 func (p *Policies) Current() *market.Policies { return p.current.Load() }
 
-// Reload reads the policies from the view. An invalid policy, which another release of the program
-// may have written, does not count.
+// Reload reads the policies from the view. It ignores invalid policies, which another release of the program may have
+// written.
 func (p *Policies) Reload(ctx context.Context) error {
 	p.reading.Lock()
 	defer p.reading.Unlock()
@@ -63,7 +63,7 @@ func (p *Policies) Reload(ctx context.Context) error {
 	return nil
 }
 
-// reloadAfter is the delay before a failed read is repeated.
+// reloadAfter is the delay before a failed read is retried.
 const reloadAfter = time.Second
 
 // Run reads the policies now, and whenever changed receives a value, until ctx is done. It returns nil.
@@ -83,7 +83,7 @@ func (p *Policies) Run(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// policyHandler serves /v1/policies, where operators set the policies by which workers are ranked.
+// policyHandler serves /v1/policies, where operators set the policies that rank workers.
 type policyHandler struct{ *Config }
 
 func (h *policyHandler) routes() []endpoint.Route {
@@ -109,8 +109,8 @@ func (h *policyHandler) list(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// set stores a policy in the view. When it replies, this broker ranks by the policy; the others do so
-// once they have received it.
+// set stores a policy in the view. This broker uses the policy before it replies; other brokers use it as soon as
+// they have received it.
 func (h *policyHandler) set(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.SetPolicy
 	if err := endpoint.Decode(w, r, false, &in); err != nil {
@@ -160,7 +160,8 @@ func (h *policyHandler) unset(w http.ResponseWriter, r *endpoint.Request) error 
 	return endpoint.WriteJSON(w, http.StatusOK, showPolicy(&list[i]))
 }
 
-// reload makes this broker use a change at once. If the view cannot be read, Run reads it again.
+// reload applies a change on this broker immediately. If the view cannot be read, the change takes effect the next
+// time that Run reads the view.
 func (h *policyHandler) reload(ctx context.Context) {
 	if err := h.Policies.Reload(ctx); err != nil {
 		h.Log.Warn("read policies failed", "err", err)
@@ -181,7 +182,7 @@ func regionsOf(r bourse.Region) string {
 	return "region " + bourse.Quoted(string(r))
 }
 
-// showPolicy returns the API's form of a policy. An invalid one has no name.
+// showPolicy converts a policy to the API's type. If the policy is invalid, the result has no name and no version.
 func showPolicy(p *inventory.Policy) machinesapi.Policy {
 	out := machinesapi.Policy{Region: p.Region, Shadow: p.Shadow, Policy: p.Text, SetBy: p.SetBy, SetAt: p.SetAt.UTC()}
 	if !json.Valid(p.Text) {

@@ -83,7 +83,7 @@ func (h *volumeHandler) readVolumeOrder(w http.ResponseWriter, r *endpoint.Reque
 	return order, order.Validate()
 }
 
-// oneRegion decodes a volume's region. There must be exactly one, because stored data does not move.
+// oneRegion decodes the region of a new volume. It accepts only a single region, because a volume's data cannot move.
 func (h *volumeHandler) oneRegion(expression string) ([]bourse.Choice, error) {
 	if expression == "" {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "region is required for a volume")
@@ -98,7 +98,7 @@ func (h *volumeHandler) oneRegion(expression string) ([]bourse.Choice, error) {
 	return regions, nil
 }
 
-// source describes the volume or snapshot from which a volume is created.
+// source describes the volume or snapshot that a new volume is created from.
 type source struct {
 	size      int64 // in GB; 0: the new volume has no source
 	encrypted bool
@@ -159,7 +159,7 @@ func (h *volumeHandler) sourceSnapshot(r *endpoint.Request, of *bourse.App, id b
 	return source{}, missing
 }
 
-// sourceWorker returns the worker with the given tag. If the tag is 0, it returns the error missing.
+// sourceWorker returns the worker with the given tag. If the tag is 0, it returns the given error.
 func (h *volumeHandler) sourceWorker(tag bourse.WorkerTag, missing error) (bourse.Member, error) {
 	if tag == 0 {
 		return bourse.Member{}, missing

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// volumeTimeout is the time limit for calls in which the worker may have to copy a volume, for example to snapshot a
-// large volume. The worker continues even if the call times out.
+// volumeTimeout is the time limit for calls that may require the worker to copy a volume, for example to snapshot a
+// large one. The worker continues even if the call times out.
 const volumeTimeout = 10 * time.Minute
 
 // volumeTargetOf is like volumeOf, but only checks that the volume belongs to the app in the path, without fetching the

@@ -38,7 +38,8 @@ func (h *workerHandler) routes() []endpoint.Route {
 	}
 }
 
-// listWorkers lists all workers of the cluster. The data of workers that answer is their own.
+// listWorkers lists all workers of the cluster. It asks each member for its facts; members that do not answer are
+// listed without facts.
 func (h *workerHandler) listWorkers(w http.ResponseWriter, r *endpoint.Request) error {
 	members, absent := h.Directory.All()
 	answers := lookup.Ask(r.Context(), h.Timeout, members, lookup.Asking(h.Workers, &fabric.WorkerFacts, struct{}{}))
@@ -96,8 +97,8 @@ func (h *workerHandler) cordon(cordon bool) endpoint.Handler {
 	}
 }
 
-// find looks up the worker in the request's path. It returns the worker as a member if it is one, as an API object if
-// the worker is absent, and nil twice otherwise.
+// find looks up the worker in the request's path. It returns a member if the worker is a member, an API object if the
+// worker is absent, and two nil values otherwise.
 func (h *workerHandler) find(r *endpoint.Request) (*bourse.Member, *machinesapi.Worker) {
 	id := bourse.WorkerID(r.PathValue("worker"))
 	here, absent := h.Directory.All()

@@ -10,7 +10,7 @@ import (
 )
 
 // DefaultApp is the app that a command uses if neither the user nor the working
-// directory names one. It exists without being created.
+// directory names one. It need not be created.
 const DefaultApp = "default"
 
 // AppFlag is a command's --app flag. If the flag is not set, the app comes from BOURSE_APP,
@@ -54,7 +54,8 @@ func (s *Shell) BindApp(c *cobra.Command, app *string) *AppFlag {
 	return f
 }
 
-// Unless names flags that select several apps. If one of them is set, no app is resolved.
+// Unless skips the lookup of the app if one of the given flags, which select several apps, is
+// set.
 func (f *AppFlag) Unless(flags ...string) *AppFlag {
 	f.instead = flags
 	return f
@@ -111,7 +112,7 @@ func (f *AppFlag) resolve(c *cobra.Command, args []string) (from string, err err
 	return from, nil
 }
 
-// NoApp returns the error for a command that requires an app when nothing names one.
+// NoApp returns the error for a command that requires an app if none is given.
 func NoApp() error {
 	return Hint(bourse.Errorf(bourse.CodeInvalid, "no app given, and no configuration in this directory names one"), "--app NAME or BOURSE_APP")
 }

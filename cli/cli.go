@@ -33,7 +33,7 @@ func Process(version Version) Env {
 	return Env{
 		In: NewStream(os.Stdin, os.Getenv), Out: NewStream(os.Stdout, os.Getenv), Err: NewStream(os.Stderr, os.Getenv),
 		Getenv: os.Getenv, Now: time.Now, Version: version,
-		Program: started(),
+		Program: ownCommand(),
 	}
 }
 

@@ -19,7 +19,7 @@ func CompleteFixed(c *cobra.Command, flag string, words ...string) {
 	_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // fails only if the flag does not exist
 }
 
-// CompleteRegions completes --region from the cluster's regions.
+// CompleteRegions completes --region with the cluster's regions.
 func (s *Shell) CompleteRegions(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("region", func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := CompletionContext(c)

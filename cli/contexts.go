@@ -42,8 +42,8 @@ type Contexts struct {
 	path string
 }
 
-// contextsFile returns the path of the user's contexts file. It returns "" if the
-// environment does not determine a directory for it.
+// contextsFile returns the path of the user's contexts file. It returns "" if neither
+// XDG_CONFIG_HOME nor HOME is set.
 func contextsFile(getenv func(string) string) string {
 	dir := getenv("XDG_CONFIG_HOME")
 	if home := getenv("HOME"); dir == "" && home != "" {
@@ -79,7 +79,7 @@ func LoadContexts(getenv func(string) string) (*Contexts, error) {
 const maxContexts = 4 << 20
 
 // UpdateContexts reads the user's contexts, calls change to modify them, and stores the
-// result. A lock makes concurrent updates by other processes wait.
+// result. In the meantime, a file lock blocks updates by other processes.
 func UpdateContexts(getenv func(string) string, change func(*Contexts) error) (*Contexts, error) {
 	path := contextsFile(getenv)
 	if path == "" {
@@ -284,7 +284,8 @@ func (s *Shell) inContext(name string) target {
 }
 
 // GivenCA returns the contents of the file that --ca or BOURSE_CA names, or "" if
-// neither is set. Errors: invalid if the file cannot be read or has no certificate.
+// neither is set. Errors: invalid if the file cannot be read or contains no
+// certificate.
 func (s *Shell) GivenCA() (string, error) {
 	file := cmp.Or(s.ca, s.Getenv("BOURSE_CA"))
 	if file == "" {

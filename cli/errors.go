@@ -309,7 +309,7 @@ type Interrupted string
 // Error implements error.
 func (i Interrupted) Error() string { return string(i) }
 
-// interrupted reports whether err only results from a signal that stopped the command.
+// interrupted reports whether err was caused only by a signal that stopped the command.
 func interrupted(ctx context.Context, err error) bool {
 	if _, ok := errors.AsType[Interrupted](err); ok {
 		return true

@@ -63,8 +63,8 @@ func FlagError(flag string, err error) error {
 	return bourse.Errorf(bourse.CodeOf(err), "%s: %w", flag, err)
 }
 
-// Each calls do for each word in order. If a call fails, Each continues with the next word. It
-// returns all errors.
+// Each calls do once for each word, in order. If a call fails, Each continues with the next
+// word. It returns all errors.
 func Each(words []string, do func(word string) error) error {
 	var problems []error
 	for _, word := range words {

@@ -78,7 +78,7 @@ func TestHintsOfErrors(t *testing.T) {
 		"a registry over http":    {err: bourse.Errorf(bourse.CodeInvalid, "wrong: %w", http.ErrSchemeMismatch)},
 		"an unreachable registry": {err: bourse.Errorf(bourse.CodeInvalid, "no answer: %w", syscall.ECONNREFUSED)},
 		"a conflict":              {err: replied(bourse.CodeConflict, "lease currently held")},
-		"no worker there":         {err: replied(bourse.CodeInsufficient, "no worker takes orders in mad")},
+		"no worker there":         {err: replied(bourse.CodeInsufficient, "no worker accepts orders in mad")},
 		"an unreachable region": {
 			err:   replied(bourse.CodeUnavailable, "no worker answered", because(bourse.RefusedNoAnswer, "", "gru-1")),
 			hints: 1, contains: "bourse worker list",

@@ -68,7 +68,7 @@ func unknownVerb(c *cobra.Command, word string) error {
 	return Hint(bourse.Errorf(bourse.CodeInvalid, "%s", text), hint)
 }
 
-// synonymOf returns the subcommand of c that the user probably meant by word, or "".
+// synonymOf returns the subcommand of c that the user probably meant by word, or "" if there is none.
 func synonymOf(c *cobra.Command, word string) string {
 	noun := ""
 	if c.HasParent() {

@@ -42,8 +42,8 @@ func commandFor(started string, lookPath func(name string) (string, error)) stri
 	return started
 }
 
-// started returns the command that starts this program.
-func started() string { return commandFor(os.Args[0], exec.LookPath) }
+// ownCommand returns the command that starts this program.
+func ownCommand() string { return commandFor(os.Args[0], exec.LookPath) }
 
 // commandPattern matches the program's name as part of a command in a message: a word must
 // follow it, and no path or quote may precede it.

@@ -49,7 +49,7 @@ func (t *Table) Drop(columns ...int) *Table {
 	return t
 }
 
-// KeepEnd makes the given columns lose their beginning instead of their end when they are
+// KeepEnd makes the given columns keep their end instead of their beginning when they are
 // shortened. For example, an image's name is best recognized by its end.
 func (t *Table) KeepEnd(columns ...int) *Table {
 	t.ends = map[int]bool{}
@@ -218,8 +218,8 @@ func (t *Table) fit(widths []int, width int) {
 	t.cut(widths, over, MinWidth)
 }
 
-// cut narrows columns by a total of at most "over" characters, and no column to less than
-// "least". It returns the number of characters by which it has narrowed them.
+// cut narrows columns by at most over characters in total, but makes no column narrower
+// than least. It returns the number of characters by which it has narrowed them.
 func (t *Table) cut(widths []int, over, least int) int {
 	taken := 0
 	for _, column := range t.shrink {

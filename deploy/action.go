@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Action is what a step does. The types in this file implement it. String returns the action's name, such as "create
-// machine".
+// Action describes what a step does. The types in this file implement it. String returns the action's name, such as
+// "create machine".
 type Action interface {
 	String() string
 }
@@ -45,7 +45,7 @@ type (
 		// worker.
 		Worker bourse.WorkerID `json:"worker,omitempty"`
 		// Volume is the ID of the MakeVolume step that creates the machine's volume. If Volume is set, Config.Mounts[0]
-		// has no volume ID.
+		// does not contain a volume ID.
 		Volume *int `json:"volume_of,omitempty"`
 		// StandbyOf is the ID of a MakeMachine step. The ID of the machine that the step creates is appended to
 		// Config.Standbys.
@@ -55,7 +55,7 @@ type (
 
 // These actions act on the machine identified by Step.Machine or Step.MadeBy.
 type (
-	// UpdateMachine changes the machine's config. Undoing the step restores the config Former.
+	// UpdateMachine changes the machine's config to Config. Undoing the step restores Former.
 	UpdateMachine struct {
 		Config *bourse.Config `json:"config"`
 		Former *bourse.Config `json:"former"`
@@ -104,7 +104,7 @@ type (
 	// steps. There is nothing to undo.
 	AwaitProxies struct{}
 
-	// DestroyVolume destroys a volume. It cannot be undone, so only other destroy steps may follow it.
+	// DestroyVolume destroys a volume. The step cannot be undone, so only other destroy steps may follow it.
 	DestroyVolume struct {
 		Volume bourse.VolumeID `json:"volume"`
 	}
@@ -171,7 +171,7 @@ func (s *Step) undoable() bool {
 	return true
 }
 
-// Makes returns the config of the machine that the step creates, or nil if it creates none.
+// Makes returns the config of the machine that the step creates, or nil if it does not create a machine.
 func (s *Step) Makes() *bourse.Config {
 	switch do := s.Do.(type) {
 	case RunCommand:
@@ -182,8 +182,7 @@ func (s *Step) Makes() *bourse.Config {
 	return nil
 }
 
-// Replaces returns the machine for which the step creates a replacement, or "" if it
-// creates none.
+// Replaces returns the machine that the step creates a replacement for, or "" if it does not create one.
 func (s *Step) Replaces() bourse.MachineID {
 	if do, ok := s.Do.(MakeMachine); ok {
 		return bourse.MachineID(do.Config.Metadata[KeyReplaces])

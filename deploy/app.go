@@ -14,7 +14,8 @@ type App struct {
 	Groups  []Group        `json:"groups"`                   // sorted by name
 
 	Strategy Strategy `json:"strategy"`
-	// Limit per group: a number of machines if at least 1, otherwise a fraction that is rounded up.
+	// MaxUnavailable is the limit per group: a number of machines if it is at least 1, and otherwise a fraction of the
+	// group, rounded up.
 	MaxUnavailable float64         `json:"max_unavailable"`
 	Wait           bourse.Duration `json:"wait_timeout"` // time limit for each machine to start and for its checks to pass
 	Reserve        bool            `json:"reserve,omitempty"`
@@ -37,7 +38,7 @@ type Group struct {
 	// specifies no machine size.
 	KeepGuest bool   `json:"keep_guest,omitempty"`
 	Mount     *Mount `json:"mount,omitempty"`
-	// Smoke makes a deploy fail if a machine exits soon after its start.
+	// Smoke makes a deploy fail if a machine exits soon after it starts.
 	Smoke bool `json:"smoke,omitempty"`
 }
 
@@ -53,13 +54,13 @@ type Mount struct {
 	Path   string `json:"path"`
 	SizeGB int64  `json:"size_gb"` // size of new volumes
 
-	// The settings for automatic growth, as in [bourse.Mount]: a volume that is filled to ExtendThresholdPercent grows
-	// by AddSizeGB, up to SizeGBLimit.
+	// Settings for automatic growth, as in [bourse.Mount]: when a volume is ExtendThresholdPercent full, it grows by
+	// AddSizeGB, up to SizeGBLimit.
 	ExtendThresholdPercent int   `json:"extend_threshold_percent,omitempty"`
 	AddSizeGB              int64 `json:"add_size_gb,omitempty"`
 	SizeGBLimit            int64 `json:"size_gb_limit,omitempty"`
 
-	// Settings of new volumes. nil means the API's default.
+	// Settings for new volumes. nil means the API's default.
 	SnapshotRetention *int  `json:"snapshot_retention,omitempty"`
 	AutoBackup        *bool `json:"auto_backup_enabled,omitempty"`
 }
@@ -73,12 +74,12 @@ type Command struct {
 // Strategy determines the order in which a group's machines are updated.
 type Strategy string
 
-// The strategies of a deploy.
+// Strategies for deploys.
 const (
 	Rolling   Strategy = "rolling"   // a few machines at a time; each must be ready before the next is changed
 	Immediate Strategy = "immediate" // all machines at once, without waiting
 	Canary    Strategy = "canary"    // like Rolling, but first tests the new config with an additional machine
-	// Creates a replacement for each machine; once all replacements are ready, they start serving and the old machines
-	// are destroyed.
+	// BlueGreen creates a replacement for each machine. Once all replacements are ready, they start serving, and the
+	// old machines are destroyed.
 	BlueGreen Strategy = "bluegreen"
 )

@@ -19,7 +19,7 @@ type builder struct {
 	compare *comparer
 	survey  *survey
 
-	begin     []int // steps for which all other steps wait
+	begin     []int // steps that all other steps wait for
 	uncordons []uncordon
 	retires   []retire
 	marked    map[bourse.MachineID]bool // the machines in retires
@@ -97,9 +97,9 @@ func (b *builder) warnVolumes(m *machine) {
 	}
 }
 
-// addRolling adds the steps that change a group's machines, at most n at a time. The group has count machines; the
-// first is changed alone. For the machine with index i, addRolling calls change, which adds steps that wait for the
-// steps in after. change returns the steps for which a later machine must wait.
+// addRolling adds the steps that change the machines of a group of count machines: the first machine alone, and then at
+// most n at a time. For the machine with index i, it calls change, which adds that machine's steps. They must wait for
+// the steps in after. change returns the steps that later machines must wait for.
 func addRolling(count, n int, begin []int, change func(i int, after []int) []int) {
 	ended := make([][]int, count)
 	for i := range count {
@@ -125,7 +125,7 @@ func unavailable(limit float64, count int) int {
 }
 
 // finish adds the plan's last steps. They uncordon the new machines, and then cordon, stop and destroy the retired
-// ones, so that no machine stops serving before its replacement serves.
+// ones, so that no machine stops serving before its replacement is serving.
 func (b *builder) finish() {
 	before := b.uncordonAll(b.leaves())
 	before = b.cordonRetired(before)
@@ -142,9 +142,8 @@ func (b *builder) finish() {
 	}
 }
 
-// depth returns the length of the chain of replaced machines from m to a machine that does not replace another one. A
-// replacement must be destroyed before the machine that it replaces, because it would otherwise count as an additional
-// machine.
+// depth returns the number of existing machines that m replaces, directly or indirectly. A replacement must be
+// destroyed before the machine that it replaces. Otherwise, it would count as an additional machine.
 func (b *builder) depth(m *machine) int {
 	for n := range len(b.survey.machines) {
 		next := b.survey.machines[m.replaces()]
@@ -156,8 +155,8 @@ func (b *builder) depth(m *machine) int {
 	return 0
 }
 
-// cordonRetired marks the retired machines as paused and cordons them. It returns the steps after which they may be
-// stopped. If the plan is interrupted, the mark tells a later plan that the machine must serve again.
+// cordonRetired marks the retired machines as paused and cordons them. It returns the steps after which the machines
+// may be stopped. If the plan is interrupted, the mark tells a later plan that the machine must serve again.
 func (b *builder) cordonRetired(before []int) []int {
 	var marks []Step
 	var running []retire
@@ -193,8 +192,8 @@ func pause(m *machine, mark bool, why string) Step {
 	}, why)
 }
 
-// maxSharedDeps limits how many dependencies several steps may share directly. If there are more, the steps wait for a
-// single intermediate step instead, which keeps the number of dependencies small.
+// maxSharedDeps is the maximum number of dependencies that several steps may share directly. If they share more, they
+// wait for a single intermediate step instead, which keeps the plan small.
 const maxSharedDeps = 8
 
 // destroy returns the step that destroys a machine.
@@ -223,7 +222,7 @@ func (b *builder) leaves() []int {
 	return out
 }
 
-// uncordonAll uncordons the machines in b.uncordons, and returns the steps for which later steps must wait.
+// uncordonAll uncordons the machines in b.uncordons, and returns the steps that later steps must wait for.
 func (b *builder) uncordonAll(before []int) []int {
 	if len(b.uncordons) == 0 {
 		return before
@@ -243,9 +242,9 @@ func (b *builder) uncordonAll(before []int) []int {
 	return out
 }
 
-// addParallel adds steps that all wait for the same steps, and returns the steps for which later steps must wait. To
-// save dependencies, if there are many steps to wait for, only the first new step waits for them, and the others wait
-// for the first.
+// addParallel adds steps that all wait for the steps in before. It returns the steps that later steps must wait for. If
+// before is long, only the first new step waits for the steps in before, and the other new steps wait for the first,
+// which saves dependencies.
 func (b *builder) addParallel(steps []Step, before []int) []int {
 	if len(steps) == 0 {
 		return before

@@ -135,10 +135,9 @@ func withoutEmpty(v any) any {
 // empty reports whether raw JSON contains only empty values.
 func empty(raw json.RawMessage) bool { return len(raw) == 0 || canonicalJSON(raw) == "" }
 
-// differences describes the differences between two configs for users. It omits the values of environment variables,
-// which may be secrets. digest and has are the digests of the desired image and of the machine's image; "" means
-// unknown.
-func (c *comparer) differences(have, want *bourse.Config, digest, has string) []string {
+// differences describes, for users, the differences between two configs. It omits the values of environment variables,
+// which may be secrets. haveDigest and wantDigest are the digests of the images; "" means unknown.
+func (c *comparer) differences(have, want *bourse.Config, haveDigest, wantDigest string) []string {
 	a, b := c.members(have), c.members(want)
 	var out []string
 	names := maps.Clone(a)
@@ -158,8 +157,8 @@ func (c *comparer) differences(have, want *bourse.Config, digest, has string) []
 			out = append(out, name+" changed")
 		}
 	}
-	if a["image"] == b["image"] && digest != "" && has != "" && digest != has {
-		out = append(out, fmt.Sprintf("image %s changed from %s to %s", want.Image, short(has), short(digest)))
+	if a["image"] == b["image"] && wantDigest != "" && haveDigest != "" && wantDigest != haveDigest {
+		out = append(out, fmt.Sprintf("image %s changed from %s to %s", want.Image, short(haveDigest), short(wantDigest)))
 	}
 	return out
 }

@@ -174,8 +174,8 @@ func (b *builder) rolling(w *work, begin []int, wait bool) {
 	}
 }
 
-// canary adds the steps that test the group's new config on an additional machine that receives no requests. It returns
-// the steps after which the group's machines may be changed.
+// canary adds the steps that test the group's new config on an additional machine, which does not receive requests. It
+// returns the steps after which the group's machines may be changed.
 func (b *builder) canary(w *work) []int {
 	warm := w.runningUpdates()
 	if len(warm) == 0 || w.group.Mount != nil {
@@ -212,7 +212,7 @@ func (b *builder) blueGreen(w *work) {
 	}
 }
 
-// change adds a job's steps, and returns the steps for which the next job must wait.
+// change adds a job's steps, and returns the steps that the next job must wait for.
 func (b *builder) change(j *job, wait bool, after []int) []int {
 	m, last := j.machine, after
 	switch {

@@ -16,7 +16,7 @@ type MoveOptions struct {
 	Region      bourse.Region   // target region; "" means that each machine stays in its region
 	To          bourse.WorkerID // target worker, which must be in Region; "" means that the exchange chooses one
 	Concurrency int             // maximum number of a group's machines that are moved at a time; default 8
-	// Downtime permits moving a machine with a volume even if too few other machines in its group serve while the
+	// Downtime permits moving a machine with a volume even if too few other machines in its group can serve while the
 	// volume is copied.
 	Downtime bool
 	Why      string // reason to show to users, such as "worker a is drained"
@@ -26,7 +26,7 @@ const defaultMoveConcurrency = 8
 
 // Moves is the result of [PlanMoves].
 type Moves struct {
-	Plan      Plan               // plan that moves the machines in Go
+	Plan      Plan               // plan that moves the machines in Moved
 	Moved     []bourse.MachineID // machines that the plan moves
 	Later     []bourse.MachineID // machines with volumes, which must be moved by a later plan
 	Unmovable []Unmovable
@@ -40,7 +40,7 @@ type Unmovable struct {
 }
 
 // PlanMoves plans the moves of the given machines, except those that cannot be moved. The plan moves all machines
-// without volumes. If there are none, it moves the machines with volumes, one at a time.
+// without volumes. If there are none, it moves the machines with volumes instead, one at a time.
 func PlanMoves(state *State, ids []bourse.MachineID, opts MoveOptions) Moves {
 	var out Moves
 	var pinned []bourse.MachineID

@@ -51,7 +51,7 @@ func ofWorker1(t *testing.T, opts deploy.MoveOptions, list ...machinesapi.Machin
 	}
 	moves := deploy.PlanMoves(&deploy.State{App: "web", Machines: list}, ids, opts)
 	if got := len(moves.Moved) + len(moves.Later) + len(moves.Unmovable); got != len(ids) {
-		t.Errorf("%d machines go and %d stay, of %d", len(moves.Moved), len(moves.Unmovable), len(ids))
+		t.Errorf("%d machines are moved and %d are not, of %d", len(moves.Moved), len(moves.Unmovable), len(ids))
 	}
 	return moves
 }
@@ -86,10 +86,10 @@ func TestWhatMoves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			moves := ofWorker1(t, c.opts, c.list...)
 			if len(moves.Moved) != c.goes || len(moves.Later) != c.later || len(moves.Plan.Refused) > 0 {
-				t.Errorf("%d go, %d later, want %d and %d; refused: %v", len(moves.Moved), len(moves.Later), c.goes, c.later, moves.Plan.Refused)
+				t.Errorf("got %d moved and %d later, want %d and %d; refused: %v", len(moves.Moved), len(moves.Later), c.goes, c.later, moves.Plan.Refused)
 			}
 			if c.stay == "" && len(moves.Unmovable) > 0 || c.stay != "" && (len(moves.Unmovable) != 1 || !strings.Contains(moves.Unmovable[0].Why, c.stay)) {
-				t.Errorf("stays: %+v, want %q", moves.Unmovable, c.stay)
+				t.Errorf("unmovable: got %+v, want %q", moves.Unmovable, c.stay)
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func TestOrder(t *testing.T) {
 				}
 			}
 			if gone != 12 {
-				t.Errorf("%d machines go, want 12", gone)
+				t.Errorf("got %d moved machines, want 12", gone)
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func TestToAWorker(t *testing.T) {
 			switch do := s.Do.(type) {
 			case deploy.MakeMachine:
 				if _, bound := do.Config.Requirements[bourse.LabelWorker]; bound || (do.Worker == "w2") != (do.Volume == nil) || moves.Plan.Reserve != (do.Volume == nil) {
-					t.Errorf("%s: made on %q, requires %v, reserves %v", name, do.Worker, do.Config.Requirements, moves.Plan.Reserve)
+					t.Errorf("%s: created on worker %q, requires %v, reserves %v", name, do.Worker, do.Config.Requirements, moves.Plan.Reserve)
 				}
 			case deploy.MakeVolume:
 				if r := do.Machine.Requirements; r[bourse.LabelWorker].Label != "w2" || r["slots"].Count != 1 {
@@ -160,13 +160,13 @@ func TestToAWorker(t *testing.T) {
 			}
 		}
 		if _, bound := m.Config.Requirements[bourse.LabelWorker]; bound || len(moves.Moved) != 1 {
-			t.Errorf("%s: %d go, and the machine requires %v", name, len(moves.Moved), m.Config.Requirements)
+			t.Errorf("%s: %d machines are moved, and the machine requires %v", name, len(moves.Moved), m.Config.Requirements)
 		}
 	}
 	for want, to := range map[string]bourse.WorkerID{"already on worker w1": "w1", "only running machines": "w2"} {
 		moves := ofWorker1(t, deploy.MoveOptions{To: to}, machine("a", stopped))
 		if len(moves.Unmovable) != 1 || !strings.Contains(moves.Unmovable[0].Why, want) {
-			t.Errorf("to %s: %+v, want %q", to, moves.Unmovable, want)
+			t.Errorf("move to %s: got %+v, want %q", to, moves.Unmovable, want)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestUnfinishedMoveElsewhere(t *testing.T) {
 			makes := slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.MakeMachine](s.Do) })
 			destroys := slices.IndexFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.DestroyMachine](s.Do) && s.Machine == n.ID })
 			if makes == c.continues || (destroys >= 0) == c.continues || len(p.Refused) > 0 {
-				t.Errorf("makes a machine: %v, destroys the replacement in step %d, refused: %q", makes, destroys, p.Refused)
+				t.Errorf("creates a machine: %v, destroys the replacement in step %d, refused: %q", makes, destroys, p.Refused)
 			}
 			cordons := slices.IndexFunc(p.Steps, func(s deploy.Step) bool { return deploy.Is[deploy.CordonMachine](s.Do) && s.Machine == n.ID })
 			if destroys >= 0 {

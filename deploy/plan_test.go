@@ -39,7 +39,7 @@ func TestScaleDownLeavesMachinesApart(t *testing.T) {
 	}
 	slices.Sort(gone)
 	if want := []string{"m2", "m4", "m5"}; !slices.Equal(gone, want) {
-		t.Errorf("%v are removed, want %v: m1 on worker a and m3 on worker b stay", gone, want)
+		t.Errorf("removed machines: got %v, want %v, because m1 on worker a and m3 on worker b stay", gone, want)
 	}
 }
 
@@ -71,18 +71,18 @@ func TestVolumesLeft(t *testing.T) {
 	s.there(in(db("shop:1"), "fra", 2))
 	p := deploy.Scale(s.state(), map[string][]deploy.Count{"db": {{Region: "fra", Count: 0}}}, quick)
 	if left := p.VolumesLeft(nil); len(left) != 2 || s.volumes[left[0]] == nil || s.volumes[left[1]] == nil || left[0] == left[1] {
-		t.Errorf("scaled down to none: %v are left, want both volumes", left)
+		t.Errorf("after scaling to 0: got remaining volumes %v, want both", left)
 	}
 	if left := p.VolumesLeft(func(int) bool { return false }); len(left) > 0 {
-		t.Errorf("nothing was done: %v are left", left)
+		t.Errorf("before any step: got remaining volumes %v, want none", left)
 	}
 	move := deploy.Move(s.state(), slices.Collect(maps.Keys(s.machines)), slow)
 	if left := move.VolumesLeft(nil); len(left) > 0 {
-		t.Errorf("moved: %v are left", left)
+		t.Errorf("after a move: got remaining volumes %v, want none", left)
 	}
 	half := move.VolumesLeft(func(step int) bool { return !deploy.Is[deploy.DestroyVolume](move.Steps[step].Do) })
 	if len(half) != 2 {
-		t.Errorf("moved, and the volumes could not be destroyed: %v are left, want both", half)
+		t.Errorf("after a move that could not destroy the volumes: got remaining volumes %v, want both", half)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestInterruptedMoveOfAVolume(t *testing.T) {
 			c.before(s, m)
 			s.until(deploy.Move(s.state(), []bourse.MachineID{m.ID}, slow), deploy.UncordonMachine{})
 			if len(s.machines) != 2 {
-				t.Fatalf("%d machines, want 2", len(s.machines))
+				t.Fatalf("got %d machines, want 2", len(s.machines))
 			}
 			c.meanwhile(s, m)
 			p := deploy.Move(s.state(), []bourse.MachineID{m.ID}, slow)
@@ -215,12 +215,12 @@ func TestMovedAgainASpareFollows(t *testing.T) {
 		ids := m.Config.Standbys
 		for _, id := range ids {
 			if s.machines[id] == nil {
-				t.Errorf("standby %s has primary %s, which is gone", m.ID, id)
+				t.Errorf("standby %s has primary %s, which no longer exists", m.ID, id)
 			}
 		}
 	}
 	if len(s.machines) != 2 {
-		t.Errorf("%d machines, want 2", len(s.machines))
+		t.Errorf("got %d machines, want 2", len(s.machines))
 	}
 }
 
@@ -265,7 +265,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// TestTextIsClean checks that a plan's text contains no control characters.
+// TestTextIsClean checks that a plan's text does not contain control characters.
 func TestTextIsClean(t *testing.T) {
 	t.Parallel()
 	p := deploy.Plan{App: "shop", Warnings: []string{"a\x1b[2Jb\u009bc"}}

@@ -117,7 +117,7 @@ func TestPlannedAgainThereIsNothingToDo(t *testing.T) {
 			}
 			for _, g := range app.Groups {
 				if least := leastServing(&app, &g, before[g.Name]); w.serving(g.Name, "") < least {
-					t.Fatalf("%d of group %s serve, want %d\n%s", w.serving(g.Name, ""), g.Name, least, dump(&p))
+					t.Fatalf("%d machines of group %s are serving, want %d\n%s", w.serving(g.Name, ""), g.Name, least, dump(&p))
 				}
 			}
 		})
@@ -168,7 +168,7 @@ func wanted(t *rapid.T, w *world, app *deploy.App) {
 		i := slices.IndexFunc(app.Groups, func(g deploy.Group) bool { return g.Name == group })
 		switch {
 		case i < 0:
-			t.Fatalf("machine %s of group %s is left", m.ID, group)
+			t.Fatalf("machine %s of group %s still exists", m.ID, group)
 		case m.Config.Image != app.Groups[i].Config.Image:
 			t.Fatalf("machine %s has image %s", m.ID, m.Config.Image)
 		case m.Cordoned:
@@ -184,7 +184,7 @@ func wanted(t *rapid.T, w *world, app *deploy.App) {
 			}
 			for _, id := range ids {
 				if w.machines[id] == nil {
-					t.Fatalf("spare %s has primary %s, which is gone", m.ID, id)
+					t.Fatalf("spare %s has primary %s, which no longer exists", m.ID, id)
 				}
 			}
 			continue
@@ -198,7 +198,7 @@ func wanted(t *rapid.T, w *world, app *deploy.App) {
 		total := 0
 		for _, c := range g.Counts {
 			if total += c.Count; have[g.Name][c.Region] != c.Count {
-				t.Fatalf("group %s in %s: %d machines, want %d", g.Name, c.Region, have[g.Name][c.Region], c.Count)
+				t.Fatalf("group %s in %s: got %d machines, want %d", g.Name, c.Region, have[g.Name][c.Region], c.Count)
 			}
 		}
 		all := 0
@@ -206,7 +206,7 @@ func wanted(t *rapid.T, w *world, app *deploy.App) {
 			all += n
 		}
 		if g.Counts != nil && all != total || g.Counts == nil && all == 0 {
-			t.Fatalf("group %s has %d machines, want %d", g.Name, all, total)
+			t.Fatalf("group %s: got %d machines, want %d", g.Name, all, total)
 		}
 	}
 }
@@ -394,7 +394,7 @@ func moves(t *rapid.T, spread bool) {
 		r := w.start(&p)
 		r.some(t, rapid.IntRange(0, len(p.Steps)).Draw(t, "stop"), func() {
 			if now := w.serving("web", ""); now < serving {
-				t.Fatalf("%d of %d serve\n%s", now, serving, dump(&p))
+				t.Fatalf("%d of %d machines are serving\n%s", now, serving, dump(&p))
 			}
 		})
 		w.meanwhile(t, r, what)
@@ -420,7 +420,7 @@ func moves(t *rapid.T, spread bool) {
 		ids := m.Config.Standbys
 		for _, id := range ids {
 			if w.machines[id] == nil {
-				t.Fatalf("%s stands by for %s, which is gone", m.ID, id)
+				t.Fatalf("%s is a standby for %s, which no longer exists", m.ID, id)
 			}
 		}
 	}

@@ -17,7 +17,7 @@ const DefaultGroup = "app"
 // ignore such machines.
 var foreignGroups = []string{"fly_app_console", "fly_app_test_machine_command"}
 
-// machine is an existing machine.
+// machine is one of the app's existing machines, with its known config.
 type machine struct {
 	*machinesapi.Machine
 	config *bourse.Config // known part of the config; never nil
@@ -86,8 +86,8 @@ func (m *machine) replaces() bourse.MachineID {
 // lastStart returns a string that identifies the machine's latest start.
 func (m *machine) lastStart() string { return fmt.Sprintf("%s/%d", m.InstanceID, m.Starts) }
 
-// copiedTo reports whether n mounts a fork of m's volume that contains all of m's data, that is, whether m is stopped
-// and has not been started since it was stopped for the fork.
+// copiedTo reports whether n mounts a fork of m's volume that contains all of m's data. This is the case if m is
+// stopped and has not been started again since the fork was made.
 func (m *machine) copiedTo(n *machine) bool {
 	return m.State == bourse.StateStopped && n.config.Metadata[KeyCopies] == m.lastStart()
 }

@@ -63,7 +63,7 @@ func (w *work) runningJobs() []*job {
 	return out
 }
 
-// stoppedJobs returns the jobs of machines that are stopped and stay stopped.
+// stoppedJobs returns the jobs of machines that are stopped and will remain stopped.
 func (w *work) stoppedJobs() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.stopped })
 }
@@ -349,7 +349,7 @@ func (b *builder) desiredConfig(m *machine, g *Group) *bourse.Config {
 
 // differs describes how m differs from its desired config, or returns "" if there is no difference.
 func (b *builder) differs(m *machine, want *bourse.Config) string {
-	out := b.compare.differences(m.config, want, b.opts.Digests[want.Image], m.ImageRef.Digest)
+	out := b.compare.differences(m.config, want, m.ImageRef.Digest, b.opts.Digests[want.Image])
 	var keys []string
 	for key, value := range want.Metadata {
 		if has, ok := m.config.Metadata[key]; (!ok || has != value) && key != KeyRelease && key != KeyVersion {

@@ -64,10 +64,10 @@ type Mount struct {
 
 // Root configures the root file system of a task with an image.
 type Root struct {
-	Runtime  string `json:"runtime,omitempty"`   // the container runtime's name; default: the driver's
-	ReadOnly bool   `json:"read_only,omitempty"` //
-	Scratch  string `json:"scratch,omitempty"`   // host directory for the files that the task writes; default: the driver's
-	Files    []File `json:"files,omitempty"`     // files to write before the program starts
+	Runtime  string `json:"runtime,omitempty"` // the container runtime's name; default: the driver's
+	ReadOnly bool   `json:"read_only,omitempty"`
+	Scratch  string `json:"scratch,omitempty"` // host directory for the files that the task writes; default: the driver's
+	Files    []File `json:"files,omitempty"`   // files to write before the program starts
 }
 
 // File is a file to write before the program starts.
@@ -84,7 +84,7 @@ type Limits struct {
 	CPUWeight bourse.MilliCPU `json:"cpu_weight,omitempty"` // the task's share when processors are contended
 	CPUQuota  bourse.MilliCPU `json:"cpu_quota,omitempty"`  // hard limit of processor time
 	CPUPeriod time.Duration   `json:"cpu_period,omitempty"` // the period to which the quota applies; 1 ms to 1 s, default 100 ms
-	CPUBurst  time.Duration   `json:"cpu_burst,omitempty"`  // unused time that may accumulate, at most CPUQuota for a period
+	CPUBurst  time.Duration   `json:"cpu_burst,omitempty"`  // unused time that may accumulate; at most what the quota allows in one period
 	Memory    bourse.MiB      `json:"memory,omitempty"`
 	PIDs      int             `json:"pids,omitempty"`
 	Disk      bourse.MiB      `json:"disk,omitempty"` // image "pull" only: disk space that the poller's host must have
@@ -115,10 +115,9 @@ type Driver interface {
 	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is
 	// idempotent and returns when the processes are in that state. Suspended processes keep their
 	// memory, and data sent to them is not lost. The driver may store the memory on a disk; if it
-	// cannot be restored, the task ends, and Freeze returns CodeFailedPrecondition. Destroy, and
-	// Stop with SIGKILL, terminate a frozen task without letting its program run again. Stop with
-	// any other signal resumes the task first. Freeze returns CodeFailedPrecondition if the host
-	// does not support it, in which case Labels does not contain "suspend".
+	// cannot be restored, the task ends, and Freeze returns CodeFailedPrecondition. Destroy, and Stop with SIGKILL,
+	// kill a frozen task without resuming its program. Stop with any other signal resumes the task first. Freeze also
+	// returns CodeFailedPrecondition if the host cannot freeze tasks, in which case Labels does not contain "suspend".
 	Freeze(ctx context.Context, id TaskID, frozen bool) error
 	// Usage returns the current resource usage of a running task. It returns CodeFailedPrecondition if the task has
 	// ended.
@@ -126,35 +125,35 @@ type Driver interface {
 	// Logs calls line with the machine's log lines of all boots, oldest first. If want.Follow is
 	// set, it continues until ctx ends or the machine is destroyed.
 	Logs(ctx context.Context, machine bourse.MachineID, want LogQuery, line func(LogLine) error) error
-	// Labels returns the facts about this driver on this host that orders can require. For
-	// example, "limit.memory" is "cgroup", or missing if the driver cannot limit memory.
+	// Labels returns the capabilities of this driver on this host, which orders can require. For example,
+	// "limit.memory" is "cgroup", or missing if the driver cannot limit memory.
 	Labels() map[string]string
 }
 
 // Lifecycle contains the methods that the worker's state machines use.
 type Lifecycle interface {
-	// Recover must be called once after the daemon has started, before all other methods. It
-	// finds or starts the driver's processes. It returns every task that is running, or that has
-	// ended and has not been destroyed.
+	// Recover must be called once after the daemon has started, before all other methods. It finds or starts the
+	// driver's own processes. It returns every running task, and every ended task that was not destroyed. Discarded
+	// tasks may be missing.
 	Recover(ctx context.Context) ([]Status, error)
 	// Start starts a task. It is idempotent: a repeated Start with the same id returns the task's
-	// status, even if the task has ended. It returns CodeInvalid if the program cannot be started;
-	// in that case it leaves nothing behind.
+	// status, even if the task has ended. It returns CodeInvalid if the program cannot be started; the driver then
+	// removes everything that it created for the task.
 	Start(ctx context.Context, task Task) (Status, error)
 	// Inspect returns the status of a task.
 	Inspect(ctx context.Context, id TaskID) (Status, error)
 	// Wait blocks until the task has ended and its output is in its log. If the driver does not
 	// know how the task ended, the Exit's Code is -1 and its Error is set.
 	Wait(ctx context.Context, id TaskID) (bourse.Exit, error)
-	// Stop sends signal to the task's process group, and after timeout SIGKILL to all remaining
-	// processes. It returns when none of them is alive. It returns nil if the task has already
-	// ended. For a task with an image, an empty signal means the image's stop signal, or
-	// bourse.DefaultStopSignal if the image specifies none.
+	// Stop sends signal to the task's process group and, if processes remain after timeout, sends them SIGKILL. It
+	// returns when all of the task's processes have ended, and returns nil if the task had already ended. For a task
+	// with an image, an empty signal means the image's stop signal, or bourse.DefaultStopSignal if the image specifies
+	// none.
 	Stop(ctx context.Context, id TaskID, signal bourse.Signal, timeout time.Duration) error
 	// DiscardExit discards the exit of an ended task after the worker has recorded it. It does nothing for unknown tasks.
 	DiscardExit(ctx context.Context, id TaskID) error
-	// Destroy kills all processes of the machine and removes everything that the driver has stored for it: files,
-	// logs, limits. It is idempotent.
+	// Destroy kills all processes of the machine and removes all of the driver's data about it, such as files, logs and
+	// cgroups. It is idempotent.
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 
@@ -170,8 +169,8 @@ type Finder interface {
 type Exec struct {
 	Command  []string
 	Stdin    io.Reader // nil: the command's stdin is empty
-	Limit    int       // maximum number of bytes to return of each output; 0: 1 MiB
-	Stdout   io.Writer // if set, receives the output immediately; the result then contains none
+	Limit    int       // maximum number of bytes to return from each of stdout and stderr; 0: 1 MiB
+	Stdout   io.Writer // if set, receives the output as it is written; the result then contains no output
 	Stderr   io.Writer // like Stdout; unused if Terminal is set
 	Terminal *Terminal // if set, the command has a terminal; Stdout is then required
 }
@@ -196,7 +195,7 @@ type Usage struct {
 	PIDs      int64         `json:"pids"`       // current number of processes
 	ReadByte  int64         `json:"read_byte"`  // bytes read from disks since the start
 	WriteByte int64         `json:"write_byte"` // bytes written to disks since the start
-	Throttled time.Duration `json:"throttled"`  // time for which the task was throttled by its quota
+	Throttled time.Duration `json:"throttled"`  // total time during which its quota throttled the task
 }
 
 // ExecResult is the result of an Exec.

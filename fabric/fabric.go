@@ -18,8 +18,8 @@ type Fabric interface {
 	// arrives. Calls to answer never overlap. Ask returns when all workers have answered or ctx
 	// ends. It does not report which workers have not answered.
 	Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote))
-	// Send sends one request to one worker and returns the worker's complete answer, which may be an error reported by
-	// the worker. For all other errors, Send returns the same errors as Call.
+	// Send sends one request to one worker and returns the worker's complete answer, which may be an error reported
+	// by the worker. Its other errors are the same as those of Call.
 	Send(ctx context.Context, to bourse.Member, m *Message) (Answer, error)
 	// Call sends one request to one worker. The request's URL contains only a path and a query. The reply's body is a
 	// stream and must be closed. An error with CodeUnavailable means that the worker has not received the request;

@@ -58,12 +58,12 @@ func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) e
 }
 
 // failureIn returns the error in a worker's error reply. If the reply does not contain a Failure, the error has
-// CodeInternal, because it is unknown what the worker did. A Failure may be in JSON, because the access checks of a
-// listener reply in JSON, which every client can read.
+// CodeInternal, because it is unknown what the worker did. Usually, the Failure is encoded in CBOR. A listener's
+// access checks reply in JSON, which every client can read.
 func failureIn(from bourse.Member, status int, body []byte) error {
 	var f Failure
 	if codec.Unmarshal(body, &f) != nil && json.Unmarshal(body, &f) != nil || f.Code == "" {
-		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d but without an error", from.ID, status)
+		return bourse.Errorf(bourse.CodeInternal, "worker %s answered with status %d but returned no error", from.ID, status)
 	}
 	return f.err(from)
 }
@@ -116,5 +116,5 @@ func Lost(ctx context.Context, from bourse.Member, cause error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		code = bourse.CodeCanceled
 	}
-	return bourse.Errorf(code, "the answer of worker %s was lost: %w", from.ID, lost{cause})
+	return bourse.Errorf(code, "the answer from worker %s was lost: %w", from.ID, lost{cause})
 }

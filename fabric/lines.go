@@ -42,8 +42,7 @@ func readLines[T any](ctx context.Context, from bourse.Member, reply io.Reader, 
 
 var newline = []byte{'\n'}
 
-// wholeLines is a bufio.SplitFunc that returns lines including their terminators. The last
-// line may have none.
+// wholeLines is a bufio.SplitFunc that returns lines including their terminators. The last line may lack one.
 func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	n := bytes.IndexByte(data, '\n') + 1
 	if n == 0 && atEOF {

@@ -124,7 +124,7 @@ type UpdateRequest struct {
 	Config     bourse.Config     `json:"config"`
 	Current    bourse.InstanceID `json:"current,omitempty"`     // fail with conflict if the machine has another version
 	SkipLaunch bool              `json:"skip_launch,omitempty"` // whether to leave the new version stopped
-	// Whether to cordon the machine from the new version on; false changes nothing.
+	// Whether to cordon the machine; false leaves its cordon unchanged.
 	Cordoned bool `json:"cordoned,omitempty"`
 	// If set, fail unless this is the machine's name; the same applies to Region.
 	Name       string `json:"name,omitempty"`

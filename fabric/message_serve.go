@@ -64,17 +64,17 @@ func (h *BufferedReply) Status() int {
 // Bytes returns the body.
 func (h *BufferedReply) Bytes() []byte { return h.buf.Bytes() }
 
-// ServeMessage passes a message to a handler and returns the answer. The handler's request is a copy of like with the
-// message's contents, so like identifies the sender. For an unknown sender, pass new(http.Request). If the handler
-// panics or writes too much, the answer is empty and has status 0.
-func ServeMessage(ctx context.Context, like *http.Request, m *Message, handler http.Handler, log *slog.Logger) (a Answer) {
+// ServeMessage passes a message to a handler and returns the answer. The handler's request is a copy of template with
+// the message's contents, so template identifies the sender. For an unknown sender, pass new(http.Request). If the
+// handler panics or writes too much, the answer is empty and has status 0.
+func ServeMessage(ctx context.Context, template *http.Request, m *Message, handler http.Handler, log *slog.Logger) (a Answer) {
 	var h BufferedReply
 	u, err := url.ParseRequestURI(m.URI)
 	if err != nil {
 		WriteFailure(&h, bourse.Errorf(bourse.CodeInvalid, "invalid URI %s", bourse.Quoted(m.URI)))
 		return Answer{h.Status(), h.Bytes()}
 	}
-	r := like.WithContext(ctx)
+	r := template.WithContext(ctx)
 	r.Method, r.URL, r.RequestURI = m.Method, u, m.URI
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
 	r.Header, r.Body, r.ContentLength = http.Header{}, http.NoBody, int64(len(m.Body))

@@ -11,7 +11,8 @@ var (
 	OrderQuote  = act[bourse.Order, bourse.Quote]("order/quote")
 	OrderClaim  = act[bourse.Claim, ClaimReply]("order/claim")
 	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // claims a task and sends the parts of its answer as they arrive
-	// Ensures that this worker neither has filled nor will fill the order; idempotent.
+	// Undoes this worker's fill of the order, if there is one, and prevents it from filling the order later;
+	// idempotent.
 	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")
 	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show") // fails with not_found if this worker has not filled the order
 
@@ -53,8 +54,8 @@ type FailoverOrder struct {
 	Region   bourse.Region     `json:"region"`
 }
 
-// FailoverPath is the path at which brokers place orders for proxies. The query parameter "machine" is the ID of the
-// machine to copy.
+// FailoverPath is the path of a broker's endpoint for orders on behalf of proxies. The query parameter "machine" is
+// the ID of the machine to copy.
 const FailoverPath = "/proxy/orders"
 
 // FailoverReply is a broker's reply to a request for FailoverPath. If Code is set, no machine was ordered.

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Placements signs and verifies placements. wire.Placements of package view implements it.
+// Placements signs and verifies placements. Type Placements in package view/wire implements it.
 type Placements interface {
 	// Sign returns the signed form of a placement.
 	Sign(p bourse.Placement) ([]byte, error)

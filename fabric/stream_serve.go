@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// pingEvery is the interval of pings to the caller. The pings also detect a disconnected caller, so a command that
-	// does not read its input continues for at most this long afterward.
+	// pingEvery is the interval of pings to the caller. A failed ping also reveals that the caller has disconnected,
+	// so even a command that does not read its input is canceled soon afterward.
 	pingEvery = 15 * time.Second
 	// endTimeout is how long the server waits, after sending the command's result, for the caller to end its body, so
 	// that the connection can be reused.
@@ -54,7 +54,7 @@ func PrepareDuplexReply(w http.ResponseWriter, r *http.Request) {
 }
 
 // ServeExec serves MachineAttach. It reads the command, accepts it, and calls run with a context that ends when the
-// caller disconnects. The function run must return once the command has ended and all its output has been written; it
+// caller disconnects. The run function must return once the command has ended and all its output has been written; it
 // may leave Stdin unread. The handler must check the machine first and report errors with [WriteFailure].
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)

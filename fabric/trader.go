@@ -74,7 +74,7 @@ func (t Trader) Pullable(ctx context.Context, to bourse.Member, org, image strin
 	return r
 }
 
-// Cancel ensures that this worker neither has filled nor will fill the order.
+// Cancel undoes this worker's fill of the order, if there is one, and prevents it from filling the order later.
 func (t Trader) Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error) {
 	return OrderCancel.Call(ctx, t.Fabric, to, order)
 }

@@ -50,7 +50,7 @@ func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelReques
 		if resp.StatusCode > 299 {
 			return nil, readFailure(ctx, to, resp)
 		}
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s does not support tunnels by upgrade", to.ID)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s does not support tunnels over upgraded connections", to.ID)
 	}
 	t.ReadWriteCloser = both
 	return t, nil
@@ -98,7 +98,7 @@ func closeWrite(c net.Conn) error {
 }
 
 // abort closes a connection abruptly, so that the other end can tell that it was aborted. It skips the regular
-// shutdown, including the one of TLS.
+// shutdown of the connection and of TLS.
 func abort(c net.Conn) {
 	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secure.NetConn()

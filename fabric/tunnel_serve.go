@@ -108,12 +108,11 @@ func serveTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	both.Wait()
 }
 
-// copyOneWay copies data until from ends, and then closes the sending side of the
-// other connection.
-func copyOneWay(to, from net.Conn) error {
-	if _, err := io.Copy(to, from); err != nil {
+// copyOneWay copies data from src to dst until src ends, and then closes dst's sending side.
+func copyOneWay(dst, src net.Conn) error {
+	if _, err := io.Copy(dst, src); err != nil {
 		return err
 	}
-	_ = to.SetReadDeadline(time.Now().Add(halfOpenTimeout)) // if this fails, the next read fails with the same error
-	return closeWrite(to)
+	_ = dst.SetReadDeadline(time.Now().Add(halfOpenTimeout)) // if this fails, the next read fails with the same error
+	return closeWrite(dst)
 }

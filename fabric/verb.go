@@ -32,8 +32,8 @@ func (s *Spec) Path() string { return "/worker/" + s.Name }
 // pattern returns the mux pattern of the verb's requests.
 func (s *Spec) pattern() string { return s.Method + " " + s.Path() }
 
-// request returns the HTTP request that contains the verb's encoded request: in the URL if the HTTP request has no body
-// or its body is a stream, and otherwise in the body. The Fabric sets the address.
+// request returns the HTTP request for the verb's encoded request. The encoded request is in the URL if the HTTP
+// request has no body or its body is a stream. Otherwise, it is the body. The Fabric sets the address.
 func (s *Spec) request(encoded []byte) *http.Request {
 	req := newRequest(s.Method, &url.URL{Path: s.Path()})
 	if s.inURL() {
@@ -124,8 +124,7 @@ func (v *Verb[Req, Rep]) call(ctx context.Context, f Fabric, to bourse.Member, r
 	return decodeReply(to, answer.Body, reply)
 }
 
-// Handle registers a handler for the verb. The function do performs the
-// operation and returns the reply.
+// Handle registers a handler for the verb. The do function performs the operation and returns the reply.
 func (v *Verb[Req, Rep]) Handle(mux *http.ServeMux, do func(context.Context, Req) (Rep, error)) {
 	v.HandleFrom(mux, func(r *http.Request, req Req) (Rep, error) { return do(r.Context(), req) })
 }
@@ -166,9 +165,8 @@ func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member,
 	return readLines(ctx, to, resp.Body, line)
 }
 
-// Handle registers a handler for the verb. The function do writes the lines. If it returns an
-// error before the first line, the error becomes the reply; a later error aborts the
-// connection.
+// Handle registers a handler for the verb. The do function writes the lines. If it returns an error before the first
+// line, the error becomes the reply; a later error aborts the connection.
 func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, Req, *codec.Writer) error) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req
@@ -216,7 +214,7 @@ func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Re
 	return r, nil
 }
 
-// Handle registers a handler for the verb. The function serve writes the reply.
+// Handle registers a handler for the verb. The serve function writes the reply.
 func (v *Pipe[Req]) Handle(mux *http.ServeMux, serve func(http.ResponseWriter, *http.Request, Req)) {
 	mux.HandleFunc(v.pattern(), func(w http.ResponseWriter, r *http.Request) {
 		var req Req

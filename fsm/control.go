@@ -9,11 +9,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Cancel records the cancellation of a run with its cause ("canceled" if empty), and then cancels
-// the run. If a step is executing, its ctx ends with that cause. Once the step has returned, the
-// definition's OnCancel executes instead of the remaining steps. A run that has not begun and has
-// no OnCancel ends at once. If it has an OnCancel, it executes that when it reaches the front of
-// its queue, even if it was started with a delay.
+// Cancel records the cancellation of a run with its cause ("canceled" if empty), and then cancels the run. If a step
+// is executing, its ctx ends with that cause. Once the step has returned, the definition's OnCancel executes instead
+// of the remaining steps. A run that has not begun and has no OnCancel ends at once. If it has an OnCancel, the
+// OnCancel executes when the run reaches the front of its queue, even if the run was started with a delay.
 //
 // When Cancel returns nil, the cancellation is durable, but the run may not have ended yet. Cancel may be repeated.
 // Errors: CodeNotFound if there is no such run, CodeFailedPrecondition if it has ended, CodeUnavailable if nothing
@@ -79,9 +78,9 @@ func stuck(ent *entry) (Record, error) {
 // errUnchanged means that the requested change has already been made.
 var errUnchanged = bourse.Errorf(bourse.CodeAlreadyExists, "nothing to change")
 
-// change replaces the record of an unfinished run with the result of how, which it calls with e.mu
-// held. The new record takes effect once it is durable.
-func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record, error)) error {
+// change replaces the record of an unfinished run with the record that edit returns. It calls edit with e.mu held.
+// The new record takes effect once it is durable.
+func (e *Engine) change(ctx context.Context, id string, edit func(*entry) (Record, error)) error {
 	ent, err := e.find(id)
 	if err != nil {
 		return err
@@ -93,7 +92,7 @@ func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record
 	}
 	defer func() { ent.token <- struct{}{} }()
 
-	t, err := e.propose(ent, how)
+	t, err := e.propose(ent, edit)
 	if errors.Is(err, errUnchanged) {
 		return nil
 	}
@@ -118,9 +117,8 @@ func (e *Engine) change(ctx context.Context, id string, how func(*entry) (Record
 	return err
 }
 
-// propose submits the change that how returns, and prevents the run from executing until the
-// outcome is known.
-func (e *Engine) propose(ent *entry, how func(*entry) (Record, error)) (*transaction, error) {
+// propose submits the record that edit returns, and prevents the run from executing until the outcome is known.
+func (e *Engine) propose(ent *entry, edit func(*entry) (Record, error)) (*transaction, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if ent.rec.Status.Ended() {
@@ -129,7 +127,7 @@ func (e *Engine) propose(ent *entry, how func(*entry) (Record, error)) (*transac
 	if e.phase == phaseStopping {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "the worker is stopping")
 	}
-	next, err := how(ent)
+	next, err := edit(ent)
 	if err != nil {
 		return nil, err
 	}

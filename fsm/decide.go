@@ -12,8 +12,8 @@ import (
 // errNoOutcome is the error of a run whose step returned the zero Outcome.
 var errNoOutcome = bourse.Errorf(bourse.CodeInternal, "the step returned no outcome")
 
-// decide returns the record that a run has after step s has returned outcome o. result is the
-// run's encoded result, and jitter is in [0, 1).
+// decide returns a run's new record after step s has returned outcome o. result is the run's
+// encoded result, and jitter is in [0, 1).
 //
 // If the run's cancellation has been recorded, the outcome does not determine how the run
 // continues. The compensation executes next, and then the run ends as canceled. The outcome's
@@ -61,7 +61,7 @@ func canceled(d *definition, rec Record) Record {
 	return rec
 }
 
-// retried returns a run's record after a failed attempt of a step.
+// retried returns a run's new record after a failed attempt of a step.
 func retried(rec Record, s *step, o Outcome, now time.Time, jitter float64) Record {
 	err := o.err
 	if err == nil {

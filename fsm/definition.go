@@ -48,7 +48,7 @@ func (o StepOptions) withDefaults() StepOptions {
 	return o
 }
 
-// Definition is a [Def] of any type parameters; see [Engine.Register].
+// Definition is a [Def] with any type arguments; see [Engine.Register].
 type Definition interface {
 	// Name returns the name under which the definition's runs are recorded.
 	Name() string
@@ -76,7 +76,7 @@ type step struct {
 	fn func(ctx context.Context, r untypedRun) Outcome
 }
 
-// untypedRun is a [Run] of any type parameters.
+// untypedRun is a [Run] with any type arguments.
 type untypedRun interface {
 	prepare(rec Record, log *slog.Logger) error
 	result() (json.RawMessage, error)

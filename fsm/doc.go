@@ -35,8 +35,8 @@
 // has none. The goroutine that [Def.Start] creates waits until the run is durable, and then
 // executes the next run on the resource.
 //
-// Locks, in the order of acquisition: a run's turn (held by the goroutine that writes its next
-// record, until that is durable), the engine's mutex (for maps and queues, and during
+// Locks, in the order of acquisition: a run's token (held by the goroutine that writes the run's
+// next record, until the record is durable), the engine's mutex (for maps and queues, and during
 // Journal.Submit, which does not block), the journal's own locks. Steps, transactions' writes,
 // Config.Observe and log handlers are called without any of the engine's locks.
 package fsm

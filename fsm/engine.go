@@ -32,7 +32,7 @@ type Engine struct {
 	stopped chan struct{}
 	workers sync.WaitGroup
 
-	// loading is held while unfinished runs are read. It is taken before mu.
+	// loading is held while unfinished runs are read. It is acquired before mu.
 	loading sync.Mutex
 	loaded  bool
 
@@ -143,7 +143,8 @@ func (e *Engine) load() error {
 	return nil
 }
 
-// resume schedules the unfinished runs, and parks those that this release does not know.
+// resume schedules the unfinished runs, and parks those with a definition or step that this release
+// does not know.
 func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc)) error {
 	e.mu.Lock()
 	if e.phase != phaseNew {
@@ -169,8 +170,8 @@ func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc))
 }
 
 // unknownPart describes the part of a run that this release does not know, or returns "" if it
-// knows all parts. For a canceled run, the step need not be known, because only the compensation
-// executes.
+// knows all parts. The step of a canceled run does not have to be known, because only the
+// compensation executes.
 func (e *Engine) unknownPart(ent *entry) string {
 	switch {
 	case ent.def == nil:

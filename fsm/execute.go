@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// work executes ent as far as possible, then the next run on the same resource, until no run can
-// execute.
+// work executes ent as far as possible. It then does the same with the next run on the same resource, until no run
+// can execute.
 func (e *Engine) work(ent *entry) {
 	for ent != nil {
 		ent = e.execute(ent)

@@ -56,9 +56,9 @@ type Write func(Tx) error
 
 // Commit is a submitted transaction.
 type Commit interface {
-	// Applied returns a channel that is closed when the transaction's function has returned nil,
-	// so that later transactions see its effects, or when the transaction has failed. Unless it
-	// has failed, the transaction may not be durable yet.
+	// Applied returns a channel that is closed when the transaction's function has returned nil, so that later
+	// transactions see its effects, or when the transaction has failed. A successful transaction may not be durable
+	// yet.
 	Applied() <-chan struct{}
 	// Wait blocks until the transaction is durable or has failed, or ctx ends. If ctx ends
 	// first, the outcome is unknown to the caller, and the commit continues.
@@ -72,7 +72,7 @@ type Journal interface {
 	Submit(fn func(Tx) error) Commit
 	// Unfinished returns all runs that have not ended, in the order of their creation.
 	Unfinished() ([]Record, error)
-	// Run returns the record of the run with an id, whether or not the run has ended. It also
-	// reports whether there is such a record.
+	// Run returns the record of the run with the given id, even if the run has ended. It also reports whether there
+	// is such a record.
 	Run(id string) (Record, bool, error)
 }

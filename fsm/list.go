@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Runs returns the current records of all unfinished runs, in the order in which they were
-// started. A parked run's Error names the part that is unknown to this release.
+// Runs returns the current records of all unfinished runs, in the order they were started. A parked
+// run's Error names the part that is unknown to this release.
 func (e *Engine) Runs() []Record {
 	return e.list(func(*entry) bool { return true })
 }
@@ -26,7 +26,7 @@ func (e *Engine) list(wanted func(*entry) bool) []Record {
 	return out
 }
 
-// show returns the record of ent with the status that ent has now. e.mu is held.
+// show returns the record of ent, with the current status. e.mu is held.
 func (e *Engine) show(ent *entry) Record {
 	rec := ent.rec
 	switch {
@@ -43,8 +43,8 @@ func (e *Engine) show(ent *entry) Record {
 	return rec
 }
 
-// Wait blocks until the run with an id has ended durably, whatever its definition, and returns its
-// last record; see Handle.Wait.
+// Wait blocks until a run of any definition has ended durably, and returns its last record; see
+// Handle.Wait.
 func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	ent, err := e.find(runID)
 	if err != nil {

@@ -18,8 +18,8 @@ var closedChan = func() chan struct{} {
 // name identifies a run. It never changes.
 type name struct{ id, definition, resource string }
 
-// entry is an unfinished run in memory. The field turn and those below it are guarded by Engine.mu.
-// The fields above it never change.
+// entry is an unfinished run in memory. The fields from rec on are guarded by Engine.mu. The fields above rec never
+// change.
 type entry struct {
 	name
 	recorded chan struct{} // closed once the run is durable or has been rejected
@@ -49,7 +49,7 @@ func newEntry(rec Record) *entry {
 	return ent
 }
 
-// pending reports whether the run's first record has neither become durable nor been rejected yet.
+// pending reports whether the run's first record is still being written: it is neither durable nor rejected yet.
 func (ent *entry) pending() bool {
 	select {
 	case <-ent.recorded:
@@ -67,8 +67,8 @@ type queue struct {
 	timer    *time.Timer
 }
 
-// queuePlace determines the order of a resource's runs. It consists of the earliest time at which a run
-// can execute, and a run's id. A restart does not change it.
+// queuePlace is a run's place in the queue of its resource. It consists of the earliest time at which the run can
+// execute, and the run's id. A restart does not change it.
 type queuePlace struct {
 	ms uint64
 	id string
@@ -80,7 +80,7 @@ func placeOf(rec Record) queuePlace {
 		p.ms = id.Time()
 	}
 	if rec.Status == Delayed {
-		// Round up, so that a run that is recorded before this one is due precedes it.
+		// Round up. Runs that are recorded before this run is due then precede it.
 		p.ms = max(p.ms, uint64(max(0, rec.NotBefore.Add(time.Millisecond-1).UnixMilli())))
 	}
 	return p
@@ -146,7 +146,7 @@ func (q *queue) take(ent *entry) {
 	}
 }
 
-// joinable returns the run that a Start of the given definition joins, or nil if there is none.
+// joinable returns the run that a call to Start for the given definition joins, or nil if there is none.
 func (q *queue) joinable(definition string) *entry {
 	fits := func(ent *entry) bool {
 		return ent.definition == definition && ent.rec.Cancel == "" && !ent.finishing

@@ -52,7 +52,7 @@ func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 	return nil
 }
 
-// result encodes Result after a step has finished. From then on, Result counts as durable.
+// result encodes Result after a step has finished. From then on, Result is treated as durable.
 func (r *Run[Req, Res]) result() (json.RawMessage, error) {
 	if r.Result == nil {
 		r.Result = new(Res)

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// StartOptions configures a run that is started.
+// StartOptions configures a call to [Def.Start].
 type StartOptions struct {
 	NotBefore time.Time // earliest time at which the first step may execute; default: at once
 	// Write becomes durable in the same transaction as the run's first record. If it returns an error, nothing is
@@ -64,8 +64,8 @@ func (e *Engine) start(ctx context.Context, d *definition, resource string, requ
 	}
 }
 
-// admit returns the run that a Start joins, or submits the first record of a new run. It also
-// reports whether the run is joined.
+// admit returns the run that a call to Start joins, or submits the first record of a new run. It also reports whether
+// the call joins a run.
 func (e *Engine) admit(d *definition, resource string, request json.RawMessage, o StartOptions) (*entry, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

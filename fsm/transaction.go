@@ -7,14 +7,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// transaction is a transaction of the journal. It contains the run's new record, and the writes
-// that a step or caller has added.
+// transaction is a journal transaction. It contains a run's new record, and the writes that a step or caller has
+// added.
 type transaction struct {
 	record Record
 	writes []Write
 	commit Commit
 
-	// Set by the journal's goroutine each time it executes the transaction; read once the commit is applied.
+	// The journal's goroutine sets these fields each time it executes the transaction. They are read once the commit
+	// is applied.
 	executed bool
 	refused  error // error returned by one of writes
 }
@@ -34,8 +35,8 @@ func (t *transaction) execute(tx Tx) error {
 	return nil
 }
 
-// wait blocks until the transaction is durable or has failed. It accepts no context, because the
-// engine must know the outcome.
+// wait blocks until the transaction is durable or has failed. It does not accept a context, because the engine must
+// know the outcome.
 func (t *transaction) wait() error { return t.commit.Wait(context.Background()) }
 
 // applied waits until the transaction has been executed, and reports whether later transactions

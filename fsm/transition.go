@@ -8,15 +8,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of the delay before a transition that the journal has not accepted is submitted again.
+// Bounds of the delay before a failed transition is submitted again.
 const (
 	minJournalPause = 10 * time.Millisecond
 	maxJournalPause = 2 * time.Second
 )
 
 // transition makes the outcome of a step durable. It retries until it succeeds or the engine stops. proceed reports
-// whether the run continues at once. If ok is false, the engine has stopped first, and the step executes again after
-// the restart.
+// whether the run continues at once. If ok is false, the engine stopped before the outcome was durable, and the step
+// executes again after the restart.
 func (e *Engine) transition(ent *entry, s *step, o Outcome, run untypedRun, log *slog.Logger) (proceed, ok bool) {
 	var result []byte
 	if o.finished() {
@@ -116,8 +116,8 @@ func (e *Engine) settle(ent *entry, t *transaction) error {
 	return nil
 }
 
-// announce notifies the callers of Handle.Applied, which wait for the run's end but not for the
-// disk. The caller holds the run's turn.
+// announce notifies the callers of Handle.Applied, which wait for the run's end but not for the disk. The caller
+// holds the run's token.
 func (e *Engine) announce(ent *entry, final Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// Default and limit for how long a call waits.
+// Default and maximum waiting time of a call.
 const (
 	defaultWait = 30 * time.Second
 	maxWait     = time.Minute

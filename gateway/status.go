@@ -34,7 +34,7 @@ func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// hasTicket reports whether a request contains the ticket of the job's submission.
+// hasTicket reports whether a request contains the ticket that the job was submitted with.
 func hasTicket(r *http.Request, m *bourse.Machine) bool {
 	return submitted(m) && ticketIn(r).Named(m.Config.Metadata[ticketKey])
 }

@@ -22,8 +22,8 @@ const (
 // ticketIn returns the ticket in a request, or "" if the request contains none.
 func ticketIn(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
 
-// ticketOf returns the ticket for a new job or host: the ticket that the caller sent, or a new one. A new ticket is
-// also returned as made, because the reply must contain it; otherwise made is empty.
+// ticketOf returns the ticket for a new job or host: the ticket that the caller sent, or a new one. The made result
+// is the new ticket, which the reply must contain, or "" if the caller sent one.
 func ticketOf(r *http.Request) (t, made pull.Ticket, err error) {
 	switch t = ticketIn(r); {
 	case t == "":

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tidyParts is the number of times that Run calls tidy during each period of length Config.Keep.
+// tidyParts is the number of times that Run calls tidy in each Config.Keep period.
 const tidyParts = 10
 
 // Run destroys each submitted job when Config.Keep has passed since the job ended. It returns when

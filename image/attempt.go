@@ -18,14 +18,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Prefixes of the labels that tell containerd's garbage collector which objects a blob refers to.
+// Prefixes of labels with which a blob lists the objects it refers to, for containerd's garbage collector.
 const (
 	labelGCContent  = "containerd.io/gc.ref.content."
 	labelGCSnapshot = "containerd.io/gc.ref.snapshot."
 )
 
-// attempt makes one attempt to pull an image: it takes a lease, downloads the image, and writes the image's record.
-// Each step reuses the results of earlier attempts.
+// attempt makes one attempt to pull an image: it takes a lease, downloads and unpacks the image, and writes the
+// image's record. Each step reuses the results of earlier attempts.
 func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	ctx, c, err := s.containerd(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	return s.recordImage(ctx, c, who, p, o.root())
 }
 
-// addParts adds parts to, or updates them in, the record of a pull's disk space.
+// addParts records the sizes of more parts of a pull, so that their disk space is counted.
 func (s *Store) addParts(p *pull, more parts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,8 @@ func reader(c *containerd.Client) blobReader {
 	}
 }
 
-// describe stores the image's index, manifest and configuration, and returns the parsed configuration.
+// describe stores the image's index, manifest and configuration in containerd, and returns the parsed
+// configuration.
 func (s *Store) describe(ctx context.Context, c *containerd.Client, blobs blobReader, who tenant, p *pull, o outline) (imageConfig, error) {
 	b := stored{desc: *o.document.Config}
 	var err error
@@ -145,8 +146,8 @@ func (s *Store) recordImage(ctx context.Context, c *containerd.Client, who tenan
 	r.ref.Tag = ""
 	r.addTag(p.ref.Tag)
 	s.mu.Lock()
-	s.memory.catalog.show(r.name, who, r.usedAt)
-	r.shown = s.memory.catalog.tenants(r.name)
+	s.memory.catalog.recordAccess(r.name, who, r.usedAt)
+	r.access = s.memory.catalog.tenants(r.name)
 	s.mu.Unlock()
 	record := images.Image{Name: r.name, Target: root, Labels: r.labels()}
 	_, err := c.ImageService().Create(ctx, record)
@@ -174,25 +175,25 @@ func (s *Store) recordImage(ctx context.Context, c *containerd.Client, who tenan
 	return image, nil
 }
 
-// renew updates an image's existing record in containerd, preserving the record's tags. A record may exist before a
-// pull, for example because the store has not read it yet or because the image's layers were lost.
+// renew updates a record that already exists in containerd, preserving its tags. A record may exist before a pull
+// because the store has not read it yet, or because the image's layers were lost.
 func renew(ctx context.Context, c *containerd.Client, r *record, record images.Image) (images.Image, error) {
 	old, err := c.ImageService().Get(ctx, record.Name)
 	if err != nil {
 		return record, err
 	}
-	tags, used, shown := r.tags, r.usedAt, r.shown
+	tags, used, access := r.tags, r.usedAt, r.access
 	r.tags = nil
 	r.read(old.Labels, used)
 	for _, tag := range tags {
 		r.addTag(tag)
 	}
 	r.usedAt = used
-	for who, at := range shown {
-		if r.shown == nil {
-			r.shown = map[tenant]time.Time{}
+	for who, at := range access {
+		if r.access == nil {
+			r.access = map[tenant]time.Time{}
 		}
-		r.shown[who] = at
+		r.access[who] = at
 	}
 	record.Labels = r.labels()
 	return c.ImageService().Update(ctx, record, "target", "labels")

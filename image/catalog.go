@@ -11,26 +11,26 @@ import (
 // Limits on the catalog's data about images that are not on this worker.
 const (
 	maxDigests = 4096 // number of tags
-	maxKnown   = 1024 // number of manifests, of about ten layers each
+	maxKnown   = 1024 // number of manifests, each with about ten layers
 )
 
 // catalog is a store's in-memory data about images. It is guarded by Store.mu.
 type catalog struct {
 	records map[string]*record // records by their names in containerd
-	tags    map[string]string  // name of each image's record, by the image's name with a tag
-	// Number of records that contain each blob, by the blob's digest; pulls do not fetch these blobs.
+	tags    map[string]string  // names of records, by image name with tag
+	// Number of records that contain a blob, by the blob's digest. Pulls do not fetch these blobs.
 	present map[string]int
 
-	digests map[string]string // digest that the registry last returned, by name with tag; bounded
-	// Configuration and layers of each image, by the name that the image's record would have; bounded.
-	parts   map[string]parts
-	shownAt map[shownKey]time.Time // when an image was last shown to a tenant; bounded
+	digests map[string]string // digests that registries last returned, by image name with tag; bounded
+	// Configurations and layers of images, by recordName; bounded.
+	parts    map[string]parts
+	accessAt map[accessKey]time.Time // when a tenant's access to an image was last confirmed; bounded
 }
 
 func newCatalog() *catalog {
 	return &catalog{
 		records: map[string]*record{}, tags: map[string]string{}, present: map[string]int{},
-		digests: map[string]string{}, parts: map[string]parts{}, shownAt: map[shownKey]time.Time{},
+		digests: map[string]string{}, parts: map[string]parts{}, accessAt: map[accessKey]time.Time{},
 	}
 }
 
@@ -46,9 +46,9 @@ func (c *catalog) add(r *record) {
 		c.drop(r.name)
 	}
 	c.records[r.name] = r
-	for who, at := range r.shown {
-		if key := (shownKey{r.name, who}); at.After(c.shownAt[key]) {
-			remember(c.shownAt, maxShown, key, at)
+	for who, at := range r.access {
+		if key := (accessKey{r.name, who}); at.After(c.accessAt[key]) {
+			remember(c.accessAt, maxAccess, key, at)
 		}
 	}
 	for _, d := range r.needs {
@@ -56,7 +56,7 @@ func (c *catalog) add(r *record) {
 	}
 	for _, tag := range slices.Clone(r.tags) {
 		if holder, ok := c.records[c.tags[tagOf(r, tag)]]; ok && holder != r {
-			// After a crash between two writes, both records have the tag.
+			// If the daemon was killed between two writes, both records have the tag.
 			loser := holder
 			if holder.usedAt.After(r.usedAt) {
 				loser = r
@@ -75,7 +75,7 @@ func tagOf(r *record, tag string) string {
 	return bourse.ImageRef{Registry: r.ref.Registry, Repository: r.ref.Repository, Tag: tag}.String()
 }
 
-// setTag makes a tag refer to a record.
+// setTag makes a tag refer to record r, and removes it from the record to which it referred before.
 func (c *catalog) setTag(r *record, tag string) {
 	if tag == "" {
 		return
@@ -90,7 +90,7 @@ func (c *catalog) setTag(r *record, tag string) {
 	}
 }
 
-// drop removes a record, but keeps the list of blobs that a pull of the image would fetch.
+// drop removes a record, but remembers which blobs a pull of the image would fetch.
 func (c *catalog) drop(name string) {
 	r, ok := c.records[name]
 	if !ok {
@@ -116,7 +116,7 @@ func (c *catalog) drop(name string) {
 // setDigest records the digest that a registry has returned for a tag.
 func (c *catalog) setDigest(name, digest string) { remember(c.digests, maxDigests, name, digest) }
 
-// setParts records the parts that a pull of an image would fetch.
+// setParts records which parts a pull of an image would fetch.
 func (c *catalog) setParts(name string, needs parts) { remember(c.parts, maxKnown, name, needs) }
 
 // remember adds an entry to a bounded map, removing an arbitrary entry if the map is full.
@@ -143,8 +143,8 @@ func (c *catalog) find(ref bourse.ImageRef) *record {
 	return c.records[c.tags[tagName(ref)]]
 }
 
-// missing returns the number of bytes that a pull of the image would fetch for a tenant. It returns false if the image
-// was not shown to the tenant or its parts are unknown.
+// missing returns the number of bytes that a pull of an image would fetch. It returns false if the tenant's access to
+// the image was not confirmed, or the image's parts are unknown.
 func (c *catalog) missing(ref bourse.ImageRef, who tenant, now time.Time) (int64, bool) {
 	r := c.find(ref)
 	if r != nil {
@@ -154,7 +154,7 @@ func (c *catalog) missing(ref bourse.ImageRef, who tenant, now time.Time) (int64
 		ref.Digest = c.digests[tagName(ref)]
 	}
 	switch {
-	case !c.wasShown(recordName(ref), who, shownFor, now):
+	case !c.hadAccess(recordName(ref), who, accessValid, now):
 		return 0, false
 	case r != nil:
 		return 0, true
@@ -172,7 +172,7 @@ func (c *catalog) missing(ref bourse.ImageRef, who tenant, now time.Time) (int64
 	return sum, true
 }
 
-// byDigest returns the records of an image: one for each repository from which it was pulled.
+// byDigest returns the records of the image with the given digest, one for each repository from which it was pulled.
 func (c *catalog) byDigest(digest string) []*record {
 	var out []*record
 	for _, r := range c.records {

@@ -33,9 +33,9 @@ func TestCatalogMissing(t *testing.T) {
 	check("never heard of", "registry.test/web:v1", 0, false)
 	web := recordFor(1, at(1), parts{"base": 50, "web": 5}, "v1")
 	c.add(web)
-	check("present, but shown to nobody", "registry.test/web:v1", 0, false)
+	check("present, but no tenant has access", "registry.test/web:v1", 0, false)
 	for i, name := range []string{"web", "api", "web"} {
-		c.show("registry.test/"+name+"@"+digestOf(i+1), "", at(50))
+		c.recordAccess("registry.test/"+name+"@"+digestOf(i+1), "", at(50))
 	}
 	check("there", "registry.test/web:v1", 0, true)
 	check("there", "registry.test/web@"+digestOf(1), 0, true)
@@ -63,7 +63,8 @@ func TestCatalogTags(t *testing.T) {
 	if got := c.find(bourse.ParseImageRef("registry.test/web:latest")); got != now {
 		t.Errorf("the moved tag refers to %v", got)
 	}
-	// After a crash between two writes, two records have the tag. The record used last keeps it.
+	// After a crash between two writes, two records have the tag. The most recently used record
+	// keeps it.
 	c = newCatalog()
 	first, second := recordFor(1, at(5), parts{}, "latest"), recordFor(2, at(9), parts{}, "latest")
 	c.add(second)
@@ -78,12 +79,12 @@ func TestCatalogIsBounded(t *testing.T) {
 	for i := range 3 * maxDigests {
 		c.setDigest(fmt.Sprint("registry.test/a:", i), digestOf(i))
 		c.setParts(digestOf(i), parts{})
-		c.show(digestOf(i), "acme", at(i))
-		c.show(digestOf(i), "", at(i))
+		c.recordAccess(digestOf(i), "acme", at(i))
+		c.recordAccess(digestOf(i), "", at(i))
 	}
-	if len(c.digests) != maxDigests || len(c.parts) != maxKnown || len(c.shownAt) != maxShown {
+	if len(c.digests) != maxDigests || len(c.parts) != maxKnown || len(c.accessAt) != maxAccess {
 		t.Errorf("%d tags, %d manifests and %d tenants are remembered, want %d, %d and %d",
-			len(c.digests), len(c.parts), len(c.shownAt), maxDigests, maxKnown, maxShown)
+			len(c.digests), len(c.parts), len(c.accessAt), maxDigests, maxKnown, maxAccess)
 	}
 }
 

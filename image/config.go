@@ -15,30 +15,29 @@ type Config struct {
 	// Client returns the connection to containerd. The store calls Client once, when it first needs the connection, and
 	// does not close the connection. If Client is nil, the store connects to Address.
 	Client  func() (*containerd.Client, error)
-	Address string // path of containerd's socket, which is used if Client is nil
+	Address string // path of containerd's socket; used only if Client is nil
 
 	Namespace   string // namespace in containerd; default "bourse"
 	Snapshotter string // containerd snapshotter; default "overlayfs"
 	Budget      int64  // maximum disk space of images in bytes; 0: no limit
 
-	Registries        map[string]Registry // by registry host as in image names, for example "registry.example.com:5000"
+	Registries        map[string]Registry // keys are registry hosts as in image names, for example "registry.example.com:5000"
 	Private           bool                // allow registries at private, loopback and link-local addresses; those in Registries are always allowed
-	AllowedRegistries []string            // the only registries that are allowed; nil: all
+	AllowedRegistries []string            // the only allowed registries; nil: all are allowed
 	DockerConfig      string              // optional path of a Docker config.json with credentials for all organizations
 	OrgConfigs        map[string]string   // paths of Docker config.json files by organization; each is used only for that organization's pulls
 
 	ResolveTimeout time.Duration // time limit for resolving a tag; default 3 s
-	Stall          time.Duration // how long a request may receive no data before it is aborted; default 30 s
+	Stall          time.Duration // requests that receive no data for this long are aborted; default 30 s
 	Linger         time.Duration // how long a pull continues without waiters; default 10 min
 	Keep           time.Duration // how long the data of a failed pull is kept for a retry; default 1 h
 	Recheck        time.Duration // how long a registry's answer for a digest is valid; default 5 min
 
-	Log *slog.Logger // default: no log
+	Log *slog.Logger // default: discards all records
 }
 
-// Registry configures access to one registry. The zero value means HTTPS with the system's
-// certificate authorities and no credentials. As in Docker, registries on loopback use plain HTTP
-// instead.
+// Registry configures access to one registry. The zero value means HTTPS with the system's certificate authorities and
+// no credentials, except that registries on loopback use plain HTTP, as in Docker.
 type Registry struct {
 	PlainHTTP bool
 	CA        string // optional PEM file with certificate authorities that replace the system's
@@ -70,7 +69,7 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	var errs []error
 	if c.Client == nil && c.Address == "" {
-		errs = append(errs, errors.New("image: neither Client nor Address of containerd is set"))
+		errs = append(errs, errors.New("image: neither Client nor Address is set"))
 	}
 	if c.Budget < 0 {
 		errs = append(errs, fmt.Errorf("image: invalid budget of %d bytes", c.Budget))

@@ -1,30 +1,30 @@
-// Package image manages a worker's OCI images. An image is pulled from its registry once, shared by all machines, and
-// counted against a disk budget. Images are evicted when space is needed.
+// Package image manages a worker's OCI images. It pulls each image from its registry once, shares it among all
+// machines, and evicts images when they exceed a disk budget.
 //
-// A [Store] uses containerd, whose contents are authoritative: an image is present if its record
+// A [Store] stores images in containerd, which is the source of truth: an image is present if its record
 // "registry/repository@sha256:…" is in the namespace and its layers are unpacked. The record's labels contain the tags
-// by which the image was requested and the time of its last use, so no other data has to survive a restart. The store
-// notices when other programs remove images from containerd. [Store.Has] and [Store.Missing], which are needed for
-// quotes, use an in-memory copy.
+// by which the image was requested, the tenants that have access to it, and the time of its last use, so no other data
+// has to survive a restart. The store notices when other programs remove images from containerd. [Store.Has] and
+// [Store.Missing], which are called for every quote, use an in-memory copy.
 //
 // # Pulls
 //
-// One pull serves all callers that want the same image. It first takes a lease in containerd, which is named after the
-// image. The lease durably records the intent, protects all fetched data from garbage collection, and lets a restarted
-// daemon find and resume the pull. Layer downloads resume at the byte where they stopped. When a pull succeeds, or
-// fails because the image is invalid, its lease is removed together with all data that nothing else needs. When a pull
-// fails because a registry is unreachable, or is interrupted because the daemon stops, its lease is kept for a retry.
-// [Store.Run] removes such a lease after Config.Keep; otherwise, containerd removes it after a day.
+// One pull serves all callers that request the same image. It first takes a lease in containerd, whose id is derived
+// from the image's name. The lease durably records the intent, protects all fetched data from garbage collection, and
+// lets a restarted daemon find and resume the pull. Layer downloads resume at the byte where they stopped. When a pull
+// succeeds, or fails because the image is invalid, its lease and all data that is no longer needed are removed. When a
+// pull fails because a registry is unreachable, or is interrupted because the daemon stops, its lease is kept for a
+// retry. [Store.Run] removes such a lease after Config.Keep; otherwise, containerd removes it after a day.
 //
-// A caller that stops waiting does not stop the pull. Without callers, a pull continues for Config.Linger, so that it
+// If a caller stops waiting, the pull continues. Without waiting callers, it continues for Config.Linger, so that it
 // has progressed further or completed by the time a caller retries.
 //
 // # Budget
 //
 // Images and pulls in progress may take up to Config.Budget bytes. Each compressed blob and each unpacked layer counts
-// once, no matter how many images share it. An image that cannot fit is refused before its layers are downloaded. If an
-// image exceeds the budget while it is unpacked, the pull is aborted and its data removed. The size is checked a few
-// times per second, so a layer that unpacks to far more than its compressed size may briefly exceed the budget.
+// once, no matter how many images share it. If an image cannot fit, its pull fails before layers are downloaded. If an
+// image exceeds the budget while it is being unpacked, the pull is aborted and its data is removed. The size is checked
+// a few times per second, so a layer that unpacks to far more than its compressed size may briefly exceed the budget.
 //
 // # Trust
 //

@@ -24,21 +24,22 @@ var (
 	errNoWaiters = errors.New("no caller is waiting for the pull")
 )
 
-// layerError wraps the error for a layer that containerd could not unpack.
+// layerError wraps the error if containerd cannot unpack a layer because the layer is invalid.
 type layerError struct{ err error }
 
 func (e *layerError) Error() string { return e.err.Error() }
 func (e *layerError) Unwrap() error { return e.err }
 
-// registryError wraps an error from a registry, to distinguish a registry's "not found" from containerd's.
+// registryError wraps an error from a registry, so that a "not found" error from a registry can be distinguished from
+// containerd's.
 type registryError struct{ err error }
 
 func (e *registryError) Error() string { return e.err.Error() }
 func (e *registryError) Unwrap() error { return e.err }
 
 // withCode adds a code and a message for the caller to an error from a pull or a registry. The code is not_found,
-// invalid or insufficient_capacity if a retry would also fail, and unavailable otherwise. The original error is
-// wrapped, for the log.
+// invalid or insufficient_capacity if the error is permanent, and unavailable otherwise. The original error is
+// wrapped, so that it can be logged.
 func withCode(err error, image string) error {
 	if err == nil {
 		return nil
@@ -95,14 +96,14 @@ func classify(err error, registry string) (bourse.Code, string) {
 	return bourse.CodeUnavailable, "pull failed; see the worker's log for the cause"
 }
 
-// Messages for images to which the registry gives the organization no access. Registries do not reveal whether such an
-// image exists.
+// Messages for images that the organization may not access according to the registry. Registries do not reveal whether
+// such an image exists.
 const (
 	noImageText         = "there is no such image"
 	noImageOrDeniedText = noImageText + ", or this organization has no credentials for it on the worker (--registry-auth)"
 )
 
-// classifyStatus returns the code and message for a registry's error status.
+// classifyStatus returns the code and the message for an HTTP error status from a registry.
 func classifyStatus(e *remoteerrors.ErrUnexpectedStatus, registry string) (bourse.Code, string) {
 	answered := registry + " answered " + statusText(e)
 	switch status := e.StatusCode; {
@@ -118,7 +119,8 @@ func classifyStatus(e *remoteerrors.ErrUnexpectedStatus, registry string) (bours
 	return bourse.CodeInvalid, answered
 }
 
-// unreachable reports whether containerd could not be reached. A stream to a containerd that exits ends with io.EOF.
+// unreachable reports whether err means that containerd could not be reached. If containerd exits, its streams end
+// with io.EOF.
 func unreachable(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
@@ -133,7 +135,7 @@ func diskFull(err error) bool {
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// isPermanent reports whether a retry of the pull would also fail. If so, the pull's data is not kept.
+// isPermanent reports whether err is permanent, so that the pull's data need not be kept for a retry.
 func isPermanent(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:

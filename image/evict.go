@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// diskUser is anything that takes disk space: an image, a pull in progress, or the data of a failed pull.
+// diskUser is something that occupies disk space: an image, a pull in progress, or the data of a failed pull.
 type diskUser struct {
 	name   string
 	digest string // digest of an image, to check whether a machine uses it; otherwise empty
@@ -15,7 +15,7 @@ type diskUser struct {
 	inUse  bool // in use or being pulled, and therefore not evictable
 }
 
-// diskUsage returns the total size of the holdings, counting shared parts once.
+// diskUsage returns the total size of the holdings. It counts shared parts once.
 func diskUsage(holdings []diskUser) int64 {
 	all := parts{}
 	for _, h := range holdings {
@@ -26,9 +26,10 @@ func diskUsage(holdings []diskUser) int64 {
 	return all.sum()
 }
 
-// selectEvictions selects holdings to evict, so that the remaining ones take at most budget bytes. It selects the least
-// recently used ones first, and skips those whose eviction would not free any space. It also returns the size of the
-// remaining holdings; if that exceeds the budget, evicting the selected holdings is pointless.
+// selectEvictions returns the names of the holdings to evict so that the remaining holdings occupy at most budget
+// bytes. It selects the least recently used holdings first, and does not select those in use. It also returns the total
+// size of the remaining holdings. This size exceeds the budget if evicting everything that is not in use would not
+// suffice.
 func selectEvictions(holdings []diskUser, budget int64) ([]string, int64) {
 	holders := map[string]int{} // number of holdings that contain each part
 	sizes := parts{}

@@ -9,18 +9,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// activePart is the name, among a pull's parts, of the layer that is being unpacked.
+// activePart is the key, in a pull's parts, of the layer that is being unpacked.
 const activePart = "active"
 
-// Intervals at which a growing layer is measured. Because containerd visits all of the layer's files, the interval is
-// extended so that measuring takes at most a tenth of the time.
+// A layer that is being unpacked is measured every measureEvery. If measuring it takes long, because containerd
+// visits all of the layer's files, the interval is extended to measureShare times the duration of a measurement.
 const (
 	measureEvery = 200 * time.Millisecond
 	measureShare = 10
 )
 
-// watch measures the layer that is being unpacked, frees space for it, and cancels the pull if
-// there is not enough space. The returned function stops watch and waits for its goroutine.
+// watch starts a goroutine that measures the layer that is being unpacked, frees space for it, and cancels the
+// pull if there is not enough space. The returned function stops this goroutine and waits for it.
 func (s *Store) watch(ctx context.Context, w *measuringSnapshotter) func() {
 	if s.config.Budget == 0 {
 		return func() {}
@@ -66,9 +66,8 @@ func (s *Store) measure(ctx context.Context, w *measuringSnapshotter) error {
 	return s.makeRoom(ctx, w.client, w.pull)
 }
 
-// makeRoom evicts images until everything fits into the budget, including pull p. If p cannot
-// fit, it evicts nothing and returns CodeInsufficient. If p is nil, it evicts images until the
-// budget suffices or no more images can be evicted.
+// makeRoom evicts images until all images and pulls fit into the budget. If the pull p cannot fit, it does not
+// evict anything and returns CodeInsufficient. If p is nil, it evicts as many images as necessary and possible.
 func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) error {
 	if s.config.Budget == 0 {
 		return nil
@@ -100,7 +99,7 @@ func (s *Store) sizeOf(p *pull) int64 {
 	return p.parts.sum()
 }
 
-// holdings returns everything that takes disk space, and the function that was passed to SetInUse.
+// holdings returns everything that occupies disk space, and the function that was passed to SetInUse.
 func (s *Store) holdings() ([]diskUser, func(string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +111,7 @@ func (s *Store) holdings() ([]diskUser, func(string) bool) {
 		copied := parts{}
 		for part, size := range p.parts {
 			if part == activePart {
-				part = activePart + " " + name // keep the parts of different pulls apart
+				part = activePart + " " + name // distinguish the parts of different pulls
 			}
 			copied[part] = size
 		}

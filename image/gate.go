@@ -2,11 +2,12 @@ package image
 
 import "context"
 
-// limiter is a semaphore: its capacity is the maximum number of goroutines that hold it at the same time. Unlike a
-// mutex, it may be held during I/O, because goroutines that wait for it stop when their contexts end.
+// limiter is a semaphore. Its capacity is the maximum number of goroutines that hold it at the same time. Unlike a
+// mutex, it may be held during I/O, because a goroutine stops waiting for it when its context ends.
 type limiter chan struct{}
 
-// acquire waits for a free slot and returns a function that frees it.
+// acquire waits for a free slot, takes it, and returns a function that frees it. It returns an error if ctx ends
+// first.
 func (g limiter) acquire(ctx context.Context) (func(), error) {
 	select {
 	case g <- struct{}{}:

@@ -14,13 +14,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// labelPull is the lease label that contains the name of the image being pulled, including its tag.
+// labelPull is the lease label for the name of the image being pulled, including its tag.
 const labelPull = "bourse.dev/pull"
 
-// labelOrg is the lease label that contains the organization for which the image is pulled.
+// labelOrg is the lease label for the organization whose credentials the pull uses.
 const labelOrg = "bourse.dev/org"
 
-// A lease expires after leaseTime. A lease that expires in less than minLeaseTime is not reused for
+// A lease expires leaseTime after its creation. A lease that expires in less than minLeaseTime is not reused for
 // another attempt, because its data could be garbage-collected during the pull.
 const (
 	leaseTime    = 24 * time.Hour
@@ -29,13 +29,14 @@ const (
 
 const labelExpire = "containerd.io/gc.expire"
 
-// leaseOf returns the lease of an image's pull.
+// leaseOf returns the lease for pulling an image. Only its ID is set.
 func leaseOf(ref bourse.ImageRef) leases.Lease {
 	sum := sha256.Sum256([]byte(recordName(ref)))
 	return leases.Lease{ID: "bourse-pull-" + hex.EncodeToString(sum[:16])}
 }
 
-// takeLease records the intent to pull an image, and returns a context that adds all fetched data to the pull's lease.
+// takeLease records the intent to pull an image by creating a lease or reusing an earlier attempt's. It returns a
+// context that makes containerd add all fetched data to the lease.
 func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (context.Context, error) {
 	leave, err := s.leaseLock.acquire(ctx)
 	if err != nil {
@@ -75,8 +76,8 @@ func validForRetry(lease leases.Lease, now time.Time) bool {
 	return err == nil && end.Sub(now) >= minLeaseTime
 }
 
-// dropLease removes a pull's lease. Fetched data that does not belong to any image is then removed, immediately if
-// collect is set, and otherwise at containerd's next garbage collection.
+// dropLease removes a pull's lease. Fetched data that is not part of an image is then removed: immediately if
+// collect is set, and otherwise by containerd's next garbage collection.
 func dropLease(ctx context.Context, c *containerd.Client, ref bourse.ImageRef, collect bool) error {
 	var opts []leases.DeleteOpt
 	if collect {
@@ -106,7 +107,7 @@ func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.I
 	return dropLease(ctx, c, ref, true)
 }
 
-// settlingTime is the time limit for removing a pull's leftover data.
+// settlingTime is the time limit for settle.
 const settlingTime = time.Minute
 
 // settle removes the lease and leftover data of a finished pull, unless they are kept for a
@@ -130,13 +131,13 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	}
 }
 
-// leased describes a pull that has a lease.
+// leased describes a pull for which there is a lease.
 type leased struct {
 	ref bourse.ImageRef
 	org string
 }
 
-// activePulls returns the pulls that have a lease.
+// activePulls returns the pulls for which there are leases, including pulls of an earlier daemon.
 func activePulls(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	list, err := c.LeasesService().List(ctx, `labels."`+labelPull+`"`)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// load updates the in-memory state from the images in containerd.
+// load updates the in-memory state to match the images in containerd.
 func (s *Store) load(ctx context.Context, c *containerd.Client) error {
 	for {
 		s.mu.Lock()
@@ -33,7 +33,7 @@ func (s *Store) load(ctx context.Context, c *containerd.Client) error {
 	}
 }
 
-// inspectNew reads the images in list that are not in memory yet.
+// inspectNew reads the images in list that are not in memory yet, and returns their records.
 func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []images.Image) ([]*record, error) {
 	var out []*record
 	for _, image := range list {
@@ -46,7 +46,7 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 		r, err := s.inspect(ctx, c, image)
 		switch {
 		case errdefs.IsNotFound(err), bourse.CodeOf(err) == bourse.CodeInvalid:
-			// Part of the image is missing, so treat the image as not pulled. A pull will repair it.
+			// Part of the image is missing or invalid, so treat the image as not pulled. A pull will repair it.
 			s.config.Log.Warn("image incomplete", "image", image.Name, "err", err)
 		case err != nil:
 			return nil, fmt.Errorf("image %s: %w", image.Name, err)
@@ -57,8 +57,8 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 	return out, nil
 }
 
-// replace replaces the store's contents with the images in list. It returns false and does nothing
-// if an image was added or removed since list was read.
+// replace updates the store after list was read from containerd: it drops images that are not in list, and adds those
+// in found. If the store has added or removed an image since list was read, replace does nothing and returns false.
 func (s *Store) replace(list []images.Image, found []*record, change uint64) bool {
 	listed := map[string]bool{}
 	for _, image := range list {
@@ -129,7 +129,8 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 	return r, nil
 }
 
-// requirePresent returns a blobReader that fails if a blob is missing, so that the blob is not fetched from a registry.
+// requirePresent returns a blobReader that returns an error if containerd does not have a blob, so that the blob is not
+// fetched from a registry.
 func requirePresent(blobs blobReader) blobReader {
 	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
 		raw, err := blobs(ctx, desc)

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// dockerConfig contains the credentials from a Docker config.json file. The file is read again before
-// each request to a registry, so that changes take effect.
+// dockerConfig provides the credentials in a Docker config.json file. The file is read again before each request to a
+// registry, so that changes take effect.
 type dockerConfig struct {
 	path string
 
@@ -18,7 +18,7 @@ type dockerConfig struct {
 	err    error                        // error of the last read
 }
 
-// at reads the file again and returns its credentials for a registry.
+// at reads the file again and returns the credentials for a registry.
 func (l *dockerConfig) at(host string) (credentials.Login, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,13 +53,13 @@ func (l *dockerConfig) read() {
 	l.byHost, l.err = got.Logins, nil
 }
 
-// tenant identifies the credentials used for a registry: the name of an organization that has its own credentials, or
-// "" for the credentials, if any, that all organizations share. Different tenants never share connections, tokens or
-// answers.
+// tenant identifies the credentials that are used for a registry. It is the name of an organization with its own
+// credentials, or "" for all other organizations, which use the shared credentials, if any. Tenants never share
+// connections, tokens or answers with other tenants.
 type tenant string
 
-// tenantOf returns an organization's tenant at a registry: the organization itself if it has its own credentials for
-// the registry, and "" otherwise. It normally performs no I/O.
+// tenantOf returns an organization's tenant for a registry: the organization's name if it has its own credentials for
+// the registry, and "" otherwise. It normally does not perform I/O.
 func (r *registries) tenantOf(org, host string) tenant {
 	if l := r.orgs[org]; l != nil && l.names(host) {
 		return tenant(org)
@@ -75,11 +75,11 @@ func (r *registries) freshTenantOf(org, host string) tenant {
 	return r.tenantOf(org, host)
 }
 
-// login returns a tenant's credentials for a registry. The error matters only if the registry requires credentials.
+// login returns a tenant's credentials for a registry. Ignore the error if the registry does not require credentials.
 func (r *registries) login(who tenant, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {
-			return l.at(host) // even if these were removed, do not fall back to the shared credentials
+			return l.at(host) // if these were removed, do not fall back to the shared credentials
 		}
 		return credentials.Login{}, nil
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// blobReader reads a small blob from containerd. It returns nil if containerd does not have the
+// blobReader is a function that reads a small blob from containerd. It returns nil if containerd does not have the
 // blob.
 type blobReader func(context.Context, ocispec.Descriptor) ([]byte, error)
 
-// outline describes an image, from the index down to the layers' descriptors.
+// outline contains an image's index, if there is one, and its manifest, but not its configuration and layers.
 type outline struct {
 	index    *stored // nil if the name refers to the manifest itself
 	manifest stored
@@ -27,7 +27,7 @@ type stored struct {
 	raw  []byte
 }
 
-// root returns the descriptor that the image's name refers to.
+// root returns the descriptor of the index or manifest that the image's digest refers to.
 func (o outline) root() ocispec.Descriptor {
 	if o.index != nil {
 		return o.index.desc
@@ -35,7 +35,7 @@ func (o outline) root() ocispec.Descriptor {
 	return o.manifest.desc
 }
 
-// needs returns the image's configuration and layers, each once.
+// needs returns the image's configuration and layers, without duplicates.
 func (o outline) needs() parts {
 	out := parts{o.document.Config.Digest.String(): o.document.Config.Size}
 	for _, l := range o.document.Layers {
@@ -44,9 +44,10 @@ func (o outline) needs() parts {
 	return out
 }
 
-// readOutline reads the index and the manifest of an image for this host's platform, and records the parts that a pull
-// would fetch. If blobs is nil, it requests both from the registry with the tenant's credentials, so that a tenant that
-// merely knows the digest of another organization's image is refused.
+// readOutline reads an image's index, if it has one, and the manifest for this host's platform. It records the parts
+// that a pull would fetch. If blobs is nil, it does not use the copies in containerd but requests both from the
+// registry with the tenant's credentials. A tenant that merely knows the digest of another organization's image is thus
+// refused.
 func (s *Store) readOutline(ctx context.Context, blobs blobReader, who tenant, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
 	var o outline
 	for depth := 0; ; depth++ {
@@ -80,7 +81,7 @@ func (s *Store) readOutline(ctx context.Context, blobs blobReader, who tenant, r
 	return o, needs, nil
 }
 
-// read reads a manifest or a configuration. Unless blobs is nil, it first tries blobs. If the blob is not found there,
+// read reads an index, manifest or configuration. Unless blobs is nil, it first tries blobs. If blobs does not have it,
 // read uses the registry's cached answers to this tenant, or asks the registry.
 func (s *Store) read(ctx context.Context, blobs blobReader, who tenant, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	if blobs != nil {
@@ -104,7 +105,7 @@ func (s *Store) read(ctx context.Context, blobs blobReader, who tenant, ref bour
 	return raw, nil
 }
 
-// fetch requests a small blob from its registry. It takes at most Config.Stall.
+// fetch requests a small blob from its registry. The time limit is Config.Stall.
 func (s *Store) fetch(ctx context.Context, from remotes.Resolver, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Stall)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on how much of a registry's data the worker reads into memory and processes.
+// Limits on the data that the worker accepts from a registry.
 const (
 	maxManifest  = 4 << 20 // bytes of a manifest, index or configuration; the OCI distribution specification recommends 4 MiB
 	maxLayers    = 256     // overlayfs supports fewer than 500, Docker created at most 127
@@ -29,13 +29,13 @@ type document struct {
 	Manifests []ocispec.Descriptor `json:"manifests"`
 	Config    *ocispec.Descriptor  `json:"config"`
 	Layers    []ocispec.Descriptor `json:"layers"`
-	FSLayers  json.RawMessage      `json:"fsLayers"` // layers of a manifest in Docker's schema 1
+	FSLayers  json.RawMessage      `json:"fsLayers"` // only in manifests with Docker's schema 1: the layers
 }
 
 func (d document) isIndex() bool { return d.Config == nil }
 
-// parseDocument parses a manifest or an index. In the result, digests and sizes are valid, there
-// are at most maxLayers layers, all of supported types, and addresses of other hosts are removed.
+// parseDocument parses and validates a manifest or an index. The result contains only valid digests and sizes, and at
+// most maxLayers layers, all with supported types. URLs in descriptors are removed.
 func parseDocument(raw []byte) (document, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
@@ -50,7 +50,7 @@ func (d *document) check() error {
 	case d.FSLayers != nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the image's manifest has Docker's schema 1, which is not supported: push the image again")
 	case d.Config != nil && d.Manifests != nil:
-		// Different programs could read such a document as different images.
+		// Different programs could interpret such a document as different images.
 		return bourse.Errorf(bourse.CodeInvalid, "the manifest is also an index")
 	case d.Config == nil && len(d.Layers) > 0, d.Config == nil && d.Manifests == nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the manifest is neither an image manifest nor an index")
@@ -84,7 +84,7 @@ func (d *document) check() error {
 	return nil
 }
 
-// checkDescriptor checks a blob's descriptor in a manifest. It removes fields that a hostile registry could misuse:
+// checkDescriptor validates a blob's descriptor in a manifest. It removes fields that a hostile registry could misuse:
 // URLs, embedded data, and annotations, which would become snapshot labels.
 func checkDescriptor(d *ocispec.Descriptor, most int64) error {
 	if err := d.Digest.Validate(); err != nil {
@@ -97,7 +97,7 @@ func checkDescriptor(d *ocispec.Descriptor, most int64) error {
 	return nil
 }
 
-// choose returns the image in an index that is most suitable for a host.
+// choose returns the descriptor of the image in an index that is most suitable for the host.
 func choose(index document, host platforms.MatchComparer) (ocispec.Descriptor, error) {
 	var fit []ocispec.Descriptor
 	var has []string
@@ -135,8 +135,8 @@ type imageConfig struct {
 	} `json:"config"`
 }
 
-// parseConfig parses an image's configuration. It checks that the configuration has the given number of layers and that
-// the image is for this host's platform.
+// parseConfig parses an image's configuration. It returns an error unless the configuration has the given number of
+// layers and the image is for the host's platform.
 func parseConfig(raw []byte, layers int, host platforms.Matcher) (imageConfig, error) {
 	var c imageConfig
 	if err := json.Unmarshal(raw, &c); err != nil {
@@ -150,14 +150,14 @@ func parseConfig(raw []byte, layers int, host platforms.Matcher) (imageConfig, e
 			return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image's configuration has an invalid layer id %q: %w", id, err)
 		}
 	}
-	// Some builders omit the platform.
+	// Accept images without a platform, because some builders omit it.
 	if (c.OS != "" || c.Architecture != "") && !host.Match(platforms.Normalize(c.Platform)) {
 		return imageConfig{}, bourse.Errorf(bourse.CodeInvalid, "the image is for platform %s, not for this host", platforms.Format(c.Platform))
 	}
 	return c, nil
 }
 
-// chains returns the names of the layers' snapshots.
+// chains returns the names of the layers' snapshots, which are the layers' chain ids.
 func (c imageConfig) chains() []string {
 	ids := identity.ChainIDs(slices.Clone(c.RootFS.DiffIDs))
 	out := make([]string, len(ids))
@@ -181,7 +181,7 @@ func (c imageConfig) labels() map[string]string {
 	return c.Config.Labels
 }
 
-// verify checks that raw has the digest in desc.
+// verify returns an error unless raw has the digest in desc.
 func verify(raw []byte, desc ocispec.Descriptor) error {
 	if err := desc.Digest.Validate(); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "digest %q: %w", desc.Digest, err)
@@ -200,7 +200,7 @@ func hostPlatform() platforms.MatchComparer {
 	return platforms.Only(spec)
 }
 
-// newDigest validates a digest in an image's name.
+// newDigest validates a digest from an image's name.
 func newDigest(s string) (digest.Digest, error) {
 	d, err := digest.Parse(s)
 	if err != nil {

@@ -8,20 +8,20 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Limits of manifestCache, which limit its memory to half a MiB.
+// Limits of manifestCache. They limit its memory usage to half a MiB.
 const (
 	maxCached     = 32
 	maxCachedSize = 16 << 10
 )
 
-// manifestCache caches small manifests between the resolution of a name and the pull that
-// follows. The zero value is an empty cache.
+// manifestCache caches small manifests, so that a pull need not request the manifest that was read when the image's
+// name was resolved. The zero value is an empty cache.
 type manifestCache struct {
 	mu  sync.Mutex
 	raw map[manifestKey][]byte
 }
 
-// manifestKey identifies a manifest by repository, digest, and the tenant to which the registry sent it.
+// manifestKey identifies a manifest by its repository, its digest, and the tenant to which the registry sent it.
 type manifestKey struct {
 	who                  tenant
 	registry, repository string
@@ -46,8 +46,8 @@ func (c *manifestCache) put(k manifestKey, raw []byte) {
 	remember(c.raw, maxCached, k, raw)
 }
 
-// manifestType returns a manifest's media type in a form that containerd accepts. indexType does the same for an index.
-// said is the type sent by the registry, which may be empty or invalid.
+// manifestType returns a media type for a manifest that containerd accepts, and indexType returns one for an index.
+// said is the type that the registry sent, which may be empty or invalid.
 func manifestType(said string) string {
 	if images.IsManifestType(said) {
 		return said

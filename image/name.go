@@ -12,7 +12,7 @@ func parseName(name string) (bourse.ImageRef, error) {
 	return ref, checkRef(ref)
 }
 
-// checkRef checks a parsed name.
+// checkRef returns an error if a parsed name is invalid or does not name a registry.
 func checkRef(ref bourse.ImageRef) error {
 	if ref.Registry == "" {
 		return bourse.Errorf(bourse.CodeInvalid, "image %q is not in a registry", ref.Repository)
@@ -29,8 +29,8 @@ func checkRef(ref bourse.ImageRef) error {
 	return nil
 }
 
-// recordName returns the name that identifies an image's record and its pull, which is the image's name without the
-// tag.
+// recordName returns the image's name with the digest and without the tag. This name identifies an image's record
+// and its pull.
 func recordName(ref bourse.ImageRef) string {
 	return bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Digest: ref.Digest}.String()
 }

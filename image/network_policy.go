@@ -14,12 +14,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// networkPolicy restricts the registries and addresses to which a worker connects. Tenants choose images, and a
-// registry's responses may refer to other hosts; without restrictions, tenants and registries could make a worker
-// connect to any address in its network.
+// networkPolicy restricts the registries and addresses to which a worker connects. Without restrictions, users,
+// who choose the images, and registries, whose responses may refer to other hosts, could make a worker connect to
+// any address in its network.
 type networkPolicy struct {
 	private    bool     // whether private, loopback and link-local addresses are allowed
-	registries []string // the only registries that are allowed; nil: all
+	registries []string // the only allowed registries; nil: all are allowed
 }
 
 // allowed returns CodeInvalid if a registry is not allowed.
@@ -30,9 +30,9 @@ func (r *networkPolicy) allowed(host string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker (--registry)", bourse.Quoted(host))
 }
 
-// dialer returns a dialer for a registry's own host and all hosts in its responses. The dialer checks each address
-// after name resolution. known must be set if the operator has configured the registry; the dialer then allows all
-// addresses.
+// dialer returns a dialer for connections to a registry's own host and to all hosts in its responses. The dialer
+// checks each address after name resolution. If known is set, because the operator has configured the registry,
+// the dialer allows all addresses.
 func (r *networkPolicy) dialer(known bool, timeout time.Duration) *net.Dialer {
 	d := &net.Dialer{Timeout: timeout}
 	if r.private || known {
@@ -55,7 +55,7 @@ func (r *networkPolicy) dialer(known bool, timeout time.Duration) *net.Dialer {
 	return d
 }
 
-// carrierNAT is the address block of RFC 6598, which is effectively private.
+// carrierNAT is the address block for carrier-grade NAT (RFC 6598), which is effectively private.
 var carrierNAT = netip.MustParsePrefix("100.64.0.0/10")
 
 // public reports whether an address is reachable from the public Internet.
@@ -64,7 +64,7 @@ func public(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !carrierNAT.Contains(a)
 }
 
-// proxyPorts returns the ports of the proxies in the environment.
+// proxyPorts returns the ports of the HTTP proxies that are configured in the environment.
 func proxyPorts() []uint16 {
 	var out []uint16
 	for _, scheme := range []string{"http", "https"} {

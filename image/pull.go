@@ -25,7 +25,7 @@ const progressEvery = 200 * time.Millisecond
 // pull is a pull in progress and its waiters.
 type pull struct {
 	ref    bourse.ImageRef
-	org    string // organization of the first waiter; the pull uses its credentials
+	org    string // organization of the first waiter, whose credentials the pull uses
 	done   chan struct{}
 	cancel context.CancelCauseFunc
 
@@ -39,7 +39,7 @@ type pull struct {
 
 	// Guarded by Store.mu.
 	waiters int
-	linger  *time.Timer // set while nobody waits for the pull
+	linger  *time.Timer // set while the pull has no waiters
 	parts   parts       // the pull's disk space, as far as known
 }
 
@@ -50,8 +50,8 @@ type leftover struct {
 	failed time.Time
 }
 
-// keepsData reports whether a finished pull's lease and data are kept for a retry. If the daemon stopped during the
-// pull, the lease is kept even if there is no data.
+// keepsData reports whether a finished pull's lease and data must be kept for a retry. If the daemon stopped during
+// the pull, the lease is kept even if no data was fetched.
 func (p *pull) keepsData() bool {
 	if p.err == nil || isPermanent(p.err) {
 		return false
@@ -61,12 +61,12 @@ func (p *pull) keepsData() bool {
 
 func (p *pull) enter(phase string) { p.phase.Store(&phase) }
 
-// progress returns the progress of the pull.
+// progress returns a progress report about the pull.
 func (p *pull) progress() bourse.PullProgress {
 	return bourse.PullProgress{Status: *p.phase.Load(), Bytes: p.received.Load(), Total: p.total.Load()}
 }
 
-// state returns the description of an image that is being pulled.
+// state describes the image that is being pulled.
 func (p *pull) state() bourse.Image {
 	progress := p.progress()
 	return bourse.Image{Ref: p.ref, Bytes: progress.Total, Pull: &progress}
@@ -77,11 +77,11 @@ func (p *pull) state() bourse.Image {
 // callers of Pull for the same image share one pull. If progress is not nil, Pull calls it in the caller's goroutine:
 // at the beginning, then at most five times per second, and once when the pull has succeeded.
 //
-// When ctx ends, the caller stops waiting. The pull continues while others wait, and for Config.Linger after that.
+// If ctx ends first, Pull returns. The pull continues while other callers wait for it, and for Config.Linger after
+// that.
 //
-// Errors: CodeNotFound, CodeInvalid and CodeInsufficient are final, and the pull's data is
-// removed. CodeUnavailable means that the registry or containerd is unreachable; a retry resumes
-// where this pull stopped.
+// Errors: CodeNotFound, CodeInvalid and CodeInsufficient are permanent, and the pull's data is removed.
+// CodeUnavailable means that the registry or containerd is unreachable; a retry resumes where this pull stopped.
 func (s *Store) Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error) {
 	if err := checkRef(ref); err != nil {
 		return bourse.Image{}, err
@@ -142,7 +142,7 @@ func (s *Store) start(ctx context.Context, org string, ref bourse.ImageRef) *pul
 	return p
 }
 
-// leave records that a waiter no longer waits.
+// leave records that a caller no longer waits for a pull.
 func (s *Store) leave(p *pull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *Store) leave(p *pull) {
 	}
 }
 
-// endAfterLinger schedules a pull without waiters to end after Config.Linger. Store.mu must be held.
+// endAfterLinger schedules a pull without waiters to be canceled after Config.Linger. Store.mu must be held.
 func (s *Store) endAfterLinger(p *pull) {
 	p.linger = time.AfterFunc(s.config.Linger, func() {
 		s.mu.Lock()
@@ -162,7 +162,7 @@ func (s *Store) endAfterLinger(p *pull) {
 	})
 }
 
-// wait waits until the pull ends, and reports its progress.
+// wait waits until the pull ends, and calls progress in the meantime.
 func (p *pull) wait(ctx context.Context, progress func(bourse.Image)) (bourse.Image, error) {
 	tell := func(image bourse.Image) {
 		if progress != nil {

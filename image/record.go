@@ -9,24 +9,25 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Labels of an image's record in containerd. Apart from containerd's own data, they are the store's only durable data.
+// Labels of an image's record in containerd. Apart from leases and containerd's own data, they are the store's only
+// durable data.
 const (
-	labelStore = "bourse.dev/image" // "1" if the record belongs to this store
-	labelTags  = "bourse.dev/tags"  // tags by which the image was last requested, separated by spaces
-	labelUsed  = "bourse.dev/used"  // time of the last use (RFC 3339)
-	labelShown = "bourse.dev/shown" // tenants to whom the registry has shown the image, and when: {"tenant": seconds}
+	labelStore  = "bourse.dev/image" // "1" if the record belongs to this store
+	labelTags   = "bourse.dev/tags"  // tags by which the image was last requested, separated by spaces
+	labelUsed   = "bourse.dev/used"  // time of the last use (RFC 3339)
+	labelAccess = "bourse.dev/shown" // tenants whose access the registry has confirmed, and when: {"tenant": Unix time in seconds}
 )
 
-// maxTags is the maximum number of tags stored for an image. It is limited because a containerd label has at most 4096
-// bytes.
+// maxTags is the maximum number of tags stored for an image. A limit is needed because containerd limits labels to
+// 4096 bytes.
 const maxTags = 24
 
-// parts contains the disk space of an image's parts in bytes. Blobs are identified by digest, and unpacked layers by
-// the name of their snapshot. A part that two images share has the same name in both.
+// parts contains the sizes of an image's parts on disk, in bytes. The keys are digests for blobs, and results of
+// snapshotPart for unpacked layers. A part that two images share has the same key in both.
 type parts map[string]int64
 
-// snapshotPart returns the name of an unpacked layer among an image's parts. The prefix is needed
-// because the digest of an uncompressed layer may equal the name of its snapshot.
+// snapshotPart returns the key of an unpacked layer in parts. The prefix is needed because the digest of an
+// uncompressed layer may be the same as the name of its snapshot.
 func snapshotPart(chain string) string { return "snapshot " + chain }
 
 func (p parts) sum() int64 {
@@ -46,9 +47,10 @@ type record struct {
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	// Tenants, as stored in containerd or about to be stored; the catalog contains the current values.
-	shown map[tenant]time.Time
-	dirty bool // whether tags, usedAt or shown must still be stored in containerd
+	// Tenants with access, as they are stored in containerd or about to be stored. The catalog contains the current
+	// values.
+	access map[tenant]time.Time
+	dirty  bool // whether tags, usedAt or access must still be stored in containerd
 }
 
 // image returns the record as a bourse.Image.
@@ -61,18 +63,19 @@ func (r *record) image() bourse.Image {
 	return bourse.Image{Ref: ref, Bytes: r.bytes, Disk: r.parts.sum(), UsedAt: r.usedAt}
 }
 
-// labels returns the labels of the record in containerd.
+// labels returns the labels to store with the record in containerd.
 func (r *record) labels() map[string]string {
 	return map[string]string{
-		labelStore: "1",
-		labelTags:  strings.Join(r.tags, " "),
-		labelUsed:  r.usedAt.UTC().Format(time.RFC3339Nano),
-		labelShown: writeShown(r.shown),
+		labelStore:  "1",
+		labelTags:   strings.Join(r.tags, " "),
+		labelUsed:   r.usedAt.UTC().Format(time.RFC3339Nano),
+		labelAccess: writeAccess(r.access),
 	}
 }
 
-// read parses the labels of a record in containerd. It ignores invalid values, which only another program can have
-// written. This is safe, because the tags and the time are only a cache.
+// read sets the fields that are stored in labels, which come from a record in containerd. It ignores invalid
+// values, which only another program can have written. This is safe, because tags, times and tenants can be
+// determined again.
 func (r *record) read(labels map[string]string, now time.Time) {
 	for tag := range strings.FieldsSeq(labels[labelTags]) {
 		named := r.ref
@@ -83,14 +86,15 @@ func (r *record) read(labels map[string]string, now time.Time) {
 	}
 	used, err := time.Parse(time.RFC3339Nano, labels[labelUsed])
 	if err != nil || used.After(now) {
-		// A future time, which occurs if the clock was set back, would prevent the image's eviction.
+		// Ignore times in the future, which occur if the clock was set back, because they would prevent the image's
+		// eviction.
 		used = now
 	}
 	r.usedAt = used
-	r.shown = readShown(labels[labelShown], now)
+	r.access = readAccess(labels[labelAccess], now)
 }
 
-// addTag makes tag the newest tag. It returns false if tag already was the newest tag.
+// addTag makes tag the newest tag. It returns false if it already is the newest tag.
 func (r *record) addTag(tag string) bool {
 	if tag == "" || len(r.tags) > 0 && r.tags[0] == tag {
 		return false
@@ -101,8 +105,8 @@ func (r *record) addTag(tag string) bool {
 	return true
 }
 
-// dropTag removes a tag that now refers to another image. It returns false if the record does not
-// have the tag.
+// dropTag removes a tag, for example because it now refers to another image. It returns false if the record does
+// not have the tag.
 func (r *record) dropTag(tag string) bool {
 	n := len(r.tags)
 	r.tags = slices.DeleteFunc(r.tags, func(t string) bool { return t == tag })

@@ -16,8 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// maxRegistries is the maximum number of registries whose connections and tokens are retained. A limit is needed
-// because orders can name any number of registries.
+// maxRegistries is the maximum number of clients that are kept with their connections and tokens. There is one
+// client for each combination of tenant and registry. A limit is needed because orders can name any number of
+// registries.
 const maxRegistries = 64
 
 // registries contains the settings and connections of all registries.
@@ -32,19 +33,19 @@ type registries struct {
 	hosts map[hostKey]knownHost
 }
 
-// hostKey identifies a tenant's connection to a registry. Each tenant has its own connections.
+// hostKey identifies a tenant's connections to a registry. Tenants do not share connections.
 type hostKey struct {
 	who  tenant
 	host string
 }
 
-// knownHost contains a tenant's connection to a registry.
+// knownHost contains a tenant's client for a registry.
 type knownHost struct {
 	docker.RegistryHost
 	login credentials.Login // credentials used to request the connection's tokens
 }
 
-// newRegistries returns the registries for configuration c.
+// newRegistries returns the registries for the configuration c.
 func newRegistries(c *Config) *registries {
 	r := &registries{config: c.Registries, stall: c.Stall, reach: networkPolicy{c.Private, c.AllowedRegistries}, orgs: map[string]*dockerConfig{}}
 	if c.DockerConfig != "" {
@@ -56,7 +57,8 @@ func newRegistries(c *Config) *registries {
 	return r
 }
 
-// resolver returns a tenant's client for registries. All of a tenant's resolvers share tokens and connections.
+// resolver returns a client with which a tenant accesses registries. All of a tenant's resolvers share tokens and
+// connections.
 func (r *registries) resolver(who tenant) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
 		h, err := r.host(who, host)
@@ -100,9 +102,8 @@ func (r *registries) host(who tenant, name string) (docker.RegistryHost, error) 
 	return h, nil
 }
 
-// connect creates a client for a registry. If the registry requires credentials, the client sends
-// login. If unread is not nil, the credentials could not be read, and the client returns this
-// error instead.
+// connect creates a client for a registry. If the registry requires credentials, the client sends login. If unread
+// is not nil, the credentials could not be read, and the client then returns unread instead.
 func (r *registries) connect(name string, login credentials.Login, unread error) (docker.RegistryHost, error) {
 	if err := r.reach.allowed(name); err != nil {
 		return docker.RegistryHost{}, err
@@ -155,7 +156,7 @@ func authorities(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// close closes the idle connections.
+// close closes idle connections.
 func (r *registries) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,7 +2,7 @@ package image
 
 import "testing"
 
-// TestRegistriesAreBounded connects to more registries than are retained.
+// TestRegistriesAreBounded connects to more registries than the maximum number of kept clients.
 func TestRegistriesAreBounded(t *testing.T) {
 	r := &registries{}
 	for i := range 3 * maxRegistries {

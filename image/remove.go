@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// remove removes images' records and all data that no other image, container or pull needs. It removes the images from
-// the catalog first, so that quotes no longer count them as present.
+// remove removes the records of images, and all data that no other image, container or pull needs. It first removes
+// the images from the catalog, so that quotes no longer treat them as present.
 func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -38,9 +38,9 @@ func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string
 	return errors.Join(errs...)
 }
 
-// Remove removes an image by its digest, under all its names. Errors: CodeNotFound if it is not on this worker,
-// CodeFailedPrecondition if a machine uses it, CodeUnavailable if containerd is unavailable. If containerd was
-// unavailable, images that could not be removed are listed again once containerd is back.
+// Remove removes all records of the image with the given digest. Errors: CodeNotFound if the image is not on this
+// worker, CodeFailedPrecondition if a machine uses it, CodeUnavailable if containerd is unavailable. In the last
+// case, List does not include the image until containerd is available again.
 func (s *Store) Remove(ctx context.Context, digest string) error {
 	s.mu.Lock()
 	inUse := s.memory.inUse

@@ -8,28 +8,27 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Resolve returns the image to which a name currently refers, if the registry gives the organization access to the
-// image. It uses the organization's own credentials for the registry if there are any, and the shared credentials
+// Resolve returns the image to which a name currently refers, if the registry confirms that the organization may access
+// the image. It uses the organization's own credentials for the registry if there are any, and the shared credentials
 // otherwise. The result is the name with the digest that the registry returns, which may be the digest of an index. For
 // a tag, concurrent callers share one request to the registry, which takes at most Config.ResolveTimeout. For a digest,
 // Resolve asks the registry only if the registry's last answer is older than Config.Recheck. If the registry cannot be
-// reached, Resolve returns the last known image, provided that it is on this worker and was shown to the organization
-// within the last week.
+// reached, Resolve returns the last known image, provided that it is on this worker and the registry has confirmed the
+// organization's access within the last week.
 //
-// Errors: CodeInvalid if the name is invalid, CodeNotFound if the registry does not have the image or does not show
-// it to this organization, CodeUnavailable if the registry cannot be reached.
+// Errors: CodeInvalid if the name is invalid, CodeNotFound if the registry does not have the image or denies the
+// organization access to it, CodeUnavailable if the registry cannot be reached.
 func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error) {
 	ref, err := parseName(name)
 	if err != nil {
 		return bourse.ImageRef{}, err
 	}
 	who := s.hosts.freshTenantOf(org, ref.Registry)
-	if ref.Digest != "" && s.wasShown(ref, who, s.config.Recheck) {
+	if ref.Digest != "" && s.hadAccess(ref, who, s.config.Recheck) {
 		return s.labeled(ref), nil
 	}
 	flight := s.resolving.DoChan(string(who)+" "+ref.String(), func() (any, error) {
-		// The first caller's context does not limit the request, because other callers may wait
-		// longer.
+		// The request does not end with the first caller's context, because other callers may wait longer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ResolveTimeout)
 		defer cancel()
 		return s.ask(s.within(ctx), who, ref)
@@ -46,11 +45,11 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	}
 	if isPermanent(err) {
 		s.mu.Lock()
-		s.memory.catalog.forgetShown(ref, who)
+		s.memory.catalog.forgetAccess(ref, who)
 		s.mu.Unlock()
 		return bourse.ImageRef{}, err
 	}
-	if local := s.lastShown(ctx, who, ref); local != "" {
+	if local := s.lastAccessible(ctx, who, ref); local != "" {
 		s.config.Log.Warn("registry unreachable, using the local image", "image", name, "digest", local, "err", err)
 		ref.Digest = local
 		return s.labeled(ref), nil
@@ -58,11 +57,12 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	return bourse.ImageRef{}, err
 }
 
-// wasShown reports whether a registry has recently, within the given duration, shown an image to a tenant.
-func (s *Store) wasShown(ref bourse.ImageRef, who tenant, within time.Duration) bool {
+// hadAccess reports whether a registry has confirmed a tenant's access to an image within the given duration before
+// now.
+func (s *Store) hadAccess(ref bourse.ImageRef, who tenant, within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.memory.catalog.wasShown(recordName(ref), who, within, time.Now())
+	return s.memory.catalog.hadAccess(recordName(ref), who, within, time.Now())
 }
 
 // labeled adds the image's labels to ref if the image is on this worker.
@@ -75,8 +75,9 @@ func (s *Store) labeled(ref bourse.ImageRef) bourse.ImageRef {
 	return ref
 }
 
-// lastShown returns the digest of the local image to which a name last referred, if it was shown to the tenant.
-func (s *Store) lastShown(ctx context.Context, who tenant, ref bourse.ImageRef) string {
+// lastAccessible returns the digest of the local image to which a name last referred. It returns "" if there is no such
+// image or the tenant's access to it was not recently confirmed.
+func (s *Store) lastAccessible(ctx context.Context, who tenant, ref bourse.ImageRef) string {
 	s.mu.Lock()
 	loaded := s.memory.loaded
 	s.mu.Unlock()
@@ -96,13 +97,13 @@ func (s *Store) lastShown(ctx context.Context, who tenant, ref bourse.ImageRef) 
 		// The image with the tag's latest digest is not on this worker, so use the local image that has the tag.
 		r = s.memory.catalog.records[s.memory.catalog.tags[tagName(ref)]]
 	}
-	if r == nil || !s.memory.catalog.wasShown(r.name, who, shownFor, time.Now()) {
+	if r == nil || !s.memory.catalog.hadAccess(r.name, who, accessValid, time.Now()) {
 		return ""
 	}
 	return r.ref.Digest
 }
 
-// ask asks the registry for a name's digest, on behalf of a tenant, and records the answer.
+// ask asks the registry for the digest of a name on behalf of a tenant, and records the answer.
 func (s *Store) ask(ctx context.Context, who tenant, ref bourse.ImageRef) (string, error) {
 	name := tagName(ref)
 	if ref.Digest != "" {
@@ -116,7 +117,7 @@ func (s *Store) ask(ctx context.Context, who tenant, ref bourse.ImageRef) (strin
 		ref.Digest = desc.Digest.String()
 	}
 	s.mu.Lock()
-	s.memory.catalog.show(recordName(ref), who, time.Now())
+	s.memory.catalog.recordAccess(recordName(ref), who, time.Now())
 	if name == tagName(ref) {
 		s.memory.catalog.setDigest(name, ref.Digest)
 	}
@@ -127,8 +128,8 @@ func (s *Store) ask(ctx context.Context, who tenant, ref bourse.ImageRef) (strin
 	_, known := s.memory.catalog.parts[recordName(ref)]
 	s.mu.Unlock()
 	if !here && !known && name == tagName(ref) {
-		// Read the manifest now: the next pull needs it anyway, and it makes quotes more accurate. An error here is
-		// harmless.
+		// Read the manifest now, because the next pull needs it anyway, and because it makes quotes more accurate. An
+		// error does no harm.
 		if _, _, err := s.readOutline(ctx, nil, who, ref, desc); err != nil {
 			s.config.Log.Debug("read manifest failed", "image", ref.String(), "err", err)
 		}

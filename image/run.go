@@ -16,19 +16,18 @@ const (
 	flushEvery    = 10 * time.Second
 	sweepEvery    = time.Minute
 	retryEvery    = 500 * time.Millisecond
-	answerTimeout = 5 * time.Second // time limit for an answer from containerd, including retries
+	answerTimeout = 5 * time.Second // how long to wait for containerd's answer, including retries
 )
 
-// Run synchronizes the store with containerd until ctx ends. It reads the images, resumes
-// interrupted pulls, evicts images that exceed the budget, and notices images that other programs
-// remove. If containerd becomes unavailable, Run starts over when containerd is back. At the end,
-// it closes the store.
+// Run synchronizes the store with containerd until ctx ends, and then closes the store. It reads the images,
+// resumes interrupted pulls, evicts images that exceed the budget, and notices images that other programs remove.
+// If containerd becomes unavailable, Run starts over when containerd is available again.
 func (s *Store) Run(ctx context.Context) error {
 	away := false
 	for ctx.Err() == nil {
 		err := s.session(ctx, func() {
 			if away {
-				s.config.Log.Info("containerd is back")
+				s.config.Log.Info("containerd is available again")
 			}
 			away = false
 		})
@@ -49,8 +48,8 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.Close()
 }
 
-// session performs Run's work until containerd becomes unavailable. It calls ready once it has read the images from
-// containerd.
+// session does Run's work until containerd becomes unavailable or ctx ends. It calls ready once it has read the
+// images from containerd.
 func (s *Store) session(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -94,7 +93,7 @@ func (s *Store) session(ctx context.Context, ready func()) error {
 	}
 }
 
-// serving waits until containerd answers, but no longer than answerTimeout.
+// serving waits until containerd answers. It returns an error if this takes longer than answerTimeout.
 func serving(ctx context.Context, c *containerd.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -105,7 +104,7 @@ func serving(ctx context.Context, c *containerd.Client) error {
 	return err
 }
 
-// resume starts pulls that have a lease but are not in progress.
+// resume starts the pulls for which there are leases and which are not in progress.
 func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	all, err := activePulls(ctx, c)
 	if err != nil {
@@ -124,7 +123,7 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 		if !here {
 			continue
 		}
-		// An earlier daemon stopped after creating the record but before removing the lease.
+		// An earlier daemon stopped after it had created the record and before it removed the lease.
 		if err := dropLease(ctx, c, ref, true); err != nil {
 			return err
 		}
@@ -132,14 +131,14 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	return nil
 }
 
-// trim evicts images that exceed the budget.
+// trim evicts images if they exceed the budget.
 func (s *Store) trim(ctx context.Context, c *containerd.Client) {
 	if err := s.makeRoom(ctx, c, nil); err != nil && ctx.Err() == nil {
 		s.config.Log.Warn("evict images failed", "err", err)
 	}
 }
 
-// sweep removes failed pulls' data that is older than Config.Keep.
+// sweep removes the data of failed pulls if it is older than Config.Keep.
 func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	var old []bourse.ImageRef
@@ -156,20 +155,20 @@ func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	}
 }
 
-// flush stores the images' changed labels in containerd: tags, times of use, and tenants.
+// flush stores changed labels in containerd: tags, times of the last use, and tenants.
 func (s *Store) flush(ctx context.Context, c *containerd.Client) {
 	s.mu.Lock()
 	labels := map[string]map[string]string{}
 	for name, r := range s.memory.catalog.records {
 		if r.dirty {
-			r.shown = s.memory.catalog.tenants(name)
+			r.access = s.memory.catalog.tenants(name)
 			labels[name] = r.labels()
 			r.dirty = false
 		}
 	}
 	s.mu.Unlock()
 	for name, l := range labels {
-		_, err := c.ImageService().Update(ctx, images.Image{Name: name, Labels: l}, "labels."+labelTags, "labels."+labelUsed, "labels."+labelShown)
+		_, err := c.ImageService().Update(ctx, images.Image{Name: name, Labels: l}, "labels."+labelTags, "labels."+labelUsed, "labels."+labelAccess)
 		if err == nil || errdefs.IsNotFound(err) {
 			continue
 		}

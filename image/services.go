@@ -16,10 +16,10 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// applier unpacks layers. If the layer caused an error, applier wraps the error in a layerError.
+// applier unpacks layers. It wraps errors that a layer caused in layerErrors.
 type applier struct {
 	diff.Applier
-	// Digest of each uncompressed layer according to the image's configuration, by the layer's compressed digest.
+	// Digests of the uncompressed layers according to the image's configuration, by the layers' compressed digests.
 	want map[digest.Digest]digest.Digest
 }
 
@@ -32,24 +32,25 @@ func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mo
 		return out, &layerError{err}
 	}
 	if want := a.want[desc.Digest]; err == nil && out.Digest != want {
-		return out, &layerError{fmt.Errorf("layer %s unpacks to %s, but the image's configuration has %s", desc.Digest, out.Digest, want)}
+		return out, &layerError{fmt.Errorf("unpacked layer %s has digest %s, but the image's configuration specifies %s", desc.Digest, out.Digest, want)}
 	}
 	return out, err
 }
 
-// ingester is a content store that distinguishes two causes of "unavailable" errors from containerd's client: either
-// another process is writing the blob, so that the caller must wait, or containerd is unreachable.
+// ingester is a content store that distinguishes the two causes of "unavailable" errors from containerd's client.
+// Either another process is writing the blob, so that the caller must wait, or containerd is unreachable.
 type ingester struct {
 	content.Store
 	client *containerd.Client
 }
 
-// containerdError is returned if containerd does not answer.
+// containerdError is the error if containerd does not answer. It contains only the text of the client's error, so
+// that the client does not recognize it as an error after which to retry.
 type containerdError struct{ text string }
 
 func (e *containerdError) Error() string { return "containerd does not answer: " + e.text }
 
-// Writer opens a blob for writing.
+// Writer opens a blob for writing. It returns a containerdError if containerd is unreachable.
 func (i *ingester) Writer(ctx context.Context, opts ...content.WriterOpt) (content.Writer, error) {
 	w, err := i.Store.Writer(ctx, opts...)
 	if err == nil || !errdefs.IsUnavailable(err) {
@@ -81,7 +82,7 @@ func (w *measuringSnapshotter) Prepare(ctx context.Context, key, parent string, 
 	return mounts, err
 }
 
-// Commit completes a layer. It returns an error if the layer exceeds the budget.
+// Commit completes a layer. It returns an error if the pull then exceeds the budget.
 func (w *measuringSnapshotter) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
 	err := w.Snapshotter.Commit(ctx, name, key, opts...)
 	w.setActive("")

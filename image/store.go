@@ -31,9 +31,9 @@ type Store struct {
 	changed   chan struct{}      // has capacity 1; see Changed
 	slots     limiter            // limits the number of concurrent pulls
 	evicting  limiter            // held by the goroutine that frees space
-	leaseLock limiter            // held while a pull takes its lease or a lease without a pull is removed
+	leaseLock limiter            // held while taking a pull's lease, or removing a lease without a pull
 	pulling   sync.WaitGroup     // goroutines of pulls
-	resolving singleflight.Group // shares concurrent requests for the same tag
+	resolving singleflight.Group // makes concurrent callers share requests for the same name
 	manifests manifestCache
 
 	mu     sync.Mutex
@@ -43,8 +43,8 @@ type Store struct {
 // state contains the fields that Store.mu guards.
 type state struct {
 	catalog   *catalog
-	pulls     map[string]*pull    // pulls in progress, by the name that the image's record will have
-	leftovers map[string]leftover // data of failed pulls, by the name that the image's record would have
+	pulls     map[string]*pull    // pulls in progress, by recordName
+	leftovers map[string]leftover // data of failed pulls, by recordName
 	inUse     func(digest string) bool
 	change    uint64 // number of additions and removals of images
 	closed    bool
@@ -52,7 +52,7 @@ type state struct {
 	close     func() error // closes the connection to containerd, if the store has opened it
 }
 
-// Open returns a new Store. It does not connect to containerd or start any goroutine.
+// Open returns a new Store. It does not connect to containerd or start goroutines.
 func Open(config Config) (*Store, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -78,9 +78,9 @@ func Open(config Config) (*Store, error) {
 	return s, nil
 }
 
-// SetInUse sets the function that reports whether a machine uses the image with the given digest. The function is
-// called, without any lock held, before an image is evicted, pruned or removed. If f is nil, which is the default, no
-// image is in use.
+// SetInUse sets the function that reports whether a machine uses the image with the given digest. The store calls f,
+// without holding locks, before it evicts, prunes or removes an image, and for List. If f is nil, which is the default,
+// no image is considered in use.
 func (s *Store) SetInUse(f func(digest string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Store) notify() {
 	}
 }
 
-// Has reports whether an image is on this worker and unpacked. It uses only memory.
+// Has reports whether an image is on this worker and unpacked. It does not perform I/O.
 func (s *Store) Has(ref bourse.ImageRef) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,8 @@ func (s *Store) Has(ref bourse.ImageRef) bool {
 
 // Missing returns the number of bytes that pulling an image for an organization would download: 0 if the image is on
 // this worker, and otherwise the total size of the parts that no local image contains. It returns false if the image's
-// parts are unknown or its registry has not shown it to the organization. Missing performs no I/O.
+// parts are unknown, or if its registry has not confirmed that the organization may access it. Missing does not perform
+// I/O.
 func (s *Store) Missing(org, name string) (int64, bool) {
 	ref := bourse.ParseImageRef(name)
 	who := s.hosts.tenantOf(org, ref.Registry)
@@ -117,7 +118,8 @@ func (s *Store) Missing(org, name string) (int64, bool) {
 	return s.memory.catalog.missing(ref, who, time.Now())
 }
 
-// MarkUsed records that a machine was started from an image. The time is later stored in containerd in the background.
+// MarkUsed records that an image was just used to start a machine. The time is later stored in containerd in the
+// background.
 func (s *Store) MarkUsed(digest string) {
 	now := time.Now()
 	s.mu.Lock()
@@ -127,8 +129,8 @@ func (s *Store) MarkUsed(digest string) {
 	}
 }
 
-// List returns the images on this worker and those being pulled, sorted by name. It uses only memory; the context is
-// passed to the function of SetInUse.
+// List returns the images on this worker and those being pulled, sorted by name. It calls the function that was passed
+// to SetInUse, and otherwise performs no I/O.
 func (s *Store) List(ctx context.Context) ([]bourse.Image, error) {
 	s.mu.Lock()
 	inUse := s.memory.inUse
@@ -161,7 +163,7 @@ func compare(a, b bourse.ImageRef) int {
 	return 0
 }
 
-// containerd returns the connection to containerd, and ctx with the store's namespace.
+// containerd returns ctx with the store's namespace and the connection to containerd, which it opens if necessary.
 func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Client, error) {
 	c, err := s.connect()
 	if err != nil {
@@ -170,14 +172,15 @@ func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Cl
 	return s.within(ctx), c, nil
 }
 
-// within returns ctx with the store's namespace. It also disables the client's own log, which would otherwise contain a
-// line for every failed request.
+// within returns ctx with the store's namespace. It also disables logging by containerd's client, which would otherwise
+// log every failed request.
 func (s *Store) within(ctx context.Context) context.Context {
 	quiet := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(namespaces.WithNamespace(ctx, s.config.Namespace), logrus.NewEntry(quiet))
 }
 
-// Close stops the pulls in progress, which a later Run resumes, and waits for them. Run calls it.
+// Close stops the pulls in progress and waits until they have stopped. Run calls Close when it ends. The next daemon's
+// Run resumes these pulls.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.memory.closed = true

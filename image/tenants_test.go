@@ -88,8 +88,8 @@ func TestCredentialsOfAnOrganizationAreItsOwn(t *testing.T) {
 	wantCode(t, have(s, "acme", p.Ref()), "")
 }
 
-// TestARestartForgetsNoOrganization checks that a restarted daemon, without its registry, offers
-// an image to the organization to which it was shown, and to no other.
+// TestARestartForgetsNoOrganization checks that a restarted daemon, without its registry, offers an image only to
+// the organization whose access to it was confirmed.
 func TestARestartForgetsNoOrganization(t *testing.T) {
 	h := newHost(t, containerdtest.Start(t))
 	r := registrytest.Start(t, registrytest.Options{Username: "ann", Password: "secret"})

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// stallTransport is a transport that aborts stalled requests. A request is stalled if neither headers nor further bytes
-// of the body arrive for the given time. A slow transfer may take any amount of time as long as data arrives.
+// stallTransport is a transport that aborts stalled requests. A request is stalled if no headers or further bytes of
+// the body arrive for the given time. As long as data arrives, a transfer may take any amount of time.
 type stallTransport struct {
 	next  http.RoundTripper
 	limit time.Duration
 }
 
-// RoundTrip sends a request. It fails with errStalled if nothing is received within the time
-// limit. The same limit applies to every read of the response's body.
+// RoundTrip sends a request. It returns errStalled if no response arrives within the time limit. The same limit applies
+// to each read of the response's body.
 func (s *stallTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	guard := &guard{cancel: cancel}
@@ -32,7 +32,8 @@ func (s *stallTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections implements the interface that http.Client expects.
+// CloseIdleConnections closes the idle connections of the underlying transport. http.Client.CloseIdleConnections calls
+// it.
 func (s *stallTransport) CloseIdleConnections() {
 	if t, ok := s.next.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
@@ -51,8 +52,8 @@ func (g *guard) stall() {
 	g.cancel(errStalled)
 }
 
-// explain returns errStalled if the request was canceled because it stalled, and err otherwise. The error must not look
-// like a network timeout, which the client would retry immediately.
+// explain returns errStalled if the request was canceled because it had stalled, and err otherwise. errStalled does not
+// look like a network timeout, because the client would immediately retry after a timeout.
 func (g *guard) explain(err error) error {
 	if g.stalled.Load() {
 		return errStalled
@@ -66,7 +67,7 @@ type stallingBody struct {
 	limit time.Duration
 }
 
-// Read limits only the duration of each read, not the time between reads.
+// Read reads from the body. It limits the duration of each read, but not the time between reads.
 func (b *stallingBody) Read(p []byte) (int, error) {
 	b.guard.timer.Reset(b.limit)
 	n, err := b.ReadCloser.Read(p)

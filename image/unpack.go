@@ -45,7 +45,7 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 			SnapshotterKey: s.config.Snapshotter, Snapshotter: watched, Applier: applier{c.DiffService(), unpacksTo(d.Layers, config)},
 		}),
 		unpack.WithLimiter(semaphore.NewWeighted(layerConcurrency)),
-		// Without this option, transfers could continue after unpacking has failed.
+		// Without this option, transfers could continue after unpacking had failed.
 		unpack.WithFetchAllContent(),
 	)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	}
 	err = images.Dispatch(ctx, unpacker.Unpack(f), nil, manifest)
 	if _, failed := unpacker.Wait(); failed != nil {
-		err = failed // if set, failed is the cause of err
+		err = failed // failed is the cause of err
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -61,8 +61,8 @@ func (s *Store) unpack(ctx context.Context, c *containerd.Client, p *pull, o out
 	return err
 }
 
-// unpacksTo maps each layer's compressed digest to its uncompressed digest according to the
-// configuration. layers may contain a layer twice.
+// unpacksTo maps the compressed digest of each layer to its uncompressed digest according to the configuration.
+// layers may contain the same layer twice.
 func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Digest]digest.Digest {
 	out := make(map[digest.Digest]digest.Digest, len(layers))
 	for i, l := range layers {
@@ -71,7 +71,7 @@ func unpacksTo(layers []ocispec.Descriptor, config imageConfig) map[digest.Diges
 	return out
 }
 
-// layerFetch handles the blobs of an image that is being unpacked.
+// layerFetch is the handler that fetches the layers of an image that is being unpacked.
 type layerFetch struct {
 	store    content.Store
 	fetcher  remotes.Fetcher
@@ -119,7 +119,8 @@ func (f *layerFetch) arrived() {
 	}
 }
 
-// layerCount adds a layer's bytes to the pull's progress. Each byte counts once, even if it is fetched again.
+// layerCount counts the fetched bytes of a layer for the pull's progress. It counts each byte once, even if the
+// byte is fetched again.
 type layerCount struct {
 	pull *pull
 	mu   sync.Mutex
@@ -136,7 +137,7 @@ func (c *layerCount) to(offset int64) {
 	}
 }
 
-// reach records that the whole layer has arrived. It returns true only at the first call.
+// reach records that the whole layer has arrived. It returns true only for the first call.
 func (c *layerCount) reach(size int64) bool {
 	c.to(size)
 	c.mu.Lock()
@@ -146,7 +147,8 @@ func (c *layerCount) reach(size int64) bool {
 	return first
 }
 
-// countingReader counts the bytes of a layer's body. A resumed transfer seeks before it reads.
+// countingReader counts the bytes of a layer as they are read from the registry. To resume a transfer, the client
+// calls Seek before it reads.
 type countingReader struct {
 	io.ReadCloser
 	count  *layerCount
@@ -170,7 +172,7 @@ func (b *countingReader) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// Seek sets the position at which a transfer resumes.
+// Seek sets the position at which the transfer resumes.
 func (b *countingReader) Seek(offset int64, whence int) (int64, error) {
 	seeker, ok := b.ReadCloser.(io.Seeker)
 	if !ok {

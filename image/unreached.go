@@ -19,11 +19,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Messages about failed connections to a registry, for the caller who ordered an image. The libraries' errors are only
-// logged, because they may contain addresses in the worker's network, and URLs with signatures.
+// The functions in this file return messages about failed connections to a registry, for the user who ordered an
+// image. The libraries' own errors are only logged, because they may contain addresses in the worker's network and
+// URLs with signatures.
 
-// unreachableText explains why a registry, or a host that it refers to, could not be reached. If a worker flag may
-// help, the text mentions the flag. unreachableText returns "" if err has another cause.
+// unreachableText explains why a registry, or another host to which the registry has referred, could not be
+// reached. If a worker flag may solve the problem, the text mentions the flag. If err has another cause,
+// unreachableText returns "".
 func unreachableText(err error, registry string) string {
 	host := hostOf(err, registry)
 	if why := untrusted(err, host); why != "" {
@@ -53,7 +55,7 @@ func unreachableText(err error, registry string) string {
 	return ""
 }
 
-// untrusted explains why TLS with a host failed. It returns "" for other errors.
+// untrusted explains why a TLS connection to a host failed. It returns "" for other errors.
 func untrusted(err error, host string) string {
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		return host + " does not use TLS: to allow that, start the worker with --registry-http " + host
@@ -93,7 +95,7 @@ func hostOf(err error, registry string) string {
 	return sanitize(u.Host, 100)
 }
 
-// statusText returns a response's status and the reason sent by the registry.
+// statusText returns a response's status, and the reason that the registry gave.
 func statusText(e *remoteerrors.ErrUnexpectedStatus) string {
 	text := strings.TrimSpace(strconv.Itoa(e.StatusCode) + " " + http.StatusText(e.StatusCode))
 	var body struct {
@@ -124,7 +126,7 @@ func sanitize(text string, most int) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// errPrivate returns the error for a registry at an address that is not allowed.
+// errPrivate returns the error for a registry at a private address, if private addresses are not allowed.
 func errPrivate() error {
 	return bourse.Errorf(bourse.CodeInvalid, "its registry has a private address: to allow that, start the worker with --registry-private")
 }

@@ -63,7 +63,8 @@ type CreateApp struct {
 	AppName bourse.AppName `json:"app_name,omitempty"` // older name of the field Name
 	Org     string         `json:"org_slug,omitempty"` // default "personal"
 	Network string         `json:"network,omitempty"`
-	// A repeated request with the same key returns the existing app.
+	// IdempotencyKey identifies the request. Another request with the same key returns the app that
+	// the first one created.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 }
 

@@ -17,7 +17,7 @@ func TestFromAppCreatedAt(t *testing.T) {
 		made.UnixMilli(): {Name: "shop", CreatedAt: made},
 	} {
 		if got := machinesapi.FromApp(app, 1, 0).CreatedAt; got != want {
-			t.Errorf("app %s: %d, want %d", app.Name, got, want)
+			t.Errorf("app %s: got creation time %d, want %d", app.Name, got, want)
 		}
 	}
 }

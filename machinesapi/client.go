@@ -23,7 +23,7 @@ import (
 
 // Client calls a broker's public API. Only BaseURL is required. A Client is stateless and safe for concurrent use. It
 // retries a request only if the server refused it with 429 and Retry-After, because such a request had no effect. For
-// other errors, the caller can tell from the code whether a retry is safe.
+// other errors, the error's code tells the caller whether a retry is safe.
 //
 // Errors are *bourse.Error with the code of the server's reply, and wrap a [ReplyError]. In addition to the errors
 // that a method lists, any method may return
@@ -64,13 +64,13 @@ type call struct {
 	query  url.Values
 	header http.Header
 	in     any  // value of the JSON body; nil: no body
-	reads  bool // the call only reads, although its method is not GET
+	reads  bool // the call has no effect on the server, although its method is not GET
 
 	body io.Reader // streamed request body, which is sent while the reply arrives; replaces in
 }
 
 // do makes a call and decodes its reply into out, unless out is nil. If the server replied, do returns the reply's
-// header even along with an error.
+// header, even if it also returns an error.
 func (c *Client) do(ctx context.Context, k call, out any) (http.Header, error) {
 	resp, err := c.send(ctx, k)
 	if err != nil {
@@ -132,8 +132,8 @@ func (c *Client) stream(ctx context.Context, k call) (*http.Response, error) {
 	return resp, nil
 }
 
-// linesOf decodes the JSON lines of a reply. The sequence ends when the reply ends or a line
-// cannot be decoded.
+// linesOf decodes the lines of a reply, each of which is a JSON value. The sequence ends when the reply ends or a
+// line cannot be decoded.
 func linesOf[Line any](r io.Reader) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		for in := json.NewDecoder(r); ; {
@@ -249,8 +249,9 @@ func (c *Client) sendOnce(ctx context.Context, k call, in []byte) (*http.Respons
 	return resp, nil
 }
 
-// noReply returns the error for a request that received no reply. If the connection failed or the request only reads,
-// the request had no effect; otherwise the outcome is unknown.
+// noReply returns the error for a request without a reply. If the connection failed or the request only reads data,
+// the code is unavailable, because the request had no effect. Otherwise the outcome is unknown, and the code is
+// timeout.
 func (c *Client) noReply(ctx context.Context, k call, err error) error {
 	if ctx.Err() != nil {
 		return &bourse.Error{Code: bourse.CodeOf(ctx.Err()), Message: k.method + " " + k.path + ": " + ctx.Err().Error(), Err: err}
@@ -274,8 +275,8 @@ func (c *Client) noReply(ctx context.Context, k call, err error) error {
 	return bourse.Errorf(code, "no answer from %s: %w", c.BaseURL, &NoReplyError{err})
 }
 
-// NoReplyError is the cause of an error that occurred because the API did not reply to a request. It distinguishes
-// failed connections to the API from failed connections between servers.
+// NoReplyError is the cause of an error that occurred because the API did not reply to a request. It allows the
+// caller to distinguish a failed connection to the API from a failed connection between servers.
 type NoReplyError struct{ Err error }
 
 // Error returns the text of the cause.
@@ -318,12 +319,12 @@ func path(segments ...string) string {
 	return b.String()
 }
 
-// Health returns the broker's health. It requires no token.
+// Health returns the broker's health. It does not require a token.
 func (c *Client) Health(ctx context.Context) (Health, error) {
 	return ask[Health](ctx, c, call{method: http.MethodGet, path: path("health")})
 }
 
-// Regions lists the regions of the exchange. It requires no token.
+// Regions lists the regions of the exchange. It does not require a token.
 func (c *Client) Regions(ctx context.Context) (RegionList, error) {
 	return ask[RegionList](ctx, c, call{method: http.MethodGet, path: path("platform", "regions")})
 }

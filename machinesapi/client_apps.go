@@ -31,7 +31,7 @@ func (c *Client) Apps(ctx context.Context, org string) ([]App, error) {
 // and the app's volumes are deleted as well. Errors: not_found, failed_precondition (machines are
 // running, or the app has volumes).
 func (c *Client) DeleteApp(ctx context.Context, app bourse.AppName, force bool) error {
-	// Send force even if it is false, because the API stops running machines by default.
+	// Send force even if it is false, because the API's default is to stop running machines.
 	return c.run(ctx, call{method: http.MethodDelete, path: path("apps", string(app)), query: query("force", strconv.FormatBool(force))})
 }
 
@@ -55,7 +55,7 @@ func (r AppReleases) List(ctx context.Context, limit int) ([]release.Release, er
 	return out.Releases, err
 }
 
-// Current returns the latest complete release. Errors: not_found (the app, or it has no complete release).
+// Current returns the latest complete release. Errors: not_found (the app does not exist or has no complete release).
 func (r AppReleases) Current(ctx context.Context) (release.Release, error) {
 	return ask[release.Release](ctx, r.Client, call{method: http.MethodGet, path: r.path("current")})
 }
@@ -268,8 +268,8 @@ func (o Org) Volumes(ctx context.Context) ([]Volume, []bourse.WorkerID, error) {
 	return out.Volumes, silent, err
 }
 
-// Placements returns the regions that have capacity for machines of a given size, in order of
-// preference. It reserves no capacity. Errors: invalid, forbidden.
+// Placements returns the regions that have capacity for machines of a given size, in order of preference. It does not
+// reserve capacity. Errors: invalid, forbidden.
 func (o Org) Placements(ctx context.Context, in PlacementRequest) ([]RegionPlacement, error) {
 	in.Org = o.Slug
 	out, err := ask[PlacementList](ctx, o.Client, call{method: http.MethodPost, path: path("platform", "placements"), in: in, reads: true})

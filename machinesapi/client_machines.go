@@ -121,9 +121,9 @@ func machinePath(app bourse.AppName, id bourse.MachineID, more ...string) string
 	return path(append([]string{"apps", string(app), "machines", string(id)}, more...)...)
 }
 
-// The parameter nonce of the following calls is the nonce of the machine's lease, or "" if the
-// caller does not hold the lease. In addition to the errors that they list, these calls may return
-// not_found and conflict (another caller holds the lease).
+// In the following methods, the parameter nonce is the nonce of the machine's lease, or "" if the caller does not hold
+// the lease. In addition to the errors that they list, these methods may return not_found and conflict (another caller
+// holds the lease).
 
 func act(app bourse.AppName, id bourse.MachineID, verb, nonce string, in any) call {
 	return call{method: http.MethodPost, path: machinePath(app, id, verb), header: header(HeaderNonce, nonce), in: in}
@@ -267,7 +267,7 @@ func (m MachineMetadata) Delete(ctx context.Context, key string) error {
 type LogQuery struct {
 	After  string    // only lines after this position; cannot be combined with Since or Tail
 	Since  time.Time // only lines since this time; zero: from the beginning
-	Tail   int       // only this many of the latest lines; 0: all; negative: none, so that Follow returns only new lines
+	Tail   int       // number of the latest lines to return; 0: all; negative: none, so that Follow returns only new lines
 	Follow bool      // continue with new lines until ctx is done or the machine is destroyed
 }
 

@@ -111,7 +111,7 @@ func TestNoReply(t *testing.T) {
 		_ = l.Close()
 		client := &machinesapi.Client{BaseURL: "http://" + address}
 		if err := client.DeleteApp(t.Context(), "shop", false); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want code %s", err, bourse.CodeUnavailable)
 		}
 	})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
@@ -119,31 +119,31 @@ func TestNoReply(t *testing.T) {
 	client := &machinesapi.Client{BaseURL: server.URL, HTTP: server.Client()}
 	t.Run("the connection breaks during a change", func(t *testing.T) {
 		if err := client.DeleteApp(t.Context(), "shop", false); bourse.CodeOf(err) != bourse.CodeTimeout {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want code %s", err, bourse.CodeTimeout)
 		}
 	})
 	t.Run("the connection breaks during a read", func(t *testing.T) {
 		if _, err := client.App(t.Context(), "shop"); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want code %s", err, bourse.CodeUnavailable)
 		}
 	})
 	t.Run("the caller leaves", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := client.App(ctx, "shop"); bourse.CodeOf(err) != bourse.CodeCanceled {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want code %s", err, bourse.CodeCanceled)
 		}
 	})
 	t.Run("half a reply", func(t *testing.T) {
 		client, _ := replying(t, 200, `{"name":"sh`)
 		if _, err := client.App(t.Context(), "shop"); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want code %s", err, bourse.CodeUnavailable)
 		}
 	})
 	t.Run("an invalid address", func(t *testing.T) {
 		client := &machinesapi.Client{BaseURL: "http://[::bad"}
 		if _, err := client.App(t.Context(), "shop"); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("%v", err)
+			t.Errorf("got error %v, want code %s", err, bourse.CodeInvalid)
 		}
 	})
 }

@@ -19,12 +19,12 @@ type CreateMachine struct {
 	SkipSecrets             bool           `json:"skip_secrets,omitempty"`        // the machine does not receive its app's secrets
 	MinSecretsVersion       uint64         `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets
 
-	Deadline bourse.Duration `json:"deadline,omitempty"` // time limit for the whole order; default 10 s
+	Deadline bourse.Duration `json:"deadline,omitempty"` // time limit for the whole order; default 10 s, or 5 min if an image may have to be pulled
 	Race     int             `json:"race,omitempty"`     // number of workers to claim at the same time; the first to start the machine wins
-	// The client has chosen the order's ID and has not sent it before.
+	// FirstTry states that the client has chosen the order's ID and has never sent it before.
 	FirstTry bool `json:"first_try,omitempty"`
-	// Reservation is the ID of the reservation whose capacity the machine uses. Only workers with a hold for the
-	// reservation are asked. It cannot be combined with SkipLaunch or Race.
+	// Reservation is the ID of the reservation whose capacity the machine uses. Only workers that hold
+	// capacity for it are asked. It cannot be combined with SkipLaunch or Race.
 	Reservation bourse.ReservationID `json:"reservation,omitempty"`
 }
 
@@ -47,13 +47,15 @@ type Version struct {
 	Config  *bourse.Config    `json:"user_config"`
 }
 
-// CreatedMachine is a new machine, with the data about its order from the reply's headers.
+// CreatedMachine is a new machine, with the duration of each step of its order from the reply's
+// headers.
 type CreatedMachine struct {
 	Machine
 	Timing Timing `json:"timing,omitempty"`
 }
 
-// QuoteReply is the decision that the broker would make about an order, with warnings about ignored fields.
+// QuoteReply contains the decision that the broker would make about an order, and warnings about
+// ignored fields.
 type QuoteReply struct {
 	bourse.Decision
 	Warnings []bourse.Warning `json:"warnings,omitempty"`

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CodeOfStatus returns the code for the HTTP status of a reply that contains no code, such as the
-// reply of an HTTP proxy in front of the broker.
+// CodeOfStatus returns the error code for an HTTP status. Use it if the reply does not contain a
+// code, for example because it comes from an HTTP proxy in front of the broker.
 func CodeOfStatus(status int) bourse.Code {
 	switch status {
 	case http.StatusConflict:
@@ -35,7 +35,8 @@ const (
 	StatusUnknown              ErrorStatus = "unknown"
 	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
 	StatusNameTaken            ErrorStatus = "name_taken"
-	// For volume orders, and for orders for machines with volumes.
+	// StatusVolumePlacement is the status if there is no capacity for a volume, or for a machine that
+	// mounts one.
 	StatusVolumePlacement ErrorStatus = "volume_placement_capacity"
 )
 
@@ -45,19 +46,19 @@ type ErrorBody struct {
 	Status ErrorStatus `json:"status"`
 	Code   bourse.Code `json:"code,omitempty"`
 
-	OrderID   bourse.OrderID   `json:"order_id,omitempty"` // in the reply to a create request whose order was not filled
+	OrderID   bourse.OrderID   `json:"order_id,omitempty"` // set in the reply to a create request whose order was not filled
 	Refusals  []bourse.Refusal `json:"refusals,omitempty"` // the refusals of all workers that refused the order
 	RequestID string           `json:"request_id,omitempty"`
 }
 
-// NoAppText is the text of the error for a missing app. Clients of the Machines API compare the
-// whole text.
+// NoAppText is the error text if an app does not exist. Machines API clients compare the whole
+// text.
 const NoAppText = "app not found"
 
 // Texts of errors with code unauthorized or forbidden.
 const (
-	UnauthorizedText = "Authenticate: token validation error" // for unauthorized; followed by ": " and the reason if the token was valid earlier
-	// The token is not valid for the app; same text as in the Machines API.
+	UnauthorizedText = "Authenticate: token validation error" // the token is missing or invalid; followed by ": " and the reason if it was valid earlier
+	// ForbiddenText means that the token is not valid for the app. It is the Machines API's text.
 	ForbiddenText    = "unauthorized"
 	ClusterOnlyText  = "unauthorized: this requires a token for the whole cluster, but yours is limited to an organization or apps"
 	ReadOnlyText     = "unauthorized: the token is read-only"
@@ -65,7 +66,7 @@ const (
 	QuotaText        = "quota exceeded: " // followed by a description of the exceeded quota
 )
 
-// Prefixes of errors. Clients search errors for parts of these texts.
+// Prefixes of error texts. Clients search error texts for parts of them.
 const (
 	NoCapacityText = noRoomText + reserveText + "machine: "
 	HostFullText   = "aborted: could not reserve resource for machine: "
@@ -95,8 +96,8 @@ func WithPrefix(code bourse.Code, text string) string {
 	return prefix + text
 }
 
-// withoutPrefix removes the prefix that WithPrefix adds, and other text that is meant only for programs. People see the
-// code separately.
+// withoutPrefix removes the prefix that WithPrefix adds, and other parts of the text that are meant
+// only for programs. The code is shown separately.
 func withoutPrefix(code bourse.Code, text string) string {
 	text = strings.TrimPrefix(text, prefixes[code])
 	for _, lead := range []string{NoVolumeText, noRoomText, NameTakenText} {

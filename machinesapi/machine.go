@@ -118,7 +118,7 @@ func privateIP(m *bourse.Machine) string {
 	return m.PrivateIP.String()
 }
 
-// imageRef returns the reference that the machine's image name was resolved to, or the parsed name if it was not
+// imageRef returns the reference to which the machine's image name was resolved, or the parsed name if it was not
 // resolved.
 func imageRef(m *bourse.Machine) bourse.ImageRef {
 	if m.Image != nil {

@@ -74,7 +74,7 @@ func TestMachineShape(t *testing.T) {
 func TestExitEventIsNeverNil(t *testing.T) {
 	e := machinesapi.FromEvent(&bourse.Event{Type: bourse.EventExit, At: noon})
 	if e.Request == nil || e.Request.ExitEvent == nil || e.Request.ExitEvent.ExitCode != -1 || e.Request.ExitEvent.ExitedAt == "" {
-		t.Errorf("event is %+v", e)
+		t.Errorf("got event %+v, want one with an ExitEvent", e)
 	}
 }
 

@@ -12,7 +12,7 @@ type Region struct {
 	Name    string        `json:"name"`
 	Workers int           `json:"workers"`
 
-	// Location of the region, if its name is an airport code.
+	// The location of the region. It is known if the region's name is an airport code.
 	Latitude  float64 `json:"latitude,omitempty"`
 	Longitude float64 `json:"longitude,omitempty"`
 	GeoRegion string  `json:"geo_region,omitempty"`
@@ -24,7 +24,8 @@ type RegionList struct {
 	Nearest bourse.Region `json:"Nearest"` // the broker's own region or, if it has no workers, the nearest region by distance; "" if unknown
 }
 
-// Worker describes a worker. It consists of membership data and, if the worker answered, the worker's own report.
+// Worker describes a worker. It contains what the membership knows and, if the worker answered, the
+// worker's own report.
 type Worker struct {
 	ID      bourse.WorkerID `json:"id"`
 	Region  bourse.Region   `json:"region"`
@@ -35,7 +36,7 @@ type Worker struct {
 	Error   string          `json:"error,omitempty"` // why the worker did not answer
 	Facts   *bourse.Facts   `json:"facts,omitempty"` // the worker's own report; nil if it did not answer
 
-	// Set only for a worker that is down or stopped.
+	// The following fields are set only if the worker is down or stopped.
 	Since    time.Time `json:"since,omitzero"`
 	Earlier  bool      `json:"earlier,omitempty"`  // the worker was already absent before Since
 	Machines int       `json:"machines,omitempty"` // number of machines when the worker was last reachable
@@ -66,8 +67,8 @@ type Member struct {
 	Address string          `json:"address,omitempty"`
 	Status  MemberStatus    `json:"status"`
 
-	// Set only for a server that is not running.
-	Since    time.Time `json:"since,omitzero"`     // when the server was last heard from, if known, or when it was removed
+	// The following fields are set only if the server is not running.
+	Since    time.Time `json:"since,omitzero"`     // when the server was last reachable, if known, or when it was removed
 	Machines int       `json:"machines,omitempty"` // number of machines when the server was last reachable
 	Volumes  int       `json:"volumes,omitempty"`
 }
@@ -78,7 +79,8 @@ type MemberStatus string
 // Statuses of a member.
 const (
 	MemberOK MemberStatus = "ok"
-	// The server was killed or is unreachable; for a broker or proxy, it may also have left cleanly.
+	// MemberDown means that the server was killed or is unreachable. A broker or proxy may also have
+	// left cleanly.
 	MemberDown    MemberStatus = "down"
 	MemberStopped MemberStatus = "stopped" // the worker has left cleanly
 	MemberRemoved MemberStatus = "removed" // an operator has removed the server

@@ -8,19 +8,21 @@ import (
 
 // CreateReservation is the body of a request to reserve capacity for all of its orders or for none.
 type CreateReservation struct {
-	// A ULID; a repeated request with the same ID returns the existing reservation; default: a new ID.
+	// ID is a ULID that the client has chosen. A repeated request with the same ID returns the
+	// existing reservation. The default is a new ID.
 	ID bourse.ReservationKey `json:"id,omitempty"`
-	// The counts add up to at most bourse.MaxReservedOrders.
+	// Orders must not request more than bourse.MaxReservedOrders machines in total.
 	Orders     []ReserveOrder  `json:"orders"`
 	TTLSeconds *int64          `json:"ttl_seconds,omitempty"` // 1 to 3600; default 60
-	Deadline   bourse.Duration `json:"deadline,omitempty"`    // for the whole request; default 10 s, at most half of the TTL
+	Deadline   bourse.Duration `json:"deadline,omitempty"`    // time limit for the whole request; default 10 s, at most half of the TTL
 }
 
 // ReserveOrder requests capacity for one or more machines with the same config.
 type ReserveOrder struct {
 	App    bourse.AppName `json:"app,omitempty"`    // app whose machines may use the capacity; default "default"
 	Region string         `json:"region,omitempty"` // a region expression; default "any"
-	// Guest, requirements and rootfs; no mounts; an image excludes workers that cannot run it.
+	// Config may contain the guest, requirements and rootfs, but no mounts. If it contains an image,
+	// workers that cannot run the image are excluded.
 	Config *bourse.Config `json:"config,omitempty"`
 	Count  *int64         `json:"count,omitempty"` // number of machines; default 1
 }
@@ -30,7 +32,7 @@ type ExtendReservation struct {
 	TTLSeconds *int64 `json:"ttl_seconds"` // from now; 1 to 3600; required
 }
 
-// Reservation is capacity that is reserved on one or several workers.
+// Reservation is capacity that one or several workers hold.
 type Reservation struct {
 	ID          bourse.ReservationID `json:"id"`
 	ExpiresAt   time.Time            `json:"expires_at"`     // when the first hold expires
@@ -38,9 +40,10 @@ type Reservation struct {
 	LostWorkers []string             `json:"gone,omitempty"` // workers that no longer have their holds
 }
 
-// Hold is capacity that one worker has reserved for one order.
+// Hold is capacity that one worker holds for one order of a reservation.
 type Hold struct {
-	// ID of the part of the reservation on this worker; an order with this ID creates its machine there.
+	// ID identifies the part of the reservation on this worker. To create a machine there, use it as
+	// the reservation of the machine's order.
 	ID        bourse.ReservationID `json:"id"`
 	Order     int                  `json:"order"`    // index of the order in the request
 	OrderID   bourse.OrderID       `json:"order_id"` // ID of the order; the decision is at /v1/orders/{order_id}
@@ -52,7 +55,7 @@ type Hold struct {
 	ExpiresAt time.Time            `json:"expires_at"`
 }
 
-// FromHolds converts a reservation's holds, of which there must be at least one.
+// FromHolds converts a reservation's holds. There must be at least one.
 func FromHolds(id bourse.ReservationID, holds []bourse.Hold) Reservation {
 	out := Reservation{ID: id, ExpiresAt: holds[0].ExpiresAt, Holds: make([]Hold, len(holds))}
 	for i := range holds {

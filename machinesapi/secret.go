@@ -19,15 +19,16 @@ func FromSecret(s *seal.Secret) Secret {
 	return Secret{Name: s.Name, Digest: s.Digest, CreatedAt: s.CreatedAt.UTC(), UpdatedAt: s.UpdatedAt.UTC()}
 }
 
-// SecretList contains an app's secrets and their common version, which increases with each change. A machine created
-// with this version as min_secrets_version receives this change and all earlier ones.
+// SecretList contains an app's secrets and their common version, which increases with each change.
+// A machine that is created with this version as its min_secrets_version receives the change with
+// this version, and all changes that were known to the broker that made it.
 type SecretList struct {
 	Secrets []Secret `json:"secrets"`
 	Version uint64   `json:"version"`
 }
 
-// SetSecrets is the body of a request that changes several secrets. Other secrets do not change. A null removes a
-// secret.
+// SetSecrets is the body of a request that changes several secrets. A null removes a secret.
+// Secrets that are not listed do not change.
 type SetSecrets struct {
 	Values map[string]*string `json:"values"`
 }

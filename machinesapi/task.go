@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// RunTask is the body of a request to run a task. It specifies either a task that the app has warm machines for, or a
-// program to run.
+// RunTask is the body of a request to run a task. It specifies either a task for which the app has warm machines, or
+// a program to run.
 type RunTask struct {
 	Task          string              `json:"task,omitempty"`
 	Image         string              `json:"image,omitempty"`   // image to run, instead of Task
@@ -33,8 +33,8 @@ type Schedule struct {
 	Requirements ScheduleRequirements
 }
 
-// ScheduleRequirements contains the requirements and the region of a RunTask in one object. Names may be capitalized:
-// {"Region": "gru", "Slots": 1}.
+// ScheduleRequirements contains the region and the requirements of a RunTask. In JSON, they are the members of one
+// object, and their names may be capitalized: {"Region": "gru", "Slots": 1}.
 type ScheduleRequirements struct {
 	Region string
 	All    bourse.Requirements // requirements by lower-case name
@@ -130,7 +130,7 @@ type TaskReply struct {
 	End      bourse.TaskEnd `json:"end"`
 	ExitCode int            `json:"exit_code"`
 	Status   int            `json:"status,omitempty"` // HTTP status of a warm program's reply
-	// JSON if the program declares its answer to be JSON, otherwise a string.
+	// Answer is a JSON value if the program has declared its answer to be JSON, and otherwise a string.
 	Answer       json.RawMessage  `json:"answer,omitempty"`
 	AnswerBase64 []byte           `json:"answer_base64,omitempty"`
 	Error        string           `json:"error,omitempty"`
@@ -138,15 +138,15 @@ type TaskReply struct {
 	Region       bourse.Region    `json:"region"`
 	Machine      bourse.MachineID `json:"machine"`
 	StartedAt    time.Time        `json:"started_at"`
-	TookMS       float64          `json:"took_ms"` // time from when the worker recorded the order to the end of the task
+	TookMS       float64          `json:"took_ms"` // time from the recording of the order on the worker until the end of the task
 	Repeated     bool             `json:"repeated,omitempty"`
 }
 
-// FromTask converts a result. again must be set if an earlier request with the same order ID ran the task.
-func FromTask(r *bourse.TaskResult, again bool) TaskReply {
+// FromTask converts a result. repeated must be set if an earlier request with the same order ID ran the task.
+func FromTask(r *bourse.TaskResult, repeated bool) TaskReply {
 	out := TaskReply{
 		ID: r.Order, OK: r.OK(), End: r.End, ExitCode: r.ExitCode, Status: r.Status, Error: r.Error, Worker: r.Worker, Region: r.Region,
-		Machine: r.Machine, StartedAt: r.StartedAt, TookMS: float64(r.Took) / float64(time.Millisecond), Repeated: again,
+		Machine: r.Machine, StartedAt: r.StartedAt, TookMS: float64(r.Took) / float64(time.Millisecond), Repeated: repeated,
 	}
 	mediaType, _, _ := bytes.Cut([]byte(r.Type), []byte(";"))
 	switch {

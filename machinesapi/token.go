@@ -97,11 +97,11 @@ func (t Tokens) List(ctx context.Context) ([]Token, error) {
 	return out.Tokens, err
 }
 
-// Revoke revokes a token. If made is set, it also revokes the tokens that were created with it.
-// Revoking a token again has no effect. Errors: invalid, not_found (the token does not exist, or
-// the caller may not revoke it).
-func (t Tokens) Revoke(ctx context.Context, id string, made bool) (RevokedToken, error) {
-	return ask[RevokedToken](ctx, t.Client, call{method: http.MethodDelete, path: path("tokens", id), query: query("made", strconv.FormatBool(made))})
+// Revoke revokes a token. If descendants is set, it also revokes the tokens that were created with
+// it. Revoking a token again has no effect. Errors: invalid, not_found (the token does not exist,
+// or the caller may not revoke it).
+func (t Tokens) Revoke(ctx context.Context, id string, descendants bool) (RevokedToken, error) {
+	return ask[RevokedToken](ctx, t.Client, call{method: http.MethodDelete, path: path("tokens", id), query: query("made", strconv.FormatBool(descendants))})
 }
 
 // Current describes the permissions of the caller's own token.

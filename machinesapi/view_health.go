@@ -22,7 +22,7 @@ type MemberHealth struct {
 	Error     string          `json:"error,omitempty"` // why the member is unreachable, or cannot write its copy
 	DownSince time.Time       `json:"down_since,omitzero"`
 
-	// The member's own report. All fields are zero if the member is unreachable.
+	// The following fields are the member's own report. They are zero if the member is unreachable.
 	Version    string         `json:"version,omitempty"` // version of the program
 	Epoch      uint64         `json:"epoch"`             // current epoch of the member's own stream
 	Streams    int            `json:"streams"`           // number of streams that the member follows; each stream is one epoch of a site
@@ -61,7 +61,8 @@ type ViewHead struct {
 	Site  bourse.WorkerID `json:"site"`
 	Epoch uint64          `json:"epoch"`
 	Seq   uint64          `json:"seq"`
-	// When the site wrote the latest transaction that the member has, by the site's clock.
+	// At is the time, by the site's clock, at which the site wrote the latest transaction that the
+	// member has.
 	At time.Time `json:"at,omitzero"`
 }
 

@@ -57,14 +57,15 @@ func (v *viewStream) lines(r io.Reader) iter.Seq2[ViewLine, error] {
 	}
 }
 
-// readLine returns the next line without its line break. At the end of the stream, it returns CodeUnavailable, because
-// the caller stops reading after the end line of a complete result. most is the maximum length of a line.
-func readLine(in *bufio.Reader, most int) ([]byte, error) {
+// readLine returns the next line without its line break. limit is the maximum length of a line. At
+// the end of the stream, readLine returns CodeUnavailable, because the caller does not read beyond
+// the last line of a complete result.
+func readLine(in *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
-		if len(line)+len(part) > most {
-			return nil, bourse.Errorf(bourse.CodeInternal, "a line of the reply is longer than %d bytes", most)
+		if len(line)+len(part) > limit {
+			return nil, bourse.Errorf(bourse.CodeInternal, "a line of the reply is longer than %d bytes", limit)
 		}
 		switch {
 		case err == nil && line == nil:
@@ -90,8 +91,9 @@ type wireLine struct {
 	Error   *ViewError      `json:"error"`
 }
 
-// decode decodes a line, and checks that this kind of line is allowed at this point in the result. known is false if
-// this release does not know the kind of line. A newer server may send such lines.
+// decode decodes a line, and checks that this kind of line is allowed at this point in the result.
+// known is false for a kind of line that this release does not know. Newer servers may send such
+// lines.
 func (v *viewStream) decode(raw []byte) (line ViewLine, known bool, err error) {
 	if len(raw) == 0 {
 		return line, false, nil

@@ -14,12 +14,13 @@ type ViewQuery struct {
 	Params    []any          // values for each ?, in order
 	Named     map[string]any // values for :name, @name and $name, keyed by name without the sign; used instead of Params
 
-	// Limits of the query. They apply if they are lower than the server's limits. 0 means the server's limit.
+	// MaxRows and MaxTime limit the query's result. They apply if they are lower than the server's
+	// limits. 0 means the server's limit.
 	MaxRows int
 	MaxTime time.Duration
 
-	// Columns that identify a row of a subscription across changes. The default is "id"; if there
-	// is no such column, "name"; otherwise all columns.
+	// Key lists the columns that identify a row of a subscription across changes. The default is "id"
+	// or, if there is no such column, "name". If there is neither, it is all columns.
 	Key []string
 }
 

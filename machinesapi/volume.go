@@ -44,7 +44,7 @@ type VolumeHost struct {
 	UpdatedAt      time.Time       `json:"updated_at"`
 }
 
-// VolumeUse is a volume's used space.
+// VolumeUse describes the used space of a volume.
 type VolumeUse struct {
 	Blocks      int64 `json:"blocks"`
 	BlockSize   int64 `json:"block_size"` // in bytes
@@ -54,7 +54,7 @@ type VolumeUse struct {
 	BytesUsed   int64 `json:"bytes_used"`
 }
 
-// FromVolume converts a volume just received from its worker.
+// FromVolume converts a volume that the broker has just received from the volume's worker.
 func FromVolume(v *bourse.Volume) Volume {
 	out := SummaryOfVolume(v)
 	if u := v.Usage; u != nil {
@@ -91,7 +91,7 @@ type CreateVolume struct {
 	SizeGB    *int64  `json:"size_gb,omitempty"`   // default 3, or the size of the source
 	Encrypted *bool   `json:"encrypted,omitempty"` // default false
 	FSType    *string `json:"fstype,omitempty"`    // default ext4
-	// Exclude workers that have a volume with the same name; default true.
+	// UniqueZone excludes workers that have a volume with the same name. The default is true.
 	UniqueZone        *bool             `json:"require_unique_zone,omitempty"`
 	UniqueZoneApp     *bool             `json:"unique_zone_app_wide,omitempty"` // default false
 	SnapshotRetention *int              `json:"snapshot_retention,omitempty"`   // default 5 days

@@ -79,11 +79,11 @@ func TestVolumeShape(t *testing.T) {
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(string(b), want) {
-					t.Errorf("no %s in %s", want, b)
+					t.Errorf("got %s, want %s in it", b, want)
 				}
 			}
 			if strings.Contains(string(b), tt.not) {
-				t.Errorf("%s is in %s", tt.not, b)
+				t.Errorf("got %s, want no %s in it", b, tt.not)
 			}
 			var again machinesapi.Volume
 			if err := json.Unmarshal(b, &again); err != nil || !cmp.Equal(tt.got, again) {

@@ -9,17 +9,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CreateWireGuardPeer is the body of a request to admit a laptop to a private network: that of App, or that with the name
-// Network in the organization.
+// CreateWireGuardPeer is the body of a request to admit a laptop to a private network: the network
+// of App, or the organization's network with the name Network.
 type CreateWireGuardPeer struct {
 	Name      string          `json:"name"`               // shown in lists
 	App       bourse.AppName  `json:"app,omitempty"`      // replaces Org and Network
 	Org       string          `json:"org_slug,omitempty"` // default: the organization of the caller's token, or "personal"
 	Network   string          `json:"network,omitempty"`  // default: the network of the organization's apps that have no network of their own
 	PublicKey []byte          `json:"public_key"`         // the laptop's WireGuard key, in base64
-	Region    bourse.Region   `json:"region,omitempty"`   // of the worker to which the laptop connects; default: any
-	Worker    bourse.WorkerID `json:"worker,omitempty"`   // the worker to which the laptop connects, its entry; default: one that runs a machine of the network
-	TTL       bourse.Duration `json:"ttl,omitempty"`      // time until the laptop is cut off; default 720h, or when the caller's token expires
+	Region    bourse.Region   `json:"region,omitempty"`   // region of the worker to which the laptop connects; default: any
+	Worker    bourse.WorkerID `json:"worker,omitempty"`   // the worker to which the laptop connects (its entry); default: one that runs a machine in the network
+	TTL       bourse.Duration `json:"ttl,omitempty"`      // time until the laptop is cut off; default 720h, or until the caller's token expires
 }
 
 // WireGuardPeer describes a laptop that may connect to a private network.
@@ -28,8 +28,8 @@ type WireGuardPeer struct {
 	Name      string          `json:"name"`
 	Org       string          `json:"org_slug"`
 	Network   string          `json:"network"`       // "": the network of the organization's apps that have no network of their own
-	App       bourse.AppName  `json:"app,omitempty"` // the app for whose network it was created
-	Worker    bourse.WorkerID `json:"worker"`        // the worker to which it connects, its entry
+	App       bourse.AppName  `json:"app,omitempty"` // the app for whose network the peer was created
+	Worker    bourse.WorkerID `json:"worker"`        // the worker to which the laptop connects (its entry)
 	PublicKey []byte          `json:"public_key"`
 	Address   netip.Addr      `json:"address"` // the laptop's address in the network
 	MadeBy    string          `json:"made_by"`
@@ -40,11 +40,11 @@ type WireGuardPeer struct {
 	Settings *WireGuardSettings `json:"settings,omitempty"` // only in the reply to the request that created it
 }
 
-// WireGuardSettings contains the settings with which a laptop connects to its entry.
+// WireGuardSettings contains the settings with which a laptop connects to its worker.
 type WireGuardSettings struct {
 	PublicKey  []byte         `json:"public_key"`
 	Endpoint   netip.AddrPort `json:"endpoint"`
-	AllowedIPs []netip.Prefix `json:"allowed_ips"` // addresses that the laptop reaches through its entry
+	AllowedIPs []netip.Prefix `json:"allowed_ips"` // addresses that the laptop reaches through the worker
 	DNS        netip.Addr     `json:"dns"`         // resolves names of the network's apps
 	MTU        int            `json:"mtu"`
 }
@@ -60,13 +60,15 @@ type WireGuard struct{ Client *Client }
 // WireGuard returns a client for laptops in private networks.
 func (c *Client) WireGuard() WireGuard { return WireGuard{c} }
 
-// Create admits a laptop to a private network. Errors: invalid, forbidden, not_found (the app, network or worker),
-// already_exists (the key), failed_precondition (no suitable worker).
+// Create admits a laptop to a private network. Errors: invalid, forbidden, not_found (the app,
+// network or worker), already_exists (the key is in use), failed_precondition (no worker is
+// suitable).
 func (w WireGuard) Create(ctx context.Context, in CreateWireGuardPeer) (WireGuardPeer, error) {
 	return ask[WireGuardPeer](ctx, w.Client, call{method: http.MethodPost, path: path("wireguard_peers"), in: in})
 }
 
-// List lists the laptops that the caller may remove, oldest first. It omits those that have been cut off.
+// List lists the laptops that the caller may remove, oldest first. It omits laptops that have been
+// cut off.
 func (w WireGuard) List(ctx context.Context) ([]WireGuardPeer, error) {
 	out, err := ask[WireGuardPeerList](ctx, w.Client, call{method: http.MethodGet, path: path("wireguard_peers")})
 	return out.Peers, err

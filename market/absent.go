@@ -63,10 +63,9 @@ func list(ids []bourse.WorkerID) string {
 	return strings.Join(more(names, len(ids)-maxShown), ", ")
 }
 
-// mayBeFilled returns CodeUnavailable if the order must not be filled now, because a worker that is
-// absent or did not answer may already have filled it. Workers on which the order was canceled do
-// not count. On the order's first try, mayBeFilled returns nil, because no worker can have filled
-// the order yet.
+// mayBeFilled returns CodeUnavailable if the order must not be filled now, because a worker that is absent or did not
+// answer may already have filled it. Workers on which the order was canceled are ignored. On the first attempt to
+// place the order, mayBeFilled returns nil, because no worker can have filled it yet.
 func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID, absent []bourse.Absence) error {
 	if t.quoteOnly || !t.order.MayRepeat() || t.order.Kind() == bourse.KindHold {
 		return nil
@@ -83,14 +82,14 @@ func (t *trade) mayBeFilled(ctx context.Context, unresponsive []bourse.WorkerID,
 	}
 	canceled, err := t.exchange.canceledOn(ctx, t.order)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "order %s: read its earlier cancellations: %w", t.order.ID, err)
+		return bourse.Errorf(bourse.CodeUnavailable, "order %s: read earlier cancellations: %w", t.order.ID, err)
 	}
 	away = slices.DeleteFunc(away, func(id bourse.WorkerID) bool { return slices.Contains(canceled, id) })
 	if len(away) == 0 {
 		return nil
 	}
 	return bourse.Errorf(bourse.CodeUnavailable,
-		"an earlier try of order %s may have been filled by a worker that does not answer (%s): repeat it with the same id", t.order.ID, list(away))
+		"order %s may already have been filled by a worker that does not answer (%s): repeat it with the same id", t.order.ID, list(away))
 }
 
 // refuseLeaving turns the quote of each leaving worker into a refusal, unless the quote shows that
@@ -128,7 +127,7 @@ func (t *trade) cancelAbsent(ctx context.Context, absent []bourse.Absence) error
 			continue
 		}
 		if err := t.exchange.cfg.Cancellations.RecordCancellation(ctx, t.order.ID, a.ID); err != nil {
-			return bourse.Errorf(bourse.CodeUnavailable, "cancel order %s at lost worker %s: %w", t.order.ID, a.ID, err)
+			return bourse.Errorf(bourse.CodeUnavailable, "cancel order %s on lost worker %s: %w", t.order.ID, a.ID, err)
 		}
 	}
 	return nil
@@ -142,10 +141,10 @@ func mustFillOnce(o *bourse.Order) bool {
 	return o.MayRepeat() && o.Kind() != bourse.KindHold && o.Kind() != bourse.KindTask
 }
 
-// errSuperseded returns the error for a try that was superseded by a later try of the same order. Only the later try
-// can report the order's outcome.
+// errSuperseded returns the error for an attempt to place an order that was superseded by a later attempt. Only the
+// later attempt can report the order's outcome.
 func errSuperseded(order *bourse.Order) error {
-	return bourse.Errorf(bourse.CodeTimeout, "order %s was superseded by a later try: repeat it", order.ID)
+	return bourse.Errorf(bourse.CodeTimeout, "order %s was superseded by a later attempt: repeat it", order.ID)
 }
 
 // cancelLost cancels the order on m, whose answer to a claim was lost, and reports whether the cancellation succeeded.
@@ -156,7 +155,7 @@ func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	defer cancel()
 	if _, err := t.exchange.cfg.Trader.Cancel(ctx, *m, t.order.ID); err != nil {
 		t.unknown = bourse.Errorf(bourse.CodeTimeout,
-			"the answer of worker %s was lost, and it may have filled the order: repeat it with order id %s", m.ID, t.order.ID)
+			"the answer from worker %s was lost, but the worker may have filled the order: repeat it with order id %s", m.ID, t.order.ID)
 		return false
 	}
 	t.canceled = append(t.canceled, m.ID)

@@ -20,8 +20,8 @@ type pendingCancel struct {
 	known     bool // whether the cancellation is in Config.Cancellations, where the worker will find it
 }
 
-// competingFill is a known fill of an order that the pendingCancel's worker may also have filled. The known fill is
-// kept unless that worker has an older one.
+// competingFill is a known fill of an order that the pendingCancel's worker may have filled as well. If it has, only
+// the older of the two fills is kept.
 type competingFill struct {
 	order *bourse.Order
 	fill  *bourse.Fill
@@ -153,7 +153,7 @@ func (s *cancelQueue) deliver(ctx context.Context, due map[bourse.WorkerID][]pen
 			defer func() { <-room }()
 			s.publish(ctx, list)
 			for i := range list {
-				if away, err := s.try(ctx, &list[i]); err != nil {
+				if away, err := s.deliverOnce(ctx, &list[i]); err != nil {
 					s.putBack(list[i:], err)
 					s.recordFailure(away)
 					return
@@ -200,9 +200,9 @@ func (s *cancelQueue) putBack(list []pendingCancel, cause error) {
 	}
 }
 
-// try tries to deliver v once. If this fails, try updates v to describe the remaining work, and returns the worker that
-// could not be reached.
-func (s *cancelQueue) try(ctx context.Context, v *pendingCancel) (away bourse.WorkerID, err error) {
+// deliverOnce tries to deliver v once. If this fails, it updates v to describe the remaining work, and returns the
+// worker that could not be reached.
+func (s *cancelQueue) deliverOnce(ctx context.Context, v *pendingCancel) (away bourse.WorkerID, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
 	if v.competing != nil {

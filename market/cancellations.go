@@ -9,13 +9,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// record writes a cancellation that could not be delivered to the CancellationStore, where its
-// worker will find it. The parameter within limits the duration of the write. record also adds the
-// cancellation to the queue of retries.
-func (s *cancelQueue) record(ctx context.Context, v pendingCancel, within time.Duration, cause error) {
+// record records a cancellation that could not be delivered. It writes the cancellation to the CancellationStore,
+// where its worker will find it, and adds it to the queue of retries. The timeout limits the duration of the write;
+// if it is not positive, nothing is written.
+func (s *cancelQueue) record(ctx context.Context, v pendingCancel, timeout time.Duration, cause error) {
 	one := []pendingCancel{v}
-	if within > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	if timeout > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		s.publish(ctx, one)
 	}
@@ -56,7 +56,8 @@ func (s *cancelQueue) logAbandoned(v *pendingCancel, why string, cause error) {
 	s.cfg.Log.Error("cancellation retries stopped", append(attrs(v, cause), slog.String("why", why))...)
 }
 
-// canceledOn returns the workers on which the order is known to be canceled, so that they must not keep it.
+// canceledOn returns the workers on which the order is known to have been canceled. A fill by such a worker must not
+// be used.
 func (x *Exchange) canceledOn(ctx context.Context, order *bourse.Order) ([]bourse.WorkerID, error) {
 	if x.cfg.Cancellations == nil {
 		return nil, nil
@@ -70,10 +71,9 @@ func (x *Exchange) canceledOn(ctx context.Context, order *bourse.Order) ([]bours
 	return ids, err
 }
 
-// refuseCanceled turns the quotes of workers that must not keep the order into refusals, because an
-// earlier try has canceled the order there. It also sends these workers the cancellation again,
-// because a worker that has just returned may not have received it yet. If such a worker's fill
-// counted, the caller would receive a machine that the worker later destroys.
+// refuseCanceled turns a worker's quote into a refusal if an earlier attempt has canceled the order on that worker.
+// Otherwise, the caller could receive a machine that the worker later destroys. refuseCanceled also sends the
+// cancellation again, because a worker that has just returned may not have received it yet.
 func (t *trade) refuseCanceled(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	ids, err := t.exchange.canceledOn(ctx, t.order)
 	if err != nil {
@@ -87,7 +87,7 @@ func (t *trade) refuseCanceled(ctx context.Context, members []bourse.Member, quo
 			continue // a task that has started on the worker keeps its outcome, and must not be started again
 		}
 		clearFill(q)
-		q.Refusal = newRefusal(&members[i], bourse.RefusedCanceled, "an earlier try of the order was canceled there")
+		q.Refusal = newRefusal(&members[i], bourse.RefusedCanceled, "the order was canceled there earlier")
 		undo = append(undo, &members[i])
 	}
 	if !t.quoteOnly {

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// claims claims the order on the ranked members, best first, until one of them fills it. If all of
-// them refuse, it returns nil without an error.
-func (t *trade) claims(ctx context.Context, members []bourse.Member, ranked []Ranked) (*bourse.Fill, error) {
+// claimRanked claims the order on the ranked members, best first, until one of them fills it. If all of them refuse,
+// it returns nil without an error.
+func (t *trade) claimRanked(ctx context.Context, members []bourse.Member, ranked []Ranked) (*bourse.Fill, error) {
 	for len(ranked) > 0 {
 		if err := t.checkEnded(ctx); err != nil {
 			return nil, err

@@ -15,15 +15,15 @@ const (
 	AnyResource bourse.Resource = "*"     // all other resources without a curve of their own, which are the operator's countables
 )
 
-// CurveSet determines how workers are ranked. It contains a curve for each quantity that counts. If
-// no curve has a weight, workers are ranked at random.
+// CurveSet determines how workers are ranked. It contains a curve for each quantity that is scored. If no curve has a
+// weight, workers are ranked at random.
 type CurveSet struct {
-	// Resources contains the curves of resources. A curve is evaluated at the share of the resource, from 0 to 1, that
-	// would be in use after the fill. Only resources that the order takes count. If a resource has no curve, the curve
-	// of AnyGPU or AnyResource applies. If that curve is missing as well, the resource does not count.
+	// Resources contains the curves of resources. A curve is evaluated at the share of the resource, from 0 to 1,
+	// that would be in use after the fill. Only the resources that the order needs are scored. If a resource has no
+	// curve, the curve of AnyGPU or AnyResource applies. If that curve is missing as well, the resource is not
+	// scored.
 	Resources map[bourse.Resource]Curve
-	// Image is evaluated at the number of seconds that are needed to pull the missing part of the
-	// image at PullRate.
+	// Image is evaluated at the time, in seconds, that it takes to pull the missing part of the image at PullRate.
 	Image Curve
 	// Spread is evaluated at the number of running machines of the same app on the worker.
 	Spread Curve
@@ -142,7 +142,7 @@ func (s *CurveSet) all() map[string]*Curve {
 	return all
 }
 
-// of returns the curve for a resource, or the zero Curve if the resource does not count.
+// of returns the curve for a resource, or the zero Curve if the resource is not scored.
 func (s *CurveSet) of(r bourse.Resource) Curve {
 	if c, ok := s.Resources[r]; ok {
 		return c

@@ -28,8 +28,8 @@ func DefaultCurves() *CurveSet {
 	}
 }
 
-// Curves contains the curve sets by which workers are ranked. The zero value ranks the workers of
-// every region by the default set.
+// Curves contains the curve sets that rank workers. The zero value ranks the workers of every
+// region by the default set.
 type Curves struct {
 	Default *CurveSet                   // for regions without a set of their own; nil: DefaultCurves
 	Regions map[bourse.Region]*CurveSet // sets for individual regions

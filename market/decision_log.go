@@ -36,8 +36,8 @@ func (m *decisionLog) put(d bourse.Decision) {
 	}
 }
 
-// drop removes an order. Its entry in the ring remains until it is overwritten. An order that is added again before
-// that will be removed too early.
+// drop removes the decision about an order. The order's entry in the ring remains until it is overwritten. If the
+// order is added again before then, its new decision will be removed too early.
 func (m *decisionLog) drop(id bourse.OrderID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

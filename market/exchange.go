@@ -23,14 +23,14 @@ type Config struct {
 	// wait for the order. It must not block or retain its arguments. The fill is nil if the order
 	// was not filled.
 	OnDecision func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
-	// Rand is the source of randomness. Tests set a seeded one. It is only used to seed the
-	// source of each order, while a lock is held. Default: a source with a random seed.
+	// Rand is the source of randomness. It is used only to seed a separate source for each order, while a lock is
+	// held. Tests set a seeded Rand. Default: a source with a random seed.
 	Rand rand.Source
 	// Policies returns the current policies. It is called once for each order, and must not block. Default: all workers
 	// are ranked by DefaultCurves.
 	Policies func() *Policies
-	// SampleAbove is the maximum number of candidates of a choice that are all asked at once. If there are more, only a
-	// sample of them is asked at first. Default 32.
+	// SampleAbove is the maximum number of candidates that are all asked at once. If a choice of regions has more
+	// candidates, only a sample of them is asked at first. Default 32.
 	SampleAbove int
 	// Sample is the size of that sample. Default 8.
 	Sample int
@@ -168,9 +168,8 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	return f.fill, f.decision, nil
 }
 
-// Claiming returns the worker to which the latest claim of an order in progress was sent. The
-// worker may be pulling the image. If the order is not in progress or has not been claimed,
-// Claiming returns false.
+// Claiming returns the worker that was sent the most recent claim for an order in progress. The worker may be pulling
+// the image. If the order is not in progress or has not been claimed, Claiming returns false.
 func (x *Exchange) Claiming(id bourse.OrderID) (bourse.Member, bool) { return x.inflight.claiming(id) }
 
 // Quote returns the decision that Place would have made before its first claim. It asks the
@@ -197,8 +196,8 @@ func (x *Exchange) Decisions(id bourse.OrderID) []bourse.Decision {
 	return append(x.filled.chosen(id), x.refused.chosen(id)...)
 }
 
-// Recent returns this exchange's recent decisions for which keep returns true, newest first. It
-// returns at most limit of them. The function keep must not block.
+// Recent returns this exchange's recent decisions for which keep returns true, newest first. It returns at most limit
+// of them. The keep function must not block.
 func (x *Exchange) Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision {
 	out := x.refused.recent(x.filled.recent(nil, keep), keep)
 	slices.SortFunc(out, func(a, b bourse.Decision) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Order, a.Order)) })
@@ -215,9 +214,9 @@ func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	return x.refused.get(id)
 }
 
-// remember records the decision about a filled order. It skips a decision about a repetition, which only shows where
-// the machine was found; the decision that led to the machine has already been recorded, here or by the machine's
-// worker.
+// remember records the decision about a filled order. It does not record the decision about a repetition, which says
+// only where the machine was found. The decision that led to the machine has already been recorded, here or by the
+// machine's worker.
 func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
 	switch old, known := x.filled.get(d.Order); {
 	case !fill.Repeated:
@@ -230,13 +229,13 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 	}
 }
 
-// candidates returns the candidates of all choices, one choice after the other, and the index at
-// which each choice ends. The function in must return a region's workers in a slice that candidates
-// may modify. If a worker is listed in several regions, only the first of these regions counts. A
-// pinned order has at most one candidate, which is the worker that stores the order's volume. If
-// the order has a reservation, only the workers of the reservation are candidates.
-func candidates(order *bourse.Order, in func(bourse.Region) []bourse.Member, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
-	members, ends = allCandidates(in, choices)
+// candidates returns the candidates of all choices, one choice after the other, and the index at which each choice
+// ends. The workersIn function must return a region's workers in a slice that candidates may modify. If a worker is
+// listed in several regions, only the first of these regions counts. A pinned order has at most one candidate, which
+// is the worker that stores the order's volume. If the order has a reservation, only the workers of the reservation
+// are candidates.
+func candidates(order *bourse.Order, workersIn func(bourse.Region) []bourse.Member, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
+	members, ends = allCandidates(workersIn, choices)
 	pin := order.Pinned()
 	if pin == 0 && order.Reservation == "" {
 		return members, ends
@@ -256,15 +255,15 @@ func candidates(order *bourse.Order, in func(bourse.Region) []bourse.Member, cho
 	return few, ends
 }
 
-func allCandidates(in func(bourse.Region) []bourse.Member, choices []bourse.Choice) (members []bourse.Member, ends []int) {
+func allCandidates(workersIn func(bourse.Region) []bourse.Member, choices []bourse.Choice) (members []bourse.Member, ends []int) {
 	if len(choices) == 1 && len(choices[0]) == 1 { // the fast path for the most frequent case; a single region has no duplicates
-		members = in(choices[0][0])
+		members = workersIn(choices[0][0])
 		return members, []int{len(members)}
 	}
 	seen := map[bourse.WorkerID]bool{}
 	for _, choice := range choices {
 		for _, region := range choice {
-			for _, m := range in(region) {
+			for _, m := range workersIn(region) {
 				if !seen[m.ID] {
 					seen[m.ID] = true
 					members = append(members, m)
@@ -276,12 +275,11 @@ func allCandidates(in func(bourse.Region) []bourse.Member, choices []bourse.Choi
 	return members, ends
 }
 
-// accepting returns a function that lists those members in here that are in a given region and
-// accept orders.
-func accepting(here []bourse.Member) func(bourse.Region) []bourse.Member {
+// accepting returns a function that selects, from the given members, the workers of a region that accept orders.
+func accepting(members []bourse.Member) func(bourse.Region) []bourse.Member {
 	return func(region bourse.Region) (out []bourse.Member) {
-		for i := range here {
-			if m := &here[i]; m.Region == region && !m.Leaving {
+		for i := range members {
+			if m := &members[i]; m.Region == region && !m.Leaving {
 				out = append(out, *m)
 			}
 		}
@@ -302,8 +300,8 @@ func (c *rngSource) rng() *rand.Rand {
 	return rand.New(rand.NewPCG(a, b))
 }
 
-// softDeadline returns the time at which the exchange stops working on an order. The time between the soft and the
-// actual deadline is reserved for canceling claims that may have succeeded, and for sending the reply.
+// softDeadline returns the time when the exchange stops working on an order. The time between the soft and the actual
+// deadline is reserved for canceling claims that may have succeeded, and for sending the reply.
 func softDeadline(began time.Time, within time.Duration) time.Time {
 	return began.Add(within - min(within/8, 500*time.Millisecond))
 }

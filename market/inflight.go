@@ -33,7 +33,7 @@ type call struct {
 	callers int // number of waiting callers; guarded by inflight.mu
 }
 
-// claiming returns the worker to which the latest claim of an order in progress was sent.
+// claiming returns the worker that was sent the most recent claim for an order in progress.
 func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,17 +45,16 @@ func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 	return bourse.Member{}, false
 }
 
-// join starts a call for the order and returns the context in which the order must be placed; the
-// caller must call finish at the end. If the order already has a call, join adds the caller to it
-// and returns a nil context.
+// join starts a call for the order and returns the context to use for placing it. The caller must call finish at the
+// end. If the order already has a call, join adds the caller to it and returns a nil context.
 func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) (*call, context.Context, error) {
 	for {
 		f, work, abandoned := s.tryJoin(ctx, id, soft)
 		if !abandoned {
 			return f, work, nil
 		}
-		// All callers of this call have left, and it is being canceled. A claim sent now would be canceled with it, so
-		// wait until the call has ended.
+		// All callers that waited for the order have left, and the order is being canceled. A claim sent now would be
+		// canceled with it, so wait until the previous call has ended.
 		select {
 		case <-f.done:
 		case <-ctx.Done():
@@ -94,8 +93,7 @@ func (s *inflight) leave(f *call) {
 	}
 }
 
-// finish ends a call. It makes the result, which must have been set, available to the waiting
-// callers.
+// finish ends a call after its result has been set, and makes the result available to the waiting callers.
 func (s *inflight) finish(f *call) {
 	s.mu.Lock()
 	delete(s.now, f.id)

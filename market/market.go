@@ -81,7 +81,8 @@ type Trader interface {
 	// organization. It returns the refusal if the worker cannot. If the worker can, or if that is
 	// unknown, it returns nil.
 	Pullable(ctx context.Context, to bourse.Member, org, image string) *bourse.Refusal
-	// Cancel ensures that this worker does not fill the order, now or later.
+	// Cancel undoes this worker's fill of the order, if there is one, and prevents the worker from filling the order
+	// later.
 	Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error)
 }
 
@@ -89,8 +90,8 @@ type Trader interface {
 // worker that returns finds there which orders it must cancel, even if the broker no longer exists
 // (invariant 7).
 type CancellationStore interface {
-	// RecordCancellation records that a worker must not fill the order, or keep it filled, now
-	// or later. Once it has returned nil, the record survives the end of this process.
+	// RecordCancellation records that a worker must not fill the order, and must undo a fill that it already has.
+	// Once it has returned nil, the record survives the end of this process.
 	RecordCancellation(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error
 	// CanceledOn returns the workers for which any broker has recorded a cancellation of the
 	// order, as far as this process knows.

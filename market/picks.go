@@ -32,8 +32,8 @@ const (
 	sweepApps = 64
 )
 
-// now returns the number of the latest choice. Quotes that are requested after the call do not
-// reflect later choices.
+// now returns the number of the latest choice. It must be called just before quotes are requested: the quotes may not
+// reflect any later choices.
 func (a *recentPicks) now() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,8 +44,8 @@ func (a *recentPicks) now() uint64 {
 // the record. If the ranking is empty, the record is nil.
 //
 // A worker's quote may not include the machines for which the worker was recently chosen, so pick counts one machine
-// for each of these choices. The parameter since is the number of the latest choice when the quotes were requested. All
-// later choices count. An earlier choice counts if it was made within the duration slack and its order is still in
+// for each of these choices. The since parameter is the number of the latest choice when the quotes were requested.
+// All later choices count. An earlier choice counts only if it was made at most slack ago and its order is still in
 // progress.
 func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration, quotes []bourse.Quote, rank func() []Ranked) ([]Ranked, *pick) {
 	a.mu.Lock()

@@ -35,12 +35,11 @@ import (
 //     a repetition, or by Run on another broker.
 //   - The directory of one broker does not contain a worker. The consequence is the same.
 //
-// After all workers have been asked, a claim from an earlier try may still arrive, sent by a broker
-// that no longer exists. A worker that has been asked by a later try refuses such a claim
-// (bourse.Options.Try).
+// After all workers have been asked, a claim from an earlier attempt may still arrive, sent by a broker that no
+// longer exists. A worker that a later attempt has asked refuses such a claim (bourse.Options.Try).
 //
-// If an earlier try was canceled on a worker that has not received the cancellation yet, the worker
-// is treated as if it refused (see refuseCanceled).
+// If an earlier attempt was canceled on a worker that has not received the cancellation yet, the worker is treated as
+// if it refused (see refuseCanceled).
 func (t *trade) placeOnce(ctx context.Context) (*bourse.Fill, error) {
 	here, absent := t.exchange.cfg.Directory.All() // both lists reflect the same moment, so a worker that is joining or leaving is either asked or counts as absent
 	members, ends := candidates(t.order, accepting(here), t.order.Regions...)
@@ -194,7 +193,7 @@ func (t *trade) recordSuperseded(loser *bourse.Member, by bourse.WorkerID) {
 	claims := t.currentRound().Claims
 	for i := range claims {
 		if claims[i].Worker == loser.ID {
-			claims[i].Refusal = newRefusal(loser, bourse.RefusedCanceled, "worker "+string(by)+" had filled the order earlier, so it was canceled there")
+			claims[i].Refusal = newRefusal(loser, bourse.RefusedCanceled, "worker "+string(by)+" had filled the order earlier, so the order was canceled there")
 		}
 	}
 }

@@ -23,13 +23,13 @@ type Policy struct {
 	Curves  *CurveSet
 }
 
-// String returns the name and the version of a policy, in the form in which decisions name it.
+// String returns the policy's name and version as name@version, which is how decisions refer to the policy.
 func (p *Policy) String() string { return p.Name + "@" + p.Version }
 
 // maxPolicy is the maximum size of a policy's document, in bytes.
 const maxPolicy = 64 << 10
 
-// bases contains the sets of curves from which a policy can start.
+// bases contains the curve sets that a policy can be based on.
 var bases = map[string]func() *CurveSet{
 	"default":  DefaultCurves,
 	"best-fit": bestFit,
@@ -37,22 +37,22 @@ var bases = map[string]func() *CurveSet{
 	"random":   func() *CurveSet { return &CurveSet{PullRate: DefaultCurves().PullRate} },
 }
 
-// bestFit returns curves that prefer the fullest worker, whatever else it does.
+// bestFit returns curves that prefer the fullest worker and score nothing except utilization.
 func bestFit() *CurveSet {
 	set := &CurveSet{Resources: DefaultCurves().Resources, PullRate: DefaultCurves().PullRate}
-	set.utilization([]Point{{0, 0}, {1, 1}})
+	set.setPoints([]Point{{0, 0}, {1, 1}})
 	return set
 }
 
 // emptiest returns the default curves, except that the emptiest worker is preferred.
 func emptiest() *CurveSet {
 	set := DefaultCurves()
-	set.utilization([]Point{{0, 1}, {1, 0}})
+	set.setPoints([]Point{{0, 1}, {1, 0}})
 	return set
 }
 
-// utilization replaces the points of all resources' curves.
-func (s *CurveSet) utilization(points []Point) {
+// setPoints replaces the points of all resources' curves.
+func (s *CurveSet) setPoints(points []Point) {
 	for r, c := range s.Resources {
 		c.Points = points
 		s.Resources[r] = c
@@ -131,16 +131,16 @@ func replace[T any](to, by *T) {
 // AllRegions stands for all regions that have no policy of their own.
 const AllRegions bourse.Region = ""
 
-// Policies contains the policies that rank workers, and the shadow policies, with which they are
-// compared. It must not be modified.
+// Policies contains the policies that rank workers, and the shadow policies that they are compared with. It must not
+// be modified.
 type Policies struct {
 	byRegion, shadowByRegion map[bourse.Region]*Policy
 	curves, shadowCurves     Curves
 }
 
-// NewPolicies returns policies by region. A region without a policy has that of AllRegions. A region
-// without a shadow policy has the shadow policy of AllRegions, if there is one. If neither the region
-// nor AllRegions has a policy, the default curves apply.
+// NewPolicies creates a Policies from the policies and the shadow policies of regions. A region without a policy uses
+// the policy of AllRegions or, if there is none, the default curves. A region without a shadow policy uses the shadow
+// policy of AllRegions, if there is one.
 func NewPolicies(rank, shadow map[bourse.Region]*Policy) *Policies {
 	p := &Policies{byRegion: rank, shadowByRegion: shadow}
 	p.curves.Default = DefaultCurves()
@@ -155,7 +155,7 @@ func NewPolicies(rank, shadow map[bourse.Region]*Policy) *Policies {
 	return p
 }
 
-// use adds the curves of policies to c.
+// use sets the curves of the regions that have policies. If AllRegions has a policy, use sets the default curves.
 func (c *Curves) use(policies map[bourse.Region]*Policy) {
 	for r, p := range policies {
 		if r == AllRegions {
@@ -169,7 +169,7 @@ func (c *Curves) use(policies map[bourse.Region]*Policy) {
 	}
 }
 
-// nameOf returns the name and version of the policy of a region, or "" if the region has none.
+// nameOf returns the name and version of the policy that applies to a region, or "" if there is none.
 func nameOf(policies map[bourse.Region]*Policy, r bourse.Region) string {
 	p := policies[r]
 	if p == nil {

@@ -16,10 +16,10 @@ const (
 	pullableTimeout = 10 * time.Second
 )
 
-// asksAboutImage reports whether the best workers are asked whether they can pull the order's image. They are asked
-// before a quote is returned, because the quote predicts the result of a claim, which would pull the image. They are
-// also asked before a volume is placed, because the volume cannot move and its worker will have to run the image of the
-// machine that mounts it.
+// asksAboutImage reports whether the exchange asks the best workers if they can pull the order's image. They are
+// asked before a quote is returned, because the quote predicts the result of a claim, which would pull the image.
+// They are also asked before a volume is placed, because the volume cannot move and its worker will have to run the
+// image of the machine that mounts it.
 func (t *trade) asksAboutImage() bool {
 	return (t.quoteOnly || t.order.Kind() == bourse.KindVolume) && t.order.Config.Image != "" && t.order.Config.ImageKind() == bourse.RegistryImage
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// retryFactor is the factor by which the time limit is extended when no worker has answered and
-// all of them are asked again.
+// retryFactor multiplies the time limit if no worker has answered and all of them are asked again.
 const retryFactor = 4
 
 // ask requests quotes from members. It returns them in the order of members. If a member did not
@@ -73,8 +72,8 @@ func silent(q *bourse.Quote) bool {
 }
 
 // checkQuote checks the quote of worker m. It turns an unacceptable quote into a refusal, and sets the sender of a
-// refusal to m. The choice contains the regions for which the worker was asked. The region in the quote must be one of
-// them; the region in the directory does not count (invariant 3).
+// refusal to m. The choice contains the regions for which the worker was asked. The region in the quote must be one
+// of them; the region in the directory is ignored (invariant 3).
 func checkQuote(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice bourse.Choice) {
 	if q.Refusal != nil {
 		q.Refusal = sanitize(q.Refusal, m)

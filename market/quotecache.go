@@ -161,9 +161,9 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 // cachedRefusal is the refusal that excludes a worker from a ranking. Callers never see it.
 var cachedRefusal = bourse.Refusal{Reason: bourse.RefusedResource}
 
-// usable reports whether the cached quotes may be used for m. The member must be the same as when
-// it was asked, its quote must name a region in choice, and it must not have left a claim
-// unanswered since the given time.
+// usable reports whether the cached quotes may be used for m. Since the quotes were requested, m's address, tag and
+// region must not have changed. The quotes must name a region in choice. If m has unanswered claims, it must have
+// answered another claim, or been sent the first of them, since the given time.
 func (d *cachedWorker) usable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
 	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.answeredAt.Before(since))
@@ -179,8 +179,7 @@ func fits(accounts []bourse.Account, takes bourse.Amounts) bool {
 	return true
 }
 
-// store caches the members' checked quotes. The parameter asked is the time when the quotes were
-// requested.
+// store caches the members' checked quotes. The asked parameter is the time when the quotes were requested.
 func (s *quoteCache) store(of *shape, asked time.Time, members []bourse.Member, quotes []bourse.Quote) {
 	if s.timeout < 0 || *of == (shape{}) {
 		return
@@ -241,9 +240,9 @@ func (s *quoteCache) drop(id bourse.WorkerID) {
 	}
 }
 
-// claiming adjusts a worker's quotes for a claim: from now on, the amounts that the claim will take
-// count as used. It is called before the claim is sent, so that concurrent orders do not all go to
-// the same worker. It returns the worker's entry, which must be passed to answered.
+// claiming adjusts a worker's quotes for a claim: from now on, the amounts that the claim will take are treated as
+// used. It is called before the claim is sent, so that concurrent orders do not all go to the same worker. It returns
+// the worker's entry, which must be passed to answered.
 func (s *quoteCache) claiming(id bourse.WorkerID, of *shape, now time.Time) *cachedWorker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,9 +294,9 @@ func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	}
 }
 
-// mergeAccounts returns the accounts of a new quote, and those that only earlier quotes
-// contained. For example, the quote for one task lacks the slots of other tasks. The accounts
-// themselves do not expire; only the entries in quotes do.
+// mergeAccounts returns the accounts of a new quote, followed by those that only earlier quotes contained. For
+// example, the quote for one task lacks the slots of other tasks. Accounts do not expire on their own: they are used
+// only together with an entry in quotes, which expires.
 func (d *cachedWorker) mergeAccounts(accounts []bourse.Account) []bourse.Account {
 	out := accounts
 	for _, old := range d.facts.Accounts {

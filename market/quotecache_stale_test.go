@@ -73,7 +73,7 @@ func TestRefusalIsNeverFromMemory(t *testing.T) {
 	}
 	a := place(t.Context(), x, order("gru"))
 	fails(t, a.err, bourse.CodeInsufficient)
-	const want = "(gru: 1 worker claimed by an earlier quote; gru: 2 workers asked of 3; cpu: wanted 1 core, most free 0 cores on "
+	const want = "(gru: 1 worker claimed based on an earlier quote; gru: 2 workers asked of 3; cpu: wanted 1 core, most free 0 cores on "
 	if r := a.decision.Refusals(); len(r) != 3 || stood(&a.decision) == nil || !strings.Contains(a.err.Error(), want) {
 		t.Errorf("%d refusals: %v", len(r), a.err)
 	}

@@ -138,8 +138,7 @@ func newScorer(order *bourse.Order, set *CurveSet) scorer {
 // scores higher.
 var emptiestFirst = []Point{{0, 1}, {1, 0}}
 
-// scoredResources returns the resources that an order takes and that count for its
-// score, sorted.
+// scoredResources returns the resources whose utilization is scored for an order, sorted.
 func scoredResources(order *bourse.Order) []bourse.Resource {
 	if order.Kind() == bourse.KindVolume {
 		return []bourse.Resource{bourse.ResourceDisk}

@@ -52,8 +52,8 @@ func (t *refusalCounts) count(r bourse.Refusal) {
 	}
 }
 
-// claimed adds the refusal of a claim. A worker checks more for a claim than for a quote. If it reports that the image
-// or the program does not exist, other workers will not find it either.
+// claimed adds the refusal of a claim. A worker checks a claim more thoroughly than a request for a quote. If it
+// reports that the image or its program does not exist, all other workers would report the same.
 func (t *refusalCounts) claimed(r bourse.Refusal, order *bourse.Order) {
 	t.add(r)
 	if t.end == nil && (r.Reason == bourse.RefusedNoImage || r.Reason == bourse.RefusedProgram && order.Config.ImageKind() == bourse.RegistryImage) {
@@ -92,7 +92,7 @@ func (t *refusalCounts) err(order *bourse.Order, rounds []bourse.Round) error {
 			order.Reservation, regions(rounds))
 	}
 	if known == 0 {
-		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"no worker takes orders in %s", regions(rounds))
+		return bourse.Errorf(bourse.CodeInsufficient, insufficient+"no worker accepts orders in %s", regions(rounds))
 	}
 	kinds := t.sorted()
 	if len(kinds) > 0 && !slices.ContainsFunc(kinds, func(k refusalKind) bool { return k.reason != bourse.RefusedReservation }) {
@@ -195,9 +195,9 @@ const (
 // was asked, it returns "".
 func (t *refusalCounts) summary(rounds []bourse.Round) string { return summary(rounds, t.sorted()) }
 
-// summaryExcept is like summary, but omits the kind told, which the message already contains.
-func (t *refusalCounts) summaryExcept(told refusalKind, rounds []bourse.Round) string {
-	return summary(rounds, slices.DeleteFunc(t.sorted(), func(k refusalKind) bool { return k.reason == told.reason && k.subject == told.subject }))
+// summaryExcept is like summary, but omits one kind, which the message already contains.
+func (t *refusalCounts) summaryExcept(omitted refusalKind, rounds []bourse.Round) string {
+	return summary(rounds, slices.DeleteFunc(t.sorted(), func(k refusalKind) bool { return k.reason == omitted.reason && k.subject == omitted.subject }))
 }
 
 func summary(rounds []bourse.Round, kinds []refusalKind) string {
@@ -207,7 +207,7 @@ func summary(rounds []bourse.Round, kinds []refusalKind) string {
 		asked := fmt.Sprintf("%s: %s asked", join(r.Regions), workers(r.Asked))
 		switch {
 		case r.OldestQuote > 0:
-			asked = fmt.Sprintf("%s: %s claimed by an earlier quote", join(r.Regions), workers(len(r.Claims)))
+			asked = fmt.Sprintf("%s: %s claimed based on an earlier quote", join(r.Regions), workers(len(r.Claims)))
 		case r.Candidates == 0:
 			asked = join(r.Regions) + ": no worker there"
 		case r.Asked < r.Candidates:

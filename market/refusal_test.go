@@ -72,7 +72,7 @@ func TestInvariant10NoIsAnAnswer(t *testing.T) {
 		"no worker there": {
 			specs: []Spec{{ID: "w1", Region: "nrt", Total: full}},
 			code:  bourse.CodeInsufficient,
-			want:  "insufficient resources available to fulfill request: no worker takes orders in gru",
+			want:  "insufficient resources available to fulfill request: no worker accepts orders in gru",
 		},
 		"one region empty, one full": {
 			specs: []Spec{{ID: "w1", Region: "mad", Total: full}},

@@ -21,11 +21,11 @@ import (
 // claim.go). If a cancellation cannot be delivered, the worker finds it in the CancellationStore.
 // In any case, the hold expires eventually.
 //
-// If the caller chose the key of the reservation, Reserve continues even after the caller has left,
-// and a repetition finds the holds (see place_once.go). After a refusal, the key cannot be used again,
-// because the workers on which its orders were canceled refuse it. If two brokers receive the same
-// key at the same moment, they create one set of holds. If one of them fails, it releases the holds
-// of both, and the caller of the other broker may receive holds that no longer exist.
+// If the caller chose the reservation's key, Reserve continues even after the caller has left, and a repetition finds
+// the holds (see place_once.go). After a refusal, the key cannot be used again, because the workers on which its
+// orders were canceled refuse it. If two brokers receive the same key at the same moment, they create one set of
+// holds. If one of them fails, it releases the holds of both, and the caller of the other broker may receive holds
+// that no longer exist.
 func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	began, first := time.Now(), &orders[0]
 	if err := ctx.Err(); err != nil {
@@ -48,7 +48,7 @@ func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse
 		return f.holds, f.decision, f.err
 	}
 	defer x.inflight.finish(f)
-	// cancelAll and reserve use only the deadline and the ID, which is that of the order to cancel.
+	// reserve and cancelAll use only these fields. With this order ID, cancelAll cancels the whole reservation.
 	t := &trade{exchange: x, order: &bourse.Order{ID: all}, deadline: began.Add(within)}
 	f.holds, f.decision, f.err = t.reserve(work, orders)
 	return f.holds, f.decision, f.err
@@ -74,8 +74,8 @@ func (t *trade) reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Ho
 	return holds, bourse.Decision{}, nil
 }
 
-// largestFirst returns the indexes of orders, largest order first. Orders must be placed in this sequence, because a
-// small order that is placed first could take the only place where a large one fits.
+// largestFirst returns the indexes of the orders, sorted by decreasing size. The orders must be placed in this
+// sequence, because a small order that is placed first could take the only place where a large one fits.
 func largestFirst(orders []bourse.Order) []int {
 	index := make([]int, len(orders))
 	for i := range index {
@@ -88,9 +88,9 @@ func largestFirst(orders []bourse.Order) []int {
 	return index
 }
 
-// holders returns the directory's current entries for the workers that have the holds. If the
-// directory does not list a worker anymore, the result contains only its ID and region; the worker
-// then finds the cancellation in the CancellationStore.
+// holders returns the directory's current entries for the workers that have the holds. If the directory no longer
+// lists a worker, the result contains only its ID and region. Such a worker finds the cancellation in the
+// CancellationStore.
 func (t *trade) holders(holds []bourse.Hold) []*bourse.Member {
 	var out []*bourse.Member
 	for i := range holds {
@@ -119,8 +119,8 @@ func reserved(order *bourse.Order, m *bourse.Member) bool {
 	return order.Reservation == "" || slices.Contains(order.Reservation.Workers(), m.Tag)
 }
 
-// preferHolds moves workers whose holds cover all of the order's amounts to the front. This leaves
-// free capacity for other orders. The order is otherwise unchanged.
+// preferHolds moves workers whose holds cover all of the order's amounts to the front. This leaves free capacity for
+// other orders. Otherwise, the ranking is unchanged.
 func preferHolds(ranked []Ranked, quotes []bourse.Quote) {
 	slices.SortStableFunc(ranked, func(a, b Ranked) int {
 		switch x, y := quotes[a.Quote].Held, quotes[b.Quote].Held; {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Comparison summarizes how a shadow policy differs from the policy that ranks a region's workers.
-// An order counts if at least two workers were willing to fill it.
+// Comparison summarizes how a shadow policy differs from the policy that ranks a region's workers. Only orders that
+// at least two workers were willing to fill are included.
 type Comparison struct {
 	Region    bourse.Region // the region of the workers that were ranked first
 	Ranking   string        // name@version of the policy that ranked the workers; "" if the built-in curves did
@@ -19,14 +19,15 @@ type Comparison struct {
 	Gain      float64       // mean difference between its scores of the two workers, over all compared orders
 }
 
-// comparisons contains the latest comparison of each region: of this exchange's orders since one of its two policies
-// replaced another.
+// comparisons contains one comparison for each region. It covers the orders that this exchange has placed since the
+// region's policy or shadow policy was last replaced.
 type comparisons struct {
 	mu sync.Mutex
 	of map[bourse.Region]*Comparison // Gain is the sum
 }
 
-// Comparisons returns this exchange's comparisons of the current policies with the current shadow policies, by region.
+// Comparisons compares the current policies with the current shadow policies, based on this exchange's orders. The
+// result is sorted by region.
 func (x *Exchange) Comparisons() []Comparison {
 	policies := x.cfg.Policies()
 	c := &x.comparisons
@@ -34,7 +35,7 @@ func (x *Exchange) Comparisons() []Comparison {
 	defer c.mu.Unlock()
 	var out []Comparison
 	for _, sum := range c.of {
-		if policies.compares(sum) {
+		if policies.matches(sum) {
 			one := *sum
 			one.Gain /= float64(one.Orders)
 			out = append(out, one)
@@ -44,15 +45,15 @@ func (x *Exchange) Comparisons() []Comparison {
 	return out
 }
 
-// compares reports whether c compares the current policies of its region.
-func (p *Policies) compares(c *Comparison) bool {
+// matches reports whether c is a comparison of its region's current policies.
+func (p *Policies) matches(c *Comparison) bool {
 	return c.Ranking == nameOf(p.byRegion, c.Region) && c.Policy == nameOf(p.shadowByRegion, c.Region)
 }
 
-// add adds the comparison of one order to that of its region. An order whose policies have been replaced in the meantime
-// does not count.
+// add adds the comparison for one order to its region's comparison. It ignores an order whose policies have been
+// replaced in the meantime.
 func (c *comparisons) add(one *Comparison, current *Policies) {
-	if !current.compares(one) {
+	if !current.matches(one) {
 		return
 	}
 	c.mu.Lock()
@@ -79,9 +80,9 @@ func (x *Exchange) policiesFor(order *bourse.Order) *Policies {
 	return x.cfg.Policies()
 }
 
-// compare compares a ranking with that of the shadow policy of the best worker's region. Rankings that
-// scores alone do not determine are not compared. The comparison uses no randomness, so it does not
-// affect which worker is chosen.
+// compare compares a ranking with the one that the shadow policy for the best worker's region would produce. It does
+// nothing if the ranking does not depend on scores alone. The comparison uses no randomness, so it does not affect
+// which worker is chosen.
 func (t *trade) compare(quotes []bourse.Quote, ranked []Ranked) {
 	if len(ranked) == 0 || !t.rankedByScore() {
 		return
@@ -112,7 +113,7 @@ func (t *trade) compare(quotes []bourse.Quote, ranked []Ranked) {
 	}
 }
 
-// rankedByScore reports whether only scores determine how workers are ranked for the order.
+// rankedByScore reports whether the ranking of workers for the order depends on scores alone.
 func (t *trade) rankedByScore() bool {
 	byHash := t.order.HasChosenID && t.order.Kind() == bourse.KindTask
 	return !byHash && t.order.Reservation == "" && len(t.order.Config.Standbys) == 0

@@ -9,22 +9,22 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Unlike a machine, a task cannot be undone. If a machine was started twice, one of the two can be destroyed, but a
-// task that ran twice cannot be undone. Therefore, the order ends if the outcome of a task's claim is unknown. No other
-// worker is claimed, and a repetition with the same ID returns the outcome. The task is not canceled either: a running
-// worker notices the broken connection and stops the task itself, and a worker whose daemon was restarted lets a
-// program that is still running continue.
+// Unlike a machine, a task cannot be undone. If two machines were started for an order, one of them can be destroyed,
+// but if a task ran twice, its effects remain. Therefore, the order ends if the outcome of a task's claim is unknown.
+// No other worker is claimed, and a repetition with the same ID returns the outcome. The task is not canceled,
+// either. A running worker notices the broken connection and stops the task itself. A worker whose daemon was
+// restarted lets a program that is still running continue.
 
-// errUnknownTask returns the error for a task that a worker may have started. If the caller chose
-// the order's ID, it is harmless if a repetition overtakes the claim, because both go to the same
+// errUnknownTask returns the error for a task that a worker may have started. If the caller chose the order's ID, it
+// is safe to repeat the order while the claim is still in progress: both the claim and the repetition go to the same
 // worker (see sortByHash), which runs the task once.
 //
-// One problem remains. A claim whose connection was lost may still be in progress after a
-// repetition has asked all workers. The repetition may then be claimed on another worker, either
-// because the broker chose the ID, or because the first worker refuses at that moment.
+// In rare cases, the task can still run twice. A claim whose connection was lost may still be in progress after a
+// repetition has asked all workers. The repetition may then be claimed on another worker, either because the broker
+// chose the ID, or because the first worker refuses the repetition at that moment.
 func errUnknownTask(order *bourse.Order, at *bourse.Member) error {
 	return bourse.Errorf(bourse.CodeTimeout,
-		"the answer of worker %s was lost; it may have started the task: repeat it with order id %s to learn the outcome", at.ID, order.ID)
+		"the answer from worker %s was lost, but the worker may have started the task: repeat it with order id %s to learn the outcome", at.ID, order.ID)
 }
 
 // repeatTask repeats a task's claim on the worker that has already recorded the task. The worker
@@ -38,7 +38,7 @@ func (t *trade) repeatTask(ctx context.Context, members []bourse.Member, has *bo
 	if err := t.checkEnded(ctx); err != nil {
 		return nil, err
 	}
-	return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s has order %s but did not return its outcome: repeat it", members[i].ID, t.order.ID)
+	return nil, bourse.Errorf(bourse.CodeUnavailable, "worker %s has recorded order %s but did not return its outcome: repeat the order", members[i].ID, t.order.ID)
 }
 
 // sortByHash sorts the ranked quotes by a hash of the order's ID and the worker's ID (rendezvous

@@ -19,13 +19,13 @@ type trade struct {
 	deadline  time.Time
 	rng       *rand.Rand
 	quoteOnly bool
-	policies  *Policies // the policies when the order arrived, so that one order is decided by the same ones throughout
+	policies  *Policies // the policies when the order arrived; they do not change while it is being placed
 	compared  bool      // whether the order was added to the comparisons with shadow policies
 
 	decision bourse.Decision
 	refusals refusalCounts
 	canceled []bourse.WorkerID              // workers on which the order was or will be canceled
-	unknown  error                          // set if a worker may have filled the order, so that no other worker may fill it
+	unknown  error                          // set if a worker may have filled the order; no other worker may fill it then
 	claim    bourse.Claim                   // the claim that is sent to workers; set by the first claim
 	at       *atomic.Pointer[bourse.Member] // records the worker that is being claimed; may be nil
 
@@ -60,7 +60,7 @@ func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	return nil, t.errNoWorker()
 }
 
-// errQuoted ends a trade that only produces a quote.
+// errQuoted ends a trade that was started only to obtain a quote.
 var errQuoted = errors.New("quoted")
 
 // eachChoice tries the choices of regions in the caller's order of preference (invariant 3).
@@ -120,7 +120,7 @@ func (t *trade) round(ctx context.Context, round bourse.Round, members []bourse.
 	if len(members) == 1 && !t.quoteOnly && !t.asksAboutImage() {
 		// There is only one candidate, and it checks a claim against its ledger anyway. A quote
 		// would cost a round trip without changing the result.
-		return t.claims(ctx, members, []Ranked{{}})
+		return t.claimRanked(ctx, members, []Ranked{{}})
 	}
 	t.since = t.exchange.recentPicks.now()
 	asked := time.Now()
@@ -154,13 +154,13 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	if t.quoteOnly && len(ranked) > 0 {
 		return nil, errQuoted
 	}
-	return t.claims(ctx, members, ranked)
+	return t.claimRanked(ctx, members, ranked)
 }
 
-// rank ranks quotes, which must be in the order of members. It takes into account that other orders
-// may have chosen the same workers: a worker counts as having one more machine for each choice that
-// was made after the quotes were requested, and for each choice that was made at most slack ago and
-// whose order is still in progress.
+// rank ranks quotes, which must be in the order of members. It takes into account that other orders may have chosen
+// the same workers. A worker counts as having one more machine for each choice that its quote may not reflect: each
+// choice that was made after the quotes were requested, and each choice that was made at most slack ago and whose
+// order is still in progress.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.policies.curves)
@@ -198,7 +198,7 @@ func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.
 	return ranked
 }
 
-// discountReplaced reduces the number of machines in the quote of the worker whose machine the order replaces. The
+// discountReplaced subtracts the machine that the order replaces from the machine count in its worker's quote. The
 // replaced machine will be destroyed, so it must not affect how the app's machines are spread.
 func (t *trade) discountReplaced(members []bourse.Member, quotes []bourse.Quote) {
 	former := bourse.MachineID(t.order.Config.Metadata[bourse.MetadataReplaces])

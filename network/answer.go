@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// answer contains the data of a name in the zone, for all record types.
+// answer contains a name's data for all record types.
 type answer struct {
 	exists    bool         // false: the name does not exist
 	addresses []netip.Addr // AAAA
@@ -18,11 +18,11 @@ type answer struct {
 	separator string
 }
 
-// maxAddresses is the maximum number of machines in one answer. A UDP answer has space for about fifty.
+// maxAddresses is the maximum number of machines in one answer. A UDP answer has room for about 50.
 const maxAddresses = 1024
 
-// answer returns the data of a name as seen by client, the machine that asks. For that machine,
-// names of other private networks do not exist. If answer returns an error, the reply is SERVFAIL.
+// answer returns a name's data for client, the machine that sent the query. For that machine, names in other private
+// networks do not exist. If answer returns an error, the reply is SERVFAIL.
 func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, error) {
 	switch n.kind {
 	case nameUnknown:
@@ -46,7 +46,7 @@ func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, er
 	if n.kind == nameNearest {
 		a = d.nearest(client, e.records, n.count)
 	} else if len(a.addresses) > 0 {
-		// Start with a random address, which spreads clients over all of them.
+		// Start with a random address, to spread clients over all of them.
 		first := rand.IntN(len(a.addresses))
 		a.addresses = slices.Concat(a.addresses[first:], a.addresses[:first])
 	}
@@ -54,8 +54,7 @@ func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, er
 	return a, nil
 }
 
-// choose returns the data of a name below an app's name, based on the records of the app's
-// machines.
+// choose returns the data of a name below an app's name. records describes the app's machines.
 func choose(n name, records []record) answer {
 	switch n.kind {
 	case nameMachines, nameRegions:
@@ -75,7 +74,7 @@ func choose(n name, records []record) answer {
 	}
 }
 
-// nearest returns the addresses of the machines that are nearest to the client: first those on its host, then those in
+// nearest returns the addresses of the machines nearest to the client: first those on the client's host, then those in
 // its region.
 func (d *directory) nearest(client Spec, records []record, count int) answer {
 	distance := func(r *record) int {
@@ -95,9 +94,9 @@ func (d *directory) nearest(client Spec, records []record, count int) answer {
 	return a
 }
 
-// addresses returns the addresses of all ready machines for which fits returns true. The name
-// exists if exists is set or if any machine fits, even one that is not ready, because clients
-// cache "no such name".
+// addresses returns the addresses of all ready machines for which fits returns true. If exists is set or any machine
+// fits, the name exists even if no address is returned. Otherwise, clients would cache the answer that it does not
+// exist.
 func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	a := answer{exists: exists}
 	for i := range records {
@@ -113,9 +112,9 @@ func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	return a
 }
 
-// byIDOrName returns the machine with the given id or name. A value with the format of an id is
-// never taken for a name, so a machine whose name is another machine's id is not found by that
-// name. The machine's readiness does not matter, since no other machine can take its place.
+// byIDOrName returns the address of the machine with the given id or name, even if the machine is not ready. A value
+// that has the format of an id is never interpreted as a name, so that a machine named after another machine's id
+// cannot impersonate that machine.
 func byIDOrName(value string, records []record) (a answer) {
 	id := bourse.MachineID(value)
 	byID := id.Validate() == nil
@@ -149,7 +148,7 @@ func listText(n name, records []record) answer {
 	return a
 }
 
-// maxApps is the maximum number of apps in an answer for _instances.
+// maxApps is the maximum number of apps in an answer to an _instances query.
 const maxApps = 256
 
 // overview answers queries for names that describe the whole private network.
@@ -189,8 +188,8 @@ func instance(app bourse.AppName, r record) string {
 	return "instance=" + string(r.id) + ",app=" + string(app) + ",ip=" + r.address.String() + ",region=" + string(r.region)
 }
 
-// hasMetadata reports whether a machine's metadata has the given value for the given key.
-// It ignores case, as DNS does, but looks for the exact key first.
+// hasMetadata reports whether a machine's metadata contains the given key with the given value. It ignores case, as DNS
+// does, but an exact match of the key takes precedence.
 func hasMetadata(r *record, key, value string) bool {
 	if v, ok := r.metadata[key]; ok {
 		return equalFold(v, value)
@@ -203,7 +202,8 @@ func hasMetadata(r *record, key, value string) bool {
 	return false
 }
 
-// equalFold compares a and b without regard to the case of ASCII letters. An empty string equals nothing.
+// equalFold reports whether a and b are equal if the case of ASCII letters is ignored. An empty string is not equal to
+// anything.
 func equalFold(a, b string) bool {
 	return a != "" && len(a) == len(b) && strings.EqualFold(a, b)
 }

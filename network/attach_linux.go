@@ -12,10 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Attach creates a machine's network and returns the settings for the machine's processes. It is
-// idempotent and may be repeated after a crash at any step: a complete network remains as it is,
-// with its processes and connections, and anything else is recreated. It returns
-// CodeFailedPrecondition if the machine is in another private network.
+// Attach creates a machine's network and returns the settings for the machine's processes. It is idempotent and may be
+// repeated after a crash at any step: a complete network is left unchanged, so its processes and connections survive,
+// and anything else is recreated. It returns CodeFailedPrecondition if the machine belongs to another private network.
 func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 	if err := spec.Validate(); err != nil {
 		return Attachment{}, err
@@ -39,9 +38,8 @@ func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 	return spec.attachment(n.host.files.path(spec.Machine), a.ipv4), nil
 }
 
-// equip ensures that the machine has its namespace, link, addresses, routes and rules, and
-// records its addresses. If that fails, it removes all of them. The caller holds the machine's
-// lock, or holds recovery exclusively.
+// equip ensures that the machine has its namespace, link, addresses, routes and rules, and records its addresses. If
+// that fails, it removes all of them. The caller must hold the machine's lock, or recovery's write lock.
 func (n *Network) equip(a attached) error {
 	id := a.spec.Machine
 	if err := n.prepareHost(); err != nil {
@@ -59,7 +57,7 @@ func (n *Network) equip(a attached) error {
 	}
 	a.ipv4 = netip.Addr{}
 	if err := n.build(&a); err != nil {
-		// Leave no incomplete network behind.
+		// Do not leave an incomplete network behind.
 		return errors.Join(err, n.detach(id))
 	}
 	n.settle(a)
@@ -86,9 +84,8 @@ func (n *Network) build(a *attached) error {
 	})
 }
 
-// namespace returns a namespace for the machine. If the machine already has a namespace, that
-// namespace is returned, so that processes in it are connected again. Otherwise, namespace returns
-// a spare or a new one.
+// namespace returns a namespace for the machine. If the machine already has a namespace, namespace returns that one, so
+// that the processes in it regain their network. Otherwise, it returns a spare or a new one.
 func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
 	file, err := n.host.files.open(id)
 	if err == nil {
@@ -112,8 +109,8 @@ func (n *Network) newNamespace() (*namespace, error) {
 	return n.host.prepare(file)
 }
 
-// claimAddress claims the first free address for the machine. The host's routes show which addresses are
-// in use, including those of other workers, whether or not these workers are running.
+// claimAddress claims the first free address for the machine. The host's routes show which addresses are in use,
+// including those that belong to other workers, even if those workers are not running.
 func (n *Network) claimAddress(id bourse.MachineID, claim func(netip.Addr) error) (netip.Addr, error) {
 	for a := range candidates(n.cfg.IPv4, id) {
 		n.mu.Lock()
@@ -127,14 +124,14 @@ func (n *Network) claimAddress(id bourse.MachineID, claim func(netip.Addr) error
 			return a, nil
 		}
 		if !errors.Is(err, unix.EEXIST) {
-			return netip.Addr{}, fmt.Errorf("route to %s: %w", a, err)
+			return netip.Addr{}, fmt.Errorf("add route to %s: %w", a, err)
 		}
 	}
 	return netip.Addr{}, errNoAddress
 }
 
-// Detach removes a machine's network. It is idempotent. Processes still running in the namespace are disconnected at
-// once.
+// Detach removes a machine's network. It is idempotent. Processes that are still running in the namespace are
+// disconnected immediately.
 func (n *Network) Detach(ctx context.Context, id bourse.MachineID) error {
 	if err := id.Validate(); err != nil {
 		return err

@@ -10,10 +10,10 @@ import (
 	"github.com/miekg/dns"
 )
 
-// BenchmarkAttach measures how long Attach delays a machine's start. Machines are
-// attached one after the other or 16 at a time, with spares for all of them or for none.
-// Machines of the previous iteration are detached outside the measurement, but the kernel
-// may still be removing their networks.
+// BenchmarkAttach measures how long Attach delays a machine's start. Machines are attached one
+// after another or 16 at a time, with spare namespaces for all of them or none. Machines of the
+// previous iteration are detached outside the measurement, but the kernel may still be removing
+// their networks.
 func BenchmarkAttach(b *testing.B) {
 	const machines = 16
 	for _, spares := range []int{-1, machines} {
@@ -80,8 +80,8 @@ func BenchmarkRecover(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/machines, "µs/machine")
 }
 
-// BenchmarkQuestion measures how long it takes to answer a question about a private name,
-// without the network.
+// BenchmarkQuestion measures how long the resolver takes to answer a query for a private name,
+// excluding the network.
 func BenchmarkQuestion(b *testing.B) {
 	names, _ := market()
 	r := newTestResolver(names)

@@ -15,10 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crashDaemon runs a daemon that keeps machine 1, prints "ready", and then attaches and
-// detaches another machine. It kills itself when it reaches the given point. At the point
-// "churn" it never does: it attaches and detaches machines until its parent process kills
-// it.
+// crashDaemon runs a daemon that keeps machine 1, prints "ready", and then attaches and detaches
+// another machine. It kills itself when it reaches the given point. If the point is "churn", it
+// attaches and detaches machines until its parent process kills it.
 func crashDaemon(dir, point string) int {
 	ctx := context.Background()
 	armed := false
@@ -54,8 +53,8 @@ func crashDaemon(dir, point string) int {
 	return 0
 }
 
-// runCrashDaemon starts a crashDaemon and waits until it has ended. It kills the daemon
-// at the given time after the daemon is ready, unless the daemon has ended before.
+// runCrashDaemon starts a crashDaemon and waits until it has exited. If the daemon is still running
+// when the given time has passed since it was ready, runCrashDaemon kills it.
 func runCrashDaemon(t *testing.T, dir, point string, after time.Duration) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "daemon", dir, point)
@@ -69,21 +68,21 @@ func runCrashDaemon(t *testing.T, dir, point string, after time.Duration) {
 	}
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "ready" {
-		t.Errorf("the daemon says %q", lines.Text())
+		t.Errorf("unexpected output of the daemon: %q", lines.Text())
 	}
 	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	for lines.Scan() {
-		t.Errorf("the daemon says %q", lines.Text())
+		t.Errorf("unexpected output of the daemon: %q", lines.Text())
 	}
 	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("the daemon ended with %v, want it killed at %q", err, point)
+		t.Errorf("the daemon exited with %v, want it killed at %q", err, point)
 	}
 }
 
-// TestKilledAnywhere kills a daemon at each step and lets another one recover. The
-// machines that the new daemon keeps must have complete networks, and nothing may remain
-// of the others.
+// TestKilledAnywhere kills a daemon at each step and lets another one recover. The machines that
+// the new daemon keeps must have complete networks, and the other machines' networks must be
+// removed completely.
 func TestKilledAnywhere(t *testing.T) {
 	w := newWorker(t, nil)
 	one, two := machine(1, "shop", "one/"), machine(4, "shop", "one/") // crashDaemon uses number 2 + 2 % 4
@@ -103,10 +102,10 @@ func TestKilledAnywhere(t *testing.T) {
 				t.Fatalf("Recover: %v", err)
 			}
 			if got := w.inventory(t); !cmp.Equal(want, got) {
-				t.Errorf("only the first is kept (-want +got):\n%s", cmp.Diff(want, got))
+				t.Errorf("after Recover with one machine (-want +got):\n%s", cmp.Diff(want, got))
 			}
 			if inode(t, w.host.files.path(one.Machine)) != was {
-				t.Error("the first machine has another namespace")
+				t.Error("the namespace of the first machine was replaced")
 			}
 
 			runCrashDaemon(t, w.cfg.Dir, point, time.Minute)
@@ -117,7 +116,7 @@ func TestKilledAnywhere(t *testing.T) {
 			a, b := w.attach(t, one), w.attach(t, two)
 			b.listen(t, "[::]:8080")
 			if got, err := a.greeting(at(b.Address, 8080)); err != nil || !strings.HasPrefix(got, string(two.Machine)) {
-				t.Errorf("both are kept: %q, %v", got, err)
+				t.Errorf("connection between both machines after Recover: %q, %v", got, err)
 			}
 		})
 	}
@@ -155,8 +154,8 @@ func (w *worker) reopen(t *testing.T) {
 	w.open(t)
 }
 
-// inventory returns the host's inventory after waiting until it contains no spares, which
-// the kernel removes some time after their daemon has died.
+// inventory waits until the kernel has removed the spares, which takes a while after their daemon
+// has died. It then returns the host's inventory.
 func (w *worker) inventory(t *testing.T) inventory {
 	t.Helper()
 	var v inventory
@@ -165,7 +164,7 @@ func (w *worker) inventory(t *testing.T) inventory {
 		return strings.Contains(strings.Join(v.Links, "\n"), "bp")
 	}
 	if !eventually(func() bool { return !spare() }) {
-		t.Errorf("spares are left: %v", v.Links)
+		t.Errorf("spares remain: %v", v.Links)
 	}
 	return v
 }

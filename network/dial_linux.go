@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Dial connects from the host to a program in a machine. It tries the machine's private address
-// first. If nothing listens there, it tries the machine's IPv4 address and loopback addresses,
-// from within the machine's namespace. It returns CodeNotFound if the machine has no network on
-// this worker, and CodeUnavailable if nothing listens on the port.
+// Dial connects from the host to a program in a machine. It first tries the machine's private
+// address. If nothing listens there, it tries the machine's IPv4 address and then the loopback
+// addresses, from inside the machine's namespace. It returns CodeNotFound if the machine has no
+// network on this worker, and CodeUnavailable if nothing listens on the port.
 func (n *Network) Dial(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error) {
 	a, ok := n.find(id)
 	if !ok {
@@ -37,8 +37,8 @@ func (n *Network) Dial(ctx context.Context, id bourse.MachineID, port uint16) (n
 	return nil, unavailable("connect to "+string(id), err)
 }
 
-// isRefused reports whether the machine refused the connection. Only then is it worth trying
-// the machine's other addresses.
+// isRefused reports whether the machine refused the connection. The machine's other addresses are
+// worth trying only in that case.
 func isRefused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
 func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, error) {
@@ -46,9 +46,9 @@ func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, erro
 	return d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, port).String())
 }
 
-// dialInside connects from within the machine's namespace, in which it creates the socket on a
-// separate thread. It tries the machine's own network address before loopback, because only the
-// machine's own programs can normally use loopback, so a program may trust such connections more.
+// dialInside connects from inside the machine's namespace. It creates the socket on a separate
+// thread. It tries the machine's IPv4 address before loopback: a program may trust loopback
+// connections more, because normally only the machine's own programs can make them.
 func (n *Network) dialInside(ctx context.Context, a attached, port uint16) (net.Conn, error) {
 	ns, err := n.host.files.open(a.spec.Machine)
 	if err != nil {

@@ -2,7 +2,8 @@ package network
 
 import "github.com/bourse-dev/bourse"
 
-// unavailable wraps an error of the host with CodeUnavailable and the operation that failed.
+// unavailable returns err with CodeUnavailable, prefixed with the name of the failed operation. It
+// returns nil if err is nil.
 func unavailable(doing string, err error) error {
 	if err == nil {
 		return nil

@@ -33,9 +33,9 @@ type remoteMember struct {
 	here  bool   // whether it is a laptop that is connected to this worker
 }
 
-// firewall is the worker's nftables table and its desired contents. A machine is added or removed
-// with one transaction on the sets. If the kernel's table differs from the desired contents, it
-// is rebuilt in one transaction, which breaks no connections.
+// firewall is the worker's nftables table and its desired contents. A machine is added or removed with one transaction
+// on the sets. If the kernel's table differs from the desired contents, it is rebuilt in one transaction, which does
+// not break any connections.
 type firewall struct {
 	layout   *layout
 	resolver netip.AddrPort
@@ -79,7 +79,7 @@ func (f *firewall) remove(link string) error {
 	return f.change(func(c *nftables.Conn) error { return f.layout.elements(c.SetDeleteElements, m) })
 }
 
-// ensure builds the table if it does not exist.
+// ensure builds the table unless it has already been built.
 func (f *firewall) ensure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,9 +89,9 @@ func (f *firewall) ensure() error {
 	return f.rebuild()
 }
 
-// setRemotes replaces the machines on other workers and the laptops in one transaction. If there are no rules yet,
-// because the first machine is just being attached, they will contain these machines. If keep is set, other machines
-// remain, but not laptops.
+// setRemotes replaces the machines on other workers and the laptops in one transaction. If the table has not been built
+// yet, it will contain them once it is built. If keep is set, machines that are missing from remotes are kept, but
+// missing laptops are removed.
 func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +107,7 @@ func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) er
 		if len(f.members) == 0 {
 			return nil
 		}
-		return f.rebuild() // because it failed the last time
+		return f.rebuild() // because the last attempt failed
 	}
 	if maps.Equal(before, remotes) {
 		return nil
@@ -136,7 +136,7 @@ func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) er
 	return err
 }
 
-// replace rebuilds the table with these members.
+// replace rebuilds the table with the given members.
 func (f *firewall) replace(members []member) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,14 +162,14 @@ func (f *firewall) change(batch func(*nftables.Conn) error) error {
 	if err := c.Flush(); err != nil {
 		return f.rebuild()
 	}
-	// exactly one generation later, so nobody else changed the rules
+	// If this is the next generation, no other program has changed the rules.
 	if now, err := f.generation(); err == nil && now == f.verified+1 {
 		f.verified = now
 	}
 	return nil
 }
 
-// rebuild replaces the table in one transaction, so that rules exist at every moment.
+// rebuild replaces the table in one transaction, so that the rules exist at all times.
 func (f *firewall) rebuild() error {
 	f.built = false
 	c, err := f.conn()
@@ -182,8 +182,8 @@ func (f *firewall) rebuild() error {
 	if err := f.layout.build(c, f.resolver, f.deny); err != nil {
 		return err
 	}
-	// Add the members in chunks, because the elements in one message form one attribute, which is
-	// limited to 64 KiB.
+	// Add the members in chunks, because all elements in one message form a single attribute, whose size is limited to
+	// 64 KiB.
 	for some := range slices.Chunk(slices.Collect(maps.Values(f.members)), 256) {
 		if err := f.layout.elements(c.SetAddElements, some...); err != nil {
 			return err
@@ -200,7 +200,7 @@ func (f *firewall) rebuild() error {
 	return nil
 }
 
-// delete removes the whole table.
+// delete removes the table, all members and all remotes.
 func (f *firewall) delete() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,8 +216,8 @@ func (f *firewall) delete() error {
 	return c.Flush()
 }
 
-// conn returns a connection but does not open a socket yet. Each batch uses its own socket, with
-// buffers for the largest batch.
+// conn returns a connection, which has not opened a socket yet. Each batch opens its own socket, with buffers large
+// enough for the largest batch.
 func (f *firewall) conn() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithNetNSFd(f.ns), nftables.WithSockOptions(func(c *netlink.Conn) error {
 		const room = 16 << 20 // memory is allocated only on demand
@@ -225,7 +225,7 @@ func (f *firewall) conn() (*nftables.Conn, error) {
 	}))
 }
 
-// elements calls the given function for each set, with the set's elements for the members.
+// elements calls do for each set, with the elements that represent the given members in the set.
 func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, members ...member) error {
 	of := make(map[*nftables.Set][]nftables.SetElement, 4)
 	for _, m := range members {
@@ -247,7 +247,8 @@ func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, m
 	return nil
 }
 
-// remoteElements calls do for the sets of remote machines and laptops, with their elements in chunks.
+// remoteElements calls do for each set that contains remote machines or laptops, with the elements that represent them.
+// It splits the elements into chunks.
 func (l *layout) remoteElements(do func(*nftables.Set, []nftables.SetElement) error, remotes map[netip.Addr]remoteMember) error {
 	for some := range slices.Chunk(slices.Collect(maps.Keys(remotes)), 256) {
 		var pairs, addresses, laptops []nftables.SetElement

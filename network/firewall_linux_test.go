@@ -31,7 +31,7 @@ func TestOtherNetworkIsRejected(t *testing.T) {
 			t.Errorf("%s: %q, %v; want a rejection", address, got, err)
 		}
 		if took := time.Since(began); took > 900*time.Millisecond {
-			t.Errorf("%s: rejected after %s, want at once", address, took)
+			t.Errorf("%s: rejected after %s, want immediately", address, took)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestSpoofedSourceIsDropped(t *testing.T) {
 		}
 		n, _, err := in.ReadFrom(got)
 		if string(got[:n]) != "true" || err != nil {
-			t.Errorf("%s: the first packet from %s is %q, %v; want the true one's", to.at, to.from, got[:n], err)
+			t.Errorf("%s: first packet from %s: got %q, %v; want the packet of the address's owner", to.at, to.from, got[:n], err)
 		}
 		_ = in.Close()
 	}
@@ -111,10 +111,10 @@ func TestOutbound(t *testing.T) {
 	listenIn(t, remote.ns, "[::]:80", "remote")
 	for to, seen := range map[string]string{"203.0.113.2:80": "203.0.113.1", "[2001:db8::2]:80": "2001:db8::1"} {
 		if got, err := a.greeting(to); err != nil || got != "remote sees "+seen {
-			t.Errorf("%s: %q, %v; want it to see %s", to, got, err, seen)
+			t.Errorf("%s: got %q, %v; want the source address %s", to, got, err, seen)
 		}
 	}
-	// Addresses that serve a cloud's credentials do not count as outside.
+	// Addresses that serve the host's cloud credentials are denied.
 	if got, err := a.greeting("169.254.169.254:80"); !isRejection(err) {
 		t.Errorf("169.254.169.254: %q, %v; want a rejection", got, err)
 	}
@@ -163,11 +163,11 @@ func TestHostIsClosed(t *testing.T) {
 		}
 	}
 	if err := a.ping("2001:db8::1"); err != nil {
-		t.Errorf("ping the host: %v", err)
+		t.Errorf("ping the host: %v, want a reply", err)
 	}
 }
 
-// ping sends one echo request and waits for the reply, as any user may.
+// ping sends one echo request and waits for the reply. It does not need root.
 func (i *inhabitant) ping(to string) error {
 	_, err := inNamespace(i.ns, func() (struct{}, error) {
 		fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMPV6)
@@ -193,8 +193,8 @@ func (i *inhabitant) ping(to string) error {
 	return err
 }
 
-// newRemote connects the host by a link with the mesh's name to another namespace, which plays another worker's host and
-// uses the given addresses.
+// newRemote connects the host to another namespace with a link that has the mesh's name. The namespace acts as another
+// worker's host and has the given addresses.
 func newRemote(t *testing.T, mesh string, addresses ...netip.Addr) *os.File {
 	t.Helper()
 	ns, err := newNamespace()
@@ -248,8 +248,8 @@ func newRemote(t *testing.T, mesh string, addresses ...netip.Addr) *os.File {
 	return ns
 }
 
-// TestRemotes checks that machines on other workers reach the machines of their own network, and nothing else, and that
-// only the mesh can deliver packets from them.
+// TestRemotes checks that machines on other workers can reach only machines in their own network, and that only the
+// mesh can deliver their packets.
 func TestRemotes(t *testing.T) {
 	const mesh = "bwtest"
 	w := newWorker(t, func(c *Config) { c.Mesh = mesh })
@@ -272,7 +272,7 @@ func TestRemotes(t *testing.T) {
 		return err
 	}
 	if dial(redThere, red.spec) == nil {
-		t.Error("a machine is reached by one that is not known yet")
+		t.Error("a machine that has not been added yet can connect")
 	}
 	remotes := []Remote{
 		{Network: redThere.Network, Address: redThere.address()},
@@ -295,22 +295,22 @@ func TestRemotes(t *testing.T) {
 		{unknown, red.spec, false},
 	} {
 		if err := dial(c.from, c.to); (err == nil) != c.ok {
-			t.Errorf("%s to %s: %v, want %t", c.from.Machine, c.to.Machine, err, c.ok)
+			t.Errorf("%s to %s: %v, want success: %t", c.from.Machine, c.to.Machine, err, c.ok)
 		}
 	}
 	if _, err := dialIn(ns, at(w.host.mark.resolver(), dnsPort)); err == nil {
-		t.Error("another worker reaches the resolver")
+		t.Error("another worker can connect to the resolver")
 	}
 	if got, err := red.greeting(at(redThere.address(), 80)); err != nil || got != "remote sees "+red.Address.String() {
-		t.Errorf("from here: %q, %v", got, err)
+		t.Errorf("to the remote machine in the same network: %q, %v", got, err)
 	}
 	for _, to := range []Spec{blueThere, unknown} {
 		if _, err := red.greeting(at(to.address(), 80)); err == nil {
-			t.Errorf("%s is reached from here", to.Machine)
+			t.Errorf("%s is reachable from another network", to.Machine)
 		}
 	}
-	// Another host on the local network claims the address of a remote machine. It is not answered by the machine, and
-	// does not reach remote machines through this host.
+	// Another host on the local network uses a remote machine's address. Machines must not answer it, and it must not
+	// reach remote machines through this host.
 	there, err := netlink.NewHandleAt(netns.NsHandle(outside.ns.Fd()), unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatal(err)
@@ -327,36 +327,36 @@ func TestRemotes(t *testing.T) {
 		}
 		if c, err := dialIn(outside.ns, at(to.address(), 80)); err == nil {
 			_ = c.Close()
-			t.Errorf("a host on the local network reaches %s", to.Machine)
+			t.Errorf("a host on the local network can connect to %s", to.Machine)
 		}
 	}
 	checkForgery(t, red, redThere.address(), ns, outside.ns)
 	if !w.firewall.isIntact() {
-		t.Error("the rules differ from those that are wanted")
+		t.Error("the rules differ from the desired ones")
 	}
 	if err := w.SetRemotes(t.Context(), nil, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := dial(redThere, red.spec); err != nil {
-		t.Errorf("after an incomplete list: %v", err)
+		t.Errorf("after SetRemotes with keep: %v, want the remote machine to remain reachable", err)
 	}
 	if err := w.SetRemotes(t.Context(), nil, false); err != nil {
 		t.Fatal(err)
 	}
 	if dial(redThere, red.spec) == nil || !w.firewall.isIntact() {
-		t.Error("a machine is reached by one that is gone")
+		t.Error("a machine that was removed can still connect, or the rules are incomplete")
 	}
-	// Without machines there are no rules, so the mesh is set down.
+	// Without machines, there are no rules, so the mesh's link must be down.
 	if err := w.Recover(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if link, err := w.host.nl.LinkByName(mesh); err != nil || link.Attrs().Flags&net.FlagUp != 0 {
-		t.Errorf("the mesh's link without rules: %+v, %v", link, err)
+		t.Errorf("the mesh's link without rules: %+v, %v; want it down", link, err)
 	}
 }
 
-// checkForgery checks that a machine that exchanges UDP packets with a remote one receives none that another host on the
-// local network sends from the remote machine's address.
+// checkForgery checks that packets that a host on the local network sends from a remote machine's address do not reach
+// a machine, even if that machine exchanges UDP packets with the remote machine.
 func checkForgery(t *testing.T, here *inhabitant, remote netip.Addr, there, lan *os.File) {
 	t.Helper()
 	socket := func(ns *os.File, from, to netip.AddrPort) net.Conn {
@@ -384,13 +384,13 @@ func checkForgery(t *testing.T, here *inhabitant, remote netip.Addr, there, lan 
 			t.Fatal(err)
 		}
 		if n, err := from.Read(text[:]); err != nil || n != 1 || text[0] != byte(i) {
-			t.Fatalf("packet %d: got %v, %v", i, text[:n], err)
+			t.Fatalf("packet %d: got %v, %v, want the packet's number", i, text[:n], err)
 		}
 	}
 }
 
 // TestLaptopsWithoutMachines checks that a host without machines has rules as long as a laptop is connected to it, and
-// that laptops do not remain when other remotes do.
+// that SetRemotes with keep removes laptops but keeps other remotes.
 func TestLaptopsWithoutMachines(t *testing.T) {
 	const mesh = "bwtest"
 	w := newWorker(t, func(c *Config) { c.Mesh = mesh })
@@ -410,35 +410,35 @@ func TestLaptopsWithoutMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.clearUnused(); err != nil || !w.firewall.built || !w.firewall.isIntact() {
-		t.Errorf("no rules before the laptop: %v", err)
+		t.Errorf("rules are missing after AdmitPeers: %v", err)
 	}
 	set(false, laptop, there)
 	if err := w.clearUnused(); err != nil || len(w.firewall.remotes) != 2 || !w.firewall.isIntact() {
-		t.Errorf("no rules with a laptop: %v, %v", err, w.firewall.remotes)
+		t.Errorf("rules with a laptop are missing or incomplete: %v, %v", err, w.firewall.remotes)
 	}
 	if who, ok := w.machineAt(laptop.Address); !ok || who.Network != "org/red" {
-		t.Errorf("the laptop is %+v, %t", who, ok)
+		t.Errorf("machineAt for the laptop: got %+v, %t", who, ok)
 	}
 	set(true)
 	if _, ok := w.firewall.remotes[there.Address]; !ok || len(w.firewall.remotes) != 1 || !w.firewall.isIntact() {
 		t.Errorf("kept %v", w.firewall.remotes)
 	}
 	if _, ok := w.machineAt(laptop.Address); ok {
-		t.Error("the laptop is known after it was removed")
+		t.Error("machineAt still finds the laptop after it was removed")
 	}
 	if err := w.clearUnused(); err != nil || w.firewall.built {
-		t.Errorf("rules without laptops: %v", err)
+		t.Errorf("rules remain without laptops: %v", err)
 	}
 }
 
-// TestRemotesBeforeMachines checks that the rules of the first machine contain remotes that were set while the machine was
-// being attached.
+// TestRemotesBeforeMachines checks that remotes that are set while the first machine is being attached are included in
+// the rules.
 func TestRemotesBeforeMachines(t *testing.T) {
 	const mesh = "bwtest"
 	w := newWorker(t, func(c *Config) { c.Mesh = mesh })
 	spec := machine(1, "shop", "red")
 	if _, ok := w.Networks(); ok {
-		t.Error("networks are known before Recover")
+		t.Error("Networks succeeds before Recover")
 	}
 	if err := w.Recover(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -447,7 +447,7 @@ func TestRemotesBeforeMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, ok := w.Networks(); !ok || len(got) != 0 {
-		t.Errorf("networks before there are rules: %v", got)
+		t.Errorf("Networks before the rules exist: got %v, want none", got)
 	}
 	there := Spec{Machine: "00000200000001", Network: spec.Network}
 	newRemote(t, mesh, there.address())
@@ -456,9 +456,9 @@ func TestRemotesBeforeMachines(t *testing.T) {
 	}
 	w.attach(t, spec)
 	if got, ok := w.Networks(); !ok || len(got) != 1 || got[0] != spec.Network {
-		t.Errorf("networks %v", got)
+		t.Errorf("Networks: got %v", got)
 	}
 	if len(w.firewall.remotes) != 1 || !w.firewall.isIntact() {
-		t.Errorf("the rules contain %v", w.firewall.remotes)
+		t.Errorf("the rules contain %v, want one remote", w.firewall.remotes)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// hostResolvers is the file that lists the host's name servers.
+// hostResolvers is the path of the file that lists the host's name servers.
 const hostResolvers = "/etc/resolv.conf"
 
 // forwarder forwards queries to other name servers.
@@ -44,14 +44,14 @@ func withPort(server string) string {
 	return server
 }
 
-// serverTimeout is the time limit for one name server, so that two slow servers fit into
-// questionTimeout. fileInterval is the interval at which the host's file is read again.
+// serverTimeout is the time limit for one name server. It is short enough that two slow servers fit into
+// questionTimeout. fileInterval is the interval at which hostResolvers is checked for changes.
 const (
 	serverTimeout = 2 * time.Second
 	fileInterval  = 5 * time.Second
 )
 
-// forward forwards a query, unchanged, over the transport on which it arrived. A client that receives a truncated
+// forward forwards a query unchanged, using the transport over which it arrived. A client that receives a truncated
 // answer repeats the query over TCP.
 func (r *resolver) forward(ctx context.Context, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	answer, err := r.forwarder.exchange(ctx, overTCP, question)
@@ -65,7 +65,7 @@ func (r *resolver) forward(ctx context.Context, overTCP bool, question, reply *d
 	return answer
 }
 
-// exchange asks the servers one after the other until one answers.
+// exchange queries the servers one after another until one of them answers.
 func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Msg) (*dns.Msg, error) {
 	select {
 	case f.slots <- struct{}{}:
@@ -82,7 +82,7 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 		client.Net = "tcp"
 	}
 	ours := question.Copy()
-	ours.Id = dns.Id() // an id that the asking machine cannot predict, so that it cannot help to forge the answer
+	ours.Id = dns.Id() // unpredictable, so that the machine that asks cannot help anyone forge the answer
 	err = fmt.Errorf("no name server configured")
 	for _, server := range servers {
 		var answer *dns.Msg
@@ -102,8 +102,7 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 	return nil, err
 }
 
-// answers reports whether a message is an answer to this query. The DNS client has already
-// compared the ids.
+// answers reports whether answer belongs to question. The DNS client has already compared their ids.
 func answers(answer, question *dns.Msg) bool {
 	if !answer.Response || len(answer.Question) != 1 {
 		return false
@@ -112,8 +111,8 @@ func answers(answer, question *dns.Msg) bool {
 	return a.Qtype == q.Qtype && a.Qclass == q.Qclass && strings.EqualFold(a.Name, q.Name)
 }
 
-// servers returns the configured servers or those of the host. The host's file is read again from time to time,
-// because it changes with the host's network.
+// servers returns the configured name servers or, if none are configured, the host's. The host's file is reread when it
+// changes, for example because the host has joined another network.
 func (f *forwarder) servers(now time.Time) ([]string, error) {
 	if len(f.fixed) > 0 {
 		return f.fixed, nil

@@ -60,14 +60,14 @@ func TestForward(t *testing.T) {
 		_ = r.handle(t.Context(), asking.address(), false, new(dns.Msg).SetQuestion(name, dns.TypeTXT))
 	}
 	if first := <-seen; first != "example.com." || len(seen) > 0 {
-		t.Errorf("asked of others: %s, and %d more", first, len(seen))
+		t.Errorf("forwarded queries: %s and %d more, want only example.com.", first, len(seen))
 	}
-	// Fill the queue of unanswered questions.
+	// Fill the queue of unanswered queries.
 	for range maxForwarding {
 		r.forwarder.slots <- struct{}{}
 	}
 	if got := summary(r.handle(t.Context(), asking.address(), false, q)); got != "SERVFAIL" {
-		t.Errorf("too many: %s", got)
+		t.Errorf("with too many pending queries: got %s, want SERVFAIL", got)
 	}
 }
 

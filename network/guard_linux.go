@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// generation returns a number that the kernel changes with every transaction on rules, by any process.
+// generation returns the generation of the kernel's rules, a number that every process's nftables transactions
+// increment.
 func (f *firewall) generation() (uint32, error) {
 	c, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: f.ns})
 	if err != nil {
@@ -40,8 +41,8 @@ func (f *firewall) generation() (uint32, error) {
 	return 0, fmt.Errorf("the kernel did not return the generation of its rules")
 }
 
-// repair rebuilds the table if another program has changed it, and reports whether it did. As
-// long as no program changes any rules on the host, it queries only the generation.
+// repair rebuilds the table if another program has changed it, and reports whether it did so. As long as no program
+// changes any rules on the host, repair only queries the generation.
 func (f *firewall) repair() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,8 +60,8 @@ func (f *firewall) repair() (bool, error) {
 	return false, nil
 }
 
-// isIntact reports whether the kernel has the expected number of rules and elements. Those that cannot be listed count
-// as missing.
+// isIntact reports whether the kernel's table contains the expected numbers of rules and elements. Rules and elements
+// that cannot be listed count as missing.
 func (f *firewall) isIntact() bool {
 	c, err := f.conn()
 	if err != nil {

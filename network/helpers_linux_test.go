@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// worker is a Network under test. The host must be the same after the test as before.
+// worker is a Network under test. After the test, the host must be in the same state as before.
 type worker struct {
 	*Network
 	cfg    Config
@@ -52,13 +52,13 @@ func newWorker(t testing.TB, change func(*Config)) *worker {
 		}
 		var after inventory
 		if !eventually(func() bool { after = takeInventory(t, cfg.Dir); return cmp.Equal(w.before, after) }) {
-			t.Errorf("left on the host (-before +after):\n%s", cmp.Diff(w.before, after))
+			t.Errorf("the test left changes on the host (-before +after):\n%s", cmp.Diff(w.before, after))
 		}
 	})
 	return w
 }
 
-// open opens the Network, like a daemon that was restarted.
+// open opens the Network, as a restarted daemon does.
 func (w *worker) open(t testing.TB) {
 	t.Helper()
 	n, err := Open(w.cfg)
@@ -112,9 +112,8 @@ func inhabit(t testing.TB, spec Spec, a Attachment) *inhabitant {
 	return &inhabitant{a, spec, ns}
 }
 
-// listen accepts connections at an address in the machine. It sends each caller a
-// greeting, which contains the machine's id and the caller's address as the machine sees
-// it.
+// listen accepts connections at an address in the machine. It sends each client a greeting that
+// contains the machine's id and the client's address as seen by the machine.
 func (i *inhabitant) listen(t testing.TB, at string) {
 	t.Helper()
 	listenIn(t, i.ns, at, string(i.spec.Machine))
@@ -186,11 +185,11 @@ func (i *inhabitant) resolver() *net.Resolver {
 	}}
 }
 
-// outside is another host, somewhere on the internet.
+// outside is a host on the Internet.
 type outside struct{ ns *os.File }
 
-// newOutside connects the host to another namespace by a veth pair, which becomes the
-// host's default route. The other namespace has no routes to private addresses.
+// newOutside connects the host to another namespace with a veth pair, which becomes the host's
+// default route. The other namespace has no routes to private addresses.
 func newOutside(t testing.TB) outside {
 	t.Helper()
 	ns, err := newNamespace()
@@ -322,7 +321,7 @@ func takeInventory(t testing.TB, dir string) inventory {
 	return v
 }
 
-// eventually waits until so returns true, and reports whether it did. It is for changes
+// eventually waits until a condition is true, and reports whether it became true. It is for changes
 // that the kernel or another goroutine makes asynchronously.
 func eventually(so func() bool) bool {
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {

@@ -13,8 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// host manages the kernel objects of a Network, except the firewall. All methods may be repeated after a crash at any
-// of their steps.
+// host manages a Network's kernel objects, except the firewall. All methods can be repeated after a crash at any step.
 type host struct {
 	mark  mark
 	files files
@@ -45,8 +44,8 @@ func openHost(cfg Config) (*host, error) {
 	return h, nil
 }
 
-// outsideMTU returns the smallest MTU of the links with default routes. Machines use the same MTU, because larger packets
-// are lost where ICMP is filtered.
+// outsideMTU returns the smallest MTU of the links with default routes, or 1500 if all are larger. Machines use the
+// same MTU, because larger packets are lost where ICMP is filtered.
 func outsideMTU(nl *netlink.Handle) (int, error) {
 	routes, err := retried(func() ([]netlink.Route, error) { return nl.RouteList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
@@ -57,7 +56,7 @@ func outsideMTU(nl *netlink.Handle) (int, error) {
 		if r.Dst != nil && !r.Dst.IP.IsUnspecified() || r.LinkIndex == 0 {
 			continue
 		}
-		// 1280 is the minimum MTU of IPv6.
+		// IPv6 requires an MTU of at least 1280.
 		if link, err := nl.LinkByIndex(r.LinkIndex); err == nil && link.Attrs().MTU >= 1280 {
 			smallest = min(smallest, link.Attrs().MTU)
 		}
@@ -65,8 +64,9 @@ func outsideMTU(nl *netlink.Handle) (int, error) {
 	return smallest, nil
 }
 
-// assign assigns a prepared namespace to the machine. admit claims an IPv4 address, stores it in a, and adds the
-// machine's rules. The last step marks the link as complete. If the daemon crashes before that step, everything is recreated.
+// assign assigns a prepared namespace to the machine. The function admit claims an IPv4 address, stores it in a, and
+// adds the machine's rules. The last step marks the link as complete. If the daemon crashes before that step,
+// everything is recreated.
 func (h *host) assign(a *attached, n *namespace, admit func(claim func(netip.Addr) error) error) error {
 	id := a.spec.Machine
 	own := alias{mark: h.mark}
@@ -105,14 +105,14 @@ func (h *host) assign(a *attached, n *namespace, admit func(claim func(netip.Add
 	return nil
 }
 
-// name marks a link with its owner, and sets its interface group and its name, which is derived
+// name sets a link's alias, interface group and name. The alias identifies the link's owner, and the name is derived
 // from the machine's id.
 func (h *host) name(n *namespace, id bourse.MachineID, group uint32, own alias) error {
 	if err := h.nl.LinkSetAlias(n.outer, own.String()); err != nil {
 		return fmt.Errorf("mark link: %w", err)
 	}
 	if err := h.nl.LinkSetGroup(n.outer, int(group)); err != nil {
-		return fmt.Errorf("group of link: %w", err)
+		return fmt.Errorf("set link group: %w", err)
 	}
 	err := h.nl.LinkSetName(n.outer, linkName(id))
 	if errors.Is(err, unix.EBUSY) {
@@ -136,7 +136,7 @@ func (h *host) addRoutes(link netlink.Link, spec Spec, own alias) error {
 			route.Scope = netlink.SCOPE_LINK
 		}
 		if err := h.nl.RouteReplace(route); err != nil {
-			return fmt.Errorf("route to %s: %w", a, err)
+			return fmt.Errorf("add route to %s: %w", a, err)
 		}
 	}
 	return nil
@@ -151,8 +151,8 @@ func (h *host) isComplete(id bourse.MachineID) (alias, bool) {
 	return h.isFinished(link, id)
 }
 
-// isFinished reports whether Attach has completed all of its steps for a machine: the link, which may
-// be nil, exists and is marked as complete, and the namespace is bound to its path.
+// isFinished reports whether Attach has completed all of its steps for a machine: its link is marked as complete, and
+// its namespace is bound to the machine's path. link is nil if the machine has no link.
 func (h *host) isFinished(link netlink.Link, id bourse.MachineID) (alias, bool) {
 	if link == nil {
 		return alias{}, false
@@ -168,7 +168,8 @@ func (h *host) isFinished(link netlink.Link, id bourse.MachineID) (alias, bool) 
 	return own, file.Close() == nil
 }
 
-// reconnect sets a complete machine's link up, and restores the host's routes to the machine.
+// reconnect brings a machine's link up, and restores the host's routes to the machine. The machine's network must be
+// complete.
 func (h *host) reconnect(link netlink.Link, spec Spec, own alias) error {
 	if err := h.nl.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set link up: %w", err)
@@ -176,13 +177,13 @@ func (h *host) reconnect(link netlink.Link, spec Spec, own alias) error {
 	return h.addRoutes(link, spec, own)
 }
 
-// ownAlias parses the alias of a link, and reports whether the link belongs to this worker.
+// ownAlias parses a link's alias, and reports whether the link belongs to this worker.
 func (h *host) ownAlias(link netlink.Link) (alias, bool) {
 	own, ok := parseAlias(link.Attrs().Alias)
 	return own, ok && own.mark == h.mark
 }
 
-// remove removes a machine's link from the host, and the path that preserves its namespace.
+// remove removes a machine's link, and the path to which its namespace is bound.
 func (h *host) remove(id bourse.MachineID) error {
 	if err := h.unlink(id); err != nil {
 		return err
@@ -190,7 +191,8 @@ func (h *host) remove(id bourse.MachineID) error {
 	return h.files.remove(id)
 }
 
-// unlink removes both ends of a machine's link, and with it the routes. It does not touch links of other workers.
+// unlink removes both ends of a machine's link, which also removes its routes. It does not touch links that belong to
+// other workers.
 func (h *host) unlink(id bourse.MachineID) error {
 	link, err := h.nl.LinkByName(linkName(id))
 	if err == nil {
@@ -225,7 +227,7 @@ func (h *host) links() (map[bourse.MachineID]netlink.Link, error) {
 	return found, nil
 }
 
-// prepareHost prepares the host for machines: it enables forwarding and adds the resolver's address.
+// prepareHost prepares the host for its first machine: it enables forwarding and adds the resolver's address.
 func (h *host) prepareHost() error {
 	if err := forward(); err != nil {
 		return fmt.Errorf("enable packet forwarding: %w", err)

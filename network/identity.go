@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// mark distinguishes one worker's objects on a host from those of others. It consists of eight hex digits of the hash
-// of the worker's directory.
+// mark distinguishes a worker's objects on a host from other workers' objects. It consists of eight hex digits from a
+// hash of the worker's directory.
 type mark string
 
 func markOf(dir string) mark {
@@ -25,8 +25,8 @@ func markOf(dir string) mark {
 // table returns the name of the worker's nftables table.
 func (m mark) table() string { return "bourse-" + string(m) }
 
-// resolver returns the worker's own address on the host's loopback device, fdaa:0:<mark>::3. It differs from all
-// machines' addresses, which end in 2.
+// resolver returns the worker's own address on the host's loopback device, fdaa:0:<mark>::3. It cannot be a machine's
+// address, because those end in 2.
 func (m mark) resolver() netip.Addr {
 	b := [16]byte{0: 0xfd, 1: 0xaa, 15: 3}
 	if _, err := hex.Decode(b[4:8], []byte(m)); err != nil {
@@ -35,11 +35,11 @@ func (m mark) resolver() netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// aliasPrefix is the first word of the alias of each of our links.
+// aliasPrefix is the first word of the alias of each link that this package creates.
 const aliasPrefix = "bourse"
 
-// alias is the alias of a machine's link. Without addresses it only names the owner. The last step of Attach adds the
-// addresses, which mark the network as complete.
+// alias is the alias of a machine's link. At first, it contains only the owner's mark. The last step of Attach adds the
+// addresses, which show that the network is complete.
 type alias struct {
 	mark mark
 	ipv4 netip.Addr       // zero if the network is incomplete
@@ -53,8 +53,8 @@ func (a alias) String() string {
 	return strings.Join([]string{aliasPrefix, string(a.mark), a.ipv4.String(), a.mac.String()}, " ")
 }
 
-// parseAlias parses an alias that this or another worker has set. It returns false for aliases in
-// any other form, which other programs may have set.
+// parseAlias parses an alias set by this or another worker. It returns false for all other aliases, which other
+// programs may have set.
 func parseAlias(s string) (a alias, ok bool) {
 	words := strings.Split(s, " ")
 	if len(words) != 2 && len(words) != 4 || words[0] != aliasPrefix {
@@ -76,32 +76,32 @@ func parseAlias(s string) (a alias, ok bool) {
 	return a, true
 }
 
-// linkName returns the name of the host's end of a machine's link. It has 15 characters, the maximum.
+// linkName returns the name of the host's end of a machine's link. It has 15 characters, the maximum for a link.
 func linkName(id bourse.MachineID) string { return "b" + string(id) }
 
-// pooledName returns a temporary name. It differs from all machines' link names, since machine ids contain no "p".
+// pooledName returns a temporary link name. It cannot be the name of a machine's link, because machine ids do not
+// contain a "p".
 func pooledName() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // crypto/rand never fails
 	return "bp" + hex.EncodeToString(b[:])
 }
 
-// machineOf is the inverse of linkName.
+// machineOf is the inverse of linkName. It returns false if link is not the name of a machine's link.
 func machineOf(link string) (bourse.MachineID, bool) {
 	rest, ok := strings.CutPrefix(link, "b")
 	id := bourse.MachineID(rest)
 	return id, ok && id.Validate() == nil
 }
 
-// group returns the number of a private network. Links of its machines are in this interface group,
-// and the firewall matches on it. The number is a hash of the network's name, or the next free one
-// if another network has that number. The network's address prefix would be unsafe as a number: it
-// has only 32 bits, so a user could find another network name with the same prefix.
+// group returns a private network's number. Its machines' links are in the interface group with that number, and the
+// firewall's rules match on the group. The number is a hash of the network's name or, if another network has that
+// number, the next free one. The network's address prefix would not be a safe number: it has only 32 bits, so a user
+// could find another network name with the same prefix.
 func group(network string, taken map[uint32]string) uint32 {
 	sum := sha256.Sum256([]byte("group " + network))
 	for g := binary.BigEndian.Uint32(sum[:]) >> 1; ; g++ {
-		// 0 is the default group of links. The ip command shows numbers of more than 31 bits as
-		// negative.
+		// 0 is the default group of all links. The ip command displays numbers of more than 31 bits as negative.
 		if owner, ok := taken[g]; g != 0 && (!ok || owner == network) {
 			return g
 		}

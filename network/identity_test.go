@@ -17,13 +17,13 @@ func TestMarks(t *testing.T) {
 		t.Errorf("%s, %s, %s", a, b, markOf("/var/lib/bourse/"))
 	}
 	if a.resolver() == b.resolver() || !private.Contains(a.resolver()) {
-		t.Errorf("resolvers %s and %s", a.resolver(), b.resolver())
+		t.Errorf("resolver addresses %s and %s must differ and be private", a.resolver(), b.resolver())
 	}
 	if name := linkName("0123456789abcd"); len(name) != 15 {
-		t.Errorf("%q has %d characters", name, len(name))
+		t.Errorf("%q has %d characters, want 15", name, len(name))
 	}
 	if _, ok := machineOf(pooledName()); ok {
-		t.Error("a spare's name is a machine's")
+		t.Error("a spare's link name is also a machine's")
 	}
 }
 
@@ -39,7 +39,7 @@ func FuzzParseAlias(f *testing.F) {
 		}
 		again, ok := parseAlias(a.String())
 		if !ok || !cmp.Equal(again.String(), a.String()) {
-			t.Errorf("%q reads as %+v, and that as %+v", s, a, again)
+			t.Errorf("%q is parsed as %+v, whose text is parsed as %+v", s, a, again)
 		}
 	})
 }
@@ -51,7 +51,7 @@ func TestAlias(t *testing.T) {
 	}
 	for _, bad := range []string{"", "bourse", "bourse a b", "bourse a 1.2.3 02:00:00:00:00:01", "bourse a 1.2.3.4 x", "other a"} {
 		if got, ok := parseAlias(bad); ok {
-			t.Errorf("%q reads as %+v", bad, got)
+			t.Errorf("%q is parsed as %+v, want an error", bad, got)
 		}
 	}
 }
@@ -59,10 +59,10 @@ func TestAlias(t *testing.T) {
 func TestGroups(t *testing.T) {
 	g := group("one/", nil)
 	if g == 0 || g != group("one/", map[uint32]string{g: "one/"}) {
-		t.Errorf("group %d changes", g)
+		t.Errorf("group %d is 0, or changes once it is in use", g)
 	}
 	if other := group("one/", map[uint32]string{g: "two/", g + 1: "org:three"}); other != g+2 {
-		t.Errorf("group %d, want the next free one after %d", other, g+1)
+		t.Errorf("got group %d, want the next free one after %d", other, g+1)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestCandidates(t *testing.T) {
 	in := netip.MustParsePrefix("198.18.7.0/28")
 	got := slices.Collect(candidates(in, "00000100000001"))
 	if first := slices.Collect(candidates(in, "00000100000001"))[0]; first != got[0] {
-		t.Errorf("begins with %s and with %s", got[0], first)
+		t.Errorf("the first candidate changes from %s to %s", got[0], first)
 	}
 	slices.SortFunc(got, netip.Addr.Compare)
 	if got = slices.Compact(got); len(got) != 14 || got[0].String() != "198.18.7.1" || got[13].String() != "198.18.7.14" {
@@ -89,7 +89,7 @@ func TestCandidates(t *testing.T) {
 		}
 	}
 	if len(begin) < 190 {
-		t.Errorf("200 machines begin at %d addresses", len(begin))
+		t.Errorf("200 machines have only %d different first candidates", len(begin))
 	}
 }
 
@@ -104,7 +104,7 @@ func FuzzParseName(f *testing.F) {
 		case nameUnknown, nameApps, nameInstances:
 		case nameEmpty:
 			if n.app == "" && len(labels) > 0 {
-				t.Errorf("%q is empty, of no app", labels)
+				t.Errorf("%q is parsed as an empty name that does not belong to an app", labels)
 			}
 		default:
 			if n.app.Validate() != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// candidates returns all addresses in the range that a machine may get, each once, starting with one derived from the
-// machine's id. So a machine usually gets the same address again, and a released address is not reused at once. The
-// first and the last address of the range are excluded.
+// candidates returns the addresses that a machine can get: all in the range, except the first and the last. The
+// sequence starts at an address derived from the machine's id, so that a machine usually gets the same address again,
+// and a released address is not reused immediately.
 func candidates(in netip.Prefix, id bourse.MachineID) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if !in.Addr().Is4() || in.Bits() > 30 {

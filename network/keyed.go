@@ -16,7 +16,7 @@ type keyedLock struct {
 	waiting int           // callers that hold the lock or wait for it
 }
 
-// lock acquires the key's lock. It returns an error if ctx ends first.
+// lock acquires the key's lock. It returns an error if ctx is done first.
 func (k *keyed[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 	k.mu.Lock()
 	if k.held == nil {

@@ -53,7 +53,7 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
-// trim occasionally removes the buckets that are full again.
+// trim removes the buckets that are full again. Most calls do nothing, to save time.
 func (r *rates) trim(now time.Time) {
 	if len(r.buckets)%256 != 255 {
 		return
@@ -71,8 +71,8 @@ const (
 	maxConnectionsTotal = 512
 )
 
-// limitedListener is a listener that closes excess connections at once. A machine that keeps opening
-// connections uses up only its own limit.
+// limitedListener is a listener that immediately closes connections beyond the limits. A machine
+// that opens many connections exhausts only its own limit.
 type limitedListener struct {
 	net.Listener
 	mu   sync.Mutex
@@ -84,7 +84,8 @@ func limit(l net.Listener) *limitedListener {
 	return &limitedListener{Listener: l, from: make(map[netip.Addr]int)}
 }
 
-// Accept waits for the next connection that does not exceed the limits, and returns it. It closes the others.
+// Accept returns the next connection that is within the limits. It closes connections that exceed
+// them.
 func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Static configuration of the ends of a veth pair: the machine's gateways, which do not exist, and the host's
-// hardware address. Permanent neighbor entries make ARP, neighbor discovery and proxying unnecessary. Otherwise a
+// Static configuration of a veth pair: the machine's gateways, whose addresses no device has, and the hardware address
+// of the host's end. Permanent neighbor entries make ARP, neighbor discovery and proxying unnecessary. Otherwise, a
 // thousand machines would fill the host's neighbor tables.
 var (
 	hostMAC  = net.HardwareAddr{0x02, 'b', 'o', 'u', 'r', 's'}
@@ -22,12 +22,12 @@ var (
 	gateway4 = net.IPv4(169, 254, 1, 1).To4()
 )
 
-// innerLink is the name of the link inside the namespace.
+// innerLink is the name of the end of the veth pair inside the namespace.
 const innerLink = "eth0"
 
-// namespace is a network namespace for a machine. Its links are up and its default routes exist. Only the addresses
-// are missing, and the host's end of the pair has a temporary name. Unless it is bound to a path, it disappears when
-// its file is closed.
+// namespace is a network namespace that is prepared for a machine: its links are up and its default routes exist. Only
+// its addresses are missing, and the host's end of the veth pair still has a temporary name. Unless the namespace is
+// bound to a path, it disappears when its file is closed.
 type namespace struct {
 	file   *os.File
 	handle *netlink.Handle
@@ -40,8 +40,8 @@ func (n *namespace) close() {
 	_ = n.file.Close() // ignore the error, because nothing was written
 }
 
-// awaitCarrier waits until both ends carry packets. For a short time after the ends were set up, the
-// kernel drops packets.
+// awaitCarrier waits until both ends of the veth pair carry packets. The kernel drops packets for a short time after
+// the ends are set up.
 func (n *namespace) awaitCarrier(host *netlink.Handle) error {
 	for _, end := range []struct {
 		nl   *netlink.Handle
@@ -52,25 +52,25 @@ func (n *namespace) awaitCarrier(host *netlink.Handle) error {
 			return err == nil && link.Attrs().OperState == netlink.OperUp, err
 		})
 		if err != nil {
-			return fmt.Errorf("wait for a link: %w", err)
+			return fmt.Errorf("wait for link to come up: %w", err)
 		}
 	}
 	return nil
 }
 
-// addAddress adds an address. Packets to an IPv6 address do not arrive immediately; see awaitAddress.
+// addAddress adds an address to a link. Packets to a new IPv6 address do not arrive immediately; see awaitAddress.
 func addAddress(nl *netlink.Handle, link netlink.Link, a netip.Addr) error {
 	addr := &netlink.Addr{IPNet: hostPrefix(a)}
 	if a.Is6() {
 		addr.Flags = unix.IFA_F_NODAD
 	}
 	if err := nl.AddrReplace(link, addr); err != nil {
-		return fmt.Errorf("address %s: %w", a, err)
+		return fmt.Errorf("add address %s: %w", a, err)
 	}
 	return nil
 }
 
-// awaitAddress waits until packets to a newly added address arrive.
+// awaitAddress waits until packets to a newly added address are delivered.
 func awaitAddress(nl *netlink.Handle, a netip.Addr) error {
 	err := poll(func() (bool, error) {
 		routes, err := nl.RouteGet(a.AsSlice())
@@ -82,26 +82,26 @@ func awaitAddress(nl *netlink.Handle, a netip.Addr) error {
 	return nil
 }
 
-// poll calls the given function repeatedly until it returns true or an error, or until a time limit
-// has passed. It is needed because the kernel completes some requests asynchronously.
+// poll calls a function repeatedly until it returns true or an error. After a time limit, poll returns an error.
+// Polling is necessary because the kernel completes some requests asynchronously.
 func poll(so func() (bool, error)) error {
-	const within, every = 2 * time.Second, 50 * time.Microsecond
+	const limit, every = 2 * time.Second, 50 * time.Microsecond
 	for began := time.Now(); ; time.Sleep(every) {
 		if ok, err := so(); ok || err != nil {
 			return err
 		}
-		if time.Since(began) > within {
-			return fmt.Errorf("not done within %s", within)
+		if time.Since(began) > limit {
+			return fmt.Errorf("timed out after %s", limit)
 		}
 	}
 }
 
-// prepare sets up a namespace that is new or has lost its link. It takes ownership of the file and closes it after an
-// error.
+// prepare sets up a namespace that is new or has lost its link. It takes ownership of the file, and closes it if it
+// returns an error.
 func (h *host) prepare(file *os.File) (*namespace, error) {
 	handle, err := netlink.NewHandleAt(netns.NsHandle(file.Fd()), unix.NETLINK_ROUTE)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("netlink in a namespace: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("open netlink socket in namespace: %w", err), file.Close())
 	}
 	n := &namespace{file: file, handle: handle}
 	if err := h.equip(n); err != nil {
@@ -136,7 +136,7 @@ func (h *host) equip(n *namespace) error {
 		}
 		route := &netlink.Route{LinkIndex: n.eth0.Attrs().Index, Gw: gateway, Flags: int(netlink.FLAG_ONLINK), Dst: defaultRoute(gateway)}
 		if err := n.handle.RouteReplace(route); err != nil {
-			return fmt.Errorf("default route by %s: %w", gateway, err)
+			return fmt.Errorf("add default route via %s: %w", gateway, err)
 		}
 	}
 	return nil
@@ -151,11 +151,11 @@ func (h *host) addLink(n *namespace) error {
 	}
 	var err error
 	if n.outer, err = h.nl.LinkByName(attrs.Name); err != nil {
-		return fmt.Errorf("find the link just added: %w", err)
+		return fmt.Errorf("find the new link: %w", err)
 	}
-	// The host's end has no address, so it sends no probes or announcements.
+	// Without an address, the host's end does not send probes or announcements.
 	if err := h.nl.LinkSetIP6AddrGenMode(n.outer, addrGenNone); err != nil {
-		return fmt.Errorf("address generation: %w", err)
+		return fmt.Errorf("disable address generation: %w", err)
 	}
 	if n.eth0, err = n.handle.LinkByName(innerLink); err != nil {
 		return fmt.Errorf("find %s: %w", innerLink, err)
@@ -166,12 +166,12 @@ func (h *host) addLink(n *namespace) error {
 // addrGenNone is IN6_ADDR_GEN_MODE_NONE.
 const addrGenNone = 1
 
-// hostPrefix returns the prefix of a single address.
+// hostPrefix returns the prefix that contains only the given address.
 func hostPrefix(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// defaultRoute returns the destination of a default route, in the gateway's address family.
+// defaultRoute returns the destination of a default route in the gateway's address family.
 func defaultRoute(gateway net.IP) *net.IPNet {
 	bits := 8 * len(gateway)
 	return &net.IPNet{IP: make(net.IP, len(gateway)), Mask: net.CIDRMask(0, bits)}
@@ -187,12 +187,12 @@ func permanent(nl *netlink.Handle, link netlink.Link, ip net.IP, mac net.Hardwar
 		LinkIndex: link.Attrs().Index, Family: family, State: netlink.NUD_PERMANENT, IP: ip, HardwareAddr: mac,
 	})
 	if err != nil {
-		return fmt.Errorf("neighbor %s: %w", ip, err)
+		return fmt.Errorf("add neighbor entry for %s: %w", ip, err)
 	}
 	return nil
 }
 
-// retried repeats a listing that was interrupted by a change.
+// retried calls list, and repeats the call up to 20 times if a concurrent change interrupts the listing.
 func retried[T any](list func() (T, error)) (T, error) {
 	for range 20 {
 		got, err := list()

@@ -17,9 +17,9 @@ import (
 // network namespace.
 const ownHost = "BOURSE_NETWORK_TEST_HOST"
 
-// TestMain runs the tests in their own network and mount namespaces, so that they do not
-// change the real host, and everything that they leave behind disappears with the
-// namespaces. Without root, only the tests that need no namespaces run.
+// TestMain runs the tests in their own network and mount namespaces, so that they do not change the
+// real host, and everything that they leave behind disappears with the namespaces. Without root,
+// only the tests that do not need namespaces run.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 3 && os.Args[1] == "daemon":
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 		if lo, err := netlink.LinkByName("lo"); err != nil || netlink.LinkSetUp(lo) != nil {
 			panic("cannot set lo up")
 		}
-		// Package net determines the host's capabilities once, when the first socket
-		// listens at [::]. It must not do so in a namespace whose lo is down.
+		// Package net determines the host's capabilities once, when the first socket listens at
+		// [::]. This must not happen in a namespace whose lo is down.
 		first, err := net.Listen("tcp", "[::]:0")
 		if err != nil || first.Close() != nil {
 			panic("cannot listen")

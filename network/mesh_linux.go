@@ -14,12 +14,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// meshMetric is the metric of routes into the mesh. It is worse than that of the routes to machines on this host, so
-// that the latter win in any case.
+// meshMetric is the metric of routes into the mesh. It is higher than the metric of routes to machines on this host, so
+// that those routes always take precedence.
 const meshMetric = 2048
 
-// Networks returns the names of the private networks that machines on this host belong to, sorted. A machine counts once it
-// has its rules. Networks waits for Recover, and returns false if Recover has not completed yet.
+// Networks returns the sorted names of the private networks of this host's machines. It includes a machine's network
+// once the machine's rules exist. Networks waits while Recover is running, and returns false if Recover has not
+// succeeded yet.
 func (n *Network) Networks() (sorted []string, ok bool) {
 	n.recovery.RLock()
 	defer n.recovery.RUnlock()
@@ -40,8 +41,8 @@ func (n *Network) Networks() (sorted []string, ok bool) {
 // MTU returns the smallest MTU of the links with default routes, and at most 1500.
 func (n *Network) MTU() int { return n.host.mtu }
 
-// Changed returns a channel of capacity one that contains an element if the result of Networks may have changed. It is
-// always the same channel.
+// Changed returns a channel of capacity one that contains an element if the result of Networks may have changed. All
+// calls return the same channel.
 func (n *Network) Changed() <-chan struct{} { return n.changed }
 
 func (n *Network) noteChange() {
@@ -51,9 +52,9 @@ func (n *Network) noteChange() {
 	}
 }
 
-// AdmitPeers prepares the host for peers. It must be called before a peer can send packets through the link
-// [Config.Mesh], because without machines, the host has no rules. They remain until SetRemotes is called without laptops
-// that are connected to this worker.
+// AdmitPeers ensures that the host has firewall rules even if it has no machines. It must be called before a peer can
+// send packets through the link [Config.Mesh]. Without machines, the rules remain until SetRemotes is called with a
+// list that contains no laptop connected to this worker.
 func (n *Network) AdmitPeers(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -66,11 +67,12 @@ func (n *Network) AdmitPeers(ctx context.Context) error {
 	return unavailable("prepare the host for peers", errors.Join(n.prepareHost(), n.firewall.ensure()))
 }
 
-// SetRemotes replaces the list of machines on other workers and of laptops. Machines on this host may exchange packets
-// with machines in their own network, through the link [Config.Mesh]. Laptops may connect to machines in their own
-// network, but not the reverse. Packets of laptops that are connected to this worker are forwarded to other workers, and
-// the resolver answers their queries. Other remotes in networks without machines on this host are ignored. If keep is
-// set, machines that the list lacks remain, but not laptops. SetRemotes returns CodeUnavailable if the link does not exist.
+// SetRemotes replaces the list of laptops and of machines on other workers. Remote machines and this host's machines in
+// the same network may exchange packets through the link [Config.Mesh]. Laptops may connect to machines in their own
+// network, but machines may not connect to laptops. Packets from a laptop that is connected to this worker are
+// forwarded to other workers, and the resolver answers its queries. All other remotes are ignored if their network has
+// no machine on this host. If keep is set, machines that are missing from the list are kept, but missing laptops are
+// removed. SetRemotes returns CodeUnavailable if the link does not exist.
 func (n *Network) SetRemotes(ctx context.Context, remotes []Remote, keep bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -97,12 +99,12 @@ func (n *Network) SetRemotes(ctx context.Context, remotes []Remote, keep bool) e
 	}
 	n.entry = len(n.laptops) > 0
 	n.mu.Unlock()
-	// The rules come first, so that a remote address is never accepted from another link while it has a route.
+	// Change the rules first, so that a remote address with a route is never accepted from another link.
 	return unavailable("connect to other workers", errors.Join(n.firewall.setRemotes(admitted, keep), n.host.routeRemotes(n.cfg.Mesh, admitted, keep)))
 }
 
-// groupsFor returns the numbers of the networks of this host's machines, and of the laptops that are connected to this
-// worker. The caller holds mu.
+// groupsFor returns the group numbers of all networks that have a machine on this host, or a laptop connected to this
+// worker. The caller must hold mu.
 func (n *Network) groupsFor(remotes []Remote) map[string]uint32 {
 	groups, taken := map[string]uint32{}, maps.Clone(n.remote)
 	for _, a := range n.machines {
@@ -117,8 +119,8 @@ func (n *Network) groupsFor(remotes []Remote) map[string]uint32 {
 	return groups
 }
 
-// routeRemotes routes exactly the given addresses through a link. If keep is set, other routes remain, except those to
-// laptops.
+// routeRemotes routes the given addresses through a link, and removes the routes to all other remotes. If keep is set,
+// it removes only routes to laptops.
 func (h *host) routeRemotes(name string, remotes map[netip.Addr]remoteMember, keep bool) error {
 	link, err := h.nl.LinkByName(name)
 	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); ok && len(remotes) == 0 {
@@ -152,13 +154,13 @@ func (h *host) routeRemotes(name string, remotes map[netip.Addr]remoteMember, ke
 		}
 		route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostPrefix(a), Priority: meshMetric}
 		if err := h.nl.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
-			errs = append(errs, fmt.Errorf("route to %s: %w", a, err))
+			errs = append(errs, fmt.Errorf("add route to %s: %w", a, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// setDown sets a link down if it exists.
+// setDown brings a link down if it exists.
 func (h *host) setDown(name string) error {
 	if name == "" {
 		return nil
@@ -173,7 +175,8 @@ func (h *host) setDown(name string) error {
 	return nil
 }
 
-// routeOf returns the machine's address to which a route leads. It returns false for routes of any other kind.
+// routeOf returns the address of the machine or laptop to which a route leads. It returns false if routeRemotes has not
+// added the route.
 func routeOf(r *netlink.Route) (netip.Addr, bool) {
 	if r.Dst == nil || r.Priority != meshMetric {
 		return netip.Addr{}, false

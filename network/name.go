@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// zone is the domain of private networks. Names in it are never forwarded.
+// zone is the domain of private networks. Queries for names in the zone are never forwarded.
 const zone = "internal"
 
 // kind is the type of object that a name in the zone refers to.
@@ -35,11 +35,11 @@ type name struct {
 	value string // region, machine id or name, group or metadata value
 	key   string // metadata key
 	count int    // maximum number of machines; only for nameNearest
-	all   bool   // whether machines that do not run are included; only for nameMachines and nameRegions
+	all   bool   // whether to include machines that are not running; only for nameMachines and nameRegions
 }
 
-// parseName parses the labels before the zone, which may contain any bytes. Letters are compared without case, as in
-// DNS. Metadata values keep their case.
+// parseName parses the labels before the zone, which may contain any bytes. As usual in DNS, case
+// is ignored, except that the case of metadata keys and values and of group names is preserved.
 func parseName(labels []string) name {
 	if len(labels) == 0 {
 		return name{kind: nameEmpty}

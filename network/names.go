@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Names provides the apps and machines that names refer to. If it returns an error, the resolver
-// answers SERVFAIL.
+// Names provides the apps and machines that names refer to. If a method returns an error, the
+// resolver answers SERVFAIL.
 type Names interface {
-	// App returns the app with the given name. It returns false if there is no such app or it was
-	// deleted.
+	// App returns the app with the given name. It returns false if there is no such app or if the
+	// app was deleted.
 	App(name bourse.AppName) (bourse.App, bool, error)
-	// Machines returns the worker's machines of an app, in any state, and those of other workers that
-	// can be reached through the mesh.
+	// Machines returns an app's machines on this worker, in any state, and those on other workers
+	// that can be reached through the mesh.
 	Machines(app *bourse.App) ([]bourse.Machine, error)
 	// Apps returns all apps, including deleted ones, whose DeletedAt is set.
 	Apps() ([]bourse.App, error)
@@ -38,9 +38,9 @@ type record struct {
 // processGroup is the metadata key of a machine's process group.
 const processGroup = "fly_process_group"
 
-// recordOf returns the record of a machine, and false if the machine has no name in this network
-// because it uses the host's network, or because its record contains an address outside the
-// network.
+// recordOf returns the resolver's record for a machine. It returns false if the machine was
+// destroyed, uses the host's network, or has an address outside the given network. Such a machine
+// has no name in the network.
 func recordOf(m *bourse.Machine, network string) (record, bool) {
 	if m.PrivateIP != bourse.PrivateAddress(network, m.ID) || !m.PrivateIP.IsValid() || m.State == bourse.StateDestroyed {
 		return record{}, false
@@ -55,7 +55,7 @@ func recordOf(m *bourse.Machine, network string) (record, bool) {
 // entry is the cached data of one app. Its fields may be read once ready is closed.
 type entry struct {
 	ready   chan struct{}
-	at      time.Time // end of the query; zero while it is in progress
+	at      time.Time // when the lookup ended; zero while it is in progress
 	app     bourse.App
 	known   bool
 	records []record
@@ -68,7 +68,7 @@ const (
 	maxEntries = 1024
 )
 
-// directory caches the results of Names for a short time, so that many DNS queries need only one
+// directory caches the results of Names for a short time, so that many DNS queries can share one
 // lookup. DNS queries that arrive during a lookup wait for its result.
 type directory struct {
 	names  Names
@@ -80,7 +80,7 @@ type directory struct {
 	appsAt  time.Time
 }
 
-// lookup returns an app's entry. If a query for the app is in progress, lookup waits for its
+// lookup returns an app's entry. If another lookup of the app is in progress, lookup waits for its
 // result.
 func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, error) {
 	d.mu.Lock()
@@ -105,7 +105,7 @@ func (d *directory) lookup(ctx context.Context, name bourse.AppName) (*entry, er
 	}
 }
 
-// read queries the app's records, and completes the entry for all callers that wait for it.
+// read reads an app's machines, and completes the entry e for all callers that wait for it.
 func (d *directory) read(name bourse.AppName, e *entry) {
 	e.app, e.known, e.err = d.names.App(name)
 	if e.err == nil && e.known {
@@ -129,8 +129,9 @@ func (d *directory) read(name bourse.AppName, e *entry) {
 	}
 }
 
-// trim limits the size of the directory by removing expired entries. If that is not enough, it also
-// removes other entries, except those that are being read, until half of the maximum remain.
+// trim does nothing unless the directory is full. It then removes all expired entries. If that is
+// not enough, it also removes other entries, except those that are being read, until fewer than
+// half of maxEntries remain.
 func (d *directory) trim() {
 	if len(d.entries) < maxEntries {
 		return

@@ -12,9 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// onThread calls a function on a new thread. The function may change the thread's network
-// namespace, because the thread exits when the function returns and no other goroutine ever runs on
-// it.
+// onThread calls a function on a thread that runs no other goroutine and exits when the function returns. The function
+// may therefore change the thread's network namespace.
 func onThread[T any](do func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -30,7 +29,7 @@ func onThread[T any](do func() (T, error)) (T, error) {
 	return r.value, r.err
 }
 
-// inNamespace calls a function on a thread in the namespace.
+// inNamespace calls a function on a separate thread that has entered the namespace.
 func inNamespace[T any](ns *os.File, do func() (T, error)) (T, error) {
 	return onThread(func() (T, error) {
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -41,8 +40,8 @@ func inNamespace[T any](ns *os.File, do func() (T, error)) (T, error) {
 	})
 }
 
-// settings are the sysctls of a new namespace. They disable automatic addresses and, as is usual
-// for containers, allow all users to ping and to listen on ports below 1024.
+// settings are the sysctls of a new namespace. They disable automatic addresses. As is usual for containers, they allow
+// all users to ping and to listen on ports below 1024.
 var settings = map[string]string{
 	"ipv6/conf/all/disable_ipv6":         "0",
 	"ipv6/conf/default/disable_ipv6":     "0",
@@ -54,12 +53,12 @@ var settings = map[string]string{
 	"ipv4/conf/default/accept_redirects": "0",
 }
 
-// newNamespace creates a network namespace. It exists as long as its file is open, it is bound to a path, or a
-// process is in it.
+// newNamespace creates a network namespace. The namespace exists as long as its file is open, it is bound to a path, or
+// a process is in it.
 func newNamespace() (*os.File, error) {
 	return onThread(func() (*os.File, error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return nil, fmt.Errorf("new network namespace: %w", err)
+			return nil, fmt.Errorf("create network namespace: %w", err)
 		}
 		for name, value := range settings {
 			// Ignore settings that this kernel lacks; its defaults apply.
@@ -81,14 +80,14 @@ func (s setting) set(value string) error {
 	return os.WriteFile(s.path(), []byte(value), 0)
 }
 
-// files is the directory of the paths that preserve namespaces. Each path, <dir>/<machine>, is a
-// bind mount of a namespace.
+// files is a directory that contains a path for each machine, <dir>/<machine>. The machine's namespace is bind-mounted
+// there, which preserves it.
 type files string
 
 func (f files) path(id bourse.MachineID) string { return filepath.Join(string(f), string(id)) }
 
-// open returns a machine's namespace, or an error that matches os.ErrNotExist if there is none. A plain file, which
-// remains after a restart of the host, does not count.
+// open returns a machine's namespace, or an error that matches os.ErrNotExist if there is none. A plain file does not
+// count; such files remain when the host restarts.
 func (f files) open(id bourse.MachineID) (*os.File, error) {
 	file, err := os.Open(f.path(id))
 	if err != nil {
@@ -104,7 +103,7 @@ func (f files) open(id bourse.MachineID) (*os.File, error) {
 	return file, nil
 }
 
-// bind mounts the namespace on its path, unless it was opened from there.
+// bind mounts the namespace on the machine's path, unless a namespace is already mounted there.
 func (f files) bind(id bourse.MachineID, ns *os.File) error {
 	if old, err := f.open(id); err == nil {
 		return old.Close()
@@ -126,7 +125,7 @@ func (f files) bind(id bourse.MachineID, ns *os.File) error {
 func (f files) remove(id bourse.MachineID) error {
 	for {
 		err := unix.Unmount(f.path(id), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EINVAL) { // not a mount (any more)
+		if errors.Is(err, unix.EINVAL) { // not, or no longer, a mount
 			break
 		}
 		if errors.Is(err, unix.ENOENT) {
@@ -142,7 +141,7 @@ func (f files) remove(id bourse.MachineID) error {
 	return nil
 }
 
-// list returns the machines that have a path, whatever the file's type.
+// list returns the machines that have a path, whether or not a namespace is mounted there.
 func (f files) list() ([]bourse.MachineID, error) {
 	entries, err := os.ReadDir(string(f))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

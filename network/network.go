@@ -15,22 +15,22 @@ type Config struct {
 	Deny             []netip.Prefix // destinations that machines may not connect to; default: the link-local networks, where clouds serve credentials
 	PooledNamespaces int            // namespaces prepared in advance; default 4, negative: none
 	Region           bourse.Region  // this worker's region, which determines the nearest machines
-	Mesh             string         // name of the link through which machines on other workers are reached; "" if only machines on this host are
+	Mesh             string         // name of the link to machines on other workers; "" if only machines on this host can be reached
 	Log              *slog.Logger   // default: discards all records
 
 	fault func(point string) // for crash tests
 }
 
-// DefaultIPv4 is reserved for tests of network devices (RFC 2544) and not routed anywhere. Hosts hardly ever use it;
-// container networks use 172.16.0.0/12.
+// DefaultIPv4 is a range that is reserved for tests of network devices (RFC 2544) and not routed on
+// the Internet. It rarely conflicts with hosts' own networks or with container networks, which use
+// 172.16.0.0/12.
 var DefaultIPv4 = netip.MustParsePrefix("198.18.0.0/15")
 
-// DefaultDeny contains the addresses of cloud services that serve the host's own
-// credentials.
+// DefaultDeny contains the addresses at which cloud providers serve the host's own credentials.
 var DefaultDeny = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fd00:ec2::254/128")}
 
-// private contains all private networks. Packets to private addresses without a route are not
-// sent to the outside.
+// private contains all private networks. Packets from machines to private addresses without a route
+// are rejected.
 var private = netip.MustParsePrefix("fdaa::/16")
 
 func (c Config) withDefaults() Config {

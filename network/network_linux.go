@@ -23,28 +23,28 @@ type Network struct {
 	firewall *firewall
 	pool     *namespacePool
 	needed   chan struct{} // closed when the first machine is attached
-	changed  chan struct{} // see Changed
+	changed  chan struct{} // the channel that Changed returns
 
-	// Attach and Detach hold recovery's read lock, and Recover holds its write lock. recovery is
-	// locked before a machine's lock, which is locked before mu.
+	// Attach and Detach hold recovery's read lock, and Recover holds its write lock. The locks are acquired in this
+	// order: recovery, a machine's lock, mu.
 	recovery  sync.RWMutex
-	recovered bool // whether machines contains those of an earlier daemon; protected by recovery
+	recovered bool // whether Recover has succeeded, so that machines includes an earlier daemon's machines; guarded by recovery
 	busy      keyed[bourse.MachineID]
 
 	mu       sync.Mutex
 	prepared bool // whether the host is prepared for machines
 	machines map[bourse.MachineID]attached
 	owners   map[netip.Addr]bourse.MachineID // machines by their IPv4 and IPv6 addresses
-	remote   map[uint32]string               // networks of the machines on other workers and of laptops, by number
-	laptops  map[netip.Addr]string           // networks of the laptops that are connected to this worker
-	entry    bool                            // laptops are or will be connected to this worker, so the rules remain without machines
+	remote   map[uint32]string               // names of the networks of laptops and of other workers' machines, by number
+	laptops  map[netip.Addr]string           // names of the networks of laptops connected to this worker, by the laptop's address
+	entry    bool                            // whether laptops are or will be connected to this worker, in which case the rules remain even without machines
 }
 
-// attached is a machine with its network.
+// attached is a machine that has a network or for which one is being created.
 type attached struct {
 	spec  Spec
 	group uint32
-	ipv4  netip.Addr // zero: not assigned yet
+	ipv4  netip.Addr // zero if not assigned yet
 }
 
 // member returns the firewall's data about the machine.
@@ -52,10 +52,9 @@ func (a attached) member() member {
 	return member{link: linkName(a.spec.Machine), group: a.group, ipv6: a.spec.address(), ipv4: a.ipv4}
 }
 
-// Open checks whether the host supports private networks by setting up a namespace, which it
-// removes before it returns. The host itself is not changed before the first machine is attached.
-// If the host does not support private networks, Open returns CodeUnavailable and names the
-// missing feature.
+// Open returns a Network. It checks whether the host supports private networks by setting up a namespace, which it
+// removes before it returns. The host itself remains unchanged until the first machine is attached. If the host does
+// not support private networks, Open returns CodeUnavailable, and the message names the missing feature.
 func Open(cfg Config) (*Network, error) {
 	cfg = cfg.withDefaults()
 	if os.Geteuid() != 0 {
@@ -82,8 +81,8 @@ func Open(cfg Config) (*Network, error) {
 	return n, nil
 }
 
-// CheckHost returns CodeUnavailable and names the missing feature if this host cannot support
-// private networks. It changes nothing, so unlike [Open] it does not set up a namespace.
+// CheckHost returns CodeUnavailable if this host cannot support private networks; the message names the missing
+// feature. Unlike [Open], it does not set up a namespace, because it does not change anything.
 func CheckHost() error {
 	if os.Geteuid() != 0 {
 		return errNotRoot()
@@ -111,7 +110,8 @@ func errNotRoot() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "network: private networks need root")
 }
 
-// probe sets up, in a separate namespace, all kernel objects that machines will need.
+// probe checks that the kernel supports all objects that machines will need, by setting them up in a temporary
+// namespace.
 func (n *Network) probe() error {
 	if err := n.checkOverlap(); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (n *Network) probe() error {
 	return n.host.nl.LinkDel(ns.outer)
 }
 
-// checkOverlap returns an error if a network of the host overlaps the IPv4 range for machines.
+// checkOverlap returns an error if one of the host's networks overlaps the machines' IPv4 range.
 func (n *Network) checkOverlap() error {
 	addresses, err := retried(func() ([]netlink.Addr, error) { return n.host.nl.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
@@ -145,11 +145,11 @@ func (n *Network) checkOverlap() error {
 	return nil
 }
 
-// Labels returns the worker's labels that orders can require.
+// Labels returns the labels by which an order can require a worker with private networks.
 func (n *Network) Labels() map[string]string { return map[string]string{"network": "private"} }
 
-// Close releases the resources of this process. Machines keep their networks. If no machine has a
-// network, Close also removes the package's remaining objects from the host.
+// Close releases this process's resources. Machines keep their networks. If there are none, Close also removes the
+// firewall table and the resolver's address from the host.
 func (n *Network) Close() error {
 	n.pool.drain(n.host)
 	err := n.clearUnused()
@@ -160,7 +160,7 @@ func (n *Network) Close() error {
 // clearUnused removes the rules and the resolver's address from the host if no machine has a
 // network, and no laptop is connected to this worker.
 func (n *Network) clearUnused() error {
-	// Another call that holds the lock either needs the host's objects, or removes them itself.
+	// A call that holds the lock either needs the host's objects or removes them itself.
 	if !n.recovery.TryLock() {
 		return nil
 	}
@@ -174,10 +174,11 @@ func (n *Network) clearUnused() error {
 	return n.clear()
 }
 
-// ruleCheckInterval is the maximum time before missing rules are restored.
+// ruleCheckInterval is the interval at which missing rules are restored.
 const ruleCheckInterval = time.Second
 
-// Run answers names, prepares namespaces and watches the rules. It does nothing until the first machine is attached.
+// Run answers DNS queries, prepares spare namespaces and maintains the firewall rules until ctx is done. It does
+// nothing before the first machine is attached.
 func (n *Network) Run(ctx context.Context, names Names) error {
 	select {
 	case <-ctx.Done():
@@ -193,7 +194,7 @@ func (n *Network) Run(ctx context.Context, names Names) error {
 	return nil
 }
 
-// maintainRules restores the rules if necessary, and removes them when there is no machine.
+// maintainRules restores rules that other programs have changed, and removes the rules once they are no longer needed.
 func (n *Network) maintainRules(ctx context.Context) {
 	tick := time.NewTicker(ruleCheckInterval)
 	defer tick.Stop()
@@ -215,7 +216,7 @@ func (n *Network) maintainRules(ctx context.Context) {
 	}
 }
 
-// machineAt returns the machine with the given address. A laptop is like a machine whose ID is the laptop's address.
+// machineAt returns the machine with the given address. For a laptop, the machine's ID is the laptop's address.
 func (n *Network) machineAt(from netip.Addr) (Spec, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -226,7 +227,7 @@ func (n *Network) machineAt(from netip.Addr) (Spec, bool) {
 	return n.machines[id].spec, ok
 }
 
-// prepareHost prepares the host for machines, unless that has already been done.
+// prepareHost prepares the host for machines, unless it is already prepared.
 func (n *Network) prepareHost() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -245,18 +246,18 @@ func (n *Network) prepareHost() error {
 	return nil
 }
 
-// reserve records a machine that will be attached, which reserves its network's number. It returns
-// CodeFailedPrecondition if the machine is in another network.
+// reserve records a machine that will be attached, and thereby reserves its network's number. It returns
+// CodeFailedPrecondition if the machine belongs to another network.
 func (n *Network) reserve(spec Spec) (attached, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if a, ok := n.machines[spec.Machine]; ok {
 		if a.spec.Network != spec.Network {
-			return a, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is in another private network", spec.Machine)
+			return a, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s belongs to another private network", spec.Machine)
 		}
 		return a, nil
 	}
-	taken := maps.Clone(n.remote) // a number stays taken until the rules of its network's remote machines are gone
+	taken := maps.Clone(n.remote) // a number remains taken until the rules for its network's remote machines are removed
 	for _, a := range n.machines {
 		taken[a.group] = a.spec.Network
 	}
@@ -294,5 +295,5 @@ func (n *Network) find(id bourse.MachineID) (attached, bool) {
 	return a, ok && a.ipv4.IsValid()
 }
 
-// errNoAddress means that the range is used up.
+// errNoAddress is returned if all addresses in the range are in use.
 var errNoAddress = errors.New("no free IPv4 address in the range")

@@ -32,11 +32,11 @@ func TestSamePortOfTwoMachines(t *testing.T) {
 	for _, other := range []*inhabitant{a, b} {
 		got, err := a.greeting(at(other.Address, 8080))
 		if want := fmt.Sprintf("%s sees %s", other.spec.Machine, a.Address); err != nil || got != want {
-			t.Errorf("%q, %v; want %q", got, err, want)
+			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 	}
 	if want := bourse.PrivateAddress(a.spec.Network, a.spec.Machine); a.Address != want {
-		t.Errorf("address %s, want %s", a.Address, want)
+		t.Errorf("got address %s, want %s", a.Address, want)
 	}
 }
 
@@ -56,20 +56,20 @@ func TestDial(t *testing.T) {
 		want := fmt.Sprintf("%s sees %s", a.spec.Machine, c.sees)
 		c, err := w.Dial(t.Context(), a.spec.Machine, number)
 		if err != nil {
-			t.Errorf("a program at %s: %v", listen, err)
+			t.Errorf("connect to a program at %s: %v", listen, err)
 			continue
 		}
 		line, err := readLine(c)
 		if line != want || err != nil {
-			t.Errorf("a program at %s said %q, %v; want %q", listen, line, err, want)
+			t.Errorf("greeting of a program at %s: got %q, %v; want %q", listen, line, err, want)
 		}
 		_ = c.Close()
 	}
 	if _, err := w.Dial(t.Context(), a.spec.Machine, 999); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("nothing listens: %v", err)
+		t.Errorf("port without a listener: %v, want unavailable", err)
 	}
 	if _, err := w.Dial(t.Context(), machine(9, "shop", "one/").Machine, 80); bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("no such machine: %v", err)
+		t.Errorf("missing machine: %v, want not_found", err)
 	}
 }
 
@@ -90,13 +90,13 @@ func TestAttachTwice(t *testing.T) {
 	wg.Wait()
 	for _, a := range got {
 		if a.Namespace != got[0].Namespace || a.IPv4 != got[0].IPv4 || a.Address != got[0].Address {
-			t.Errorf("%+v and %+v", a, got[0])
+			t.Errorf("attachments differ: %+v and %+v", a, got[0])
 		}
 	}
 	other := spec
 	other.Network = "two/"
 	if _, err := w.Attach(t.Context(), other); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("in another network: %v", err)
+		t.Errorf("Attach in another network: %v, want failed_precondition", err)
 	}
 	for range 2 {
 		if err := w.Detach(t.Context(), spec.Machine); err != nil {
@@ -104,7 +104,7 @@ func TestAttachTwice(t *testing.T) {
 		}
 	}
 	if _, err := w.Attach(t.Context(), other); err != nil {
-		t.Errorf("in another network, after Detach: %v", err)
+		t.Errorf("Attach in another network after Detach: %v", err)
 	}
 	for _, bad := range []Spec{{}, {Machine: "../../etc/passwd", App: "a", Network: "n"}, {Machine: spec.Machine, App: "a"}, {Machine: spec.Machine, App: "A b", Network: "n"}} {
 		if _, err := w.Attach(t.Context(), bad); bourse.CodeOf(err) != bourse.CodeInvalid {
@@ -112,7 +112,7 @@ func TestAttachTwice(t *testing.T) {
 		}
 	}
 	if err := w.Detach(t.Context(), "../x"); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("Detach of no id: %v", err)
+		t.Errorf("Detach of an invalid id: %v, want invalid", err)
 	}
 }
 
@@ -140,20 +140,20 @@ func TestIPv4RangeExhausted(t *testing.T) {
 	w := newWorker(t, func(c *Config) { c.IPv4 = netip.MustParsePrefix("198.18.7.0/30") })
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "shop", "one/"))
 	if a.IPv4 == b.IPv4 {
-		t.Errorf("both have %s", a.IPv4)
+		t.Errorf("both machines have address %s", a.IPv4)
 	}
 	third := machine(3, "shop", "one/")
 	if _, err := w.Attach(t.Context(), third); bourse.CodeOf(err) != bourse.CodeUnavailable || !errors.Is(err, errNoAddress) {
-		t.Errorf("a third machine: %v", err)
+		t.Errorf("Attach without a free address: %v, want errNoAddress", err)
 	}
 	if _, err := os.Stat(w.host.files.path(third.Machine)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it left a namespace: %v", err)
+		t.Errorf("the failed Attach left a namespace: %v", err)
 	}
 	if err := w.Detach(t.Context(), a.spec.Machine); err != nil {
 		t.Fatal(err)
 	}
 	if c := w.attach(t, third); c.IPv4 != a.IPv4 {
-		t.Errorf("%s, want the free one, %s", c.IPv4, a.IPv4)
+		t.Errorf("got address %s, want the only free one, %s", c.IPv4, a.IPv4)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestTwoWorkersOnOneHost(t *testing.T) {
 		two.names.hold(last[1].spec)
 		for _, m := range last {
 			if seen[m.IPv4] {
-				t.Errorf("%s was given out twice", m.IPv4)
+				t.Errorf("address %s was assigned twice", m.IPv4)
 			}
 			seen[m.IPv4] = true
 			awaitHost(t, m, "shop.internal")
@@ -186,7 +186,7 @@ func TestTwoWorkersOnOneHost(t *testing.T) {
 		for _, name := range lists[0] {
 			own := strings.Contains(name, string(two.host.mark))
 			if kept := strings.Contains(strings.Join(lists[1], "\n"), name); own != kept && strings.Contains(name, "bourse") {
-				t.Errorf("%s: %q is of the second worker: %t; is there after the first gave up: %t", what, name, own, kept)
+				t.Errorf("%s: %q belongs to the second worker: %t; exists after the first worker has removed its objects: %t", what, name, own, kept)
 			}
 		}
 	}
@@ -200,10 +200,10 @@ func TestOpenRefusesAClash(t *testing.T) {
 	newOutside(t)
 	n, err := Open(Config{Dir: t.TempDir(), IPv4: netip.MustParsePrefix("203.0.0.0/16")})
 	if bourse.CodeOf(err) != bourse.CodeUnavailable || !strings.Contains(err.Error(), "203.0.113.0/24") {
-		t.Errorf("%v, %v; want unavailable, naming the network", n, err)
+		t.Errorf("Open with an overlapping range: %v, %v; want unavailable, with the network's name", n, err)
 	}
 	if _, err := Open(Config{Dir: t.TempDir(), IPv4: netip.MustParsePrefix("fd00::/64")}); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a range of IPv6: %v", err)
+		t.Errorf("Open with an IPv6 range: %v, want invalid", err)
 	}
 }
 
@@ -215,11 +215,11 @@ func TestCheckHost(t *testing.T) {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(before, takeInventory(t, w.cfg.Dir)); diff != "" {
-		t.Errorf("the host was changed (-before +after):\n%s", diff)
+		t.Errorf("CheckHost changed the host (-before +after):\n%s", diff)
 	}
 	w.attach(t, machine(1, "shop", "one/"))
 	if err := CheckHost(); err != nil {
-		t.Errorf("with a machine: %v", err)
+		t.Errorf("CheckHost with a machine: %v", err)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestMTUIsThatOfTheWayOut(t *testing.T) {
 		return link.MTU, nil
 	})
 	if err != nil || got != 1380 {
-		t.Errorf("MTU %d, %v; want 1380", got, err)
+		t.Errorf("got MTU %d, %v; want 1380", got, err)
 	}
 }
 

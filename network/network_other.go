@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Network is supported only on Linux.
+// Network is a stub, because private networks require Linux.
 type Network struct{}
 
-// Open returns CodeUnavailable, because this system does not support private networks.
+// Open returns CodeUnavailable, because private networks require Linux.
 func Open(Config) (*Network, error) { return nil, errSystem() }
 
 // CheckHost returns CodeUnavailable.
@@ -22,7 +22,7 @@ func errSystem() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "network: private networks require Linux")
 }
 
-// Run returns when ctx ends.
+// Run waits until ctx is done.
 func (*Network) Run(ctx context.Context, _ Names) error {
 	<-ctx.Done()
 	return nil

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// namespacePool holds namespaces that are prepared for new machines. Only the daemon's open file descriptors keep them alive, so
-// they disappear when the daemon exits.
+// namespacePool contains spare namespaces that are prepared for new machines. Only the daemon's file descriptors keep
+// them alive, so they disappear when the daemon exits.
 type namespacePool struct {
 	ready  chan *namespace
 	refill chan struct{} // contains a token if a spare may be missing
@@ -36,7 +36,7 @@ func (s *namespacePool) requestRefill() {
 	}
 }
 
-// run prepares missing spares until ctx ends, and then drops all of them.
+// run keeps the pool full until ctx is done, and then closes all spares.
 func (s *namespacePool) run(ctx context.Context, h *host, log *slog.Logger) {
 	defer s.drain(h)
 	s.requestRefill()
@@ -49,7 +49,7 @@ func (s *namespacePool) run(ctx context.Context, h *host, log *slog.Logger) {
 		for len(s.ready) < cap(s.ready) && ctx.Err() == nil {
 			ns, err := s.create()
 			if err != nil {
-				// not fatal, because Attach prepares a namespace itself if there is no spare
+				// Not fatal: if there is no spare, Attach prepares a namespace itself.
 				log.Warn("prepare network namespace failed", "err", err)
 				s.waitToRetry(ctx)
 				break
@@ -59,7 +59,7 @@ func (s *namespacePool) run(ctx context.Context, h *host, log *slog.Logger) {
 	}
 }
 
-// waitToRetry waits before the next try.
+// waitToRetry waits for a moment, and then requests another refill.
 func (s *namespacePool) waitToRetry(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -68,8 +68,8 @@ func (s *namespacePool) waitToRetry(ctx context.Context) {
 	}
 }
 
-// drain closes the spares. It deletes the links explicitly, because they would disappear with the namespaces only
-// after a delay.
+// drain closes the spares. It deletes their links explicitly, because the kernel would remove them only some time after
+// the namespaces.
 func (s *namespacePool) drain(h *host) {
 	for {
 		select {

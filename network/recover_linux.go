@@ -11,10 +11,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Recover ensures that the host has networks for exactly these machines, whatever an earlier daemon or the operator
-// has done. It must be called once after a start, before anything else, and may be called again. A machine with a
-// complete network keeps its namespace, link and addresses, and its connections continue. An incomplete network is
-// completed. If keep is empty, only the setting for forwarding remains on the host.
+// Recover ensures that the listed machines have complete networks, whatever an earlier daemon or the operator has done,
+// and removes the networks of all other machines. It must be called once at startup, before any other method, and may
+// be called again. A machine with a complete network keeps its namespace, link, addresses and connections. An
+// incomplete network is completed. If keep is empty, only the forwarding setting remains on the host.
 func (n *Network) Recover(ctx context.Context, keep []Spec) error {
 	n.recovery.Lock()
 	defer n.recovery.Unlock()
@@ -44,7 +44,7 @@ func (n *Network) Recover(ctx context.Context, keep []Spec) error {
 	return err
 }
 
-// removeOthers removes the networks of all machines that are not wanted.
+// removeOthers removes the networks of all machines that are missing from wanted.
 func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) error {
 	bound, err := n.host.files.list()
 	if err != nil {
@@ -70,8 +70,8 @@ func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bours
 	return errors.Join(errs...)
 }
 
-// restore restores everything that is missing. It begins with the rules, so that running machines
-// do not remain unrestricted.
+// restore restores all missing parts of the machines' networks. It begins with the rules, so that running machines do
+// not remain unrestricted.
 func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) error {
 	if err := n.prepareHost(); err != nil {
 		return unavailable("recover", err)
@@ -107,8 +107,8 @@ func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec,
 	return unavailable("recover", errors.Join(errs...))
 }
 
-// adopt records the machines with complete networks. It must be called before another machine gets an address, so
-// that their addresses are not assigned twice.
+// adopt records the machines with complete networks and returns their links' aliases. It must be called before any
+// other machine gets an address, so that no address is assigned twice.
 func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) (map[bourse.MachineID]alias, error) {
 	complete := make(map[bourse.MachineID]alias, len(ids))
 	for _, id := range ids {
@@ -132,8 +132,9 @@ func (n *Network) adopt(ids []bourse.MachineID, wanted map[bourse.MachineID]Spec
 	return complete, nil
 }
 
-// clear removes the rules and the resolver's address from the host. It first sets the mesh's link down, because without
-// the rules, peers would have unrestricted access to the host. The mesh sets the link up when it needs it.
+// clear removes the rules and the resolver's address from the host. It first brings the mesh's link down, because
+// without the rules, peers would have unrestricted access to the host. The mesh brings the link up again when
+// necessary.
 func (n *Network) clear() error {
 	if err := n.host.setDown(n.cfg.Mesh); err != nil {
 		return err

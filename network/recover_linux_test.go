@@ -38,8 +38,8 @@ func inode(t *testing.T, path string) uint64 {
 	return s.Ino
 }
 
-// A restarted daemon does not disturb its machines: connections between machines and to
-// the outside continue, and the rules are unchanged.
+// A restart of the daemon does not disturb the machines: connections between machines and to the
+// outside continue, and the rules are unchanged.
 func TestRecoverKeepsConnections(t *testing.T) {
 	remote := newOutside(t)
 	w := newWorker(t, nil)
@@ -78,7 +78,7 @@ func TestRecoverKeepsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, takeInventory(t, w.cfg.Dir)); diff != "" {
-		t.Errorf("on the host (-before +after):\n%s", diff)
+		t.Errorf("Recover changed the host (-before +after):\n%s", diff)
 	}
 	for i, conn := range append(open, fromHost) {
 		if err := echoes(conn, "still here"); err != nil {
@@ -87,13 +87,13 @@ func TestRecoverKeepsConnections(t *testing.T) {
 	}
 	again, err := w.Attach(t.Context(), a.spec)
 	if err != nil || again.IPv4 != a.IPv4 || inode(t, again.Namespace) != was {
-		t.Errorf("Attach gives %+v, %v; want what it was: %+v", again, err, a.Attachment)
+		t.Errorf("Attach after Recover: got %+v, %v; want %+v as before", again, err, a.Attachment)
 	}
 	if _, err := c.greeting(at(b.Address, 8080)); !isRejection(err) {
-		t.Errorf("another network: %v, want a rejection", err)
+		t.Errorf("connection from another network: %v, want a rejection", err)
 	}
 	if _, err := a.greeting(at(b.Address, 8080)); err != nil {
-		t.Errorf("the same network: %v", err)
+		t.Errorf("connection in the same network: %v", err)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestRulesAreRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !open() {
-			t.Error("flushed, and the other network is still kept out: this test shows nothing")
+			t.Error("without rules, the other network is still rejected, so this test does not prove anything")
 		}
 	}
 	for name, change := range map[string]func(){
@@ -123,10 +123,10 @@ func TestRulesAreRestored(t *testing.T) {
 		change()
 		flush()
 		if repaired, err := w.firewall.repair(); !repaired || err != nil {
-			t.Errorf("%s: repaired %t, %v", name, repaired, err)
+			t.Errorf("%s flushed: repaired %t, %v", name, repaired, err)
 		}
 		if open() {
-			t.Errorf("%s: not restored", name)
+			t.Errorf("%s flushed: the other network is not rejected after the repair", name)
 		}
 	}
 	// Attach restores the rules itself, without waiting for the next check.
@@ -134,24 +134,24 @@ func TestRulesAreRestored(t *testing.T) {
 	flush()
 	w.attach(t, machine(3, "shop", "one/"))
 	if open() {
-		t.Error("the other network is let in after Attach")
+		t.Error("the other network is not rejected after Attach")
 	}
-	// Run restores them at its next check.
+	// Run restores the rules at its next check.
 	c.FlushRuleset()
 	flush()
 	w.run(t)
 	if !eventually(func() bool { return !open() }) {
-		t.Error("not restored by Run")
+		t.Error("the other network is not rejected while Run is running")
 	}
 }
 
-// Other programs change their own rules all the time. That must not cause the worker's
-// rules to be rebuilt.
+// Other programs change their own rules all the time. This must not cause the worker's rules to be
+// rebuilt.
 func TestForeignRulesDoNotTriggerRepair(t *testing.T) {
 	w := newWorker(t, nil)
 	w.attach(t, machine(1, "shop", "one/"))
 	if repaired, err := w.firewall.repair(); repaired || err != nil {
-		t.Errorf("nothing has happened: repaired %t, %v", repaired, err)
+		t.Errorf("without changes: repaired %t, %v; want no repair", repaired, err)
 	}
 	var c nftables.Conn
 	table := c.AddTable(&nftables.Table{Name: "another", Family: nftables.TableFamilyINet})
@@ -165,15 +165,15 @@ func TestForeignRulesDoNotTriggerRepair(t *testing.T) {
 		}
 	})
 	if repaired, err := w.firewall.repair(); repaired || err != nil {
-		t.Errorf("another table came: repaired %t, %v", repaired, err)
+		t.Errorf("after another table was added: repaired %t, %v; want no repair", repaired, err)
 	}
 	w.attach(t, machine(2, "shop", "one/"))
 	if now, err := w.firewall.generation(); err != nil || now != w.firewall.verified {
-		t.Errorf("generation %d, %v after our own change; want it known, %d", now, err, w.firewall.verified)
+		t.Errorf("after our own change, the generation is %d, %v; want the verified one, %d", now, err, w.firewall.verified)
 	}
 }
 
-// If a running machine's link was changed from outside, it is repaired in the namespace
+// If another program has changed a running machine's link, the link is repaired in the namespace
 // that the machine's processes use.
 func TestLinkIsRecreated(t *testing.T) {
 	w := newWorker(t, nil)
@@ -198,14 +198,14 @@ func TestLinkIsRecreated(t *testing.T) {
 		if inode(t, a.Namespace) != was {
 			t.Errorf("%s: another namespace", name)
 		}
-		// A link that was down needs a moment until it carries packets.
+		// It takes a moment until a link that was down carries packets.
 		if !eventually(func() bool { _, err = b.greeting(at(a.Address, 8080)); return err == nil }) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// After a restart of the host, only the files of the namespaces exist.
+// After the host has restarted, only the files at the namespaces' paths exist.
 func TestRecoverAfterReboot(t *testing.T) {
 	w := newWorker(t, nil)
 	kept, gone := machine(1, "shop", "one/"), machine(2, "shop", "one/")
@@ -223,14 +223,15 @@ func TestRecoverAfterReboot(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(w.host.files.path(gone.Machine)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the other's file: %v", err)
+		t.Errorf("the file of the machine that is not kept: %v, want it removed", err)
 	}
 	if err := w.Recover(t.Context(), []Spec{{Machine: "x"}}); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a bad spec: %v", err)
+		t.Errorf("Recover with an invalid spec: %v, want invalid", err)
 	}
 }
 
-// When no machine is left, the host is as it was before the first one was attached.
+// Once the last machine has been detached, the host is in the same state as before the first one
+// was attached.
 func TestUnusedHostIsCleared(t *testing.T) {
 	w := newWorker(t, func(c *Config) { c.PooledNamespaces = -1 })
 	w.run(t)
@@ -241,7 +242,7 @@ func TestUnusedHostIsCleared(t *testing.T) {
 		}
 		var now inventory
 		if !eventually(func() bool { now = takeInventory(t, w.cfg.Dir); return cmp.Equal(w.before, now) }) {
-			t.Errorf("(-before +now):\n%s", cmp.Diff(w.before, now))
+			t.Errorf("the host differs after the last Detach (-before +now):\n%s", cmp.Diff(w.before, now))
 		}
 	}
 }
@@ -257,7 +258,7 @@ func TestDetachCutsOff(t *testing.T) {
 	}
 	began := time.Now()
 	if _, err := a.greeting(at(b.Address, 8080)); err == nil || !strings.Contains(err.Error(), "unreachable") {
-		t.Errorf("%v after %s, want unreachable", err, time.Since(began))
+		t.Errorf("got %v after %s, want unreachable", err, time.Since(began))
 	}
 	if _, err := w.Dial(t.Context(), a.spec.Machine, 8080); bourse.CodeOf(err) != bourse.CodeNotFound {
 		t.Errorf("Dial: %v", err)

@@ -14,14 +14,15 @@ import (
 // Limits of the resolver.
 const (
 	timeToLive      = 5    // seconds, for every answer about private networks
-	ednsSize        = 1232 // bytes of a UDP answer that no link fragments
-	maxAnswering    = 256  // maximum number of queries being answered
-	maxForwarding   = 128  // maximum number of queries being forwarded
+	ednsSize        = 1232 // maximum number of bytes of a UDP answer, so that no link fragments it
+	maxAnswering    = 256  // maximum number of queries being answered at the same time
+	maxForwarding   = 128  // maximum number of queries being forwarded at the same time
 	questionTimeout = 5 * time.Second
 )
 
-// resolver answers DNS queries from this worker's machines. A query's source address identifies the machine, and
-// therefore its private network. The firewall ensures that machines do not use other machines' addresses.
+// resolver answers DNS queries from this worker's machines, and from laptops connected to this worker. A query's source
+// address identifies the machine, and therefore its private network. The firewall ensures that machines cannot use
+// other machines' addresses.
 type resolver struct {
 	directory directory
 	forwarder *forwarder
@@ -46,7 +47,7 @@ func (r *resolver) serveOne(ctx context.Context, w dns.ResponseWriter, question 
 	from, overTCP := remote(w.RemoteAddr())
 	reply := r.handle(ctx, from, overTCP, question)
 	if reply == nil {
-		_ = w.Close() // the sender is not a machine of this worker, or the message is not a query
+		_ = w.Close() // the sender is not a client of this resolver, or the message is not a query
 		return
 	}
 	if err := w.WriteMsg(reply); err != nil && overTCP {
@@ -64,7 +65,7 @@ func remote(a net.Addr) (from netip.Addr, overTCP bool) {
 	return netip.Addr{}, false
 }
 
-// handle returns the reply to a query, which may be invalid. It returns nil if the query must not be
+// handle returns the reply to a query, even if the query is invalid. It returns nil if the message must not be
 // answered.
 func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, question *dns.Msg) *dns.Msg {
 	client, ok := r.machineAt(from)
@@ -90,7 +91,7 @@ func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, qu
 	return reply
 }
 
-// reply fills in reply and returns it, or returns another message in its place.
+// reply fills in reply and returns it, or returns another name server's reply instead.
 func (r *resolver) reply(ctx context.Context, client Spec, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	switch {
 	case question.Opcode != dns.OpcodeQuery:
@@ -153,7 +154,7 @@ func (r *resolver) internal(ctx context.Context, client Spec, labels []string, q
 	}
 }
 
-// authority returns the SOA record of a negative answer, which limits its caching (RFC 2308).
+// authority returns the SOA record for negative answers. It limits how long clients cache them (RFC 2308).
 func authority() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: zone + ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: timeToLive},
@@ -162,8 +163,7 @@ func authority() dns.RR {
 	}
 }
 
-// chunks splits a text into the strings of a TXT record, of 255 bytes each, after truncating it
-// to the maximum size of a record.
+// chunks truncates a text to the maximum size of a TXT record, and splits it into strings of at most 255 bytes each.
 func chunks(text string) []string {
 	const most = 60_000
 	text = text[:min(len(text), most)]
@@ -212,7 +212,8 @@ func unescape(label string) string {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isPrivateReverse reports whether a name is the reverse name of a private address, which must not be forwarded.
+// isPrivateReverse reports whether a name is a private address's reverse name. Queries for such names must not be
+// forwarded.
 func isPrivateReverse(name string) bool {
 	return dns.IsSubDomain("a.a.d.f.ip6.arpa.", dns.CanonicalName(name))
 }

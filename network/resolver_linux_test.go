@@ -21,14 +21,14 @@ func TestByName(t *testing.T) {
 
 	got := awaitHost(t, a, "back.internal")
 	if len(got) != 1 || got[0] != b.Address.String() {
-		t.Fatalf("back.internal is %v, want %s", got, b.Address)
+		t.Fatalf("back.internal: got %v, want %s", got, b.Address)
 	}
 	if line, err := a.greeting(net.JoinHostPort(got[0], "8080")); err != nil || !strings.HasPrefix(line, string(b.spec.Machine)) {
-		t.Errorf("%q, %v", line, err)
+		t.Errorf("greeting of back.internal: got %q, %v", line, err)
 	}
 	txt, err := a.resolver().LookupTXT(t.Context(), "vms.back.internal")
 	if want := string(b.spec.Machine) + " mad"; err != nil || len(txt) != 1 || txt[0] != want {
-		t.Errorf("vms.back.internal is %q, %v; want %q", txt, err, want)
+		t.Errorf("vms.back.internal: got %q, %v; want %q", txt, err, want)
 	}
 	// An answer that is too long for UDP is received over TCP.
 	var many []Spec
@@ -37,12 +37,12 @@ func TestByName(t *testing.T) {
 	}
 	w.names.hold(many...)
 	if got, err := a.resolver().LookupHost(t.Context(), "many.internal"); len(got) != 100 || err != nil {
-		t.Errorf("many.internal is %d addresses, %v; want 100", len(got), err)
+		t.Errorf("many.internal: got %d addresses, %v; want 100", len(got), err)
 	}
 	// For a machine in another network, the name does not exist.
 	_, err = c.resolver().LookupHost(t.Context(), "back.internal")
 	if e, ok := errors.AsType[*net.DNSError](err); !ok || !e.IsNotFound {
-		t.Errorf("back.internal, asked by another network: %v", err)
+		t.Errorf("back.internal, queried from another network: %v, want no such host", err)
 	}
 }
 
@@ -56,8 +56,8 @@ func awaitHost(t *testing.T, i *inhabitant, name string) (got []string) {
 	return got
 }
 
-// A machine that keeps opening connections to the resolver reaches its own limit, and
-// another machine is still served.
+// If a machine keeps opening connections to the resolver, it reaches its own limit, but other
+// machines are still served.
 func TestResolverConnectionsAreBounded(t *testing.T) {
 	w := newWorker(t, nil)
 	w.run(t)
@@ -72,7 +72,7 @@ func TestResolverConnectionsAreBounded(t *testing.T) {
 			continue
 		}
 		defer func() { _ = c.Close() }()
-		// The resolver closes an excess connection at once.
+		// The resolver closes excess connections immediately.
 		if err := c.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestResolverConnectionsAreBounded(t *testing.T) {
 		}
 	}
 	if alive != maxConnections {
-		t.Errorf("%d connections, want %d", alive, maxConnections)
+		t.Errorf("got %d open connections, want %d", alive, maxConnections)
 	}
 	q := new(dns.Msg).SetQuestion("shop.internal.", dns.TypeAAAA)
 	c, err := b.dial(to)
@@ -94,6 +94,6 @@ func TestResolverConnectionsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := conn.ReadMsg(); err != nil || len(got.Answer) != 1 {
-		t.Errorf("another machine: %v, %v", got, err)
+		t.Errorf("query from another machine: %v, %v", got, err)
 	}
 }

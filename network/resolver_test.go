@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// asking is the machine that sends the questions in these tests.
+// asking is the machine that sends the queries in these tests.
 var asking = Spec{Machine: "00000100000001", App: "front", Network: "one/"}
 
 func newTestResolver(names Names) *resolver {
@@ -26,8 +26,7 @@ func newTestResolver(names Names) *resolver {
 	return newResolver(cfg, names, func(from netip.Addr) (Spec, bool) { return asking, from == asking.address() })
 }
 
-// ask returns the reply to a question that was asked over TCP, after encoding and
-// decoding it.
+// ask returns the reply to a query over TCP. The reply is encoded and decoded first.
 func ask(t testing.TB, r *resolver, name string, kind uint16) *dns.Msg {
 	t.Helper()
 	return wire(t, r.handle(t.Context(), asking.address(), true, new(dns.Msg).SetQuestion(name, kind)))
@@ -185,7 +184,7 @@ func TestNames(t *testing.T) {
 	} {
 		got := ask(t, r, c.name, c.kind)
 		if s := summary(got); s != c.want {
-			t.Errorf("%s %s: %q, want %q", dns.TypeToString[c.kind], c.name, s, c.want)
+			t.Errorf("%s %s: got %q, want %q", dns.TypeToString[c.kind], c.name, s, c.want)
 		}
 		_, ours := inZone(c.name)
 		if negative := len(got.Answer) == 0 && ours; negative != (len(got.Ns) == 1 && got.Ns[0].Header().Rrtype == dns.TypeSOA) {
@@ -208,7 +207,7 @@ func TestNearest(t *testing.T) {
 	r := newTestResolver(names)
 	for name, want := range map[string]int{"top1.nearest.of.back.internal.": 1, "top2.nearest.of.back.internal.": 2} {
 		if got := ask(t, r, name, dns.TypeAAAA); got.Rcode != dns.RcodeSuccess || len(got.Answer) != want {
-			t.Errorf("%s: %v, want %d addresses", name, got, want)
+			t.Errorf("%s: got %v, want %d addresses", name, got, want)
 		}
 	}
 }
@@ -233,7 +232,7 @@ func TestNearestAcrossWorkers(t *testing.T) {
 		slices.Sort(addresses[1:])
 		got := summary(ask(t, r, fmt.Sprintf("top%d.nearest.of.back.internal.", n), dns.TypeAAAA))
 		if got != strings.Join(addresses, " ") {
-			t.Errorf("top%d: %s, want %s", n, got, addresses)
+			t.Errorf("top%d: got %s, want %s", n, got, addresses)
 		}
 	}
 }
@@ -243,11 +242,11 @@ func TestResolverAccess(t *testing.T) {
 	r := newTestResolver(names)
 	q := new(dns.Msg).SetQuestion("back.internal.", dns.TypeAAAA)
 	if got := r.handle(t.Context(), netip.MustParseAddr("fdaa::99"), true, q); got != nil {
-		t.Errorf("a stranger is answered: %v", got)
+		t.Errorf("query from an unknown address: got %v, want no reply", got)
 	}
 	q.Response = true
 	if got := r.handle(t.Context(), asking.address(), true, q); got != nil {
-		t.Errorf("an answer is answered: %v", got)
+		t.Errorf("message that is a reply: got %v, want no reply", got)
 	}
 }
 
@@ -294,14 +293,14 @@ func TestLargeAnswers(t *testing.T) {
 			got := r.handle(t.Context(), asking.address(), false, q)
 			packed, err := got.Pack()
 			if err != nil || len(packed) > most || !got.Truncated {
-				t.Errorf("%s by UDP, EDNS %d: %d bytes, truncated %t, %v; want at most %d", name, edns, len(packed), got.Truncated, err, most)
+				t.Errorf("%s over UDP, EDNS %d: got %d bytes, truncated %t, %v; want at most %d bytes, truncated", name, edns, len(packed), got.Truncated, err, most)
 			}
 			if (got.IsEdns0() != nil) != (edns > 0) {
-				t.Errorf("%s: EDNS %t in the reply to EDNS %d", name, got.IsEdns0() != nil, edns)
+				t.Errorf("%s: the reply contains EDNS: %t; the query's EDNS size was %d", name, got.IsEdns0() != nil, edns)
 			}
 		}
 		if got := ask(t, r, name, kind); got.Truncated || len(summary(got)) < 900*15 {
-			t.Errorf("%s by TCP: truncated %t, %d bytes", name, got.Truncated, len(summary(got)))
+			t.Errorf("%s over TCP: truncated %t, %d bytes", name, got.Truncated, len(summary(got)))
 		}
 	}
 }
@@ -317,12 +316,11 @@ func TestNamesFail(t *testing.T) {
 	}
 	names.fail(nil)
 	if got := summary(ask(t, r, "00000100000002.vm.back.internal.", dns.TypeAAAA)); got != "NOERROR "+a(2) {
-		t.Errorf("at once after it is back: %s", got)
+		t.Errorf("immediately after Names works again: got %s", got)
 	}
 }
 
-// A thousand concurrent questions cause only one query, whose result is cached for a
-// short time.
+// Many concurrent queries cause only one lookup, whose result is cached for a short time.
 func TestConcurrentLookupsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names, _ := market()
@@ -337,14 +335,14 @@ func TestConcurrentLookupsAreShared(t *testing.T) {
 		}
 		wg.Wait()
 		if names.asked != 1 {
-			t.Errorf("asked %d times, want once", names.asked)
+			t.Errorf("got %d lookups, want 1", names.asked)
 		}
 		names.mu.Lock()
 		delete(names.machines, "back")
 		names.mu.Unlock()
 		time.Sleep(entryLife + time.Millisecond)
 		if got := ask(t, r, "back.internal.", dns.TypeAAAA); len(got.Answer) != 0 {
-			t.Errorf("after %s: %v", entryLife, got)
+			t.Errorf("after %s: got %v, want no addresses", entryLife, got)
 		}
 	})
 }
@@ -359,7 +357,7 @@ func TestDirectoryStaysSmall(t *testing.T) {
 		}
 	}
 	if len(d.entries) > maxEntries {
-		t.Errorf("%d entries, at most %d", len(d.entries), maxEntries)
+		t.Errorf("got %d entries, want at most %d", len(d.entries), maxEntries)
 	}
 }
 
@@ -373,16 +371,16 @@ func TestRates(t *testing.T) {
 		}
 	}
 	if allowed != questionBurst {
-		t.Errorf("%d at once, want %d", allowed, questionBurst)
+		t.Errorf("got %d queries allowed at once, want %d", allowed, questionBurst)
 	}
 	if !r.allow("00000100000002", now) {
-		t.Error("another machine pays for it")
+		t.Error("another machine's query is refused")
 	}
 	if now = now.Add(time.Second / 2); !r.allow("00000100000001", now) {
-		t.Error("nothing after half a second")
+		t.Error("no query is allowed after half a second")
 	}
 	if now = now.Add(-time.Hour); r.allow("00000100000002", now) != true {
-		t.Error("a clock that went back takes what is left")
+		t.Error("after the clock went backward, no query is allowed")
 	}
 	names, _ := market()
 	rs := newTestResolver(names)
@@ -392,19 +390,19 @@ func TestRates(t *testing.T) {
 			return
 		}
 	}
-	t.Error("one machine may ask for ever")
+	t.Error("a machine's queries are never refused")
 }
 
 func TestUnescape(t *testing.T) {
 	for in, want := range map[string]string{"plain": "plain", `a\.b`: "a.b", `a\032b`: "a b", `\`: `\`, `x\25`: "x25", `\255`: "\xff"} {
 		if got := unescape(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
+			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
 }
 
-// FuzzHandle checks that every question that a machine may send either gets a valid reply
-// of an allowed size, or no reply.
+// FuzzHandle checks that each message that a machine may send results in a valid reply of a
+// permitted size, or in no reply.
 func FuzzHandle(f *testing.F) {
 	for _, name := range []string{"back.internal.", "vms.back.internal.", `a\.b.c.kv._metadata.back.internal.`, "top3.nearest.of.back.internal.", "example.com.", "."} {
 		m := new(dns.Msg).SetQuestion(name, dns.TypeANY)
@@ -428,13 +426,13 @@ func FuzzHandle(f *testing.F) {
 		got := r.handle(t.Context(), asking.address(), overTCP, q)
 		if got == nil {
 			if !q.Response {
-				t.Error("a question is not answered")
+				t.Error("a query is not answered")
 			}
 			return
 		}
 		packed, err := got.Pack()
 		if err != nil {
-			t.Fatalf("%v: the reply cannot be sent: %v", q, err)
+			t.Fatalf("%v: the reply cannot be encoded: %v", q, err)
 		}
 		if got.Id != q.Id || !got.Response {
 			t.Errorf("not a reply: %v", got)
@@ -446,9 +444,9 @@ func FuzzHandle(f *testing.F) {
 		case q.IsEdns0() != nil:
 			most = ednsSize
 		}
-		// The question is always repeated in the reply, however long it is.
+		// The reply always repeats the question, however long it is.
 		if len(packed) > most && len(got.Answer)+len(got.Ns) > 0 {
-			t.Errorf("%d bytes, at most %d", len(packed), most)
+			t.Errorf("got %d bytes, want at most %d", len(packed), most)
 		}
 	})
 }

@@ -11,24 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layout is the static part of the worker's table. Machines appear only as elements of the sets.
+// layout is the static part of the worker's table. Machines appear only as set elements.
 //
 //	links      names of the machines' links
 //	source4/6  link and address: permitted sources on a link
-//	members    group and address: machines that links of a group may reach
-//	remotes    likewise: machines on other workers, and laptops, through the mesh
-//	foreign    addresses of remotes
+//	members    group and address: machines that links in a group may reach
+//	remotes    likewise, for machines on other workers and for laptops, which are reached through the mesh
+//	foreign    addresses of all remotes
 //	laptops    laptops that are connected to this worker, with their groups
 //
-//	antispoof  prerouting, before conntrack: a machine sends from its own addresses only,
-//	           and packets from machines on other workers and laptops arrive through the mesh only
-//	dnat       prerouting: the resolver's address to this worker's own
-//	forward    replies; the own network, here and through the mesh; the outside, except
-//	           private and denied addresses; from laptops to machines of their network on other workers
-//	input      to the host: the resolver, ping, replies
-//	output     from the host to laptops: replies, and ICMP errors about their packets
+//	antispoof  prerouting, before conntrack: a machine can send only from its own addresses,
+//	           and packets from laptops and other workers' machines can arrive only through the mesh
+//	dnat       prerouting: the resolver's shared address is translated to this worker's own
+//	forward    accepts replies, packets within a network (on this host and through the mesh), packets from laptops
+//	           to other workers' machines in their network, and packets to outside addresses that are not denied
+//	input      accepts packets to the host: DNS queries, pings, replies
+//	output     accepts packets from the host to laptops: replies, and ICMP errors about their packets
 //	snat       postrouting: packets to the outside are masqueraded
-//	refuse     rejects, so that the sender fails at once
+//	refuse     rejects packets, so that the sender fails immediately
 type layout struct {
 	table                                                       *nftables.Table
 	mesh                                                        string // name of the mesh's link; "" if there is no mesh
@@ -36,7 +36,7 @@ type layout struct {
 	chains                                                      []builtChain
 }
 
-// builtChain is a chain and the number of its rules.
+// builtChain is a chain in the batch, with the number of its rules.
 type builtChain struct {
 	*nftables.Chain
 	rules int
@@ -150,8 +150,8 @@ func (l *layout) forward(deny []netip.Prefix) [][]expr.Any {
 		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFGROUP), field(ip6Target, after4), lookup(l.members, false), accept()),
 	}
 	if l.mesh != "" {
-		// WireGuard has verified that the sender of a packet from the mesh is the worker of the packet's source address,
-		// or the laptop with this address.
+		// WireGuard has verified that a packet from the mesh was sent by the worker to which its source address
+		// belongs, or by the laptop with this address.
 		rules = append(rules,
 			all(load(expr.MetaKeyOIFNAME), is(l.mesh), family(unix.NFPROTO_IPV6), toLaptop(), refuse()),
 			all(l.fromLaptop(), load(expr.MetaKeyOIFNAME), is(l.mesh), l.laptopGroup(), field(ip6Target, after4), lookup(l.remotes, false), accept()),
@@ -188,13 +188,13 @@ func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 		all(l.from(), echo(unix.IPPROTO_ICMP, 8), accept()),
 		all(l.from(), refuse()),
 	)
-	if l.mesh != "" { // the host itself has no business with other workers' machines
+	if l.mesh != "" { // nothing on the host needs to communicate with other workers' machines
 		rules = append(rules, all(load(expr.MetaKeyIIFNAME), is(l.mesh), drop()))
 	}
 	return rules
 }
 
-// output returns the rules for packets from the host itself. Its programs must not send packets to laptops.
+// output returns the rules for packets from the host itself. The host's programs must not connect to laptops.
 func (l *layout) output() [][]expr.Any {
 	return [][]expr.Any{
 		all(replies(), accept()),
@@ -202,7 +202,8 @@ func (l *layout) output() [][]expr.Any {
 	}
 }
 
-// clients returns alternatives that match packets from the clients whose queries the resolver answers.
+// clients returns alternative expressions. They match packets from the resolver's clients: this host's machines, and
+// laptops connected to this worker.
 func (l *layout) clients() [][]expr.Any {
 	if l.mesh == "" {
 		return [][]expr.Any{l.from()}
@@ -215,14 +216,14 @@ func (l *layout) fromLaptop() []expr.Any {
 	return all(load(expr.MetaKeyIIFNAME), is(l.mesh), family(unix.NFPROTO_IPV6), l.laptopGroup())
 }
 
-// laptopGroup returns expressions that load the group of the laptop that has sent a packet into register 1. They match
-// only packets from such laptops.
+// laptopGroup returns expressions that match packets from laptops connected to this worker, and load the laptop's group
+// into register 1.
 func (l *layout) laptopGroup() []expr.Any {
 	return all(field(ip6Source, reg1),
 		[]expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: reg1, IsDestRegSet: true, SetName: l.laptops.Name, SetID: l.laptops.ID}})
 }
 
-// toLaptop returns expressions that match packets to any laptop, see bourse.IsLaptopAddress.
+// toLaptop returns expressions that match packets to any laptop. They correspond to bourse.IsLaptopAddress.
 func toLaptop() []expr.Any {
 	mask, want := make([]byte, 16), make([]byte, 16)
 	mask[0], mask[1], mask[14], mask[15] = 0xff, 0xff, 0xff, 0xff
@@ -236,13 +237,12 @@ func (l *layout) from() []expr.Any {
 	return all(load(expr.MetaKeyIIFNAME), lookup(l.links, false))
 }
 
-// to returns expressions that match packets to machines or, if elsewhere is set, packets to
-// anything else.
+// to returns expressions that match packets to machines or, if elsewhere is set, all packets except those.
 func (l *layout) to(elsewhere bool) []expr.Any {
 	return all(load(expr.MetaKeyOIFNAME), lookup(l.links, elsewhere))
 }
 
-// all concatenates the parts of a rule.
+// all concatenates the expressions of a rule.
 func all(parts ...[]expr.Any) []expr.Any { return slices.Concat(parts...) }
 
 // load returns expressions that load a packet's metadata into register 1.
@@ -250,10 +250,10 @@ func load(key expr.MetaKey) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: reg1}}
 }
 
-// lookup returns expressions that match if the set contains the key that starts in register 1. If
-// the parameter not is true, they match if the set does not contain the key.
-func lookup(s *nftables.Set, not bool) []expr.Any {
-	return []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: s.Name, SetID: s.ID, Invert: not}}
+// lookup returns expressions that match if the set contains the key that starts in register 1 or, if invert is set, if
+// it does not contain the key.
+func lookup(s *nftables.Set, invert bool) []expr.Any {
+	return []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: s.Name, SetID: s.ID, Invert: invert}}
 }
 
 func family(f byte) []expr.Any {
@@ -264,7 +264,7 @@ func equal(data ...byte) []expr.Any {
 	return []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: reg1, Data: data}}
 }
 
-// is and differs return expressions that compare a link's name in register 1.
+// is and differs return expressions that compare the link name in register 1 with the given one.
 func is(link string) []expr.Any { return compare(expr.CmpOpEq, link) }
 
 func differs(link string) []expr.Any { return compare(expr.CmpOpNeq, link) }
@@ -322,8 +322,7 @@ func echo(protocol, kind byte) []expr.Any {
 		equal(kind))
 }
 
-// replies returns expressions that match packets of established connections, and packets related to
-// them.
+// replies returns expressions that match packets of established connections, and packets related to such connections.
 func replies() []expr.Any {
 	return []expr.Any{
 		&expr.Ct{Register: reg1, Key: expr.CtKeySTATE},
@@ -346,10 +345,9 @@ func refuse() []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: refuseChain}}
 }
 
-// refusal rejects TCP with a reset, and everything else with "administratively prohibited". A TCP
-// sender would accept the latter, too. But on a veth pair, the first such answer arrives while
-// the sender is still sending, and is lost. The sender would then notice the rejection only a
-// second later.
+// refusal returns rules that reject TCP with a reset, and everything else with "administratively prohibited". TCP
+// senders understand the latter, too. On a veth pair, however, the first such answer is lost, because it arrives while
+// the sender is still sending. The sender would then not notice the rejection until a second later.
 func refusal() [][]expr.Any {
 	return [][]expr.Any{
 		all(load(expr.MetaKeyL4PROTO), equal(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),

@@ -11,20 +11,20 @@ import (
 	"github.com/miekg/dns"
 )
 
-// retryDelay is the delay before the resolver tries again to listen. Listening may fail because its
-// address was removed or another process uses the port.
+// retryDelay is the delay before the resolver tries to listen again. Listening fails if the
+// resolver's address was removed or if another process uses the port.
 const retryDelay = time.Second
 
-// run answers queries until ctx ends. If serving fails, run tries again.
+// run answers queries until ctx is done. If serving fails, run tries again.
 func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
-	for told := false; ; {
+	for logged := false; ; {
 		err := r.serve(ctx, at)
 		if ctx.Err() != nil {
 			return
 		}
-		if !told {
+		if !logged {
 			r.log.Error("serve private names failed", "addr", at, "err", err)
-			told = true // log only once, because serving is retried every second
+			logged = true // log only once, because serving is retried every second
 		}
 		select {
 		case <-ctx.Done():
@@ -34,7 +34,7 @@ func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
 	}
 }
 
-// serve listens on UDP and TCP until ctx ends or one of them fails.
+// serve answers queries over UDP and TCP until ctx is done or one of the listeners fails.
 func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
 	var config net.ListenConfig
 	packets, err := config.ListenPacket(ctx, "udp", at.String())
@@ -63,7 +63,7 @@ func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
 			<-ctx.Done()
 			select {
 			case <-started:
-				_ = server.Shutdown() // waits for handlers, whose ctx has ended
+				_ = server.Shutdown() // waits for handlers, whose ctx is done
 			case <-ended:
 			}
 		})
@@ -72,7 +72,8 @@ func (r *resolver) serve(ctx context.Context, at netip.AddrPort) error {
 	return errors.Join(context.Cause(ctx), ignoreClosed(packets.Close()), ignoreClosed(listener.Close()))
 }
 
-// ignoreClosed drops the error of a listener that the server has already closed.
+// ignoreClosed returns nil if err means that the server has already closed the listener, and err
+// otherwise.
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil

@@ -34,15 +34,16 @@ func (s Spec) address() netip.Addr { return bourse.PrivateAddress(s.Network, s.M
 type Attachment struct {
 	Namespace string     // path of the network namespace
 	Address   netip.Addr // bourse.PrivateAddress of the machine
-	IPv4      netip.Addr // for connections to the outside; meaningless outside the host
+	IPv4      netip.Addr // for connections to the outside; only valid on this host
 	Resolver  []string   // name servers, for resolv.conf
 	Hosts     []string   // lines of /etc/hosts in addition to those for localhost
 }
 
-// ResolverAddress is the address of the machines' resolver. Every worker uses it for its own machines only.
+// ResolverAddress is the address of the machines' resolver. On each worker, it belongs to that worker's own resolver.
 var ResolverAddress = netip.MustParseAddr("fdaa::3")
 
-// attachment returns the attachment for a spec with the namespace's path and the chosen address.
+// attachment returns the Attachment for a machine. namespace is the path of its network namespace, and ipv4 its chosen
+// IPv4 address.
 func (s Spec) attachment(namespace string, ipv4 netip.Addr) Attachment {
 	address := s.address()
 	return Attachment{
@@ -54,8 +55,8 @@ func (s Spec) attachment(namespace string, ipv4 netip.Addr) Attachment {
 	}
 }
 
-// Remote is a machine on another worker, or a laptop. Its address, bourse.PrivateAddress or bourse.LaptopAddress, depends
-// only on the machine or laptop and its network.
+// Remote is a machine on another worker, or a laptop. Its address (bourse.PrivateAddress or bourse.LaptopAddress) is
+// derived from the network and from the machine's ID or the laptop's key.
 type Remote struct {
 	Network string // name of the private network
 	Address netip.Addr

@@ -128,8 +128,8 @@ func canRepeat(b *body, req *http.Request, t *attempt) bool {
 }
 
 // isIdempotent reports whether a request can safely be processed twice. As in net/http, this depends on the request's
-// method or an idempotency key. PUT and DELETE count as idempotent only if no byte of the body has been read
-// (untouched).
+// method or an idempotency key. PUT and DELETE count as idempotent only if untouched is set, that is, if no byte of the
+// body has been read.
 func isIdempotent(req *http.Request, untouched bool) bool {
 	_, keyed := req.Header["Idempotency-Key"]
 	_, keyedX := req.Header["X-Idempotency-Key"]
@@ -165,8 +165,8 @@ func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t 
 	return resp, t
 }
 
-// Limits for the pause before the proxy retries a machine that has already failed, which it does only if no other
-// machine is left. The pause doubles each time, from minPause up to maxPause.
+// The proxy retries a machine that has already failed only if no other machine is left, and usually pauses first. The
+// first pause lasts for minPause. Each further pause is twice as long, up to maxPause.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 400 * time.Millisecond
@@ -205,7 +205,7 @@ func (p *Proxy) waitsFor(x *exchange, w bourse.WorkerID) bool {
 	return unresponsive && waited < p.Limits.WorkerOutage && !x.replay.canFallBack()
 }
 
-// backOff pauses before another attempt on a machine that has failed.
+// backOff pauses before another attempt to reach a machine that has failed.
 func (x *exchange) backOff() error {
 	if x.tries <= 2 && x.failed.stage == stageSend { // most likely, the upstream had already ended; the next attempt opens a new one
 		return nil
@@ -257,7 +257,7 @@ func (p *Proxy) ensureReady(x *exchange, t *attempt) (err error) {
 	return err
 }
 
-// send sends the request and waits for the header of the reply.
+// send sends the request and waits for the reply's header.
 func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response, error) {
 	var on atomic.Pointer[trackedConn]
 	var before atomic.Int64
@@ -326,8 +326,7 @@ func (t *attempt) done(failed error) {
 	}
 }
 
-// retryReason returns the metrics label for the reason why a request is sent again after this
-// attempt.
+// retryReason returns why the request is sent again after this attempt, as a metrics label.
 func (t *attempt) retryReason() string {
 	switch {
 	case t.stage == stageUse:

@@ -11,12 +11,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxMemoryBody is the maximum number of bytes of a body that are stored for further attempts when no Spools are
-// configured.
+// maxMemoryBody is the number of bytes of a body that are stored for further attempts if no Spools are configured.
 const maxMemoryBody = 64 << 10
 
 var (
-	errBodyDiscarded = errors.New("the body of the request is no longer stored")
+	errBodyDiscarded = errors.New("the request's body is no longer stored")
 	errBodyEnded     = errors.New("the request has ended")
 )
 

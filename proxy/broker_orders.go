@@ -15,7 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/trace"
 )
 
-// BrokerOrders has brokers place a proxy's orders, so that the proxy itself needs no permission to place orders.
+// BrokerOrders implements Orders by asking brokers to place the orders, so that the proxy itself does not need
+// permission to place orders.
 type BrokerOrders struct {
 	Fabric  fabric.Fabric
 	Members func() []bourse.Member
@@ -48,9 +49,9 @@ func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.Machine
 	return out, err
 }
 
-// sortBrokers sorts brokers into the order in which a proxy tries them for an app's machine. Brokers in the machine's
-// region come first. Otherwise, a hash determines the order, which is the same at every proxy but differs from app to
-// app.
+// sortBrokers sorts the brokers in the order in which a proxy tries them for an app's machine. Brokers in the machine's
+// region come first. Within and outside that region, a hash determines the order, which is the same on every proxy but
+// differs from app to app.
 func sortBrokers(brokers []bourse.Member, app string, region bourse.Region) {
 	type rank struct {
 		far  bool
@@ -87,7 +88,7 @@ func (o BrokerOrders) ask(ctx context.Context, to bourse.Member, like bourse.Mac
 		return reply, bourse.Errorf(bourse.CodeUnavailable, "broker %s does not accept orders from proxies (status %d)", to.ID, resp.StatusCode)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxFailoverReply)).Decode(&reply); err != nil {
-		return reply, bourse.Errorf(bourse.CodeTimeout, "read reply of broker %s: %w", to.ID, err)
+		return reply, bourse.Errorf(bourse.CodeTimeout, "read reply from broker %s: %w", to.ID, err)
 	}
 	if reply.Code != "" {
 		return reply, bourse.Errorf(reply.Code, "%s", reply.Message)

@@ -80,7 +80,7 @@ func TestClientChooses(t *testing.T) {
 		r.Header.Set(c.header, c.value)
 		resp, by := w.do(r)
 		if resp.StatusCode != c.status || c.status == 200 && (by != c.by || resp.Header.Get("X-Missed") != c.missed) {
-			t.Errorf("%s: %d by %q, missed %q", name, resp.StatusCode, by, resp.Header.Get("X-Missed"))
+			t.Errorf("%s: got status %d from machine %q, missed %q", name, resp.StatusCode, by, resp.Header.Get("X-Missed"))
 		}
 	}
 }
@@ -208,8 +208,8 @@ func TestWokenAgain(t *testing.T) {
 	}
 }
 
-// TestHardLimit checks that no machine has more requests than its hard limit, and that all requests
-// are answered.
+// TestHardLimit checks that machines never have more requests than their hard limits, and that all requests are
+// answered.
 func TestHardLimit(t *testing.T) {
 	const most, n = 3, 60
 	var at, over atomic.Int32

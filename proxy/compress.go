@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// minCompressed is the minimum length of a body, in bytes, that is worth compressing.
+// minCompressed is the minimum length, in bytes, of a body that is worth compressing.
 const minCompressed = 860
 
 // compressible contains the media types, in addition to text/*, that are worth compressing.
@@ -20,8 +20,7 @@ var compressible = []string{
 	"application/manifest+json", "application/ld+json", "application/problem+json", "application/wasm", "application/x-ndjson", "image/svg+xml",
 }
 
-// compress compresses the body of a reply with gzip if the client accepts that and the body is
-// worth compressing.
+// compress compresses a reply's body if the client accepts gzip and the body is worth compressing.
 func compress(in *http.Request, resp *http.Response) {
 	h := resp.Header
 	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
@@ -83,8 +82,8 @@ var writers = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed is a body that is compressed while it is read. If flush is set, each chunk can be read as soon as it
-// arrives from the machine.
+// compressed is a body that is compressed while it is read. If flush is set, each chunk from the
+// machine can be read as soon as it arrives.
 type compressed struct {
 	from  io.ReadCloser
 	flush bool

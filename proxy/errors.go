@@ -38,8 +38,8 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) || bourse.CodeOf(err) == bourse.CodeTimeout
 }
 
-// describe returns the status and the text that the client receives for an error. The text contains no addresses, names
-// of other tenants, or underlying causes; causes are only logged.
+// describe returns the status and the text that the client receives for an error. The text does not contain addresses,
+// names of other tenants, or underlying causes; causes are only logged.
 func (x *exchange) describe(err error) (status int, text string) {
 	if r, ok := errors.AsType[*statusError](err); ok {
 		return r.status, r.text
@@ -131,8 +131,8 @@ type fault string
 
 // Faults.
 const (
-	// clientFault means that the client disconnected, sent its body too slowly or malformed, or lost its connection
-	// before the machine had received the whole request.
+	// clientFault means that the client disconnected, sent its body too slowly, sent a malformed body, or lost its
+	// connection before the machine had received the whole request.
 	clientFault fault = "client"
 	// proxyFault means that a limit of this proxy was reached, or that no machine was tried.
 	proxyFault fault = "proxy"

@@ -12,18 +12,19 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Orders places orders for machines on other hosts. The proxy uses it if no machine can be started
-// for a request.
+// Orders places orders for machines on other hosts. The proxy uses it if none of the app's machines can be started for
+// a request.
 type Orders interface {
-	// Order orders and starts a copy of a machine on another host. The argument like is the machine's ID, and app is
-	// its app's ID. Once the order has an ID, the result contains the ID even if Order returns an error. If possible,
-	// concurrent calls from several proxies return the same machine. Order may return any error code;
-	// insufficient_capacity means that no worker accepted the order.
+	// Order orders a copy of the machine like, whose app's ID is app, on another host. The copy is started, too. Once
+	// the order has an ID, the result contains the ID even if Order returns an error. If possible, concurrent calls
+	// from several proxies return the same machine. Order may return any error code; insufficient_capacity means that
+	// no worker accepted the order.
 	Order(ctx context.Context, app string, like bourse.MachineID) (fabric.FailoverOrder, error)
 }
 
-// Limits on how long an order's result is reused for other requests for the same target. After orderValidity, the new
-// machine is in the routing table. Refusals are reused so that not every request places another order.
+// Limits on how long an order's result is reused for other requests for the same target. A successful order's result is
+// reused for long enough that the new machine appears in the routing table. A refusal is reused so that not every
+// request places another order.
 const (
 	orderValidity   = 10 * time.Second
 	refusalValidity = time.Second

@@ -48,8 +48,7 @@ func (p *Proxy) serve(x *exchange) {
 	r := x.in.WithContext(context.WithValue(x.in.Context(), exchangeKey{}, x))
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(x.out)
-		// Otherwise, the server would consume part of the body when a reply begins before the whole request has
-		// arrived.
+		// Otherwise, if a reply begins before the whole request has arrived, the server would consume part of the body.
 		_ = control.EnableFullDuplex()
 		x.body = &body{store: p.newBodyStore(), from: r.Body, control: control, stalled: p.Limits.Stall, timed: r.ProtoMajor == 1 || r.ContentLength > 0}
 		r.Body = x.body.reader()

@@ -77,7 +77,7 @@ func (p *Proxy) trusts(addr string) bool {
 	return slices.ContainsFunc(p.Trusted, func(of netip.Prefix) bool { return of.Contains(a) })
 }
 
-// rewrite converts a client's request to the request that is sent to a machine.
+// rewrite turns a client's request into the request that is sent to a machine.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	x := exchangeOf(pr.Out.Context())
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery // unchanged, because the machine decides how to parse it
@@ -131,7 +131,7 @@ func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts in
 	}
 }
 
-// modifyResponse converts a machine's reply to the reply that is sent to the client.
+// modifyResponse turns a machine's reply into the reply that is sent to the client.
 func (p *Proxy) modifyResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
 	options := &x.target.Port.HTTP

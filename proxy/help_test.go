@@ -119,7 +119,7 @@ func (w *world) eventually(what string, fact func() bool) {
 			return
 		}
 		if time.Now().After(end) {
-			w.t.Fatalf("not within %s: %s", limit, what)
+			w.t.Fatalf("timed out after %s: %s", limit, what)
 		}
 		<-tick.C
 	}

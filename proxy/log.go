@@ -37,7 +37,7 @@ func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	p.Log.LogAttrs(ctx, slog.LevelInfo, "request", list...)
 }
 
-// maxLogged is the length, in bytes, to which strings from clients are truncated in the log.
+// maxLogged is the maximum length, in bytes, of client-provided strings in the log. Longer strings are truncated.
 const maxLogged = 256
 
 func short(text string) string {

@@ -19,7 +19,7 @@ const otherLabel = "other"
 // memory, and the highest ones for starts that pull an image.
 var seconds = []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
-// reasons contains the label values for the reason why a request was sent again.
+// reasons contains the label values that describe why a request was sent again.
 var reasons = []string{"use", "dial", "lost", "replay"}
 
 // Counts implements [Metrics] and [prometheus.Collector]. It is safe for concurrent use.

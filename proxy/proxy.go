@@ -97,7 +97,8 @@ type Config struct {
 	Routes    Routes
 	Balance   Balance
 	Upstreams Upstreams
-	// Orders a machine on another host if the hosts of an app's machines are full; nil: such requests fail.
+	// Orders is used to order a machine on another host if the hosts of an app's machines are full. If it is nil, such
+	// requests fail.
 	Orders  Orders
 	Replays *Replays       // handles replies that request a replay; nil: such replies are forwarded unchanged
 	Metrics Metrics        // nil: no metrics
@@ -109,7 +110,7 @@ type Config struct {
 	Log     *slog.Logger
 
 	// HoldUpgraded makes an upgraded connection (WebSocket) count as a request in progress for as long as it is open.
-	// Otherwise, the machine counts as used only while bytes flow, and may be stopped in spite of the open connection.
+	// Otherwise, the machine counts as used only while bytes flow, and may be stopped despite the open connection.
 	HoldUpgraded bool
 }
 
@@ -160,7 +161,7 @@ type Proxy struct {
 	unknownLookups atomic.Int64 // number of requests that wait for an unknown host name to appear
 }
 
-// New returns a proxy. It starts no goroutines.
+// New returns a proxy. It does not start any goroutines.
 func New(c Config) *Proxy {
 	c.Limits.fill()
 	if c.Metrics == nil {

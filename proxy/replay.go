@@ -38,7 +38,7 @@ func (s *replayState) deadline(limit time.Time) time.Time {
 	return limit
 }
 
-// canFallBack reports whether the request can fall back if its replay reaches no machine.
+// canFallBack reports whether the request can fall back if its replay does not reach a machine.
 func (s *replayState) canFallBack() bool {
 	return s.current != nil && (s.cached || s.current.Fallback != replay.NoFallback)
 }

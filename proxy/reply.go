@@ -98,7 +98,7 @@ func (w *response) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// clearDeadline removes the write deadline that an earlier reply set on the same connection, so that it does not limit
+// clearDeadline removes the write deadline that an earlier reply set on the same connection. Otherwise, it would limit
 // the time until this reply begins.
 func (w *response) clearDeadline() {
 	if w.timed {
@@ -164,7 +164,7 @@ func (s *upgradedConn) watch(idle time.Duration) {
 	})
 }
 
-// firstBuffer is the initial size, in bytes, of each direction's buffer.
+// firstBuffer is the initial size, in bytes, of the buffer for each direction.
 const firstBuffer = 2 << 10
 
 // WriteTo implements io.WriterTo. It copies data from the machine to the client.

@@ -45,7 +45,7 @@ func TestTheLargestOrganizationGivesWay(t *testing.T) {
 	<-at
 	other, err := proxy.Dial(t.Context(), w.config.Conns, "organization other", &upstream{w: w, addr: addr, done: make(chan struct{})})
 	if err != nil {
-		t.Fatalf("another organization gets no connection: %v", err)
+		t.Fatalf("another organization cannot get a connection: %v", err)
 	}
 	if got := status(first); got != 503 {
 		t.Errorf("the aborted request of the largest organization: status %d, want 503", got)
@@ -55,7 +55,7 @@ func TestTheLargestOrganizationGivesWay(t *testing.T) {
 	}
 	_, err = proxy.Dial(t.Context(), w.config.Conns, "organization other", &upstream{w: w, addr: addr, done: make(chan struct{})})
 	if bourse.CodeOf(err) != bourse.CodeRateLimited {
-		t.Errorf("another connection of an organization with equally many: %v", err)
+		t.Errorf("another connection for an organization with equally many connections: %v", err)
 	}
 	_, _ = io.WriteString(other, "x")
 	_ = other.Close()

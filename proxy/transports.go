@@ -24,7 +24,7 @@ const (
 	sweepInterval = time.Minute
 )
 
-// transportKey contains everything that distinguishes connections to machines.
+// transportKey identifies a transport. Requests share a transport, and thus its connections, if their keys are equal.
 type transportKey struct {
 	upstream       Upstream
 	owner          string // the owner of the connections; see Owner

@@ -17,7 +17,7 @@ type broker struct {
 	stamps  []uint32           // increases with each change of known
 	claims  [][]*order         // the unanswered claims, by worker
 	members [][]bourse.Member  // by region
-	hints   [][3]bourse.Amount // free amounts, to which the members refer
+	hints   [][3]bourse.Amount // free amounts; the members' Free fields refer to them
 	ratings [][]rating         // by shape and worker
 }
 
@@ -75,14 +75,15 @@ func (b *broker) unclaim(x *exchange, worker int32, o *order) {
 	b.refresh(x, worker)
 }
 
-// assume lets the broker assume that a claim succeeds.
+// assume updates known as if the worker had filled the order.
 func (b *broker) assume(x *exchange, worker int32, o *order) {
 	if w := &b.known[worker]; w.fits(o) {
 		w.take(o, x.strategy.gpu(x.fragments, w, o.Shape, x.rng))
 	}
 }
 
-// changed must be called after each change of known.
+// changed updates a worker's stamp and hints. It must be called whenever the worker's entry in
+// known changes.
 func (b *broker) changed(worker int32) {
 	b.stamps[worker]++
 	w := &b.known[worker]
@@ -91,25 +92,25 @@ func (b *broker) changed(worker int32) {
 	}
 }
 
-// remove makes sure that a dead worker is not a candidate anymore.
+// remove removes a dead worker from the candidates.
 func (b *broker) remove(worker int32) {
 	in := &b.members[b.latest[worker].Host.Region]
 	*in = slices.DeleteFunc(*in, func(m bourse.Member) bool { return m.Tag == bourse.WorkerTag(worker) })
 }
 
-// Strategy is how brokers select and claim workers in a market experiment.
+// Strategy determines how brokers select and claim workers in a market experiment.
 type Strategy struct {
 	Name string
-	// candidates returns the workers of the order's region that are asked for quotes in a round, or
-	// that are claimed one after the other if asks is not set. If there are none, the order is
-	// refused.
+	// candidates selects workers in the order's region for one round. If asks is true, the broker
+	// requests quotes from them. Otherwise, it claims them one after the other. If candidates
+	// returns no workers, the order is refused.
 	candidates func(x *exchange, b *broker, a *Arrival, round int) []int32
 	asks       bool
-	curves     *market.Curves // by which quotes are ranked
+	curves     *market.Curves // curves that rank the quotes
 	costs      bool           // whether workers add costs to their quotes; see [Cost]
-	score      scoreFunc      // by which known selects candidates; if it is not set, the cost is used
+	score      scoreFunc      // score by which known selects candidates; nil: the cost
 	gpu        gpuFunc
-	grace      time.Duration // how long a broker waits for the remaining quotes after the last one that arrives; 0: quoteWithin after the request
+	grace      time.Duration // how long a broker waits for missing quotes after the last quote that arrives; 0: until quoteWithin after the request
 	RanksView  bool          // whether brokers rank all workers by what they know from the view
 }
 
@@ -136,11 +137,13 @@ func emptiest() *market.CurveSet {
 	return p.Curves
 }
 
-// sampleAbove is the largest number of candidates that are all asked at once, as in market.Config.
+// sampleAbove is the largest number of candidates for which the broker takes no sample, as in
+// market.Config.
 const sampleAbove = 32
 
-// sampled returns the candidates of package market: all workers if there are few, otherwise first a
-// sample that is biased by hints, then all other workers.
+// sampled selects candidates as package market does. If there are few workers, it selects all of
+// them. Otherwise it selects a sample biased by hints in the first round, and all workers in the
+// second.
 func sampled(d int) func(*exchange, *broker, *Arrival, int) []int32 {
 	return func(x *exchange, b *broker, a *Arrival, round int) []int32 {
 		in := b.members[a.Region]
@@ -155,7 +158,7 @@ func sampled(d int) func(*exchange, *broker, *Arrival, int) []int32 {
 		case 0:
 			market.Sample(in, x.shapes[a.Shape].needs, n, x.rng)
 			return tags(in[:n])
-		case 1: // the workers of the sample may be asked again, since other orders have changed the sequence
+		case 1: // includes the sampled workers, because other orders may have reordered the members in the meantime
 			return tags(in)
 		}
 		return nil
@@ -174,8 +177,9 @@ func random(d, rounds int) func(*exchange, *broker, *Arrival, int) []int32 {
 	}
 }
 
-// known returns d random workers of the n best according to the broker's knowledge. The choice is
-// random, so that orders that arrive at the same time do not all go to the same workers.
+// known returns d random workers out of the n that are best according to the broker's knowledge.
+// The choice is random, so that orders that arrive at the same time do not all go to the same
+// workers.
 func known(d, n int) func(*exchange, *broker, *Arrival, int) []int32 {
 	return func(x *exchange, b *broker, a *Arrival, round int) []int32 {
 		if round == knownRounds {
@@ -218,7 +222,7 @@ func anyKnown(x *exchange, b *broker, a *Arrival, _ int) []int32 {
 	return nil
 }
 
-// rate rates a worker by the broker's knowledge.
+// rate scores a worker for an order, according to the broker's knowledge.
 func (b *broker) rate(x *exchange, worker int32, o *order) rating {
 	w := &b.known[worker]
 	r := rating{stamp: b.stamps[worker], fits: w.fits(o)}
@@ -232,7 +236,8 @@ func (b *broker) rate(x *exchange, worker int32, o *order) rating {
 	return r
 }
 
-// knownRounds is how often a broker selects candidates by its knowledge before it refuses an order.
+// knownRounds is the maximum number of rounds in which a broker selects candidates by its
+// knowledge. After these rounds, it refuses the order.
 const knownRounds = 20
 
 func tags(members []bourse.Member) []int32 {

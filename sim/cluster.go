@@ -10,19 +10,19 @@ import (
 // maxGPUs is the maximum number of GPUs of a worker.
 const maxGPUs = 8
 
-// gpuKind is the kind under which the ledgers of the lab count thousandths of GPUs.
+// gpuKind is the GPU kind under which the lab's ledgers count thousandths of GPUs.
 const gpuKind = "milli"
 
 var resourceGPU = bourse.GPUResource(gpuKind)
 
-// Worker is a simulated worker. Its ledger is that of production code. In addition, it tracks
-// the free part of each GPU.
+// Worker is a simulated worker. It uses the ledger of production code, and also tracks the free part
+// of each GPU.
 type Worker struct {
 	Index     int
 	Host      *Host
 	ledger    admit.Ledger
 	committed [3]bourse.Amount // CPU, GPUs and memory, in the order of the ledger
-	free      [maxGPUs]int16   // thousandths of each GPU that are free
+	free      [maxGPUs]int16   // free thousandths of each GPU
 	kinds     [maxGPUs + 1]int
 	machines  int
 	version   uint32 // increases with each change
@@ -38,7 +38,7 @@ func newWorker(index int, h *Host) *Worker {
 	return w
 }
 
-// amounts returns amounts of all resources, sorted by resource.
+// amounts returns an amount for each resource, sorted by resource.
 func amounts(cpu, memory int64, gpu int) bourse.Amounts {
 	return bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: cpu}, {Resource: resourceGPU, Amount: int64(gpu)}, {Resource: bourse.ResourceMemory, Amount: memory}}
 }
@@ -77,7 +77,7 @@ func (w *Worker) fits(o *order) bool {
 	return w.ledger.Fits(w.committed[:], o.takes) == nil
 }
 
-// roomy returns the number of GPUs of which at least a share is free.
+// roomy returns the number of GPUs that have at least the given share free.
 func (w *Worker) roomy(share int) int {
 	n := 0
 	for _, free := range w.free[:w.Host.GPUs] {
@@ -125,7 +125,7 @@ func (w *Worker) change(o *order, gpus uint8, sign int) {
 	}
 }
 
-// kindOf returns the number of GPUs of a shape, or 0 if it takes only a part of one.
+// kindOf returns the number of whole GPUs that a shape takes, or 0 if it shares a GPU.
 func kindOf(s *Shape) int {
 	if s.shared() {
 		return 0
@@ -136,5 +136,5 @@ func kindOf(s *Shape) int {
 // freeCPU returns the worker's free CPU.
 func (w *Worker) freeCPU() int64 { return int64(w.Host.CPU) - w.committed[0].Amount }
 
-// freeGPU returns the free part of all GPUs, in thousandths of a GPU.
+// freeGPU returns the worker's free GPU capacity, in thousandths of a GPU.
 func (w *Worker) freeGPU() int { return w.Host.GPUs*WholeGPU - int(w.committed[1].Amount) }

@@ -23,7 +23,7 @@ const region = bourse.Region("gru")
 // TestTheLabPlacesLikeACluster places the same orders in the lab and in a cluster of three workers,
 // which consists of production code: the exchange, the connections, and the workers with their
 // stores. Given the same seed, each order must be filled on the same worker, or refused, in both.
-// TestTheLabPlacesLikeDaemons in package test does the same with daemons. This test is faster, gives
+// TestLabPlacesLikeDaemons in package test does the same with daemons. This test is faster, gives
 // the exchange the lab's random numbers, and ranks cached quotes, which depend on timing there.
 func TestTheLabPlacesLikeACluster(t *testing.T) {
 	for seed := range int64(2) {
@@ -57,7 +57,7 @@ func TestTheLabPlacesLikeACluster(t *testing.T) {
 	}
 }
 
-// delayed is a source that returns zeros before the numbers of another source.
+// delayed is a source that returns zeros first, and then another source's numbers.
 type delayed struct {
 	rand.Source
 	zeros int
@@ -138,8 +138,8 @@ func (c *cluster) Candidates(bourse.Region) []bourse.Member {
 
 func (c *cluster) All() ([]bourse.Member, []bourse.Absence) { return c.members, nil }
 
-// place places an order of an app of its own, and returns the worker that fills it, or "" if the
-// order is refused.
+// place places an order for a new app, and returns the worker that fills it, or "" if the order is
+// refused.
 func (c *cluster) place(t *testing.T, s *Shape, index int) bourse.WorkerID {
 	t.Helper()
 	guest := &bourse.Guest{CPUKind: bourse.CPUPerformance, CPUs: int64(s.CPU) / 1000, MemoryMB: s.Memory}

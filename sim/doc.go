@@ -1,7 +1,7 @@
 // Package sim is Bourse's placement lab. It replays traces on simulated workers, in one process
 // and in virtual time, to compare Bourse's placement with that of published schedulers.
 //
-// Production code decides wherever Bourse has the feature: admit.Ledger checks that nothing is
+// The lab runs production code wherever Bourse has the feature: admit.Ledger checks that nothing is
 // oversold, and market.Rank ranks quotes with its curves. Traces contain shares of GPUs and lists
 // of acceptable GPU models, which Bourse does not support. The lab models them: a worker's ledger
 // counts thousandths of GPUs, and the lab also tracks how much of each GPU is free (cluster.go).

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// event is something that happens at a point of virtual time.
+// event is something that happens at a point in virtual time.
 type event struct {
 	at     time.Duration
 	seq    uint64 // order of events at the same time
@@ -80,19 +80,19 @@ type Conditions struct {
 	Deaths  int           // number of workers that die, evenly spread over the experiment
 }
 
-// Times of a market experiment. A worker processes one message after the other. The times of a claim
-// are about those in docs/benchmarks.md.
+// Times of a market experiment. A worker processes one message at a time. The times for a claim are
+// close to those measured in docs/benchmarks.md.
 const (
 	quoteWork    = 20 * time.Microsecond  // time that a worker is busy with a request for a quote
 	claimWork    = 200 * time.Microsecond // time that a worker is busy with a claim
 	startTime    = 2 * time.Millisecond   // time until the claim is durable and the machine has started
 	slowFactor   = 20                     // how many times longer a slow worker takes
 	quoteWithin  = 250 * time.Millisecond // how long a broker waits for quotes, as in market.Config
-	claimTimeout = time.Second            // how long it takes until a broker gives up a claim
-	detectTime   = 5 * time.Second        // how long it takes until a dead worker is no longer a candidate
+	claimTimeout = time.Second            // how long a broker waits for the answer to a claim
+	detectTime   = 5 * time.Second        // time until brokers notice that a worker is dead
 )
 
-// delay returns the delay of a message, and whether it arrives.
+// delay returns a random delay for a message, and whether the message arrives.
 func (c *Conditions) delay(rng *rand.Rand) (time.Duration, bool) {
 	d := c.Delay/2 + time.Duration(rng.ExpFloat64()*float64(c.Delay/2))
 	return d, c.Loss == 0 || rng.Float64() >= c.Loss

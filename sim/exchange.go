@@ -17,7 +17,7 @@ type Arrival struct {
 	Region int
 }
 
-// Outcome contains the measures of a market experiment.
+// Outcome contains the results of a market experiment.
 type Outcome struct {
 	Orders    int
 	Filled    int
@@ -128,7 +128,7 @@ func (x *exchange) run() {
 	}
 }
 
-// MeanTrade returns the means of n market experiments with different seeds. The counts are sums.
+// MeanTrade returns the mean outcome of n market experiments with different seeds. Counts are summed, not averaged.
 func MeanTrade(n int, run func(seed int64) Outcome) Outcome {
 	var mean Outcome
 	for _, o := range Parallel(n, func(i int) Outcome { return run(FirstSeed + int64(i)) }) {
@@ -186,7 +186,7 @@ func (x *exchange) handle(e *event) {
 	}
 }
 
-// arrive hands the order to a broker, and schedules the arrival of the next one.
+// arrive hands an order to a random broker, and schedules the arrival of the next order.
 func (x *exchange) arrive(o int32) {
 	if next := int(o) + 1; next < len(x.arrivals) {
 		x.add(event{kind: arrive, order: int32(next)}, x.arrivals[next].At-x.now)
@@ -196,7 +196,8 @@ func (x *exchange) arrive(o int32) {
 	x.round(o)
 }
 
-// round selects candidates. It asks them for quotes, or claims the first one at once.
+// round selects candidates and requests quotes from them. If the strategy does not use quotes, round claims the first
+// candidate immediately.
 func (x *exchange) round(o int32) {
 	t := &x.trades[o]
 	b := &x.brokers[t.broker]
@@ -219,7 +220,7 @@ func (x *exchange) round(o int32) {
 	}
 }
 
-// nothing is the extra of an event about a message that was lost.
+// nothing is the value of extra in an event whose message was lost.
 const nothing = -1
 
 // send sends a request to a worker.
@@ -232,7 +233,7 @@ func (x *exchange) send(e event) {
 	x.add(e, d)
 }
 
-// work lets a worker process a request, and returns the time until it has done so.
+// work makes a worker process a request, and returns the time until the worker has finished.
 func (x *exchange) work(worker int32, work, wait time.Duration) time.Duration {
 	h := &x.hosts[worker]
 	if h.slow {
@@ -243,7 +244,7 @@ func (x *exchange) work(worker int32, work, wait time.Duration) time.Duration {
 	return h.idleAt + wait - x.now
 }
 
-// ask makes a worker's quote, and schedules the broker's decision once all requests are processed.
+// ask computes a worker's quote, and schedules the broker's decision once each request was answered or lost.
 func (x *exchange) ask(e *event) {
 	t := &x.trades[e.order]
 	t.open--
@@ -271,7 +272,7 @@ func (x *exchange) ask(e *event) {
 	x.add(event{kind: decide, order: e.order}, t.last-x.now)
 }
 
-// quote returns a worker's quote. It remembers refusals until the worker changes.
+// quote returns a worker's quote. It caches a refusal until the worker changes.
 func (x *exchange) quote(w *Worker, shape, broker int) bourse.Quote {
 	if x.refusals[shape] == nil {
 		x.refusals[shape] = make([]uint32, len(x.workers))
@@ -319,8 +320,8 @@ func (x *exchange) claimNext(o int32) {
 	x.send(event{kind: claim, order: o, worker: w})
 }
 
-// claim lets a worker check its ledger and fill the order. If the claim or its answer is lost, the
-// broker cancels it.
+// claim makes a worker check its ledger and fill the order if it fits. If the claim or its answer is lost, the broker
+// cancels the claim.
 func (x *exchange) claim(e *event) {
 	w, h := x.workers[e.worker], &x.hosts[e.worker]
 	o := &x.shapes[x.arrivals[e.order].Shape]
@@ -365,7 +366,7 @@ func (x *exchange) end(e *event) {
 	x.meter.allocated -= float64(o.GPU())
 }
 
-// changed changes a worker. Brokers learn its new state later.
+// changed calls change, which changes a worker. Brokers learn the worker's new state later.
 func (x *exchange) changed(w *Worker, change func()) {
 	if w.Host.GPUs > 0 {
 		x.meter.fragmented -= x.fragments.of(new(w.state()))
@@ -377,7 +378,7 @@ func (x *exchange) changed(w *Worker, change func()) {
 	x.add(event{kind: publish, order: -1, worker: int32(w.Index), extra: x.snapshots.take(w)}, x.conditions.ViewAge)
 }
 
-// answered ends the order if it was filled. Otherwise the broker claims the next worker.
+// answered completes the order if the worker filled it. Otherwise, the broker claims the next worker.
 func (x *exchange) answered(e *event) {
 	t := &x.trades[e.order]
 	x.brokers[t.broker].unclaim(x, e.worker, &x.shapes[x.arrivals[e.order].Shape])

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/sim"
 )
 
-// strategy returns the strategy with a name.
+// strategy returns the strategy with the given name.
 func strategy(t *testing.T, name string) *sim.Strategy {
 	t.Helper()
 	for _, s := range sim.Strategies() {
@@ -36,18 +36,18 @@ func TestOldViewsAndManyBrokers(t *testing.T) {
 	}
 }
 
-// TestFaults checks that every order ends although messages are lost and workers die, and that an
-// experiment with a seed is repeatable.
+// TestFaults checks that every order is filled or refused even if messages are lost and workers die,
+// and that experiments with the same seed have the same result.
 func TestFaults(t *testing.T) {
 	trace, arrivals := sim.Sandboxes(100, 5000, 1)
 	c := sim.Conditions{Brokers: 3, ViewAge: time.Second, Delay: time.Millisecond, Loss: 0.01, Slow: 0.1, Deaths: 5}
 	for _, s := range sim.Strategies() {
 		first, second := sim.Trade(trace, arrivals, &s, &c, 7), sim.Trade(trace, arrivals, &s, &c, 7)
 		if first != second {
-			t.Errorf("%s: two experiments with one seed differ", s.Name)
+			t.Errorf("%s: two experiments with the same seed differ", s.Name)
 		}
 		if first.Filled+first.Refused != len(arrivals) {
-			t.Errorf("%s: %d orders filled and %d refused, of %d", s.Name, first.Filled, first.Refused, len(arrivals))
+			t.Errorf("%s: %d orders filled and %d refused, want %d in total", s.Name, first.Filled, first.Refused, len(arrivals))
 		}
 		if first.Lost == 0 {
 			t.Errorf("%s: no machine was lost with its worker", s.Name)

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Fragments measures how much of the free GPUs of a worker is useless for typical orders. The
-// measure, and the selection of the typical shapes, are those of the paper on fragmentation
-// gradient descent and of its simulator. It must not be used concurrently.
+// Fragments measures how much of a worker's free GPU capacity is useless for typical orders. The
+// measure and the selection of typical shapes are the same as in the paper on fragmentation
+// gradient descent and its simulator. Fragments is not safe for concurrent use.
 type Fragments struct {
 	typical   []typical
 	memo      map[state]float64
@@ -20,10 +20,11 @@ type typical struct {
 	share float64
 }
 
-// popular is the percentage of all orders whose shapes are typical. Rarer shapes do not count.
+// popular is the percentage of all orders that the typical shapes must cover. The measure ignores
+// rarer shapes.
 const popular = 95
 
-// NewFragments returns the measure for a trace's workload.
+// NewFragments returns Fragments for a trace's workload.
 func NewFragments(t *Trace) *Fragments {
 	counts := map[Shape]int{}
 	for _, i := range t.Orders {
@@ -72,7 +73,7 @@ func sorted(free [maxGPUs]int16) [maxGPUs]int16 {
 	return free
 }
 
-// of returns the fragmented GPUs of a worker in a state, in thousandths of a GPU.
+// of returns how much GPU capacity is fragmented on a worker in state s, in thousandths of a GPU.
 func (f *Fragments) of(s *state) float64 {
 	sum, known := f.memo[*s]
 	if !known {
@@ -102,8 +103,9 @@ func (s *state) useless(shape *Shape) int {
 	return small
 }
 
-// increase returns by how much an order would increase the worker's fragmented GPUs, in thousandths
-// of a GPU, and on which GPU it should be placed if it shares one. The order must fit.
+// increase returns by how much an order would increase the worker's fragmentation, in thousandths
+// of a GPU. If the order shares a GPU, increase also returns the GPU on which it should be placed.
+// The order must fit.
 func (f *Fragments) increase(w *Worker, shape *Shape) (more float64, gpu int) {
 	before := w.state()
 	if !shape.shared() {
@@ -121,7 +123,7 @@ func (f *Fragments) increase(w *Worker, shape *Shape) (more float64, gpu int) {
 	return more, gpu
 }
 
-// after returns the state after the fill of an order.
+// after returns the state of a worker after it has filled an order.
 func after(s state, free [maxGPUs]int16, shape *Shape, gpu int) *state {
 	s.cpu -= int64(shape.CPU)
 	if shape.shared() {

@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// inflated is the load at which a workload ends, as a multiple of the cluster's GPUs.
+// inflated is the GPU demand at the end of an inflation experiment, as a multiple of the cluster's
+// GPUs.
 const inflated = 1.3
 
 // MaxLoad is the highest load of an inflation experiment, in percent of the cluster's GPUs.
@@ -21,10 +22,9 @@ const MaxLoad = 130
 // Inflation is the result of an inflation experiment: the figures at each load from 0 to MaxLoad.
 type Inflation [MaxLoad + 1]Figure
 
-// inflate returns the orders of an inflation experiment, as indexes of shapes, and the sequence in
-// which policies consider workers. As in the paper's simulator, the trace's orders are shuffled.
-// Then either random ones are repeated or random ones are removed, until the orders demand 130 % of
-// the cluster's GPUs.
+// inflate returns the orders of an inflation experiment, as indexes of shapes, and the order in which
+// policies consider workers. As in the paper's simulator, the trace's orders are shuffled. Then
+// random orders are repeated or removed until the orders demand 130 % of the cluster's GPUs.
 func inflate(t *Trace, seed int64) (orders, workers []int) {
 	rng := oldrand.New(oldrand.NewSource(seed))
 	rng.Int() // the paper's simulator logs one number
@@ -74,7 +74,7 @@ func Mean(t *Trace, p *Policy, n int) Inflation {
 	return mean
 }
 
-// Parallel calls run with 0 to n-1, on all processors, and returns the results in this order.
+// Parallel calls run(0) to run(n-1) on all processors, and returns their results in that order.
 func Parallel[T any](n int, run func(i int) T) []T {
 	out := make([]T, n)
 	free := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -90,7 +90,8 @@ func Parallel[T any](n int, run func(i int) T) []T {
 	return out
 }
 
-// Steady returns the orders of an inflation experiment at a constant rate per second.
+// Steady returns the orders of an inflation experiment, which arrive at random times with a constant
+// mean rate per second.
 func Steady(t *Trace, rate float64, seed int64) []Arrival {
 	list, _ := inflate(t, seed)
 	rng := rand.New(rand.NewPCG(uint64(seed), 2))
@@ -124,11 +125,11 @@ func Inflate(t *Trace, p *Policy, seed int64) Inflation {
 	return m.result()
 }
 
-// scan places orders by comparing all workers. It remembers the score or the quote of each worker for
-// each shape until the worker changes.
+// scan places orders by comparing all workers. It caches each worker's score or quote for each shape
+// until the worker changes.
 type scan struct {
 	policy    *Policy
-	workers   []*Worker // in the sequence in which they are considered
+	workers   []*Worker // in the order in which they are considered
 	orders    []order   // by shape
 	fragments *Fragments
 	rng       *rand.Rand
@@ -139,7 +140,7 @@ type scan struct {
 	ranked []market.Ranked
 }
 
-// answer is what a worker has answered to an order.
+// answer is a worker's cached answer to an order.
 type answer struct {
 	version uint32 // the worker's version for which the answer is valid; never: the worker has no room, and never will
 	score   float32
@@ -200,8 +201,8 @@ func (c *scan) rank(shape int) *Worker {
 	return c.at[c.ranked[0].Quote]
 }
 
-// ask returns a worker's answer to an order, or nil if the worker has no room. Machines never end in
-// inflation experiments, so a worker without room for an order never has room for it again.
+// ask returns a worker's answer to an order, or nil if the worker has no room. Machines never stop in
+// inflation experiments, so a worker that has no room for an order will never have room for it.
 func (c *scan) ask(shape, worker int) *answer {
 	a, w, o := &c.memo[shape][worker], c.workers[worker], &c.orders[shape]
 	switch {
@@ -223,8 +224,8 @@ func (c *scan) ask(shape, worker int) *answer {
 	return a
 }
 
-// meter computes the figures at each load, as the paper does: the mean over all orders after whose
-// arrival the load, rounded to a percent, has the value.
+// meter computes the figures at each load as the paper does. It rounds the load after each order's
+// arrival to a percent, and averages the figures over all orders with the same rounded load.
 type meter struct {
 	total                         float64
 	demand, allocated, fragmented float64

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/sim"
 )
 
-// figures returns the mean figures at a load of 100 %, of the first n seeds of the paper.
+// figures returns the figures at a load of 100 %, averaged over the first n of the paper's seeds.
 func figures(t *testing.T, workload string, p *sim.Policy, n int) sim.Figure {
 	t.Helper()
 	trace, err := sim.Openb(workload)
@@ -19,7 +19,7 @@ func figures(t *testing.T, workload string, p *sim.Policy, n int) sim.Figure {
 
 // TestPublishedFigures checks that the lab reproduces the published results of best fit and of
 // fragmentation gradient descent. The seeds generate the same orders as in the paper's simulator,
-// but workers are considered in another sequence.
+// but workers are considered in a different order.
 func TestPublishedFigures(t *testing.T) {
 	const seeds = 4
 	for _, p := range sim.Paper() {
@@ -55,7 +55,7 @@ func TestRankingIsNoWorseThanFGD(t *testing.T) {
 func TestInflationIsRepeatable(t *testing.T) {
 	for _, p := range []sim.Policy{sim.Paper()[0], sim.Bourse()[0]} {
 		if a, b := figures(t, "multigpu50", &p, 1), figures(t, "multigpu50", &p, 1); a != b {
-			t.Errorf("%s: %v and %v", p.Name, a, b)
+			t.Errorf("%s: got %v, then %v with the same seed", p.Name, a, b)
 		}
 	}
 }

@@ -20,10 +20,10 @@ type Policy struct {
 	random bool
 	// curves, if set, makes market.Rank choose the worker by its quote, with these curves.
 	curves *market.Curves
-	// costs makes workers add the cost of the order to their quotes; see [Cost].
+	// costs makes workers add the order's cost to their quotes; see [Cost].
 	costs bool
-	// positions is the largest difference between the positions of two workers, which are a part of
-	// the cost, in thousandths of a GPU.
+	// positions is the largest difference between two workers' positions, in thousandths of a GPU.
+	// A worker's position is part of the cost.
 	positions float64
 }
 
@@ -34,7 +34,7 @@ type (
 
 // Paper returns the policies that the paper on fragmentation gradient descent compares, with the
 // parameters of its experiments. Scores are truncated to integers from 0 to 100, as they are in the
-// paper's simulator, since this determines how often workers are equal.
+// paper's simulator, because this affects how often workers have equal scores.
 func Paper() []Policy {
 	return []Policy{
 		{Name: "Random", random: true, gpu: anyGPU},
@@ -55,7 +55,7 @@ func Bourse() []Policy {
 	}
 }
 
-// costCurves returns curves that rank quotes only by their costs.
+// costCurves returns curves that rank quotes by cost only.
 func costCurves() *market.CurveSet {
 	set := market.DefaultCurves()
 	set.Image, set.Spread, set.Load = market.Curve{}, market.Curve{}, market.Curve{}
@@ -63,7 +63,7 @@ func costCurves() *market.CurveSet {
 	return set
 }
 
-// Capacities of the largest host, by which the policies normalize amounts.
+// Capacities of the largest host. The policies normalize amounts by them.
 const (
 	mostCPU = 128000
 	mostGPU = maxGPUs * WholeGPU
@@ -131,19 +131,19 @@ func slack(w *Worker, s *Shape) float64 {
 }
 
 // gradient is fragmentation gradient descent: it prefers the worker whose fragmentation increases
-// least.
+// the least.
 func gradient(f *Fragments, w *Worker, s *Shape) float64 {
 	more, _ := f.increase(w, s)
 	return math.Trunc(100 / (1 + math.Exp(more/1000)))
 }
 
-// leastFragmenting returns the GPU on which the order increases the fragmentation least.
+// leastFragmenting returns the GPU on which the order increases fragmentation the least.
 func leastFragmenting(f *Fragments, w *Worker, s *Shape, _ *rand.Rand) int {
 	_, gpu := f.increase(w, s)
 	return gpu
 }
 
-// tightest returns the GPU on which the order leaves the smallest part free.
+// tightest returns the GPU on which the order would leave the least capacity free.
 func tightest(_ *Fragments, w *Worker, s *Shape, _ *rand.Rand) int {
 	best := -1
 	for i, free := range w.free[:w.Host.GPUs] {

@@ -2,21 +2,22 @@ package sim
 
 import "github.com/bourse-dev/bourse"
 
-// Cost is the resource whose account contains a worker's own rating of an order. The worker computes
-// it from its own state and the workload's typical shapes; brokers need to know neither. The cost is
-// the increase of the worker's fragmentation, as in fragmentation gradient descent (FGD), plus the
-// worker's position. Positions are random, but fixed, so that workers that are similar are filled
-// one after the other, and the last ones remain empty for large orders.
+// Cost is an artificial resource. Its account in a quote contains the worker's own rating of the
+// order: the cost. The worker computes the cost from its own state and the workload's typical
+// shapes; brokers need to know neither. The cost is the increase of the worker's fragmentation, as
+// in fragmentation gradient descent (FGD), plus the worker's position. Positions are random but
+// fixed, so similar workers are filled one after the other, and the last ones remain empty for
+// large orders.
 //
-// Curves can rank by it like by any other resource: the account's total is costScale, its used
-// amount is half of that plus the cost, and the order takes 1 of it.
+// Curves can rank quotes by Cost as by any other resource: the account's total is costScale, its
+// used amount is half of that plus the cost, and the order takes 1 of it.
 const Cost bourse.Resource = "cost"
 
 // costScale is larger than any difference between two costs, in millionths of a GPU.
 const costScale = 4 * maxGPUs * 1e6
 
-// positions is the largest difference between two positions, in thousandths of a GPU. It was chosen
-// on workloads with other seeds than those of the published results.
+// positions is the largest difference between two positions, in thousandths of a GPU. It was tuned
+// on workloads with seeds other than those of the published results.
 const positions = WholeGPU
 
 // cost returns a worker's rating of an order, in thousandths of a GPU. Lower is better. The order
@@ -36,7 +37,7 @@ func (w *Worker) position(broker int) float64 {
 	return float64((x^x>>31)>>11) / (1 << 53)
 }
 
-// refused is the refusal of workers without room. Brokers ignore their quotes.
+// refused is the refusal of a worker that has no room. Brokers ignore quotes with a refusal.
 var refused = bourse.Refusal{Reason: bourse.RefusedResource}
 
 // quote returns a worker's quote for an order. It contains the order's cost if the order asks for

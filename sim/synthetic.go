@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Small returns 500 random orders, which are a little more than three random workers can fill.
+// Small returns three random hosts, and 500 random orders that slightly exceed their capacity.
 func Small(seed int64) (*Trace, []Arrival) {
 	rng := rand.New(rand.NewPCG(uint64(seed), 4))
 	t := &Trace{}
@@ -32,13 +32,13 @@ type synthetic struct {
 	weights  []float64 // relative frequencies of the shapes
 	life     time.Duration
 	load     float64 // mean share of all CPUs that the workload demands
-	wave     float64 // by how much the rate of a region rises and falls in a day, relative to its mean
+	wave     float64 // amplitude of a region's daily wave, relative to the region's mean rate
 	day      time.Duration
 	perBurst float64 // mean number of orders that arrive at the same time
 }
 
-// Sandboxes returns a workload of agents' sandboxes: small machines that live for a minute and arrive
-// in bursts. One in a hundred is large.
+// Sandboxes returns a workload of sandboxes for AI agents. Small machines arrive in bursts, and live
+// for a minute on average. One machine in a hundred is large.
 func Sandboxes(hosts, orders int, seed int64) (*Trace, []Arrival) {
 	return synthetic{
 		regions: 1, life: time.Minute, load: 0.85, day: time.Hour, perBurst: 20,
@@ -83,7 +83,7 @@ func (s synthetic) generate(name string, hosts, orders int, seed int64) (*Trace,
 	return t, out
 }
 
-// region returns a region, in proportion to the demand of the regions at a time.
+// region returns a random region, weighted by the regions' demand at the given time.
 func (s *synthetic) region(at time.Duration, rng *rand.Rand) int {
 	for {
 		r := rng.IntN(s.regions)

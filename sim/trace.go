@@ -19,7 +19,7 @@ var openb embed.FS
 // WholeGPU is the Share of a shape that takes whole GPUs.
 const WholeGPU = 1000
 
-// Models is a set of GPU models, as indexes into a trace's list.
+// Models is a set of GPU models. Each bit represents one of a trace's models.
 type Models uint32
 
 // Shape is the size of a machine in a trace.
@@ -27,7 +27,7 @@ type Shape struct {
 	CPU    bourse.MilliCPU
 	Memory bourse.MiB
 	GPUs   int
-	Share  int    // thousandths that the machine takes of each of its GPUs; less than WholeGPU only if it has one GPU
+	Share  int    // thousandths of each GPU that the machine takes; less than WholeGPU only if GPUs is 1
 	Models Models // acceptable models; 0: all
 }
 
@@ -51,10 +51,10 @@ type Trace struct {
 	Name   string
 	Hosts  []Host
 	Shapes []Shape // all different
-	Orders []int   // index of the shape of each order, in the order of the trace
+	Orders []int   // index of each order's shape, in the order of the trace
 }
 
-// GPU returns the number of GPUs of all hosts, in thousandths.
+// GPU returns the total GPU capacity of all hosts, in thousandths of a GPU.
 func (t *Trace) GPU() int {
 	sum := 0
 	for i := range t.Hosts {
@@ -94,15 +94,14 @@ func Openb(workload string) (*Trace, error) {
 	return t, err
 }
 
-// Figure is the result of an inflation experiment at a certain load: percentages of the cluster's
+// Figure is the result of an inflation experiment at a certain load, in percent of the cluster's
 // GPUs.
 type Figure struct {
 	Allocated  float64
-	Fragmented float64 // free, but useless for the typical order, on average over the typical orders
+	Fragmented float64 // free, but useless for an order; averaged over the typical orders
 }
 
-// Published returns the published figures of a workload at a load of 100 %, for each policy and
-// seed.
+// Published returns a workload's published figures at a load of 100 %, by policy and seed.
 func Published(workload string) (map[string]map[int64]Figure, error) {
 	out := map[string]map[int64]Figure{}
 	err := readCSV("published", func(row []string) error {
@@ -126,7 +125,8 @@ func Published(workload string) (map[string]map[int64]Figure, error) {
 	return out, err
 }
 
-// modelSet numbers GPU models in the order of their first use.
+// modelSet maps the name of each GPU model to its number. Models are numbered in order of first
+// use.
 type modelSet map[string]int
 
 func (m modelSet) set(names string) Models {

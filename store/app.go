@@ -8,10 +8,12 @@ import (
 
 var apps = table[bourse.App]{bucket: bucketApps}
 
-// App returns an app's record, and whether it exists. The app may have been deleted.
+// App returns the record of the app with this name, and whether there is one. A deleted app still
+// has a record.
 func (t *Tx) App(name bourse.AppName) (bourse.App, bool, error) { return apps.get(t, []byte(name)) }
 
-// PutApp inserts or replaces an app's record. It does not merge the record with an existing one.
+// PutApp inserts or replaces an app's record. It overwrites an existing record instead of merging
+// the two.
 func (t *Tx) PutApp(app bourse.App) error {
 	k, err := key(string(app.Name))
 	if err != nil {

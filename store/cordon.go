@@ -16,7 +16,8 @@ func CordonOf(t *Tx) (*bourse.Cordon, error) {
 	return &c, nil
 }
 
-// SetCordon sets or, if c is nil, removes the cordon that makes the worker refuse orders.
+// SetCordon sets the worker's cordon, which makes the worker refuse orders. If c is nil, SetCordon
+// removes the cordon.
 func SetCordon(t *Tx, c *bourse.Cordon) error {
 	if c == nil {
 		return cordons.delete(t, keyCordon)

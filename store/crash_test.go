@@ -63,10 +63,10 @@ func live(t *testing.T, s *Store, life []bourse.State) int {
 			})
 			if err != nil {
 				if bourse.CodeOf(err) != bourse.CodeTimeout {
-					t.Errorf("transaction: %v", err)
+					t.Errorf("transaction: got %v, want timeout", err)
 				}
 				if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutIdentity(Identity{}) }); bourse.CodeOf(err) != bourse.CodeTimeout {
-					t.Errorf("transaction after the crash: %v", err)
+					t.Errorf("transaction after the crash: got %v, want timeout", err)
 				}
 				return 2*i + m
 			}

@@ -24,7 +24,7 @@
 //	├── machine_living
 //	│   └── app                              uint64, big endian: machines not destroyed; absent for 0
 //	├── committed
-//	│   └── resource                         int64, big endian: the sum of Takes of machines, volumes and tasks and Left of holds; absent for 0
+//	│   └── resource                         int64, big endian: the sum of the Takes of machines, volumes and tasks, and the Remaining of holds; absent for 0
 //	├── orders
 //	│   └── OrderID                          OrderRecord
 //	├── order_time                           every order except those for tasks, oldest first
@@ -73,8 +73,8 @@
 //
 //   - After Wait or Update has returned nil for a transaction, it survives a crash at any
 //     later time. Transactions become durable in the order of Submit.
-//   - A transaction whose function fails has no effect on the store or on other transactions.
-//   - Indexes and sums change in the same transaction as the record that they
-//     derive from; [Tx.Verify] checks this.
+//   - If a transaction's function fails, the transaction has no effect on the store or on other transactions.
+//   - Indexes and sums change in the same transaction as the records from which they are derived.
+//     [Tx.Verify] checks this.
 //   - A store with another schema version is neither opened nor changed.
 package store

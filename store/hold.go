@@ -17,13 +17,13 @@ func holdKeys(h *bourse.Hold) []entry {
 	}
 }
 
-// Hold returns an order's hold and whether it exists.
+// Hold returns an order's hold, and whether there is one.
 func (t *Tx) Hold(order bourse.OrderID) (bourse.Hold, bool, error) {
 	return holds.get(t, []byte(order))
 }
 
 // PutHold inserts or replaces a hold and updates the indexes and the committed sums. It returns
-// CodeInternal if a value is out of range, or if Left exceeds Takes.
+// CodeInternal if a value is out of range, or if Remaining exceeds Takes.
 func (t *Tx) PutHold(h *bourse.Hold) error {
 	if err := validHold(h); err != nil {
 		return err
@@ -51,7 +51,8 @@ func (t *Tx) DeleteHold(order bourse.OrderID) error { return holds.delete(t, []b
 // Holds returns all holds sorted by order id.
 func (t *Tx) Holds() iter.Seq2[bourse.Hold, error] { return holds.all(t) }
 
-// HoldsOf returns the holds of the reservation that [bourse.ReservationKey.All] identifies, sorted by order id.
+// HoldsOf returns a reservation's holds on this worker, sorted by order id. The argument is the reservation's
+// [bourse.ReservationKey.All].
 func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	var out []bourse.Hold
 	for order := range t.keysBelow(bucketHoldOf, append([]byte(reservation), 0)) {
@@ -64,7 +65,8 @@ func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	return out, nil
 }
 
-// NextExpiry returns the time when the next hold expires, and false if there are no holds.
+// NextExpiry returns the earliest time at which a hold expires. It returns false if there are no
+// holds.
 func (t *Tx) NextExpiry() (time.Time, bool) {
 	for k := range t.kv.Range(bucketHoldEnd, nil) {
 		at, _ := splitTimeKey(k)
@@ -104,8 +106,8 @@ func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	return len(over), nil
 }
 
-// CommittedAt returns the committed amounts, excluding those of expired holds. Use it for decisions. In a read-write
-// transaction, it deletes the expired holds; in a read-only one, it subtracts them.
+// CommittedAt returns the committed amounts without those of expired holds. Use it to decide whether an order fits.
+// A read-write transaction deletes the expired holds; a read-only transaction only subtracts their amounts.
 func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
 	if t.writes {
 		if _, err := t.ExpireHolds(now); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Identity identifies the worker. It is chosen at the worker's first start.
+// Identity identifies the worker. The worker creates it when it starts for the first time.
 type Identity struct {
 	Worker    bourse.WorkerID  `json:"worker"`
 	Tag       bourse.WorkerTag `json:"tag"`
@@ -19,7 +19,7 @@ var (
 	keyIdentity = []byte("identity")
 )
 
-// Identity returns the worker's identity, and false if it has not been set yet.
+// Identity returns the worker's identity. It returns false if no identity has been set yet.
 func (t *Tx) Identity() (Identity, bool, error) { return identities.get(t, keyIdentity) }
 
 // PutIdentity sets the worker's identity.

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Entry is an entry of the operations log. It describes a state transition of a resource.
+// Entry is an entry of the operations log. It describes a state transition of a machine or volume.
 type Entry struct {
 	Seq   uint64       `json:"seq"`  // number of the entry, one greater than the previous entry's; set by Append
 	Kind  string       `json:"kind"` // kind of resource: KindMachine or KindVolume
@@ -15,13 +15,14 @@ type Entry struct {
 	Event bourse.Event `json:"event"` // for a volume, has no ID and contains a volume state
 }
 
-// keyLogged is the key that contains the number of the last entry ever written.
+// keyLogged is the key of the last log entry's number in bucketMeta.
 var keyLogged = []byte("logged")
 
-// KindMachine is the kind of log entries about machines. DeleteMachine deletes them with the machine.
+// KindMachine is the Kind of log entries about machines. DeleteMachine deletes a machine's entries
+// together with its record.
 const KindMachine = "machine"
 
-// Append adds an entry to the end of the log and returns it with its number.
+// Append adds an entry to the end of the log, and returns the entry with its number set.
 func (t *Tx) Append(e Entry) (Entry, error) {
 	if _, err := key(e.Kind, e.ID); err != nil {
 		return e, err
@@ -47,8 +48,8 @@ func entryKeys(e *Entry) []entry {
 func (t *Tx) Entries(kind, id string, limit int) ([]Entry, error) {
 	prefix := logPrefix(kind, id)
 	var out []Entry
-	// The prefix ends with a zero byte. If a one replaces that byte, the result is after all keys
-	// with the prefix.
+	// The prefix ends with a zero byte. Replacing that byte with a one results in a key that sorts
+	// after all keys with the prefix.
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
 	for k := range t.kv.RangeBack(bucketLogOf, end) {
 		if !bytes.HasPrefix(k, prefix) || limit > 0 && len(out) == limit {

@@ -22,9 +22,9 @@ var errNoMachine = bourse.Errorf(bourse.CodeNotFound, "machine not found")
 // PutMachine inserts or replaces a machine's record and updates the indexes and the committed sums. The machine's
 // events are not stored.
 //
-// Errors: CodeInternal if a machine in the recorded state cannot change to the new state, or a
-// value is out of range; CodeAlreadyExists if another live machine has the name in the app, or
-// the port.
+// Errors: CodeInternal if the transition from the recorded state to the new one is not allowed, or
+// if a value is out of range; CodeAlreadyExists if another live machine has the same port, or the
+// same name in the app.
 func (t *Tx) PutMachine(m *bourse.Machine) error {
 	now := *m
 	now.LastEvents = nil
@@ -48,13 +48,14 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	return errors.Join(machines.swap(t, []byte(now.ID), &old, &now), t.evictMachines())
 }
 
-// MaxDestroyedBytes limits the total size of destroyed machines' records. If it is exceeded when a machine
-// is destroyed, the oldest records are deleted.
+// MaxDestroyedBytes is the maximum total size of destroyed machines' records, in bytes. If it is exceeded
+// when a machine is destroyed, the oldest of these records are deleted.
 const MaxDestroyedBytes = 64 << 20
 
 const (
 	keyDestroyedBytes = "gone_bytes"
-	// maxMachineEvictions is the maximum number of records that are deleted when a machine is destroyed.
+	// maxMachineEvictions is the maximum number of old records that are deleted each time a machine is
+	// destroyed.
 	maxMachineEvictions = 64
 )
 
@@ -153,9 +154,8 @@ func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, 
 	return "", false, nil
 }
 
-// CountMachines returns the number of an app's machines that are not destroyed. It includes
-// machines whose records contain only the app's name and not its ID, because they may belong to
-// the app.
+// CountMachines returns the number of an app's live machines. It includes machines whose records
+// contain the app's name but not its ID, because they may belong to the app.
 func (t *Tx) CountMachines(app bourse.App) int {
 	n := 0
 	for _, space := range appKeysOf(&app) {
@@ -164,14 +164,14 @@ func (t *Tx) CountMachines(app bourse.App) int {
 	return n
 }
 
-// PortUser returns the ID of the live machine that uses a port, and whether there is one.
+// PortUser returns the ID of the live machine that uses the port, and whether there is one.
 func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	id := t.kv.Get(bucketMachinePort, portKey(port))
 	return bourse.MachineID(id), id != nil
 }
 
-// HasFreePort reports whether there is a port between first and last, inclusive, that no live
-// machine uses.
+// HasFreePort reports whether at least one port from first to last, inclusive, is not used by a
+// live machine.
 func (t *Tx) HasFreePort(first, last int) bool {
 	next := first
 	for k := range t.kv.Range(bucketMachinePort, portKey(first)) {
@@ -183,8 +183,8 @@ func (t *Tx) HasFreePort(first, last int) bool {
 	return next <= last
 }
 
-// Committed returns, for each resource, the sum of the amounts that machines, volumes, tasks and
-// holds take. Since it includes expired holds, use CommittedAt for decisions.
+// Committed returns the total amount of each resource that machines, volumes, tasks and holds take.
+// It includes expired holds. To decide whether an order fits, use CommittedAt.
 func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
 	for k, v := range t.kv.Range(bucketCommitted, nil) {

@@ -9,12 +9,12 @@ import (
 
 var machines = table[bourse.Machine]{bucketMachines, machineKeys, machineSums}
 
-// appKey returns the string that represents an app in index keys. It is the app's id or, in records
-// that do not contain the id, the app's name. An id is never a valid name, because it contains
-// capital letters.
+// appKey returns the string that represents an app in index keys. It is the app's id or, if the
+// record does not contain an id, the app's name. An id cannot be mistaken for a name, because it
+// contains capital letters.
 func appKey(name bourse.AppName, id string) string { return cmp.Or(id, string(name)) }
 
-// appKeysOf returns all strings that may represent an app in index keys.
+// appKeysOf returns the strings that may represent an app in index keys.
 func appKeysOf(app *bourse.App) []string {
 	if app.ID == "" {
 		return []string{string(app.Name)}

@@ -15,12 +15,12 @@ type OrderRecord struct {
 	Volume   bourse.VolumeID  `json:"volume,omitempty"` // empty in a tombstone, like Machine
 	Held     bool             `json:"held,omitempty"`   // whether a hold with the order's ID has filled the order
 	Canceled bool             `json:"canceled,omitempty"`
-	Decision bourse.Decision  `json:"decision,omitzero"` // not set for a task: only the task's broker has its decision
+	Decision bourse.Decision  `json:"decision,omitzero"` // not set for a task: only the task's broker knows it
 	At       time.Time        `json:"at"`
 	Task     *TaskRecord      `json:"task,omitempty"` // set for an order for a task; changed only by the methods in task.go
 }
 
-// fillID returns the id of the machine, volume or hold that fills the order, or "" if there is
+// fillID returns the id of the machine, volume or hold that filled the order, or "" if there is
 // none.
 func (o *OrderRecord) fillID() string {
 	if o.Held {
@@ -54,8 +54,8 @@ func orderSums(o *OrderRecord) []sumPart {
 // Order returns an order's record, and whether it exists.
 func (t *Tx) Order(id bourse.OrderID) (OrderRecord, bool, error) { return orders.get(t, []byte(id)) }
 
-// PutOrder inserts or replaces the record of an order. It does not use the timestamp in the
-// order's id, because clients choose the ids.
+// PutOrder inserts or replaces an order's record. The record's At determines the order's age; the
+// timestamp in the order's id does not, because clients may choose the id.
 func (t *Tx) PutOrder(o OrderRecord) error {
 	k, err := key(string(o.ID))
 	if err != nil {

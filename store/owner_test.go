@@ -19,8 +19,8 @@ func machineIDs(t *testing.T, tx *Tx, app bourse.App) (out []bourse.MachineID) {
 	return out
 }
 
-// TestAppsWithOneNameShareNothing checks that two apps that have had the same name at different times do not share
-// machines, machine names or tasks.
+// TestAppsWithOneNameShareNothing checks that two apps that have used the same name at different times do not
+// share machines, machine names or tasks.
 func TestAppsWithOneNameShareNothing(t *testing.T) {
 	s := open(t)
 	former := bourse.App{Name: "web", ID: "01ARZ3NDEKTSV4RRFFQFORMERA"}

@@ -9,26 +9,27 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// pruneBatch is the maximum number of records that Prune deletes in one transaction, because other
-// transactions wait for it.
+// pruneBatch is the maximum number of records that Prune deletes in one transaction. Other
+// transactions have to wait in the meantime.
 const pruneBatch = 128
 
-// Limits on the numbers of destroyed machines and ended runs. They are necessary because the whole
-// store is in memory, and a worker may start many short-lived machines within Config.Keep. The
-// size of destroyed machines' records is limited, too; see [MaxDestroyedBytes].
+// Defaults for the maximum numbers of destroyed machines and ended runs that Prune retains. Limits
+// are necessary because the whole store is in memory, and a worker may start many short-lived
+// machines within Config.Keep. The size of destroyed machines' records is limited, too; see
+// [MaxDestroyedBytes].
 const (
 	maxDestroyed = 10_000
 	maxRuns      = 20_000 // a run is never deleted within a minute of its end
 )
 
-// Pruned contains the numbers of records that Prune has deleted, by kind.
+// Pruned contains the number of deleted records of each kind.
 type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
 // Prune deletes records that became obsolete more than Config.Keep before now: destroyed machines
 // and volumes with their log entries, orders whose machine, volume or hold has no record anymore,
-// ended tasks, and ended runs. Even of newer records, it retains at most 10,000 destroyed machines
-// and 20,000 ended runs. It never deletes data of a live machine or volume, or of a volume that
-// still has a snapshot.
+// ended tasks, and ended runs. If more than 10,000 destroyed machines or 20,000 ended runs remain,
+// it deletes the oldest ones, even if they are newer. It never deletes data of a live machine or
+// volume, or of a volume that still has a snapshot.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
 	before := now.Add(-s.keep)
@@ -66,14 +67,14 @@ func pruneMachines(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(expiredRecords(t, bucketMachineDestroyed, before, limit), func(id string) error { return t.DeleteMachine(bourse.MachineID(id)) })
 }
 
-// pruneVolumes deletes at most limit volumes that became obsolete before the given time, because they were destroyed
-// and had no snapshots, oldest first.
+// pruneVolumes deletes at most limit destroyed volumes without snapshots, oldest first. It retains those that
+// were destroyed, or lost their last snapshot, at or after the given time.
 func pruneVolumes(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(expiredRecords(t, bucketVolumeDestroyed, before, limit), func(id string) error { return t.DeleteVolume(bourse.VolumeID(id)) })
 }
 
-// pruneOrders deletes at most limit orders from before the given time, oldest first. An order is retained as long as
-// its machine, volume or hold has a record.
+// pruneOrders deletes at most limit orders that were recorded before the given time, oldest first. It retains an
+// order as long as its machine, volume or hold has a record.
 func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for k, filler := range t.kv.Range(bucketOrderTime, nil) {
@@ -88,11 +89,11 @@ func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(old, func(id string) error { return orders.delete(t, []byte(id)) })
 }
 
-// pruneRuns deletes runs that ended before the given time, oldest first, at most limit of them.
+// pruneRuns deletes at most limit runs that ended before the given time, oldest first.
 func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for id, k := range t.kv.Range(bucketRunKey, nil) {
-		// the engine creates ids in ascending order, so all remaining runs are newer
+		// the engine creates ids in ascending order, so all following runs are newer
 		if u, err := ulid.ParseStrict(string(id)); len(old) == limit || err == nil && u.Timestamp().After(before) {
 			break
 		}
@@ -110,7 +111,7 @@ func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 	return deleteEach(old, func(k string) error { return runs.delete(t, []byte(k)) })
 }
 
-// deleteEach calls del for each id and returns the number of ids.
+// deleteEach calls del for each id, and returns the number of ids.
 func deleteEach(ids []string, del func(id string) error) (int, error) {
 	for _, id := range ids {
 		if err := del(id); err != nil {
@@ -120,7 +121,8 @@ func deleteEach(ids []string, del func(id string) error) (int, error) {
 	return len(ids), nil
 }
 
-// excess returns by how many keys a bucket exceeds limit, or 0 if it does not.
+// excess returns the number of keys in a bucket minus limit, or 0 if the bucket does not exceed the
+// limit.
 func excess(t *Tx, bucket string, limit int) int {
 	n := -limit
 	for range t.kv.Range(bucket, nil) {
@@ -129,7 +131,8 @@ func excess(t *Tx, bucket string, limit int) int {
 	return max(0, n)
 }
 
-// expiredRecords returns at most limit ids from a time index whose times are before the given one, oldest first.
+// expiredRecords reads a bucket that sorts ids by time. It returns the oldest ids from before the given time, at
+// most limit of them.
 func expiredRecords(t *Tx, bucket string, before time.Time, limit int) []string {
 	var old []string
 	for k := range t.kv.Range(bucket, nil) {

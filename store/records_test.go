@@ -75,7 +75,7 @@ func TestHostileKeys(t *testing.T) {
 			}(),
 		} {
 			if err, _ := got.(error); bourse.CodeOf(err) != bourse.CodeNotFound {
-				t.Errorf("%s %q: %v", name, bad, err)
+				t.Errorf("%s %q: got %v, want not_found", name, bad, err)
 			}
 		}
 	}
@@ -227,8 +227,8 @@ func TestPruneKeepsTheLiving(t *testing.T) {
 	})
 }
 
-// TestPruneLimitsDestroyedMachines checks that Prune deletes the oldest destroyed machines before their retention time
-// is over if there are too many.
+// TestPruneLimitsDestroyedMachines checks that if there are too many destroyed machines, Prune deletes the oldest
+// ones, even if they were destroyed recently.
 func TestPruneLimitsDestroyedMachines(t *testing.T) {
 	s, err := Open(Config{Dir: t.TempDir(), logFileSize: smallLog, maxDestroyed: 3})
 	if err != nil {
@@ -293,8 +293,8 @@ func TestDestroyedMachinesAreLimitedInBytes(t *testing.T) {
 	})
 }
 
-// TestPruneLimitsEndedRuns checks that the number of ended runs is limited, however young they
-// are. Runs that have not ended are retained.
+// TestPruneLimitsEndedRuns checks that the number of ended runs is limited, even if they ended
+// recently. Runs that have not ended are retained.
 func TestPruneLimitsEndedRuns(t *testing.T) {
 	s, err := Open(Config{Dir: t.TempDir(), logFileSize: smallLog, maxRuns: 3})
 	if err != nil {

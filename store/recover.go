@@ -6,14 +6,14 @@ import (
 	"github.com/bourse-dev/bourse/store/kv"
 )
 
-// Report is the result of checking a store's files.
+// Report describes the contents of a store's files and any damage to them.
 type Report struct {
 	Version  int      `json:"version"`         // version of the schema
 	Keys     int64    `json:"keys"`            // number of intact keys in the snapshot
 	Records  int      `json:"records"`         // number of intact records in the log that the snapshot does not include
 	Machines int      `json:"machines"`        // total number of machine records
-	Damage   []string `json:"damage"`          // one description for each damaged place
-	Lost     []string `json:"lost,omitempty"`  // set by Recover: for each bucket with lost keys, how many were lost
+	Damage   []string `json:"damage"`          // a description of each damaged place
+	Lost     []string `json:"lost,omitempty"`  // set by Recover: the number of lost keys in each bucket that has lost any
 	Saved    []string `json:"saved,omitempty"` // set by Recover: new names of the damaged files
 }
 
@@ -29,15 +29,15 @@ func Check(dir string) (Report, error) {
 	return report(r), err
 }
 
-// Recover recovers the intact records of a damaged store into a new one, retains the damaged files
-// under other names, and recomputes the derived records. It returns CodeFailedPrecondition if
+// Recover copies all intact records of a damaged store into a new one, recomputes the derived
+// records, and retains the damaged files under other names. It returns CodeFailedPrecondition if
 // nothing is damaged, or if both heads of the snapshot are damaged.
 func Recover(dir string, now time.Time) (Report, error) {
 	r, err := kv.Recover(dir, schema(), now, derive)
 	return report(r), err
 }
 
-// derive writes the derived records of a store that contains no derived records.
+// derive computes and writes all derived records. The store must not contain any yet.
 func derive(t kv.Tx) error {
 	logged := uint64Of(t.Get(bucketMeta, keyLogged))
 	for k := range t.Range(bucketLog, nil) {

@@ -17,13 +17,13 @@ func runKeys(rec *fsm.Record) []entry {
 	return out
 }
 
-// openRun returns an unfinished record with the same derived keys as the stored record of rec's run, so that the stored
-// record need not be read.
+// openRun returns a substitute for the stored record of rec's run. It has all derived keys that the stored record may
+// have, so the stored record need not be read.
 func openRun(rec *fsm.Record) *fsm.Record {
 	return &fsm.Record{ID: rec.ID, Definition: rec.Definition, Resource: rec.Resource, Status: fsm.Running}
 }
 
-// PutRun inserts the record of a run, or replaces the one with the same definition, resource and id.
+// PutRun inserts a run's record, replacing any record with the same definition, resource and id.
 func (t *Tx) PutRun(rec fsm.Record) error {
 	k, err := key(rec.Definition, rec.Resource, rec.ID)
 	if err != nil {
@@ -35,7 +35,7 @@ func (t *Tx) PutRun(rec fsm.Record) error {
 	return runs.swap(t, k, openRun(&rec), &rec)
 }
 
-// DeleteRun deletes the record of a run. It does nothing if the run is not recorded.
+// DeleteRun deletes a run's record. It does nothing if there is no such record.
 func (t *Tx) DeleteRun(rec fsm.Record) error {
 	k, err := key(rec.Definition, rec.Resource, rec.ID)
 	if err != nil {
@@ -44,8 +44,7 @@ func (t *Tx) DeleteRun(rec fsm.Record) error {
 	return runs.swap(t, k, openRun(&rec), nil)
 }
 
-// Run returns the record of the run with an id, whether or not the run has ended. It also reports
-// whether there is such a record.
+// Run returns the record of the run with this id, and whether there is one. The run may have ended.
 func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 	k := t.kv.Get(bucketRunKey, []byte(id))
 	if k == nil {
@@ -54,10 +53,11 @@ func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 	return runs.get(t, k)
 }
 
-// Runs returns the records of all runs, sorted by definition and resource.
+// Runs returns all recorded runs, sorted by definition and resource, including those that have
+// ended.
 func (t *Tx) Runs() iter.Seq2[fsm.Record, error] { return runs.all(t) }
 
-// unfinished returns the records of the runs that have not ended, in the order of their creation.
+// unfinished returns the records of the runs that have not ended, oldest first.
 func (t *Tx) unfinished() ([]fsm.Record, error) {
 	var out []fsm.Record
 	for _, at := range t.kv.Range(bucketRunOpen, nil) {
@@ -72,7 +72,7 @@ func (t *Tx) unfinished() ([]fsm.Record, error) {
 	return out, nil
 }
 
-// Journal returns a journal for an fsm engine that records runs in the store.
+// Journal returns a journal that lets an fsm engine record its runs in the store.
 func (s *Store) Journal() fsm.Journal { return journal{s} }
 
 type journal struct{ s *Store }

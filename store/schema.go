@@ -41,7 +41,7 @@ var allBuckets = []string{
 	bucketHolds, bucketHoldOf, bucketHoldEnd, bucketVersions, bucketAppKeys,
 }
 
-// derivedBuckets lists the buckets that are derived from the others.
+// derivedBuckets lists the buckets whose contents are derived from the other buckets.
 var derivedBuckets = []string{
 	bucketMachineApp, bucketMachineName, bucketMachinePort, bucketMachineDestroyed, bucketMachineLiving, bucketCommitted,
 	bucketOrderTime, bucketLogOf, bucketRunKey, bucketRunOpen, bucketVolumeApp, bucketVolumeDestroyed, bucketSnapshots,

@@ -49,10 +49,10 @@ type Store struct {
 
 type engine = kv.DB
 
-// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine,
-// which Close stops. Errors: CodeAlreadyExists if another daemon has the store open,
-// CodeFailedPrecondition if its schema has another version, CodeInternal if it is damaged. In all
-// these cases, Open does not change the files.
+// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine, which
+// Close stops. Errors: CodeAlreadyExists if another daemon has the store open,
+// CodeFailedPrecondition if the store's schema has another version, CodeInternal if the store is
+// damaged. In all these cases, Open does not change the files.
 func Open(cfg Config) (*Store, error) {
 	db, err := kv.Open(kv.Config{Dir: cfg.Dir, Schema: schema(), Log: cfg.Log, Fault: cfg.Fault, Failed: cfg.Failed, LogFileSize: cfg.logFileSize})
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Store) Submit(fn func(*Tx) error) *Commit {
 	return s.engine.Submit(func(t kv.Tx) error { return fn(&Tx{kv: t, writes: true}) })
 }
 
-// SubmitRelaxed queues fn without requesting a commit for it alone; see [kv.DB.SubmitRelaxed].
+// SubmitRelaxed queues fn for a later commit; see [kv.DB.SubmitRelaxed].
 func (s *Store) SubmitRelaxed(fn func(*Tx) error) *Commit {
 	return s.engine.SubmitRelaxed(func(t kv.Tx) error { return fn(&Tx{kv: t, writes: true}) })
 }

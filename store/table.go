@@ -8,15 +8,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// table describes a bucket of records of one type, and the index keys and sums that are derived
-// from each record and change together with it.
+// table describes a bucket whose records have the same type. It also defines the index keys and
+// sums that are derived from each record and change together with it.
 type table[T any] struct {
 	bucket string
 	keys   func(*T) []entry
 	sums   func(*T) []sumPart
 }
 
-// entry is an index key that is derived from a record, and its value.
+// entry is an index key derived from a record, together with the key's value.
 type entry struct {
 	bucket     string
 	key, value []byte
@@ -38,7 +38,7 @@ func (b *table[T]) get(t *Tx, key []byte) (v T, ok bool, err error) {
 	return v, true, decode(stored, &v)
 }
 
-// all reads every record in key order. It stops at the first record that cannot be decoded.
+// all returns the records in key order. It stops at the first one that cannot be decoded.
 func (b *table[T]) all(t *Tx) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, stored := range t.kv.Range(b.bucket, nil) {
@@ -72,9 +72,9 @@ func (b *table[T]) delete(t *Tx, key []byte) error {
 	return b.swap(t, key, &old, nil)
 }
 
-// swap replaces the record old with now. If there is no stored record, old is nil; otherwise it
-// must have the same derived keys and sums as the stored record. If now is nil, swap removes the
-// record. It returns CodeAlreadyExists if another record already has one of the derived keys.
+// swap replaces the stored record. old must have the same derived keys and sums as the stored
+// record, or be nil if there is none. now is the new record, or nil to remove the stored one. swap
+// returns CodeAlreadyExists if another record already has one of the new record's derived keys.
 func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	if b.keys != nil {
 		var before, after []entry
@@ -110,7 +110,7 @@ func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	return t.kv.Put(b.bucket, key, stored)
 }
 
-// derive adds the keys and sums that are derived from the table's records to d.
+// derive computes the keys and sums of all records in the table, and adds them to d.
 func (b *table[T]) derive(t *Tx, d derivation) error {
 	for v, err := range b.all(t) {
 		if err != nil {
@@ -130,8 +130,7 @@ func (b *table[T]) derive(t *Tx, d derivation) error {
 	return nil
 }
 
-// ofApp reads the records of an app, which the given index lists. It returns them in the order of
-// their ids.
+// ofApp returns an app's records, which it finds in the index bucket. It sorts them by id.
 func (b *table[T]) ofApp(t *Tx, index string, app *bourse.App, owned func(*T) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, space := range appKeysOf(app) {
@@ -154,8 +153,8 @@ func (e entry) in(list []entry) bool {
 	})
 }
 
-// replaceKeys replaces the keys that were derived from a record before a change with those derived
-// from it after the change.
+// replaceKeys updates the indexes after a change to a record. before and after are the keys derived
+// from the old and the new version.
 func (t *Tx) replaceKeys(before, after []entry) error {
 	for _, e := range before {
 		if !e.in(after) {
@@ -178,7 +177,8 @@ func (t *Tx) replaceKeys(before, after []entry) error {
 	return nil
 }
 
-// of returns list's contribution to the sum to which p contributes, or 0 if there is none.
+// of returns the amount that list contributes to the sum to which p contributes, or 0 if there is
+// none.
 func (p sumPart) of(list []sumPart) int64 {
 	i := slices.IndexFunc(list, func(x sumPart) bool { return x.bucket == p.bucket && x.name == p.name })
 	if i < 0 {
@@ -187,8 +187,8 @@ func (p sumPart) of(list []sumPart) int64 {
 	return list[i].n
 }
 
-// replaceParts changes each sum by the difference between a record's contributions before and
-// after a change.
+// replaceParts updates the sums after a change to a record. before and after are the contributions
+// of the old and the new version.
 func (t *Tx) replaceParts(before, after []sumPart) error {
 	for _, p := range after {
 		if err := t.add(p.bucket, p.name, p.n-p.of(before)); err != nil {
@@ -225,7 +225,7 @@ func (t *Tx) add(bucket, name string, n int64) error {
 	return t.kv.Put(bucket, k, uint64Bytes(uint64(sum)))
 }
 
-// committed returns the contribution of the given amounts to the committed totals.
+// committed returns the contributions of the given amounts to the committed sums.
 func committed(amounts bourse.Amounts) []sumPart {
 	out := make([]sumPart, len(amounts), len(amounts)+1)
 	for i, a := range amounts {

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TaskRecord is a worker's record of a task. While the task is in progress, its resources count
-// toward the worker's committed totals. After the task has ended, its result is retained for
+// TaskRecord is a worker's record of a task. While the task is in progress, its resources are
+// included in the worker's committed sums. After the task has ended, its result is retained for
 // callers that repeat the order.
 type TaskRecord struct {
 	App    bourse.AppName    `json:"app"`
@@ -23,25 +23,26 @@ type TaskRecord struct {
 type ColdTask struct {
 	Payload []byte          `json:"payload,omitempty"`
 	Until   time.Time       `json:"until"`             // deadline of the task
-	Timeout bourse.Duration `json:"timeout,omitempty"` // time limit that starts when the machine has started; 0: only Until applies
+	Timeout bourse.Duration `json:"timeout,omitempty"` // time limit that begins when the machine has started; if it is 0, only Until applies
 }
 
 // Open reports whether the task is in progress.
 func (r *TaskRecord) Open() bool { return r.Result.End == "" }
 
-// MaxTaskBytes limits the total size of ended tasks' records. If it is exceeded, the oldest ones are
-// deleted. If an order is repeated after its task's record was deleted, it counts as new.
+// MaxTaskBytes is the approximate maximum total size of ended tasks' records, in bytes. If it is
+// exceeded, the oldest of these records are deleted. If a caller repeats an order whose record was
+// deleted, the order counts as new.
 const MaxTaskBytes = 128 << 20
 
 const (
-	// maxTaskEvictions is the maximum number of old tasks that are deleted when a task ends. If
-	// that does not free enough space, more are deleted when later tasks end.
+	// maxTaskEvictions is the maximum number of old tasks that are deleted each time a task ends.
+	// If that does not free enough space, more tasks are deleted when later ones end.
 	maxTaskEvictions = 64
-	// taskEvictBytes is how many bytes are freed each time, to avoid a deletion at the end of every
-	// task.
+	// taskEvictBytes is how far the total size is reduced below MaxTaskBytes. Otherwise, each task
+	// that ends would cause a deletion.
 	taskEvictBytes = MaxTaskBytes / 64
-	// taskOverhead is the approximate size in bytes of an ended task's record without its answer,
-	// error and type.
+	// taskOverhead is the approximate size of an ended task's record in bytes, not counting its
+	// answer, error and type.
 	taskOverhead = 512
 )
 
@@ -52,8 +53,8 @@ func (r *TaskRecord) size() int64 {
 	return int64(len(r.Result.Answer) + len(r.Result.Error) + len(r.Result.Type) + taskOverhead)
 }
 
-// RecordTask inserts the record of a task in progress and adds its resources to the committed
-// sums. It returns CodeAlreadyExists if the order has a record already.
+// RecordTask inserts the record of a task in progress and adds its resources to the committed sums.
+// It returns CodeAlreadyExists if the order already has a record.
 func (t *Tx) RecordTask(o OrderRecord) error {
 	k, err := key(string(o.ID))
 	if err != nil {
@@ -71,8 +72,9 @@ func (t *Tx) RecordTask(o OrderRecord) error {
 	return orders.swap(t, k, nil, &o)
 }
 
-// RecordTaskStart shortens the deadline of a task whose machine has started, because the task's
-// timeout begins at that time. It does nothing if the order is not for such a task.
+// RecordTaskStart records that a task's own machine started at the given time. The task's timeout
+// begins then, so its deadline may become earlier. RecordTaskStart does nothing if the order has no
+// task in progress with a machine of its own and a timeout.
 func (t *Tx) RecordTaskStart(id bourse.OrderID, at time.Time) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || o.Task.Cold == nil || o.Task.Cold.Timeout == 0 {
@@ -86,8 +88,8 @@ func (t *Tx) RecordTaskStart(id bourse.OrderID, at time.Time) error {
 	return orders.put(t, []byte(id), &o)
 }
 
-// RecordTaskEnd records a task's result and subtracts its resources from the committed sums. It
-// reports whether the task was still in progress. If not, RecordTaskEnd ignores the result.
+// RecordTaskEnd records a task's result, and subtracts the task's resources from the committed
+// sums. If the task is not in progress, RecordTaskEnd ignores the result and returns false.
 func (t *Tx) RecordTaskEnd(id bourse.OrderID, result bourse.TaskResult, at time.Time) (bool, error) {
 	if t.kv.Get(bucketTaskOpen, []byte(id)) == nil {
 		return false, nil
@@ -108,8 +110,8 @@ func (t *Tx) RecordTaskEnd(id bourse.OrderID, result bourse.TaskResult, at time.
 	return true, t.evictTasks()
 }
 
-// DeleteTask deletes the record of a task that was never started, so that this or another worker
-// may fill the order.
+// DeleteTask deletes the record of a task that was never started, so that a worker may fill the
+// order later. It does nothing if the order has no task in progress.
 func (t *Tx) DeleteTask(id bourse.OrderID) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || !o.Task.Open() {
@@ -118,7 +120,7 @@ func (t *Tx) DeleteTask(id bourse.OrderID) error {
 	return orders.swap(t, []byte(id), &o, nil)
 }
 
-// OpenTasks returns the orders of all tasks in progress.
+// OpenTasks returns the records of all orders whose tasks are in progress.
 func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 	return func(yield func(OrderRecord, error) bool) {
 		for k := range t.kv.Range(bucketTaskOpen, nil) {
@@ -133,7 +135,7 @@ func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 	}
 }
 
-// WarmFor returns the IDs of an app's live machines that are warm for a task.
+// WarmFor returns the IDs of an app's live machines that are warm for the named task.
 func (t *Tx) WarmFor(app bourse.App, task string) []bourse.MachineID {
 	var out []bourse.MachineID
 	for _, space := range appKeysOf(&app) {
@@ -153,8 +155,8 @@ func (t *Tx) owned(id bourse.MachineID, app *bourse.App) bool {
 	return err == nil && m.OwnedBy(app)
 }
 
-// evictTasks deletes the oldest ended tasks if they exceed MaxTaskBytes. It frees more than
-// necessary, so that it need not delete a task each time another one ends.
+// evictTasks deletes the oldest ended tasks if the records of ended tasks exceed MaxTaskBytes. It
+// frees more than necessary, so that it need not delete a task each time another one ends.
 func (t *Tx) evictTasks() error {
 	if t.taskBytes() <= MaxTaskBytes {
 		return nil
@@ -163,9 +165,9 @@ func (t *Tx) evictTasks() error {
 	return err
 }
 
-// deleteTasks deletes at most limit ended tasks, oldest first. Before it deletes a task, it calls due with the time
-// when the task ended and the total size of all remaining ended tasks, including this one. It stops if due returns
-// false.
+// deleteTasks deletes at most limit ended tasks, oldest first, and returns how many it deleted. It stops at the
+// first task for which due returns false. The arguments of due are the time when the task ended, and the total size
+// of this task and all newer ended tasks.
 func (t *Tx) deleteTasks(limit int, due func(ended time.Time, kept int64) bool) (int, error) {
 	var old []string
 	kept := t.taskBytes()

@@ -46,7 +46,7 @@ func TestTaskModel(t *testing.T) {
 				err := one(func(tx *Tx) error { return tx.RecordTask(taskOrder(n, slots)) })
 				if _, known := begun[n]; known || over[n] {
 					if bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-						t.Fatalf("begin the same task again: %v", err)
+						t.Fatalf("begin the same task again: got %v, want already_exists", err)
 					}
 					return
 				}

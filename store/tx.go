@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/store/kv"
 )
 
-// Tx is a transaction. It is valid only during the call of the function that receives it, and only
-// on that goroutine. The sequences that its methods return read lazily, so do not write during
-// iteration.
+// Tx is a transaction. It is valid only on the goroutine of the function that receives it, and only
+// until that function returns. The sequences that its methods return read lazily, so do not write
+// while you iterate over them.
 type Tx struct {
 	kv     kv.Tx
 	writes bool // whether this is a read-write transaction
@@ -27,8 +27,9 @@ var _ fsm.Tx = (*Tx)(nil)
 // maxKeyPart is the maximum length of each part of a key, in bytes.
 const maxKeyPart = 1024
 
-// key joins parts with zero bytes. It returns an error if a part is empty, too long or contains a
-// zero byte. Otherwise, different parts could result in the same key.
+// key joins parts with zero bytes. It returns CodeInvalid if a part is empty or too long. The same
+// applies if a part contains a zero byte, because different parts could then result in the same
+// key.
 func key(parts ...string) ([]byte, error) {
 	for _, p := range parts {
 		if p == "" || len(p) > maxKeyPart || strings.ContainsRune(p, 0) {
@@ -44,7 +45,7 @@ func timeKey(at time.Time, id string) []byte {
 	return append(append(uint64Bytes(uint64(at.UnixNano())^(1<<63)), 0), id...)
 }
 
-// splitTimeKey returns the time and the id in a key that timeKey has created.
+// splitTimeKey returns the time and the id from a key created by timeKey.
 func splitTimeKey(b []byte) (time.Time, string) {
 	if len(b) < 9 {
 		return time.Time{}, ""
@@ -61,7 +62,7 @@ func uint64Of(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// keysBelow returns the keys of a bucket that begin with a prefix, without the prefix.
+// keysBelow returns a bucket's keys that begin with a prefix. It removes the prefix from them.
 func (t *Tx) keysBelow(bucket string, prefix []byte) iter.Seq[[]byte] {
 	return func(yield func(rest []byte) bool) {
 		for k := range t.kv.Range(bucket, prefix) {
@@ -72,7 +73,7 @@ func (t *Tx) keysBelow(bucket string, prefix []byte) iter.Seq[[]byte] {
 	}
 }
 
-// recordVersion is the first byte of every record. CBOR follows (package codec).
+// recordVersion is the first byte of every record. The rest is CBOR (package codec).
 const recordVersion = 3
 
 // encode encodes a record.
@@ -84,7 +85,7 @@ func encode(v any) ([]byte, error) {
 	return slices.Insert(b, 0, recordVersion), nil
 }
 
-// decode decodes a record into v. It does not retain b.
+// decode decodes the record b into v. It does not retain b.
 func decode(b []byte, v any) error {
 	if len(b) == 0 || b[0] != recordVersion {
 		return bourse.Errorf(bourse.CodeInternal, "damaged record: %s", bourse.Quoted(string(b)))

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// derivation contains all values that are derived from the records, by bucket and key. It is
-// computed from scratch, to check or to recover the stored values.
+// derivation contains all keys and values that are derived from the records, by bucket. It is
+// computed from scratch, to check the stored ones or to replace lost ones.
 type derivation map[string]map[string][]byte
 
 func (d derivation) set(bucket string, key, value []byte) {
@@ -37,8 +37,8 @@ func derived(t *Tx) (derivation, error) {
 	return d, nil
 }
 
-// Verify recomputes every index, count and sum from the records and reports each difference. It
-// reads the whole store, so it is only suitable for tests and diagnosis.
+// Verify recomputes every index and sum from the records, and returns an error that describes each
+// difference. It reads the whole store, so it is only suitable for tests and diagnosis.
 func (t *Tx) Verify() error {
 	want, err := derived(t)
 	if err != nil {
@@ -57,7 +57,7 @@ func (t *Tx) Verify() error {
 	return errors.Join(errs...)
 }
 
-// compare reports the differences between a bucket and its expected contents.
+// compare returns one error for each difference between a bucket and its expected contents.
 func (d derivation) compare(t *Tx, bucket string) (errs []error) {
 	want, seen := d[bucket], map[string]bool{}
 	for k, v := range t.kv.Range(bucket, nil) {

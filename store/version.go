@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on the versions that are recorded for each machine: their number and approximate total
-// size.
+// Limits on the recorded versions of each machine: their number, and their approximate total size
+// in bytes.
 const (
 	maxVersions     = 20
 	maxVersionBytes = 256 << 10
@@ -18,8 +18,8 @@ var versions = table[bourse.Version]{bucket: bucketVersions}
 
 func versionPrefix(id bourse.MachineID) []byte { return []byte(string(id) + "\x00") }
 
-// RecordVersion records the config of m's current version, unless it is recorded already. Call it before each change to
-// the config or the version. If the limits are exceeded, RecordVersion deletes the oldest versions.
+// RecordVersion records the config of m's current version, unless that version is already recorded. Call it before each
+// change to the config or the version. If the limits are exceeded, RecordVersion deletes the oldest versions.
 func (t *Tx) RecordVersion(m *bourse.Machine) error {
 	if _, err := key(string(m.ID), string(m.Instance)); err != nil {
 		return err
@@ -54,8 +54,8 @@ func (t *Tx) Versions(id bourse.MachineID) ([]bourse.Version, error) {
 	return out, nil
 }
 
-// versionsOf returns the keys and values of a machine's versions, newest first. Instance
-// ids sort by creation time.
+// versionsOf returns the keys and encoded records of a machine's versions, newest first. It relies
+// on the fact that instance ids sort by creation time.
 func (t *Tx) versionsOf(id bourse.MachineID) func(func(k, v []byte) bool) {
 	prefix := versionPrefix(id)
 	end := append(bytes.Clone(prefix[:len(prefix)-1]), 1)
@@ -77,8 +77,8 @@ func (t *Tx) dropVersions(keys [][]byte) error {
 	return nil
 }
 
-// deleteVersions deletes all versions of a machine. A destroyed machine retains none, because the
-// files in their configs may be large and secret.
+// deleteVersions deletes all recorded versions of a machine. It is called when the machine is
+// destroyed, because the versions' configs may contain files that are large or secret.
 func (t *Tx) deleteVersions(id bourse.MachineID) error {
 	var all [][]byte
 	for k := range t.versionsOf(id) {

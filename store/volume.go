@@ -6,7 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// KindVolume is the kind of log entries about volumes. DeleteVolume deletes them with the volume.
+// KindVolume is the Kind of log entries about volumes. DeleteVolume deletes a volume's entries
+// together with its record.
 const KindVolume = "volume"
 
 var errNoVolume = bourse.Errorf(bourse.CodeNotFound, "volume not found")
@@ -23,8 +24,8 @@ func (t *Tx) Volume(id bourse.VolumeID) (bourse.Volume, error) {
 // PutVolume inserts or replaces a volume's record and updates the indexes and the committed sums. The volume's usage
 // is not stored.
 //
-// Errors: CodeInternal if a volume in the recorded state cannot change to the new state, or a
-// value is out of range; CodeAlreadyExists if another volume has one of its snapshots.
+// Errors: CodeInternal if the transition from the recorded state to the new one is not allowed, or
+// if a value is out of range; CodeAlreadyExists if one of the snapshots belongs to another volume.
 func (t *Tx) PutVolume(v *bourse.Volume) error {
 	now := *v
 	now.Usage = nil

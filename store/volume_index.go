@@ -4,7 +4,8 @@ import "github.com/bourse-dev/bourse"
 
 var volumes = table[bourse.Volume]{bucketVolumes, volumeKeys, func(v *bourse.Volume) []sumPart { return committed(v.Takes) }}
 
-// volumeDestroyed reports whether a volume is destroyed and has no snapshots, so that only its record remains.
+// volumeDestroyed reports whether a volume is destroyed and has no snapshots. If so, nothing but its record
+// remains.
 func volumeDestroyed(v *bourse.Volume) bool {
 	return v.State == bourse.VolumeDestroyed && len(v.Snapshots) == 0
 }

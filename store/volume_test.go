@@ -181,10 +181,10 @@ func TestVolumeRecordsAreChecked(t *testing.T) {
 		}
 		for _, id := range []string{"", "a\x00b", "vol_"} {
 			if _, err := tx.Volume(bourse.VolumeID(id)); bourse.CodeOf(err) != bourse.CodeNotFound {
-				t.Errorf("volume %q: %v", id, err)
+				t.Errorf("volume %q: got %v, want not_found", id, err)
 			}
 			if _, _, err := tx.Snapshot(bourse.SnapshotID(id)); bourse.CodeOf(err) != bourse.CodeNotFound {
-				t.Errorf("snapshot %q: %v", id, err)
+				t.Errorf("snapshot %q: got %v, want not_found", id, err)
 			}
 		}
 		return tx.Verify()

@@ -60,9 +60,9 @@ func TestAccounts(t *testing.T) {
 	t.Logf("%d tasks answered, %d machines, %d reservations; %d refused, %d other failures",
 		s.tasks.Load(), s.machines.Load(), s.reserved.Load(), s.refused.Load(), s.failed.Load())
 	if s.tasks.Load() < 200 || s.machines.Load() < 10 || s.reserved.Load() < 5 {
-		t.Error("too few operations succeeded for a meaningful test")
+		t.Errorf("%d tasks, %d machines and %d reservations succeeded, want at least 200, 10 and 5 for a meaningful test", s.tasks.Load(), s.machines.Load(), s.reserved.Load())
 	}
-	eventually(t, waitTimeout, "only the warm machines are left", s.clear)
+	eventually(t, waitTimeout, "all machines except the warm ones are destroyed", s.clear)
 	eventually(t, waitTimeout, "each worker's ledger matches its machines", func() error {
 		if d := cmp.Diff(before, s.accounts()); d != "" {
 			return errors.New(d)
@@ -71,7 +71,7 @@ func TestAccounts(t *testing.T) {
 	})
 	for i := range 20 { // all capacity must be usable again
 		if err := s.task(rand.New(rand.NewPCG(1, uint64(i))), i); err != nil {
-			t.Errorf("task after the storm: %v", err)
+			t.Errorf("task after the load has ended: %v", err)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func newStorm(t *testing.T) *storm {
 		b.Args = append(b.Args, "--listen", b.API)
 		s.apis = append(s.apis, client(t, b))
 	}
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, s.apis...) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 4, s.apis...) })
 	for _, w := range s.workers {
 		in := on(w.Name, sleeper("gru", program))
 		in.Config.Init = bourse.Init{Cmd: []string{program}}
@@ -120,7 +120,7 @@ func (s *storm) during(ctx context.Context, do func(*rand.Rand) error) {
 			err = do(r)
 		}
 		if took := time.Since(began); took > callerTime {
-			s.t.Errorf("a call took %s: %v", took, err)
+			s.t.Errorf("a call took %s, want at most %s: %v", took, callerTime, err)
 		}
 		switch {
 		case err == nil:
@@ -146,7 +146,7 @@ func (s *storm) task(r *rand.Rand, n int) error {
 	}, order)
 	if err == nil && reply.OK {
 		if string(reply.Bytes()) != strconv.Itoa(n+1) {
-			s.t.Errorf("task with payload %d was answered with %s", n, reply.Bytes())
+			s.t.Errorf("task with payload %d was answered with %s, want %d", n, reply.Bytes(), n+1)
 		}
 		s.tasks.Add(1)
 	}
@@ -235,7 +235,7 @@ func (s *storm) kill() {
 func (s *storm) clear() error {
 	list, silent, err := s.apis[0].Machines(s.t.Context(), app, machinesapi.ListMachines{})
 	if err != nil || len(silent) > 0 {
-		return errors.Join(err, fmt.Errorf("silent: %v", silent))
+		return errors.Join(err, fmt.Errorf("workers %v did not answer", silent))
 	}
 	left := 0
 	for _, m := range list {
@@ -245,7 +245,7 @@ func (s *storm) clear() error {
 		}
 	}
 	if left > 0 || err != nil {
-		return errors.Join(err, fmt.Errorf("%d machines remain", left))
+		return errors.Join(err, fmt.Errorf("%d machines remain, want none", left))
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func (s *storm) accounts() map[string]int64 {
 		eventually(s.t, waitTimeout, w.Name+" answers", func() error {
 			worker, err := s.apis[0].Worker(s.t.Context(), bourse.WorkerID(w.Name))
 			if err != nil || worker.Facts == nil {
-				return errors.Join(err, errors.New("no facts: "+worker.Error))
+				return errors.Join(err, errors.New("the worker reports no facts: "+worker.Error))
 			}
 			used := map[string]int64{}
 			for _, a := range worker.Facts.Accounts {

@@ -197,13 +197,13 @@ func (l *load) finish(t *testing.T) {
 	enough := l.count() + 100
 	eventually(t, waitTimeout, "requests are answered", func() error {
 		if n := l.count(); n < enough {
-			return fmt.Errorf("%d of %d", n, enough)
+			return fmt.Errorf("%d requests succeeded, want %d", n, enough)
 		}
 		return nil
 	})
 	l.end()
 	t.Logf("%d requests were answered", l.answered)
 	if len(l.failed) > 0 {
-		t.Errorf("%d requests failed, such as %v", len(l.failed), l.failed[:min(len(l.failed), 5)])
+		t.Errorf("%d requests failed, want none; examples: %v", len(l.failed), l.failed[:min(len(l.failed), 5)])
 	}
 }

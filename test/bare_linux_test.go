@@ -138,7 +138,7 @@ func (h *bareHost) start(want string, words ...string) *servers {
 	})
 	eventually(h.t, waitTimeout, "bourse "+words[0]+" on "+h.name+" prints "+want, func() error {
 		if !strings.Contains(s.printed(), want) {
-			return errors.New("not yet")
+			return fmt.Errorf("it has printed %q", s.printed())
 		}
 		return nil
 	})
@@ -157,7 +157,7 @@ var joinLine = regexp.MustCompile(`bourse-join-\S+`)
 func (h *bareHost) lists(pattern string) error {
 	list, err := h.run("member", "list")
 	if err == nil && !regexp.MustCompile("(?m)^"+pattern).MatchString(list) {
-		err = fmt.Errorf("the member list is\n%s", list)
+		err = fmt.Errorf("want a line that matches %q in the member list:\n%s", pattern, list)
 	}
 	return err
 }
@@ -177,7 +177,7 @@ func (h *bareHost) examine() error {
 		switch about {
 		case "configuration", "credentials", "CA", "issuer", "certificate", "worker", "broker", "proxy", "join", "members", "clock":
 			if f.Status != "ok" {
-				return fmt.Errorf("%s: %s: %s", f.Check, f.Status, f.Finding)
+				return fmt.Errorf("check %s: status %s, want ok: %s", f.Check, f.Status, f.Finding)
 			}
 			reached = reached || f.Check == "members"
 		}
@@ -253,7 +253,7 @@ func (h *bareHost) certificate(role bourse.Role) *x509.Certificate {
 // renewed within the last hour.
 func (h *bareHost) renewed(role bourse.Role) error {
 	if left := time.Until(h.certificate(role).NotAfter); left < admission.RenewedLife-time.Hour {
-		return fmt.Errorf("the certificate of the %s on %s expires in %s", role, h.name, left)
+		return fmt.Errorf("the certificate of the %s on %s expires in %s, want a renewed one", role, h.name, left)
 	}
 	return nil
 }
@@ -295,7 +295,7 @@ func (h *bareHost) page(client *http.Client, proxy netip.Addr, app string) error
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
+		err = fmt.Errorf("status %d, want 200: %s", resp.StatusCode, text)
 	}
 	return err
 }

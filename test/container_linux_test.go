@@ -54,7 +54,7 @@ func TestImageLifecycle(t *testing.T) {
 	y.answers(app, m.ID, "the first") // the running machine must be unaffected
 	y.listsProcesses(m.ID)
 	if newer.ImageRef.Digest != two.Digest {
-		t.Errorf("the tag refers to %s now, but the machine has %s", two.Digest, newer.ImageRef.Digest)
+		t.Errorf("the tag now refers to %s, but the new machine has %s", two.Digest, newer.ImageRef.Digest)
 	}
 
 	if got := y.digests(); !slices.Contains(got, one.Digest) || !slices.Contains(got, two.Digest) {
@@ -80,15 +80,15 @@ func (y *yard) listsProcesses(id bourse.MachineID) {
 	}
 	list, err := machinesapi.Processes(y.Context(), y.api, app, id)
 	if err != nil || len(list) < 2 {
-		y.Fatalf("processes %+v, %v", list, err)
+		y.Fatalf("processes %+v, %v; want at least 2", list, err)
 	}
 	first, listens := list[0], bourse.ListenSocket{Proto: "tcp", Address: "[::]:8080"}
 	if first.PID != 1 || first.Command != strings.Join(httpd, " ") || first.Directory != "/www" || first.RSS == 0 || !slices.Equal(first.Listens, []bourse.ListenSocket{listens}) {
-		y.Errorf("the first process is %+v", first)
+		y.Errorf("the first process is %+v, want PID 1 with command %q in /www, listening at %+v", first, httpd, listens)
 	}
 	behind := slices.DeleteFunc(list[1:], func(p bourse.Process) bool { return strings.HasPrefix(p.Command, "/bin/httpd") }) // ignore processes that are closing a connection
 	if len(behind) != 1 || behind[0].PID <= 1 || behind[0].PID > 1000 || behind[0].Command != "sleep 601" || behind[0].Directory != "/tmp" || len(behind[0].Listens) > 0 {
-		y.Errorf("the other processes are %+v", behind)
+		y.Errorf("the other processes are %+v, want only \"sleep 601\" in /tmp, without listening sockets", behind)
 	}
 }
 
@@ -96,7 +96,7 @@ func (y *yard) digests() []string {
 	y.Helper()
 	list, silent, err := y.api.Images(y.Context(), machinesapi.ImageTarget{})
 	if err != nil || len(silent) > 0 {
-		y.Fatalf("list images: %v, silent workers %v", err, silent)
+		y.Fatalf("list images: %v; workers %v did not answer", err, silent)
 	}
 	var out []string
 	for _, i := range list {
@@ -122,7 +122,7 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 		_, err := os.Stat(fmt.Sprintf("/proc/%d", ends.PID))
 		return errors.Is(err, fs.ErrNotExist)
 	}) {
-		t.Fatalf("process %d has not ended while the daemon was down", ends.PID)
+		t.Fatalf("process %d did not exit while the daemon was down", ends.PID)
 	}
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestContainersOutliveTheDaemon(t *testing.T) {
 		t.Errorf("events %+v, want an exit with code 7", now.Events)
 	}
 	if got := y.lines(ends.ID, 1); got[0] != "last words" {
-		t.Errorf("it wrote %q", got)
+		t.Errorf("the machine's log contains %q, want its last words", got)
 	}
 }
 
@@ -165,7 +165,7 @@ func (y *yard) lines(id bourse.MachineID, n int) []string {
 			return nil
 		})
 		if err == nil && len(out) < n {
-			err = bourse.Errorf(bourse.CodeUnavailable, "%d lines", len(out))
+			err = bourse.Errorf(bourse.CodeUnavailable, "the log has %d lines, want %d", len(out), n)
 		}
 		return err
 	})
@@ -194,18 +194,18 @@ func TestContainerLimitsAreEnforced(t *testing.T) {
 	order.Config.Rootfs = &bourse.Rootfs{SizeGB: 1}
 	box := y.run(app, order)
 	if out, code := y.sh(app, box.ID, "dd if=/dev/zero of=/full bs=1M count=1500"); code == 0 || !strings.Contains(out, "No space left") {
-		t.Errorf("write 1.5 GB to a root file system of 1 GB: %q, code %d", out, code)
+		t.Errorf("write 1.5 GB to a root file system of 1 GB: %q, code %d; want \"No space left\"", out, code)
 	}
 	if out, code := y.sh(app, box.ID, "rm /full && echo ok > /fine && cat /fine"); code != 0 || out != "ok" {
-		t.Errorf("write after space was freed: %q, code %d", out, code)
+		t.Errorf("write after space was freed: %q, code %d; want ok", out, code)
 	}
 	order.Config.Rootfs = &bourse.Rootfs{ReadOnly: true}
 	sealed := y.run(app, order)
 	if out, code := y.sh(app, sealed.ID, "echo x > /x"); code == 0 || !strings.Contains(out, "Read-only") {
-		t.Errorf("write to a read-only root file system: %q, code %d", out, code)
+		t.Errorf("write to a read-only root file system: %q, code %d; want a failure", out, code)
 	}
 	usage, err := y.api.Usage(t.Context(), app, box.ID)
 	if err != nil || usage.Memory <= 0 || usage.PIDs < 1 || usage.MemLimit != 64<<20 {
-		t.Errorf("usage %+v, %v", usage, err)
+		t.Errorf("usage %+v, %v; want memory and processes in use, and a limit of 64 MiB", usage, err)
 	}
 }

@@ -37,7 +37,7 @@ func TestDrainUnderLoad(t *testing.T) {
 	took := time.Since(began)
 	asked, failed := over()
 	if err != nil || !strings.Contains(string(out), fmt.Sprintf("gru-1  cordoned, %d machines moved, 0 left\n", *drained)) {
-		t.Fatalf("drain: %v\n%s", err, out)
+		t.Fatalf("drain: %v, want %d machines moved and none left:\n%s", err, *drained, out)
 	}
 	h.moved(*drained)
 	h.remove(string(out))
@@ -89,7 +89,7 @@ func (h *herd) fill(machines, volumes int) {
 	}
 	if w.Facts.Labels["volume"] == "" {
 		if os.Geteuid() == 0 {
-			h.Error("this host offers no volumes to root")
+			h.Error("the worker runs as root, but does not support volumes on this host")
 		}
 		h.Log("testing without volumes, because this host does not support them")
 		volumes = 0
@@ -162,7 +162,7 @@ func (h *herd) ask(name bourse.AppName) error {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, text)
+		err = fmt.Errorf("status %s, want 200: %s", resp.Status, text)
 	}
 	return err
 }
@@ -226,7 +226,7 @@ func (h *herd) moved(machines int) {
 		}
 	}
 	if machines != 0 || diaries != len(h.volumes) {
-		h.Errorf("%d machines are missing; %d have a volume that was moved, want %d", machines, diaries, len(h.volumes))
+		h.Errorf("%d machines are missing, want none; %d have a volume that was moved, want %d", machines, diaries, len(h.volumes))
 	}
 }
 
@@ -259,7 +259,7 @@ func (h *herd) emptied() {
 		list, _, err := h.api.Volumes(name).List(h.Context())
 		for _, v := range list {
 			if err == nil && v.Worker == "gru-1" {
-				err = fmt.Errorf("volume %s is still on gru-1, %s", v.ID, v.State)
+				err = fmt.Errorf("volume %s is still on gru-1, in state %s", v.ID, v.State)
 			}
 		}
 		if err != nil {

@@ -93,7 +93,7 @@ type machines = map[bourse.MachineID]summary
 func listed(ctx context.Context, api *machinesapi.Client) (machines, error) {
 	list, silent, err := api.Machines(ctx, app, machinesapi.ListMachines{})
 	if err == nil && len(silent) > 0 {
-		err = fmt.Errorf("%v did not answer", silent)
+		err = fmt.Errorf("workers %v did not answer", silent)
 	}
 	out := machines{}
 	for i := range list {
@@ -153,13 +153,13 @@ func owned(t *testing.T, workers ...*server) machines {
 		err = errors.Join(err, codec.Unmarshal(body, &list))
 		resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusOK {
-			t.Fatalf("the machines of %s: %s, %v", w.Name, resp.Status, err)
+			t.Fatalf("list the machines of %s: status %s, %v; want 200", w.Name, resp.Status, err)
 		}
 		for i := range list {
 			m := machinesapi.FromMachine(&list[i])
 			out[m.ID] = summaryOf(&m)
 			if m.Worker != bourse.WorkerID(w.Name) {
-				t.Errorf("%s reports machine %s of worker %s", w.Name, m.ID, m.Worker)
+				t.Errorf("%s reports machine %s of worker %s, want only its own machines", w.Name, m.ID, m.Worker)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func TestIdleMachineIsStopped(t *testing.T) {
 	startAll(t, one)
 	one.Settle()
 	api := client(t, broker)
-	eventually(t, waitTimeout, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "the servers know each other", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-idle-%d", os.Getpid())
 	order := func(script string) machinesapi.CreateMachine {
 		in := on("w1", sleeper("gru", mark))
@@ -38,7 +38,7 @@ func TestIdleMachineIsStopped(t *testing.T) {
 		t.Helper()
 		eventually(t, waitTimeout, string(want), func() (err error) {
 			if m, err = api.Machine(t.Context(), app, id); err == nil && m.State != want {
-				err = fmt.Errorf("it is %s", m.State)
+				err = fmt.Errorf("machine %s is %s, want %s", id, m.State, want)
 			}
 			return err
 		})
@@ -53,7 +53,7 @@ func TestIdleMachineIsStopped(t *testing.T) {
 		t.Errorf("no event contains the reason for the stop: %+v", stopped.Events)
 	}
 	if m := reaches(awake.ID, bourse.StateStarted); m.State != bourse.StateStarted {
-		t.Errorf("it is %s", m.State)
+		t.Errorf("the machine that stays awake is %s, want started", m.State)
 	}
 	if err := one.Kill(); err != nil {
 		t.Fatal(err)

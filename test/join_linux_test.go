@@ -30,10 +30,10 @@ func TestJoin(t *testing.T) {
 		t.Fatalf("init printed no token:\n%s", out.printed())
 	}
 	if _, err := first.run(first.setup("init")...); err == nil || !strings.Contains(err.Error(), "already part of a cluster") {
-		t.Errorf("init on a host that is already a member: %v", err)
+		t.Errorf("init on a host that is already a member: %v, want \"already part of a cluster\"", err)
 	}
 	if _, err := third.run(third.setup("join", token[:len(token)-3])...); err == nil || !strings.Contains(err.Error(), "incomplete or was changed") {
-		t.Errorf("join with a truncated token: %v", err)
+		t.Errorf("join with a truncated token: %v, want \"incomplete or was changed\"", err)
 	}
 
 	// Two hosts use a token that is valid for one.
@@ -51,7 +51,7 @@ func TestJoin(t *testing.T) {
 				select {
 				case <-s.exited:
 					if !strings.Contains(s.printed(), "has been used") {
-						t.Errorf("%s: %v: %s", h.name, s.err, s.printed())
+						t.Errorf("join of %s with a used token: %v, want \"has been used\": %s", h.name, s.err, s.printed())
 					}
 					tried <- h
 					return
@@ -68,13 +68,13 @@ func TestJoin(t *testing.T) {
 	var refused *bareHost
 	for range 2 {
 		if h := <-tried; h != nil && refused != nil {
-			t.Fatal("both hosts were refused")
+			t.Fatal("both hosts were refused, want one of them to join")
 		} else if h != nil {
 			refused = h
 		}
 	}
 	if refused == nil {
-		t.Fatal("two hosts used a token for one")
+		t.Fatal("two hosts joined with a token for one host")
 	}
 	other, err := first.run("token", "join", "--region", "gru")
 	if err != nil {
@@ -129,7 +129,7 @@ func TestJoin(t *testing.T) {
 	began = time.Now()
 	lockedOut := func() error {
 		if err := refused.handshake(first); err == nil {
-			return errors.New("the broker still accepts the certificate of the removed worker")
+			return errors.New("the broker still accepts the removed worker's certificate")
 		}
 		return first.lists(refused.name + ` +worker +gru +removed `)
 	}

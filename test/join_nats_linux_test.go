@@ -26,7 +26,7 @@ func TestJoinOverNATS(t *testing.T) {
 	first := lan.bare("h1")
 	out := first.start("bourse worker list", first.setup("init", "--region", "gru", "--nats", "tls://"+first.addr.String()+":4222")...)
 	if !strings.Contains(out.printed(), "--nats") {
-		t.Errorf("init did not mention --nats:\n%s", out.printed())
+		t.Errorf("init did not print a join command with --nats:\n%s", out.printed())
 	}
 	first.runNATS()
 	for name, region := range map[string]string{"h2": "gru", "h3": "mad"} {
@@ -105,7 +105,7 @@ func (h *bareHost) acceptsNothing(from *bareHost) {
 	defer cancel()
 	if c, err := from.dial(ctx, "tcp", l.Addr().String()); err == nil {
 		c.Close()
-		h.t.Fatalf("%s accepts connections", h.name)
+		h.t.Fatalf("%s accepts connections from other hosts, want none", h.name)
 	}
 }
 
@@ -119,7 +119,7 @@ func (h *bareHost) listensNowhere() {
 			all = errors.Join(all, err)
 			for line := range strings.Lines(string(text)) {
 				if words := strings.Fields(line); len(words) > 3 && words[3] == "0A" {
-					all = errors.Join(all, fmt.Errorf("a process listens on a TCP port: %s", line))
+					all = errors.Join(all, fmt.Errorf("a process listens on a TCP port, want none: %s", line))
 				}
 			}
 		}

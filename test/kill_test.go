@@ -168,7 +168,7 @@ func (p *promise) check(t *testing.T, api *machinesapi.Client) {
 	case p.short, p.stopped:
 		p.checkExit(t, &m)
 	case m.State != bourse.StateStarted || m.PID != p.pid:
-		t.Errorf("machine %s was reported as started with pid %d, but is %s with pid %d", p.id, p.pid, m.State, m.PID)
+		t.Errorf("machine %s was reported as started with pid %d, and is now %s with pid %d", p.id, p.pid, m.State, m.PID)
 	}
 	if !p.stopped { // a machine that was killed may not have printed all lines
 		p.checkLines(t, api)
@@ -214,7 +214,7 @@ func (p *promise) checkLines(t *testing.T, api *machinesapi.Client) {
 	for i := range max(len(got), p.lines) {
 		want := "line-" + strconv.Itoa(i)
 		if i >= len(got) || i >= p.lines || got[i] != want {
-			t.Errorf("machine %s printed %d lines, want %d; first difference at %s", p.id, len(got), p.lines, want)
+			t.Errorf("machine %s printed %d lines, want %d; first difference: %s", p.id, len(got), p.lines, want)
 			return
 		}
 	}
@@ -250,6 +250,6 @@ func checkProcesses(t *testing.T, api *machinesapi.Client, mark string) {
 		return len(pids) == len(want)
 	}
 	if !within(time.Minute, same) {
-		t.Errorf("%d processes run, %d machines are started: %v, %v; the list contains %v, workers without an answer %v", len(pids), len(want), pids, want, states, away)
+		t.Errorf("%d processes run, want %d, one for each started machine: processes %v, want %v; states %v, workers without an answer %v", len(pids), len(want), pids, want, states, away)
 	}
 }

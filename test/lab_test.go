@@ -11,20 +11,20 @@ import (
 	"github.com/bourse-dev/bourse/sim"
 )
 
-// TestTheLabPlacesLikeDaemons places 500 orders in the lab, and through the API of a broker with three
+// TestLabPlacesLikeDaemons places 500 orders in the lab, and through the API of a broker with three
 // workers, each of which is a process. Each order must be filled on the same worker, or refused, in
 // both. The seed determines the workers' sizes and the orders. These sizes have no simple ratios, so no
 // two workers ever have the same score, and the random numbers that break ties do not matter.
 //
 // The orders have IDs of their own. If a worker does not answer in time, such an order is not filled
 // elsewhere but fails, and the test repeats it. So a busy host makes the test slower, but not wrong.
-func TestTheLabPlacesLikeDaemons(t *testing.T) {
+func TestLabPlacesLikeDaemons(t *testing.T) {
 	t.Parallel()
 	const seed = 1
 	trace, arrivals := sim.Small(seed)
 	lab := sim.Strategies()[0]
 	if lab.Name != "Bourse" {
-		t.Fatalf("the first strategy is %s", lab.Name)
+		t.Fatalf("the first strategy is %s, want Bourse", lab.Name)
 	}
 	wants := sim.Placements(trace, arrivals, &lab, &sim.Conditions{Brokers: 1}, seed)
 	b := startServer(t, "b", "serve", "broker", "--listen", "127.0.0.1:0")
@@ -36,7 +36,7 @@ func TestTheLabPlacesLikeDaemons(t *testing.T) {
 	}
 	startAll(t, workers...)
 	api := client(t, b)
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 4, api) })
 	// The load of this host does not belong to the experiment, and in the lab, each order has an app of its own.
 	policy := `{"name": "lab", "curves": {"load": {"weight": 0}, "spread": {"weight": 0}}}`
 	if _, err := api.Operator().SetPolicy(t.Context(), machinesapi.SetPolicy{Policy: []byte(policy)}); err != nil {
@@ -55,7 +55,7 @@ func TestTheLabPlacesLikeDaemons(t *testing.T) {
 			refused++
 		}
 		if got := placed(t, api, order); got != want {
-			t.Fatalf("order %d was filled on %q by the cluster, and on %q by the lab", i, got, want)
+			t.Fatalf("order %d was filled on %q by the cluster, want %q as in the lab", i, got, want)
 		}
 	}
 	if refused == 0 {

@@ -54,7 +54,7 @@ func (h *host) connect(t *testing.T, text string) {
 	key := func(name string) string {
 		raw, err := base64.StdEncoding.DecodeString(s[name])
 		if err != nil || len(raw) != 32 {
-			t.Fatalf("%s in the configuration: %v:\n%s", name, err, text)
+			t.Fatalf("%s in the configuration: %v, %d bytes; want a key of 32 bytes:\n%s", name, err, len(raw), text)
 		}
 		return hex.EncodeToString(raw)
 	}

@@ -20,7 +20,7 @@ func TestPermanentlyLostWorkerReturns(t *testing.T) {
 	startAll(t, lost)
 	lost.Settle()
 	api := client(t, broker)
-	eventually(t, waitTimeout, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "the servers know each other", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := markOf(t)
 	id, in := bourse.NewOrderID(), sleeper("gru", mark)
 	in.Deadline = bourse.Duration(2 * time.Second)
@@ -30,7 +30,7 @@ func TestPermanentlyLostWorkerReturns(t *testing.T) {
 	}
 	other, _ := newWorker(t, "w2", "gru", "--join", broker.Addr)
 	startAll(t, other)
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 3, api) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 3, api) })
 	if err := lost.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestPermanentlyLostWorkerReturns(t *testing.T) {
 		case err == nil && (second.Worker != "w2" || second.ID == first.ID):
 			t.Fatalf("the repeated order returned machine %s of %s, want another machine on w2", second.ID, second.Worker)
 		case err == nil && time.Since(killed) < limit:
-			t.Fatalf("the repeated order was filled %s after the worker's death, want not before %s", time.Since(killed), limit)
+			t.Fatalf("the repeated order was filled %s after the worker was killed, want at least %s", time.Since(killed), limit)
 		case err != nil && !unanswered(err):
 			t.Fatalf("the repeated order was refused: %v", err)
 		case err != nil:
@@ -52,15 +52,15 @@ func TestPermanentlyLostWorkerReturns(t *testing.T) {
 	})
 	t.Logf("the outcome of %d repeated orders was unknown; the order was filled after %s", unknown, took.Round(time.Millisecond))
 	if unknown == 0 {
-		t.Error("no repeated order had an unknown outcome")
+		t.Error("the repeated order was filled at the first attempt, want unknown outcomes until the worker counts as lost")
 	}
 	again, err := api.Create(t.Context(), app, in, id)
 	if err != nil || again.Worker != "w2" {
-		t.Errorf("the order was repeated again: machine %s of %s, %v", again.ID, again.Worker, err)
+		t.Errorf("another repetition of the order: machine %s of %s, %v; want a machine of w2", again.ID, again.Worker, err)
 	}
 	eventually(t, waitTimeout, "both machines' processes run while the first worker is down", func() error {
 		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has just forked looks like two processes
-			return bourse.Errorf(bourse.CodeConflict, "processes %v", pids)
+			return bourse.Errorf(bourse.CodeConflict, "processes %v, want 2", pids)
 		}
 		return nil
 	})
@@ -68,7 +68,7 @@ func TestPermanentlyLostWorkerReturns(t *testing.T) {
 	if err := lost.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, waitTimeout, "one machine remains", func() error {
+	eventually(t, waitTimeout, "only the later machine remains", func() error {
 		left, pids := owned(t, lost, other), pidsOf(t, mark)
 		if m, ok := left[again.ID]; len(left) != 1 || !ok || m.Worker != "w2" || len(pids) != 1 {
 			return bourse.Errorf(bourse.CodeConflict, "machines %+v and processes %v remain, want only %s on w2", left, pids, again.ID)

@@ -36,21 +36,21 @@ func TestRemoveWorker(t *testing.T) {
 		return in
 	}
 	var m machinesapi.CreatedMachine
-	eventually(t, waitTimeout, "a machine on w1", func() (err error) {
+	eventually(t, waitTimeout, "a machine is created on w1", func() (err error) {
 		m, err = one.Create(t.Context(), app, named("w1"), "")
 		return err
 	})
 	for _, b := range []*server{b1, b2, b3} {
-		eventually(t, waitTimeout, "the view has the machine", func() error {
+		eventually(t, waitTimeout, "the view contains the machine", func() error {
 			rows, err := query(t.Context(), client(t, b), "SELECT count(*) FROM machines")
 			if err == nil && fmt.Sprint(rows) != "[[1]]" {
-				err = fmt.Errorf("it has %v", rows)
+				err = fmt.Errorf("the view counts %v, want 1", rows)
 			}
 			return err
 		})
 	}
 	if _, err := one.Operator().RemoveMember(t.Context(), "w1", true); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("a running worker was removed: %v", err)
+		t.Errorf("remove a running worker: %v, want failed_precondition", err)
 	}
 	if err := w1.Kill(); err != nil {
 		t.Fatal(err)
@@ -59,13 +59,13 @@ func TestRemoveWorker(t *testing.T) {
 		eventually(t, waitTimeout, "w1 is down", func() error {
 			w, err := api.Worker(t.Context(), "w1")
 			if err == nil && (w.Status != machinesapi.WorkerDown || w.Machines != 1 || time.Since(w.Since) > time.Minute) {
-				err = fmt.Errorf("it is %+v", w)
+				err = fmt.Errorf("the worker is %+v, want down with one machine", w)
 			}
 			return err
 		})
 	}
 	if h, err := one.ViewHealth(t.Context()); err != nil || h.Agrees {
-		t.Errorf("the view's health without w1: %+v, %v", h, err)
+		t.Errorf("the view's health without w1: %+v, %v; want agrees = false", h, err)
 	}
 	_, err := one.Create(t.Context(), app, named("w2"), "")
 	if want := string(m.ID) + ` already exists with name "web", and worker w1 is DOWN since `; bourse.CodeOf(err) != bourse.CodeAlreadyExists || !strings.Contains(err.Error(), want) {
@@ -90,14 +90,14 @@ func TestRemoveWorker(t *testing.T) {
 	removed := func(api *machinesapi.Client) error {
 		list, err := api.Workers(t.Context())
 		if err == nil && len(list) != 1 {
-			err = fmt.Errorf("workers: %+v", list)
+			err = fmt.Errorf("workers %+v, want one", list)
 		}
 		if err != nil {
 			return err
 		}
 		machines, _, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err == nil && len(machines) != 0 {
-			err = fmt.Errorf("machines: %+v", machines)
+			err = fmt.Errorf("machines %+v, want none", machines)
 		}
 		return err
 	}
@@ -118,7 +118,7 @@ func TestRemoveWorker(t *testing.T) {
 	}
 	eventually(t, waitTimeout, "b3 with a new view no longer lists w1", func() error { return removed(client(t, b3)) })
 	if err := one.Destroy(t.Context(), app, m.ID, force, ""); err != nil {
-		t.Errorf("destroy of a machine on a removed worker: %v", err)
+		t.Errorf("destroy of a machine on a removed worker: %v, want success", err)
 	}
 	if _, err := one.Create(t.Context(), app, named("w2"), ""); err != nil {
 		t.Errorf("the machine's name is still in use: %v", err)
@@ -131,7 +131,7 @@ func TestRemoveWorker(t *testing.T) {
 	eventually(t, waitTimeout, "w1 is back with its machine", func() error {
 		list, _, err := two.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err == nil && (len(list) != 2 || list[0].ID != m.ID || list[0].State != bourse.StateStarted) {
-			err = fmt.Errorf("machines: %+v", list)
+			err = fmt.Errorf("machines %+v, want two, the first of them %s, started", list, m.ID)
 		}
 		return err
 	})

@@ -56,7 +56,7 @@ func TestMesh(t *testing.T) {
 		order := on(worker, sleeper("gru", "bourse-mesh-"+worker))
 		order.Name = worker
 		var m machinesapi.CreatedMachine
-		eventually(t, waitTimeout, "a machine on "+worker, func() (err error) {
+		eventually(t, waitTimeout, "create a machine on "+worker, func() (err error) {
 			m, err = api.Create(t.Context(), app, order, "")
 			return err
 		})
@@ -95,10 +95,10 @@ func TestMesh(t *testing.T) {
 		got, err := io.ReadAll(c)
 		return string(got), err
 	}
-	took := eventually(t, waitTimeout, "the machine on the other worker", func() error {
+	took := eventually(t, waitTimeout, "the machine on the other worker answers", func() error {
 		got, err := fetch(red2)
 		if err == nil && got != "red on w2" {
-			err = fmt.Errorf("got %q", got)
+			err = fmt.Errorf("got %q, want \"red on w2\"", got)
 		}
 		return err
 	})
@@ -114,11 +114,11 @@ func TestMesh(t *testing.T) {
 		return err
 	})
 	if got, err := fetch(blue2); err == nil {
-		t.Errorf("a machine of another network answered %q", got)
+		t.Errorf("a machine of another network answered %q, want no connection", got)
 	}
 	w, err := api.Worker(t.Context(), "w1")
 	if err != nil || w.Facts == nil || w.Facts.Mesh == nil || len(w.Facts.Mesh.Peers) != 1 || w.Facts.Mesh.Peers[0].Worker != "w2" || !w.Facts.Mesh.Peers[0].Reachable(time.Now()) {
-		t.Errorf("the worker's peers: %+v, %v", w.Facts, err)
+		t.Errorf("the worker's facts: %+v, %v; want w2 as the only peer, reachable", w.Facts, err)
 	}
 	laptop := l.host(1)
 	config, err := laptop.command(broker.API, "wireguard", "create", "laptop", "--app", "red")
@@ -130,39 +130,39 @@ func TestMesh(t *testing.T) {
 		eventually(t, waitTimeout, "the laptop reaches "+want, func() error {
 			names, err := laptop.lookUp(config, string(m.ID)+".vm.red.internal")
 			if err == nil && !slices.Equal(names, []string{m.PrivateIP}) {
-				err = fmt.Errorf("%q, want %s", names, m.PrivateIP)
+				err = fmt.Errorf("the name resolves to %q, want %s", names, m.PrivateIP)
 			}
 			if err != nil {
 				return err
 			}
 			got, err := laptop.read("[" + names[0] + "]:8080")
 			if err == nil && got != want {
-				err = fmt.Errorf("got %q", got)
+				err = fmt.Errorf("got %q, want %q", got, want)
 			}
 			return err
 		})
 	}
 	if got, err := laptop.read("[" + blue2.PrivateIP + "]:8080"); err == nil {
-		t.Errorf("a machine of another network answers %q", got)
+		t.Errorf("a machine of another network answered the laptop with %q, want no connection", got)
 	}
 	if names, err := laptop.lookUp(config, "w2.vm.blue.internal"); err == nil {
-		t.Errorf("the laptop resolves a name of another network: %q", names)
+		t.Errorf("the laptop resolves a name of another network to %q, want an error", names)
 	}
 	if err := workers[1].Kill(); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := fetch(red2); err != nil || got != "red on w2" {
-		t.Errorf("request after the daemon was killed: %q, %v", got, err)
+		t.Errorf("request after the daemon was killed: %q, %v; want \"red on w2\"", got, err)
 	}
 	if err := workers[1].Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, waitTimeout, "the machine with another daemon", func() error {
+	eventually(t, waitTimeout, "the machine answers after its daemon's restart", func() error {
 		_, err := fetch(red2)
 		return err
 	})
 	if _, err := laptop.read("[" + red2.PrivateIP + "]:8080"); err != nil {
-		t.Errorf("the laptop, after the daemon was killed: %v", err)
+		t.Errorf("request from the laptop after the daemon was killed: %v", err)
 	}
 	if _, err := laptop.command(broker.API, "wireguard", "remove", "laptop"); err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestMesh(t *testing.T) {
 	took = eventually(t, 5*time.Second, "the removed laptop is cut off", func() error {
 		for _, m := range []*machinesapi.Machine{&on1, &red2} {
 			if _, err := laptop.read("[" + m.PrivateIP + "]:8080"); err == nil {
-				return fmt.Errorf("it reaches the machine on %s", m.Name)
+				return fmt.Errorf("the laptop still reaches the machine on %s", m.Name)
 			}
 		}
 		return nil

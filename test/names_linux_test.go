@@ -46,7 +46,7 @@ func TestAppCreatedInBothHalves(t *testing.T) {
 		return c
 	}
 	const acme, other, all = "acme-acme-acme-acme-acme", "other-other-other-other", "all-all-all-all-all-all"
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 6, as(0, all), as(1, all)) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 6, as(0, all), as(1, all)) })
 
 	lan.cut()
 	mark := markOf(t)
@@ -89,11 +89,11 @@ func TestAppCreatedInBothHalves(t *testing.T) {
 	})
 	for i := range brokers {
 		if m, err := as(i, acme).Machine(t.Context(), "shop", machines[0].ID); err != nil || m.Config.Env["SECRET"] != "acme" {
-			t.Errorf("the owner's machine at %s: %v, %v", brokers[i].Name, m.Config.Env, err)
+			t.Errorf("the owner's machine at %s has the environment %v, %v; want SECRET=acme", brokers[i].Name, m.Config.Env, err)
 		}
 		list, _, err := as(i, acme).Machines(t.Context(), "shop", machinesapi.ListMachines{})
 		if err != nil || len(list) != 1 || list[0].ID != machines[0].ID {
-			t.Errorf("the owner's list at %s: %+v, %v", brokers[i].Name, list, err)
+			t.Errorf("the owner's list at %s: %+v, %v; want only machine %s", brokers[i].Name, list, err, machines[0].ID)
 		}
 		for _, x := range []struct {
 			token string
@@ -108,23 +108,23 @@ func TestAppCreatedInBothHalves(t *testing.T) {
 			}
 		}
 		if list, _, err := as(i, other).Machines(t.Context(), "shop", machinesapi.ListMachines{}); err == nil && len(list) > 0 {
-			t.Errorf("the other organization lists %+v at %s", list, brokers[i].Name)
+			t.Errorf("the other organization lists %+v at %s, want no machines", list, brokers[i].Name)
 		}
 	}
 	if n := len(pidsOf(t, mark)); n != 2 {
-		t.Errorf("%d processes run, want both machines'", n)
+		t.Errorf("%d processes run, want 2, one for each machine", n)
 	}
 	// No organization owns the machine anymore. An operator finds and destroys it.
 	rows, err := query(t.Context(), as(0, all), "SELECT id FROM machines WHERE app_id NOT IN (SELECT id FROM apps)")
 	if err != nil || len(rows) != 1 || fmt.Sprint(rows[0][0]) != string(machines[1].ID) {
-		t.Errorf("machines without an owner: %v, %v; want %s", rows, err, machines[1].ID)
+		t.Errorf("machines that belong to no app: %v, %v; want %s", rows, err, machines[1].ID)
 	}
 	if err := as(0, all).Destroy(t.Context(), "shop", machines[1].ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
 		t.Errorf("destroy by an operator: %v", err)
 	}
-	eventually(t, waitTimeout, "the machine is destroyed, and the owner's machine runs", func() error {
+	eventually(t, waitTimeout, "the machine is destroyed, and the owner's machine still runs", func() error {
 		if pids := pidsOf(t, mark); len(pids) != 1 {
-			return fmt.Errorf("processes %v", pids)
+			return fmt.Errorf("processes %v, want one", pids)
 		}
 		return nil
 	})

@@ -94,7 +94,7 @@ func TestDialOutOnly(t *testing.T) {
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 3, y.api) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 3, y.api) })
 	y.listensNowhere()
 
 	image := y.push("count:1", ocispec.ImageConfig{Cmd: []string{"/bin/sh", "-c", "i=0; while true; do i=$((i+1)); echo line $i; sleep 0.05; done"}})
@@ -105,7 +105,7 @@ func TestDialOutOnly(t *testing.T) {
 		}
 	}
 	if got, code := y.sh(app, m.ID, "echo hello; exit 3"); got != "hello" || code != 3 {
-		t.Errorf("exec printed %q and exited with %d", got, code)
+		t.Errorf("exec printed %q and exited with %d, want hello and 3", got, code)
 	}
 	y.copies(m.ID)
 	y.page()
@@ -123,7 +123,7 @@ func (y *yard) listensNowhere() {
 			}
 			for line := range strings.Lines(string(text)) {
 				if words := strings.Fields(line); len(words) > 3 && words[3] == "0A" {
-					y.Errorf("a process listens in the namespace of %s: %s", w.Name, line)
+					y.Errorf("a process listens in the namespace of %s, want none: %s", w.Name, line)
 				}
 			}
 		}
@@ -137,7 +137,7 @@ func (y *yard) copies(id bourse.MachineID) {
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(file)
 	back, exit := y.pipe(id, "cat > /tmp/file && cat /tmp/file", file)
 	if exit.Code != 0 || sha256.Sum256(back) != sha256.Sum256(file) {
-		y.Errorf("%d of %d bytes were copied back, exit %+v", len(back), len(file), exit)
+		y.Errorf("%d of %d bytes were copied back, exit %+v; want the same bytes and code 0", len(back), len(file), exit)
 	}
 }
 
@@ -186,10 +186,10 @@ func (y *yard) movesAVolume() {
 	fork := y.filled(machinesapi.CreateVolume{Name: "data", Region: "gru", Source: v.ID})
 	there := y.run(app, y.withVolume(image.Ref(), fork.ID))
 	if got, _ := y.sh(app, there.ID, "sha256sum < /data/file"); got != want {
-		y.Errorf("the copy contains %s, want %s", got, want)
+		y.Errorf("the fork's file has the checksum %s, want %s", got, want)
 	}
 	if fork.ID.Tag() == v.ID.Tag() {
-		y.Error("the copy is on the same worker")
+		y.Error("the fork is on the same worker as its source, want another one")
 	}
 }
 
@@ -207,7 +207,7 @@ func TestTwoNetworks(t *testing.T) {
 	eventually(t, waitTimeout, "both workers are known", func() error {
 		list, err := api.Workers(t.Context())
 		if err == nil && len(list) != 2 {
-			err = fmt.Errorf("the broker lists %d workers", len(list))
+			err = fmt.Errorf("the broker lists %d workers, want 2", len(list))
 		}
 		return err
 	})
@@ -220,13 +220,13 @@ func TestTwoNetworks(t *testing.T) {
 			return err
 		})
 		if got, err := api.Machine(t.Context(), app, m.ID); err != nil || got.State != bourse.StateStarted {
-			t.Errorf("order on worker %s: %s, %v", name, got.State, err)
+			t.Errorf("machine on worker %s: %s, %v; want started", name, got.State, err)
 		}
 	}
 	eventually(t, waitTimeout, "both machines are listed", func() error {
 		list, _, err := api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err == nil && len(list) != 2 {
-			err = fmt.Errorf("it lists %d", len(list))
+			err = fmt.Errorf("the broker lists %d workers, want 2", len(list))
 		}
 		return err
 	})

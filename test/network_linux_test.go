@@ -53,13 +53,13 @@ func TestNetworksAreSeparate(t *testing.T) {
 	} {
 		eventually(t, waitTimeout, name, func() error { // names depend on the view, which is updated with a delay
 			if out, code := ask("red", red, host); code != 0 || out != "served by red" {
-				return bourse.Errorf(bourse.CodeUnavailable, "%s: %q, code %d", host, out, code)
+				return bourse.Errorf(bourse.CodeUnavailable, "request to %s: %q, code %d; want \"served by red\"", host, out, code)
 			}
 			return nil
 		})
 	}
 	if out, code := ask("red", red, rose.PrivateIP); code != 0 || out != "served by rose" {
-		t.Errorf("request to another app of the same network: %q, code %d", out, code)
+		t.Errorf("request to another app of the same network: %q, code %d; want \"served by rose\"", out, code)
 	}
 	for name, host := range map[string]string{"address": blue.PrivateIP, "name": "blue.internal"} {
 		if out, code := ask("red", red, host); code == 0 || strings.Contains(out, "served") {
@@ -71,7 +71,7 @@ func TestNetworksAreSeparate(t *testing.T) {
 	}
 	y.bounce(red, blue)
 	if out, code := ask("red", red, other.PrivateIP); code != 0 {
-		t.Errorf("request after the daemon was killed: %q, code %d", out, code)
+		t.Errorf("request after the daemon was killed: %q, code %d; want code 0", out, code)
 	}
 	if out, code := ask("red", red, blue.PrivateIP); code == 0 {
 		t.Errorf("a machine of another network was reached after the daemon was killed: %q", out)

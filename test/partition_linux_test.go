@@ -102,7 +102,7 @@ func (s *split) start() {
 	s.fra, s.ams = worker("fra-west", "fra", "100", west), worker("ams-east", "ams", "100", east)
 	startAll(s.t, append(s.workers(), s.dying, s.west, s.east)...)
 	s.dyingAPI, s.westAPI, s.eastAPI = client(s.t, s.dying), client(s.t, s.west), client(s.t, s.east)
-	eventually(s.t, waitTimeout, "all have met", func() error {
+	eventually(s.t, waitTimeout, "all servers know each other", func() error {
 		return servertest.Agreed(s.t.Context(), 7, s.dyingAPI, s.westAPI, s.eastAPI)
 	})
 }
@@ -134,7 +134,7 @@ func (s *split) loseReplies(waits *sync.WaitGroup) {
 		select {
 		case <-passed:
 		case <-time.After(10 * time.Second):
-			s.t.Fatal("no claim was sent to the east")
+			s.t.Fatal("no claim was sent to the workers in the east")
 		}
 	}
 	eventually(s.t, waitTimeout, "the orders are filled in the east", func() error {
@@ -142,7 +142,7 @@ func (s *split) loseReplies(waits *sync.WaitGroup) {
 			States: []bourse.State{bourse.StateStarted}, Metadata: map[string]string{"reply": "lost"},
 		})
 		if err == nil && len(list) != 2 {
-			err = fmt.Errorf("%d machines", len(list))
+			err = fmt.Errorf("%d machines, want 2", len(list))
 		}
 		return err
 	})
@@ -166,7 +166,7 @@ func (s *split) orderInBothHalves() {
 // machines as unchanged but unreachable.
 func (s *split) noticed() {
 	s.t.Helper()
-	eventually(s.t, waitTimeout, "the halves notice", func() error {
+	eventually(s.t, waitTimeout, "each half lists the other half's machines as unreachable", func() error {
 		for api, near := range map[*machinesapi.Client][]string{
 			s.westAPI: {s.gruWest.Name, s.fra.Name}, s.eastAPI: {s.gruEast.Name, s.ams.Name},
 		} {
@@ -193,11 +193,11 @@ func (s *split) shown(api *machinesapi.Client, near []string) error {
 				far++
 			}
 			if m.Host != want {
-				return fmt.Errorf("%s lists machine %s of %s as %s", api.BaseURL, id, m.Worker, m.Host)
+				return fmt.Errorf("%s lists machine %s of %s as %s, want %s", api.BaseURL, id, m.Worker, m.Host, want)
 			}
 		}
 		if far < 2 {
-			return fmt.Errorf("%s lists %d machines of the other half, want at least those from before the cut", api.BaseURL, far)
+			return fmt.Errorf("%s lists %d machines of the other half, want at least those that were created before the cut", api.BaseURL, far)
 		}
 	}
 	return nil
@@ -233,7 +233,7 @@ func (s *split) brokerDies() {
 		rows, err := query(s.t.Context(), s.westAPI, `SELECT order_id, worker FROM canceled_orders WHERE (order_id, worker) IN (VALUES (?, ?), (?, ?))`,
 			string(e.created.OrderID), s.gruEast.Name, string(n.created.OrderID), s.ams.Name)
 		if err == nil && len(rows) != 2 {
-			err = fmt.Errorf("it knows %v", rows)
+			err = fmt.Errorf("the view contains %v, want 2 rows", rows)
 		}
 		return err
 	})
@@ -251,11 +251,11 @@ func (s *split) once() error {
 	}
 	for order, list := range of {
 		if len(list) != 1 {
-			return fmt.Errorf("order %s has machines %v", order, list)
+			return fmt.Errorf("order %s has the machines %v, want one", order, list)
 		}
 	}
 	if list := of[s.nowhere.created.OrderID]; list != nil {
-		return fmt.Errorf("an order without a reply that contains a machine has the machines %v", list)
+		return fmt.Errorf("an order whose reply contained no machine has the machines %v, want none", list)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func TestImageAttractsOrders(t *testing.T) {
 	err := y.api.PullImage(t.Context(), machinesapi.PullImage{Image: image.Name, ImageTarget: machinesapi.ImageTarget{Worker: has}},
 		func(l machinesapi.PullLine) error { lines = append(lines, l); return l.Err() })
 	if err != nil || len(lines) == 0 || !lines[len(lines)-1].Done {
-		t.Fatalf("pull: %v, %+v", err, lines)
+		t.Fatalf("pull: %v, %+v; want a last line with done", err, lines)
 	}
 	for worker, gigabytes := range map[bourse.WorkerID]bourse.MiB{has: 950, lacks: 870} { // used amounts, of 1024
 		order := on(string(worker), sleeper("gru", "fuller"))
@@ -43,7 +43,7 @@ func TestImageAttractsOrders(t *testing.T) {
 	})
 	m := y.run(app, y.order(image.Ref()))
 	if m.Worker != has {
-		t.Errorf("the order was filled on %s, but the image is on %s", m.Worker, has)
+		t.Errorf("the order was filled on %s, want %s, which has the image", m.Worker, has)
 	}
 	d, err := y.api.Order(t.Context(), m.OrderID)
 	if err != nil {
@@ -62,14 +62,14 @@ func TestImageAttractsOrders(t *testing.T) {
 		return 0
 	}
 	if part(has, "image") <= part(lacks, "image") {
-		t.Errorf("the score for the image is %[2]g for %[1]s, but %[4]g for %[3]s, which does not have the image", has, part(has, "image"), lacks, part(lacks, "image"))
+		t.Errorf("the image's score for %s, which has the image, is %g, want more than the %[4]g of %[3]s, which does not", has, part(has, "image"), lacks, part(lacks, "image"))
 	}
 	if part(has, "memory") >= part(lacks, "memory") {
-		t.Errorf("the score for memory is %[2]g for %[1]s, which has less free memory, but %[4]g for %[3]s", has, part(has, "memory"), lacks, part(lacks, "memory"))
+		t.Errorf("the memory's score for %s, which has less free memory, is %g, want less than the %[4]g of %[3]s", has, part(has, "memory"), lacks, part(lacks, "memory"))
 	}
 	other := y.order(strange.Ref())
 	other.Config.Guest = &bourse.Guest{MemoryMB: 32}
 	if m := y.run("other", other); m.Worker != lacks {
-		t.Errorf("an order for an image that neither worker has was filled on %s, which has less free memory", m.Worker)
+		t.Errorf("an order for an image that neither worker has was filled on %s, want %s, which has more free memory", m.Worker, lacks)
 	}
 }

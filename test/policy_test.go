@@ -24,14 +24,14 @@ func TestEveryBrokerUsesAPolicy(t *testing.T) {
 	}
 	startAll(t, servers...)
 	apis := []*machinesapi.Client{client(t, one), client(t, two)}
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, apis...) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 4, apis...) })
 	p, err := apis[0].Operator().SetPolicy(t.Context(), machinesapi.SetPolicy{Region: "gru", Policy: []byte(`{"name": "packed", "base": "best-fit"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := p.Name + "@" + p.Version
 	if err := rankedBy(t.Context(), apis[0], want); err != nil {
-		t.Errorf("the broker that set the policy: %v", err)
+		t.Errorf("ranking by the broker that set the policy: %v", err)
 	}
 	eventually(t, waitTimeout, "the other broker uses the policy", func() error { return rankedBy(t.Context(), apis[1], want) })
 	if err := two.Kill(); err != nil {

@@ -45,7 +45,7 @@ func TestProxyCutOffFromAWorker(t *testing.T) {
 	proxy := place(newServer(t, "p1", "serve", "proxy", "--region", "gru", "--http", at+"=any"), hosts[3], append(join, "--log-level", "debug")...)
 	startAll(t, append(workers, proxy)...)
 	api := client(t, broker)
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 4, api) })
 	of := map[string]bourse.MachineID{}
 	for _, w := range workers {
 		m := create(t, api, on(w.Name, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
@@ -70,7 +70,7 @@ func TestProxyCutOffFromAWorker(t *testing.T) {
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
 		if err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", resp.Status, text)
+			err = fmt.Errorf("status %s, want 200: %s", resp.Status, text)
 		}
 		return string(text), err
 	}
@@ -85,7 +85,7 @@ func TestProxyCutOffFromAWorker(t *testing.T) {
 				}
 			}
 			if err == nil && len(seen) < 2 {
-				err = fmt.Errorf("only the machine on %v answered", seen)
+				err = fmt.Errorf("only machines on %v answered, want machines on both workers", seen)
 			}
 			return err
 		})

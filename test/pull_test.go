@@ -40,7 +40,7 @@ func startGate(t *testing.T) *gate {
 	worker.Args = append(worker.Args, "--pull-listen", worker.Pull)
 	g := &gate{t: t, worker: worker, api: client(t, broker), http: worker.HTTP(t), addr: "http://" + worker.Pull}
 	if !within(waitTimeout, func() bool { _, err := g.order("true"); return err != nil && strings.Contains(err.Error(), "poller") }) {
-		t.Fatal("the broker does not list the gateway")
+		t.Fatal("the broker did not ask the gateway")
 	}
 	return g
 }
@@ -169,7 +169,7 @@ func TestShellLoopAsAWorker(t *testing.T) {
 		created, err = g.order("echo from the exchange")
 		return err == nil
 	}) {
-		t.Fatal("no order was filled")
+		t.Fatal("no order was filled, although a poller waits for work")
 	}
 	if _, err := g.api.Wait(t.Context(), app, created.ID, machinesapi.WaitMachine{States: []string{"stopped"}, Timeout: bourse.Duration(20 * time.Second)}); err != nil {
 		t.Errorf("the order's machine: %v", err)
@@ -180,7 +180,7 @@ func TestShellLoopAsAWorker(t *testing.T) {
 		return nil
 	})
 	if err != nil || len(lines) != 1 || lines[0] != "from the exchange" {
-		t.Errorf("log of the order's machine: %q, %v", lines, err)
+		t.Errorf("log of the order's machine: %q, %v; want only \"from the exchange\"", lines, err)
 	}
 
 	mark := "pull-mark-" + strconv.Itoa(os.Getpid())
@@ -192,10 +192,10 @@ func TestShellLoopAsAWorker(t *testing.T) {
 		t.Error("the broker does not list the job")
 	}
 	if status, said := g.call("POST", "cancel/long", ""); status != http.StatusOK {
-		t.Errorf("cancel the job: %d %v", status, said)
+		t.Errorf("cancel the job: status %d %v, want 200", status, said)
 	}
 	if s := g.ended("long"); s["exit_code"] != 143.0 {
-		t.Errorf("job long: %v, want it ended by its poller, with code 143", s)
+		t.Errorf("job long: %v, want its poller to report code 143", s)
 	}
 
 	dir := t.TempDir()
@@ -219,7 +219,7 @@ func TestShellLoopAsAWorker(t *testing.T) {
 		t.Errorf("job bounced: %v, want code 7", s)
 	}
 	if text, _ := os.ReadFile(filepath.Join(dir, "runs")); strings.Count(string(text), "\n") != 1 {
-		t.Errorf("starts of job bounced: %q, want one", text)
+		t.Errorf("job bounced recorded the starts %q, want one", text)
 	}
 	g.submit("after", "exit 0")
 	g.ended("after")
@@ -314,7 +314,7 @@ func TestKillTheGateway(t *testing.T) {
 	}
 	for name, n := range runs {
 		if n > 1 {
-			t.Errorf("job %s ran %d times", name, n)
+			t.Errorf("job %s ran %d times, want at most once", name, n)
 		}
 	}
 }

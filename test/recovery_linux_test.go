@@ -66,13 +66,13 @@ func TestRestoreDoesNotRestoreMachines(t *testing.T) {
 	}
 	restore := []string{"restore", backup, "--config", second.file("etc", "bourse.toml"), "--foreground"}
 	if _, err := second.run(append(restore, "--name", "h3")...); err == nil || !strings.Contains(err.Error(), "backup of host h2") {
-		t.Errorf("restore on a host with another name: %v", err)
+		t.Errorf("restore on a host with another name: %v, want \"backup of host h2\"", err)
 	}
 	second.start("is part of cluster", append(restore, "--name", "h2")...)
 	if _, err := second.run(append(restore, "--name", "h2")...); err == nil || !strings.Contains(err.Error(), "already has a configuration") {
-		t.Errorf("restore on a host that is already a member: %v", err)
+		t.Errorf("restore on a host that is already a member: %v, want \"already has a configuration\"", err)
 	}
-	eventually(t, waitTimeout, "the lost machines are gone from the broker's lists", func() error {
+	eventually(t, waitTimeout, "the broker no longer lists the lost machines", func() error {
 		list, err := first.machines("web")
 		if err == nil && len(list) > 0 {
 			err = fmt.Errorf("the broker still lists %v", list)
@@ -122,7 +122,7 @@ func TestBackupOnAFullDisk(t *testing.T) {
 	err = h.do(func() error {
 		left, err := os.ReadDir(small)
 		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("there is %v", left)
+			err = fmt.Errorf("the files %v remain, want none", left)
 		}
 		return err
 	})

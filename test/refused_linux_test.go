@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestWhyAnImageDoesNotRun orders machines that cannot be created. The caller must immediately get the error from the
+// TestErrorsOfImagesThatDoNotRun orders machines that cannot be created. The caller must immediately get the error from the
 // registry or the runtime, with a code that shows whether the order or the worker caused it.
-func TestWhyAnImageDoesNotRun(t *testing.T) {
+func TestErrorsOfImagesThatDoNotRun(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, 1)
 	ok := y.push("ok:1", server80("/bin/sleep", "600")).Name
@@ -49,7 +49,7 @@ func TestWhyAnImageDoesNotRun(t *testing.T) {
 			t.Errorf("%s: %s: %s\nwant %s: %s", name, bourse.CodeOf(err), bourse.MessageOf(err), c.code, c.want)
 		}
 		if took := time.Since(began); took > 20*time.Second { // a third of the order's deadline, because the host may be slow
-			t.Errorf("%s: the error was returned after %s", name, took)
+			t.Errorf("%s: the error was returned after %s, want at most 20 s", name, took)
 		}
 		reply, ok := errors.AsType[*machinesapi.ReplyError](err)
 		if !ok || len(reply.Refusals) != 1 || reply.Refusals[0].Reason != c.reason {
@@ -57,7 +57,7 @@ func TestWhyAnImageDoesNotRun(t *testing.T) {
 			continue
 		}
 		if d, err := y.api.Order(t.Context(), reply.OrderID); err != nil || d.Message != c.want {
-			t.Errorf("%s: the order's record contains %q, %v", name, d.Message, err)
+			t.Errorf("%s: the order's record contains %q, %v; want %q", name, d.Message, err, c.want)
 		}
 	}
 	runs, err := y.api.Runs(t.Context(), "w1", true)
@@ -65,6 +65,6 @@ func TestWhyAnImageDoesNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(runs, func(r machinesapi.Run) bool { return strings.HasPrefix(r.Error, cannot+`exec: "nosuch"`) }) {
-		t.Errorf("no run contains the error: %+v", runs)
+		t.Errorf("the worker's runs do not contain the error: %+v", runs)
 	}
 }

@@ -56,12 +56,12 @@ func TestRenewalUnderLoad(t *testing.T) {
 	under := len(old())
 	t.Logf("%d of %d certificates remain to be renewed under load", under, len(before))
 	if under == 0 {
-		t.Error("all certificates were renewed before the first request")
+		t.Error("all certificates were renewed before the first request, so no renewal happened under load")
 	}
 	requests := startLoad(t, get)
 	eventually(t, waitTimeout, "all certificates are renewed", func() error {
 		if paths := old(); len(paths) > 0 {
-			return fmt.Errorf("not yet: %v", paths)
+			return fmt.Errorf("these certificates are still the old ones: %v", paths)
 		}
 		return nil
 	})
@@ -87,7 +87,7 @@ func (h *bareHost) expires(first *bareHost) {
 	select {
 	case <-h.serving.exited:
 	case <-time.After(waitTimeout):
-		h.t.Fatalf("the servers of %s run with expired certificates", h.name)
+		h.t.Fatalf("the servers of %s still run with expired certificates, want them to exit", h.name)
 	}
 	if text := h.serving.printed(); !strings.Contains(text, "certificate has expired") {
 		h.t.Errorf("%s did not report the expired certificate:\n%s", h.name, text)

@@ -74,7 +74,7 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	wantSlots(t, b, "after the reservation", 6)
 
 	if _, err = b.Reservations().Create(t.Context(), slot("", 3, 2, 300)); bourse.CodeOf(err) != bourse.CodeInsufficient {
-		t.Errorf("reservation of three machines with room for two: %v", err)
+		t.Errorf("reservation of three machines with room for two: %v, want insufficient_capacity", err)
 	}
 	wantSlots(t, b, "after the reservation that held nothing", 6)
 
@@ -85,15 +85,15 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 	if err := workers[0].Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, waitTimeout, "after the killed worker has restarted", func() error {
+	eventually(t, waitTimeout, "the restarted worker still holds its part", func() error {
 		r, err := b.Reservations().Get(t.Context(), made.ID)
 		if err == nil && (len(r.Holds) != 2 || len(r.LostWorkers) > 0) {
-			err = fmt.Errorf("%+v", r)
+			err = fmt.Errorf("reservation %+v, want two holds and no lost workers", r)
 		}
 		return err
 	})
 	if r, err := b.Reservations().Extend(t.Context(), made.ID, machinesapi.ExtendReservation{TTLSeconds: new(int64(600))}); err != nil || !r.ExpiresAt.After(made.ExpiresAt) {
-		t.Errorf("extend: %+v, %v", r, err)
+		t.Errorf("extend: %+v, %v; want a later expiry", r, err)
 	}
 
 	order := sleeper("gru", "bourse-reservation")
@@ -108,7 +108,7 @@ func TestReservationsOnRealWorkers(t *testing.T) {
 		on[m.Worker] = true
 	}
 	if len(on) != 2 {
-		t.Errorf("the machines are on %v, want one for each hold", on)
+		t.Errorf("the machines are on %v, want one machine for each hold", on)
 	}
 	wantSlots(t, a, "with both machines", 6)
 	for range 2 {
@@ -154,7 +154,7 @@ func TestBrokerKilledBetweenHolds(t *testing.T) {
 		if again {
 			r, err := b.Reservations().Create(t.Context(), slot(id, count, 1, ttl))
 			if err != nil || len(r.Holds) != count {
-				t.Fatalf("reservation through the second broker: %d holds, %v", len(r.Holds), err)
+				t.Fatalf("reservation through the second broker: %d holds, %v; want %d", len(r.Holds), err, count)
 			}
 			wantSlots(t, b, "after the second broker has completed the reservation", count)
 		}
@@ -163,7 +163,7 @@ func TestBrokerKilledBetweenHolds(t *testing.T) {
 		eventually(t, 4*ttl*time.Second, "all holds expire", func() error {
 			n, err := usedSlots(t, b)
 			if err == nil && n != 0 {
-				err = fmt.Errorf("%d slots are still held", n)
+				err = fmt.Errorf("%d slots are still held, want none", n)
 			}
 			return err
 		})

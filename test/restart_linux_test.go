@@ -38,7 +38,7 @@ func TestDevRestartsServersWithoutDelay(t *testing.T) {
 		// A busy host delays some of the restarts, but a growing delay would affect all
 		// later ones.
 		if first, last := slices.Min(took[:5]), slices.Min(took[5:]); last > first+more {
-			t.Errorf("the fastest restart of %s took %s after the first five, and %s before", s.ID, last, first)
+			t.Errorf("the fastest of the later restarts of %s took %s, want at most %s more than the fastest of the first five (%s)", s.ID, last, more, first)
 		}
 	}
 	order := bourse.NewOrderID() // a restarted broker may not know its members yet
@@ -88,9 +88,9 @@ func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 		_ = cmd.Process.Signal(os.Interrupt) // the command may have failed already
 		_ = cmd.Wait()                       // the command exits because of the interrupt
 	})
-	eventually(t, waitTimeout, "the program's lines are followed", func() error {
+	eventually(t, waitTimeout, "the first line of the log arrives", func() error {
 		if len(f.lines()) == 0 {
-			return errors.New("no line")
+			return errors.New("no line has arrived")
 		}
 		return nil
 	})
@@ -101,15 +101,15 @@ func followCounter(t *testing.T, dev *servertest.Dev) *followed {
 func (f *followed) check(t *testing.T) {
 	t.Helper()
 	now := len(f.lines())
-	eventually(t, waitTimeout, "lines still come", func() error {
+	eventually(t, waitTimeout, "further lines of the log arrive", func() error {
 		if len(f.lines()) <= now {
-			return errors.New("no more lines")
+			return errors.New("no further line has arrived")
 		}
 		return nil
 	})
 	for i, n := range f.lines() {
 		if n != strconv.Itoa(i+1) {
-			t.Fatalf("line %d is %s, so lines were lost or printed twice", i+1, n)
+			t.Fatalf("line %d contains number %s, want %[1]d: lines were lost or printed twice", i+1, n)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func TestInterruptedDestroyIsAnsweredWhenRepeated(t *testing.T) {
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, waitTimeout, "they have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "the servers know each other", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := markOf(t)
 	for n := range 5 {
 		m := create(t, api, sleeper("gru", mark))

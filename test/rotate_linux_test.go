@@ -23,7 +23,7 @@ func TestRotateKeys(t *testing.T) {
 	hosts := bareCluster(t, servertest.Program, markOf(t))
 	first, second, third := hosts[0], hosts[1], hosts[2]
 	defer first.cleanUp()
-	eventually(t, waitTimeout, "all are members", first.members)
+	eventually(t, waitTimeout, "all servers are members", first.members)
 	second.serving.stop()
 	for _, row := range []string{`h2 +worker +gru +stopped since `, `h2-proxy +proxy +gru +DOWN since `} {
 		eventually(t, waitTimeout, "the host is known to be down", func() error { return first.lists(row) })
@@ -40,7 +40,7 @@ func TestRotateKeys(t *testing.T) {
 	}
 	second.serve()
 	second.ready()
-	eventually(t, waitTimeout, "all are members again", first.members)
+	eventually(t, waitTimeout, "all servers are members again", first.members)
 
 	client := first.client()
 	requests := startLoad(t, func() error {
@@ -54,7 +54,7 @@ func TestRotateKeys(t *testing.T) {
 	t.Logf("rotated within %s:\n%s", time.Since(began), out)
 	for _, step := range []string{"distribute the new key          6 of 6", "use the new key                 6 of 6", "remove the old key              6 of 6"} {
 		if !strings.Contains(out, step) {
-			t.Errorf("the output does not contain %q", step)
+			t.Errorf("the rotation's output does not contain %q", step)
 		}
 	}
 	if strings.Contains(first.key(), strings.TrimSpace(before)) {
@@ -62,14 +62,14 @@ func TestRotateKeys(t *testing.T) {
 	}
 	for _, h := range hosts[1:] {
 		if h.key() != first.key() {
-			t.Errorf("%s has another key", h.name)
+			t.Errorf("the key on %s differs from the key on %s", h.name, first.name)
 		}
 	}
 	if err := first.members(); err != nil {
 		t.Error(err)
 	}
 	third.restart() // its servers know only the new key now
-	eventually(t, waitTimeout, "all are members with the new key", first.members)
+	eventually(t, waitTimeout, "all servers are members, with the new key", first.members)
 	rotateSecrets(first)
 	rotateCA(hosts)
 	requests.finish(t)
@@ -99,10 +99,10 @@ func rotateCA(hosts []*bareHost) {
 	began := time.Now()
 	out, err := first.run("credentials", "rotate", "ca", "--dir", first.file("new-ca"), "--keep-old")
 	if both := ca("etc", "ca.pem"); err != nil || len(both.CAs) != 2 {
-		t.Fatalf("after the rotation with --keep-old, there are %d CAs: %s, %v", len(both.CAs), out, err)
+		t.Fatalf("after the rotation with --keep-old, there are %d CAs, want 2: %s, %v", len(both.CAs), out, err)
 	}
 	if out, err = first.run("credentials", "rotate", "ca", "--dir", first.file("new-ca")); err != nil || !strings.Contains(out, "the CA was replaced") {
-		t.Fatalf("%s, %v", out, err)
+		t.Fatalf("rotation without --keep-old: %s, %v; want \"the CA was replaced\"", out, err)
 	}
 	t.Logf("CA rotated within %s:\n%s", time.Since(began), out)
 	fresh := ca("new-ca", "ca.pem")
@@ -125,7 +125,7 @@ func rotateCA(hosts []*bareHost) {
 		t.Error(err)
 	}
 	hosts[2].restart()
-	eventually(t, waitTimeout, "all are members with the new CA", first.members)
+	eventually(t, waitTimeout, "all servers are members, with the new CA", first.members)
 	if err := first.examine(); err != nil {
 		t.Error(err)
 	}
@@ -149,7 +149,7 @@ func forgets(h *bareHost) {
 	h.ready()
 	client := h.client()
 	for range 20 { // of three machines, one is on this host
-		eventually(h.t, waitTimeout, "the app answers", func() error { return h.page(client, h.addr, "web") })
+		eventually(h.t, waitTimeout, "the app answers requests", func() error { return h.page(client, h.addr, "web") })
 	}
 }
 
@@ -213,7 +213,7 @@ func rotateSecrets(h *bareHost) {
 		return func() error {
 			out, err := h.run("logs", "--app", "vault")
 			if err == nil && !strings.Contains(out, "the word is "+word) {
-				err = fmt.Errorf("the machine printed %q", out)
+				err = fmt.Errorf("the machine printed %q, want \"the word is %s\"", out, word)
 			}
 			return err
 		}
@@ -222,11 +222,11 @@ func rotateSecrets(h *bareHost) {
 
 	out, err := h.run("credentials", "rotate", "secrets")
 	if err == nil || !strings.Contains(err.Error(), "the old key still encrypts 1 secret of 1 app: vault") {
-		h.t.Errorf("rotation while the old key encrypts a secret: %s, %v", out, err)
+		h.t.Errorf("rotation while the old key encrypts a secret: %s, %v; want an error that names the app vault", out, err)
 	}
 	must("secrets", "set", "--app", "vault", "WORD=second")
-	if out := must("credentials", "rotate", "secrets"); !strings.Contains(out, "the key of secrets was replaced") {
-		h.t.Errorf("rotation after the secret was set again: %s", out)
+	if out := must("credentials", "rotate", "secrets"); !strings.Contains(out, "the secrets key was replaced") {
+		h.t.Errorf("rotation after the secret was set again: %s, want \"the secrets key was replaced\"", out)
 	}
 	if err := os.WriteFile(end, nil, 0o600); err != nil {
 		h.t.Fatal(err)

@@ -34,7 +34,7 @@ func TestRotateSecretsKeyManually(t *testing.T) {
 	worker, data := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)
-	eventually(t, waitTimeout, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "both servers know each other", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	vaultApp, err := api.CreateApp(t.Context(), machinesapi.CreateApp{Name: "vault", Org: "personal"})
 	if err != nil {
 		t.Fatal(err)
@@ -63,9 +63,9 @@ func TestRotateSecretsKeyManually(t *testing.T) {
 		return errors.Join(c.restart(), contains(data, nextKeys.OfApp(vaultApp.ID)))
 	})
 	replace(t, keys, next, old)
-	eventually(t, waitTimeout, "the broker seals with the new key", func() error {
+	eventually(t, waitTimeout, "the broker encrypts with the new key", func() error {
 		if c.set("ONE", "first") == before {
-			return fmt.Errorf("the digest was computed with the old key")
+			return errors.New("the digest has not changed, so it was computed with the old key")
 		}
 		return nil
 	})
@@ -77,7 +77,7 @@ func TestRotateSecretsKeyManually(t *testing.T) {
 		if bourse.CodeOf(err) == bourse.CodeFailedPrecondition && strings.Contains(err.Error(), "TWO") && !strings.Contains(err.Error(), "second") {
 			return nil
 		}
-		return errors.Join(errors.New("a machine was restarted with a value that the old key sealed"), err)
+		return errors.Join(errors.New("the restart needs the removed key: want failed_precondition for secret TWO"), err)
 	})
 	c.set("TWO", "third")
 	c.restarted()
@@ -172,7 +172,7 @@ func (c *vault) restarted() {
 // has waits until the program was started with the given secrets the given number of times.
 func (c *vault) has(secrets string, times int) {
 	c.t.Helper()
-	eventually(c.t, waitTimeout, "the program has "+secrets, func() error {
+	eventually(c.t, waitTimeout, "the program starts with the secrets "+secrets, func() error {
 		n, err := c.starts(secrets)
 		if err == nil && n < times {
 			err = fmt.Errorf("the program was started with these secrets %d times, want %d", n, times)

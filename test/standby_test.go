@@ -24,7 +24,7 @@ func TestStandbyReplacesALostWorkersMachine(t *testing.T) {
 	startAll(t, lost, one, two)
 	lost.Settle()
 	api := client(t, broker)
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, api) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 4, api) })
 	order := func(worker string) machinesapi.CreateMachine {
 		return on(worker, sleeper("gru", "bourse-standby-"+fmt.Sprint(os.Getpid())))
 	}
@@ -62,7 +62,7 @@ func TestStandbyReplacesALostWorkersMachine(t *testing.T) {
 	eventually(t, waitTimeout, "the view contains the spares", func() error {
 		rows, err := query(t.Context(), api, "SELECT count(*) FROM machines WHERE state IN ('started', 'stopped')")
 		if err == nil && fmt.Sprint(rows) != "[[3]]" {
-			err = fmt.Errorf("it has %v", rows)
+			err = fmt.Errorf("the view counts %v, want 3", rows)
 		}
 		return err
 	})
@@ -83,6 +83,6 @@ func TestStandbyReplacesALostWorkersMachine(t *testing.T) {
 	}
 	are("the spares are stopped", fmt.Sprint([]string{out, out}))
 	if m, err := api.Machine(t.Context(), app, primary.ID); err != nil || m.State != bourse.StateStarted || m.Starts != 1 {
-		t.Errorf("the machine is %s after %d starts, %v", m.State, m.Starts, err)
+		t.Errorf("the primary machine is %s after %d starts, %v; want started after 1", m.State, m.Starts, err)
 	}
 }

@@ -111,7 +111,7 @@ func newKillStorm(t *testing.T) *killStorm {
 			s.brokers = append(s.brokers, client(t, x))
 		}
 	}
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 7, s.brokers...) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 7, s.brokers...) })
 	return s
 }
 

@@ -53,7 +53,7 @@ func (s *killStorm) resume(rng *rand.Rand, o *stormOrder) {
 // executed the program.
 func (s *killStorm) processes(o *stormOrder) (pids []string) {
 	if !within(waitTimeout, func() bool { pids = pidsOf(s.t, s.program(o)); return len(pids) > 0 }) {
-		s.t.Errorf("machine %s of %s was reported as %s, but no process runs", o.machine, o.worker, o.ended)
+		s.t.Errorf("machine %s of %s was reported as %s, but its process does not run", o.machine, o.worker, o.ended)
 	}
 	return pids
 }
@@ -67,7 +67,7 @@ func (s *killStorm) same(o *stormOrder, what string, before []string) {
 	}
 	after := s.processes(o)
 	if !slices.ContainsFunc(before, func(pid string) bool { return slices.Contains(after, pid) }) {
-		s.t.Errorf("machine %s of %s was %s: it had processes %v, now %v", o.machine, o.worker, what, before, after)
+		s.t.Errorf("machine %s of %s was %s: it had processes %v and now has %v, want at least one in common", o.machine, o.worker, what, before, after)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestDocumentedPythonProgram(t *testing.T) {
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, waitTimeout, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "both servers know each other", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	create(t, api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: "host", Init: bourse.Init{Cmd: []string{python, documentedProgram(t)}},
 		Task: &bourse.TaskConfig{Name: "sort", Concurrency: 8, Protocol: bourse.TaskFrames},
@@ -68,7 +68,7 @@ func TestDocumentedPythonProgram(t *testing.T) {
 			group.Go(func() {
 				for range 10 {
 					if reply, err := sort("pear\napple\n"); err != nil || !reply.OK || string(reply.Answer) != `"apple\npear\n"` {
-						t.Errorf("task sorted: %+v, %s, %v", reply, reply.Answer, err)
+						t.Errorf("task sorted: %+v, answer %s, %v; want \"apple\\npear\\n\"", reply, reply.Answer, err)
 					}
 				}
 			})
@@ -81,6 +81,6 @@ func TestDocumentedPythonProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		worker.Settle()
-		eventually(t, waitTimeout, "the worker is back", func() error { _, err := sort("x\n"); return err })
+		eventually(t, waitTimeout, "the restarted worker answers", func() error { _, err := sort("x\n"); return err })
 	}
 }

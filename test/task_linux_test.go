@@ -38,11 +38,11 @@ func (y *yard) task(in machinesapi.RunTask, id bourse.OrderID) machinesapi.TaskR
 // awaitNoMachines waits until the app has no machines and no containers.
 func (y *yard) awaitNoMachines() {
 	y.Helper()
-	eventually(y.T, waitTimeout, "nothing is left", func() error {
+	eventually(y.T, waitTimeout, "all machines are destroyed", func() error {
 		list, _, err := y.api.Machines(y.Context(), app, machinesapi.ListMachines{})
 		for _, m := range list {
 			if m.State != bourse.StateDestroyed {
-				err = errors.Join(err, fmt.Errorf("machine %s is %s", m.ID, m.State))
+				err = errors.Join(err, fmt.Errorf("machine %s is %s, want destroyed", m.ID, m.State))
 			}
 		}
 		for _, what := range y.containerd.Leftovers() {
@@ -95,14 +95,14 @@ func TestTasksOfImages(t *testing.T) {
 	first := y.task(machinesapi.RunTask{Image: image.Name, Command: []string{"cat", "/proc/sys/kernel/random/uuid"}}, id)
 	again := y.task(machinesapi.RunTask{Image: image.Name, Command: []string{"cat", "/proc/sys/kernel/random/uuid"}}, id)
 	if !first.OK || !again.Repeated || string(again.Bytes()) != string(first.Bytes()) || again.Machine != first.Machine {
-		t.Errorf("first reply %+v, second reply %+v", first, again)
+		t.Errorf("first reply %+v, second reply %+v; want the same answer of the same machine, marked as repeated", first, again)
 	}
 	_, err := y.api.RunTask(t.Context(), app, machinesapi.RunTask{Image: y.registry.Name("nothing:1")}, "")
 	if reply, ok := errors.AsType[*machinesapi.ReplyError](err); !ok || len(reply.Refusals) != 1 || reply.Refusals[0].Reason != bourse.RefusedNoImage || bourse.CodeOf(err) != bourse.CodeNotFound {
-		t.Errorf("task of a missing image: %v, %+v", err, reply)
+		t.Errorf("task of a missing image: %v, %+v; want not_found, with one refusal no_image", err, reply)
 	}
 	if _, err := y.api.RunTask(t.Context(), app, machinesapi.RunTask{Image: bourse.ImagePull, Command: []string{"x"}}, ""); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("task of a poller: %v", err)
+		t.Errorf("task with the image pull: %v, want invalid", err)
 	}
 	y.awaitNoMachines()
 }
@@ -115,7 +115,7 @@ func TestTasksOfImagesStream(t *testing.T) {
 	cmd := exec.Command(servertest.Program, "--api", "http://"+y.broker.API, "task", "run", "--image", image.Name, "--vm-memory", "64MiB", "--payload", "-")
 	cmd.Stdin = strings.NewReader("hello")
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "5\n" {
-		t.Errorf("bourse task run: %q, %v", out, err)
+		t.Errorf("bourse task run: %q, %v; want 5", out, err)
 	}
 	parts := 0
 	var streamed strings.Builder
@@ -123,7 +123,7 @@ func TestTasksOfImagesStream(t *testing.T) {
 		Image: image.Name, Guest: &bourse.Guest{MemoryMB: 64}, Command: []string{"sh", "-c", "echo one; sleep 1; cat"}, Payload: []byte(`"two"`),
 	}, "", func(part []byte) { parts++; streamed.Write(part) })
 	if err != nil || !reply.OK || streamed.String() != "one\ntwo" || string(reply.Bytes()) != "one\ntwo" || parts < 2 {
-		t.Errorf("streamed %q in %d parts; %+v, %v", streamed.String(), parts, reply, err)
+		t.Errorf("streamed %q in %d parts; %+v, %v; want \"one\\ntwo\" in at least 2 parts", streamed.String(), parts, reply, err)
 	}
 	y.awaitNoMachines()
 }
@@ -149,7 +149,7 @@ func TestImageTaskSurvivesADaemonKill(t *testing.T) {
 	eventually(t, waitTimeout, "it runs", func() error {
 		list, _, err := y.api.Machines(t.Context(), app, machinesapi.ListMachines{})
 		if err != nil || len(list) != 1 || list[0].State != bourse.StateStarted {
-			return fmt.Errorf("machines %+v, %w", list, err)
+			return fmt.Errorf("machines %+v, %w; want one that is started", list, err)
 		}
 		machine = list[0].ID
 		return nil
@@ -160,7 +160,7 @@ func TestImageTaskSurvivesADaemonKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-result; bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Errorf("the first reply was %v", err)
+		t.Errorf("the first reply was %v, want a timeout", err)
 	}
 	if err := w.Start(); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestImageTaskSurvivesADaemonKill(t *testing.T) {
 	eventually(t, waitTimeout, "the repeated request returns the answer", func() error {
 		reply, err := y.api.RunTask(t.Context(), app, task, id)
 		if err == nil && (!reply.OK || !reply.Repeated || reply.Machine != machine || string(reply.Bytes()) != payload) {
-			t.Errorf("repeated request: %s on %s, %d bytes, again %t: %s", reply.End, reply.Machine, len(reply.Bytes()), reply.Repeated, reply.Error)
+			t.Errorf("repeated request: %s on %s, %d bytes, repeated %t: %s; want the first answer from %s, with repeated true", reply.End, reply.Machine, len(reply.Bytes()), reply.Repeated, reply.Error, machine)
 		}
 		return err
 	})

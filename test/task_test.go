@@ -41,7 +41,7 @@ func newWorkshop(t *testing.T) *workshop {
 	startAll(t, w.gru, w.mad)
 	w.gru.Settle()
 	w.api = client(t, w.broker)
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 3, w.api) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 3, w.api) })
 	create(t, w.api, machinesapi.CreateMachine{Region: "gru", Config: &bourse.Config{
 		Image: "host", Init: bourse.Init{Cmd: []string{program}}, Task: &bourse.TaskConfig{Name: "increment", Concurrency: 10},
 	}})
@@ -55,7 +55,7 @@ func (w *workshop) slots() int64 {
 	eventually(w.t, waitTimeout, "the worker answers", func() error {
 		worker, err := w.api.Worker(w.t.Context(), "w-gru")
 		if err != nil || worker.Facts == nil {
-			return errors.Join(err, errors.New("no facts: "+worker.Error))
+			return errors.Join(err, errors.New("the worker reports no facts: "+worker.Error))
 		}
 		used = 0
 		for _, a := range worker.Facts.Accounts {
@@ -74,7 +74,7 @@ func (w *workshop) free() {
 	w.t.Helper()
 	eventually(w.t, waitTimeout, "all slots are free", func() error {
 		if n := w.slots(); n != 0 {
-			return fmt.Errorf("%d slots are in use", n)
+			return fmt.Errorf("%d slots are in use, want 0", n)
 		}
 		return nil
 	})
@@ -132,7 +132,7 @@ func TestTasksOfRealPrograms(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || strings.TrimSpace(string(body)) != "42" {
-		t.Errorf("schedule: %s, %s, %v", resp.Status, body, err)
+		t.Errorf("schedule: status %s, body %s, %v; want 200 and 42", resp.Status, body, err)
 	}
 	w.free()
 }
@@ -154,9 +154,9 @@ func TestWorkerKilledDuringTasks(t *testing.T) {
 		}
 		group.Go(func() { _, errs[i] = w.run(`{"N":1,"SleepSec":15}`, ids[i]) })
 	}
-	eventually(t, waitTimeout, "all are in progress", func() error {
+	eventually(t, waitTimeout, "all calls are in progress", func() error {
 		if n := w.slots(); n != calls {
-			return fmt.Errorf("%d slots are in use", n)
+			return fmt.Errorf("%d slots are in use, want %d", n, calls)
 		}
 		return nil
 	})
@@ -165,12 +165,12 @@ func TestWorkerKilledDuringTasks(t *testing.T) {
 	}
 	group.Wait()
 	if took := time.Since(began); took > 12*time.Second {
-		t.Errorf("the calls took %s", took)
+		t.Errorf("the calls took %s, want at most 12 s", took)
 	}
 	for i, err := range errs {
 		reply, ok := errors.AsType[*machinesapi.ReplyError](err)
 		if bourse.CodeOf(err) != bourse.CodeTimeout || !ok || reply.OrderID == "" || ids[i] != "" && !ids[i].Time().Equal(reply.OrderID.Time()) {
-			t.Fatalf("call %d: %v, %+v", i, err, reply)
+			t.Fatalf("call %d: %v, %+v; want a timeout with the order's id", i, err, reply)
 		}
 		ids[i] = reply.OrderID
 	}
@@ -182,13 +182,13 @@ func TestWorkerKilledDuringTasks(t *testing.T) {
 		eventually(t, waitTimeout, "order "+strconv.Itoa(i)+" returns the same answer", func() error {
 			reply, err := w.run(`{"N":1,"SleepSec":15}`, id)
 			if err == nil && (reply.End != bourse.TaskLost || !reply.Repeated || reply.OK) {
-				t.Errorf("repeated order %d: %+v", i, reply)
+				t.Errorf("repeated order %d: %+v, want end lost and repeated true", i, reply)
 			}
 			return err
 		})
 	}
 	if reply, err := w.run("41", ""); err != nil || string(reply.Bytes()) != "42" {
-		t.Errorf("machine after the restart: %+v, %v", reply, err)
+		t.Errorf("task after the restart: %+v, %v; want 42", reply, err)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestColdTaskSurvivesADaemonKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-result; bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Errorf("the first reply was %v", err)
+		t.Errorf("the first reply was %v, want a timeout", err)
 	}
 	if err := w.gru.Start(); err != nil {
 		t.Fatal(err)
@@ -224,12 +224,12 @@ func TestColdTaskSurvivesADaemonKill(t *testing.T) {
 	eventually(t, waitTimeout, "the repeated request returns the answer", func() error {
 		reply, err := w.api.RunTask(t.Context(), app, task, id)
 		if err == nil && (!reply.OK || !reply.Repeated || string(reply.Bytes()) != "the payload") {
-			t.Errorf("again: %+v", reply)
+			t.Errorf("repeated request: %+v, want ok, the payload as the answer, and repeated true", reply)
 		}
 		return err
 	})
 	if text, err := os.ReadFile(ran); err != nil || string(text) != "once\n" {
-		t.Errorf("the program ran %q, %v", text, err)
+		t.Errorf("the file that the program appends to contains %q, %v; want \"once\\n\"", text, err)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestNoSlotIsLost(t *testing.T) {
 				began := time.Now()
 				reply, err := w.run(fmt.Sprintf(`{"N":%d,"SleepSec":0.00%d}`, n, i%4), "")
 				if took := time.Since(began); took > 10*time.Second {
-					t.Errorf("a call took %s: %v", took, err)
+					t.Errorf("a call took %s, want at most 10 s: %v", took, err)
 				}
 				if err == nil && reply.OK && string(reply.Bytes()) == strconv.Itoa(n+1) {
 					answered.Add(1)
@@ -275,7 +275,7 @@ func TestNoSlotIsLost(t *testing.T) {
 	callers.Wait()
 	t.Logf("%d tasks were answered, %d were not", answered.Load(), other.Load())
 	if answered.Load() < 500 {
-		t.Errorf("only %d tasks were answered", answered.Load())
+		t.Errorf("only %d tasks were answered, which is not enough load", answered.Load())
 	}
 	w.free()
 }

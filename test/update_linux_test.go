@@ -23,7 +23,7 @@ func TestUpdateDuringDestroy(t *testing.T) {
 	worker, _ := newWorker(t, "w1", "gru", "--join", broker.Addr)
 	startAll(t, worker)
 	api := client(t, broker)
-	eventually(t, waitTimeout, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "both servers know each other", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-update-destroy-%d", os.Getpid())
 	var both sync.WaitGroup
 	for range 12 {
@@ -33,19 +33,19 @@ func TestUpdateDuringDestroy(t *testing.T) {
 			switch bourse.CodeOf(err) {
 			case "", bourse.CodeNotFound, bourse.CodeFailedPrecondition, bourse.CodeConflict:
 			default:
-				t.Errorf("update of a machine that is being destroyed: %v", err)
+				t.Errorf("update of a machine that is being destroyed: %v, want success, not_found, failed_precondition or conflict", err)
 			}
 		})
 		both.Go(func() {
 			if err := api.Destroy(t.Context(), app, m.ID, machinesapi.DestroyMachine{Force: true}, ""); err != nil {
-				t.Errorf("destroy of a machine that is being updated: %v", err)
+				t.Errorf("destroy of a machine that is being updated: %v, want success", err)
 			}
 		})
 	}
 	both.Wait()
-	eventually(t, waitTimeout, "nothing is left", func() error {
+	eventually(t, waitTimeout, "the machine's processes are gone", func() error {
 		if left := pidsOf(t, mark); len(left) > 0 {
-			return fmt.Errorf("processes %v", left)
+			return fmt.Errorf("processes %v remain, want none", left)
 		}
 		return nil
 	})
@@ -60,7 +60,7 @@ func TestUpdateDuringWorkerStop(t *testing.T) {
 	startAll(t, worker)
 	worker.Settle()
 	api := client(t, broker)
-	eventually(t, waitTimeout, "both have met", func() error { return servertest.Agreed(t.Context(), 2, api) })
+	eventually(t, waitTimeout, "the broker and the worker know each other", func() error { return servertest.Agreed(t.Context(), 2, api) })
 	mark := fmt.Sprintf("bourse-update-stop-%d-", os.Getpid())
 	order := sleeper("gru", "")
 	order.Config.Init.Exec = []string{"/bin/sh", "-c", "trap '' INT TERM; exec /bin/sh -c 'while :; do sleep 0.1; done' " + mark + "old"}
@@ -73,7 +73,7 @@ func TestUpdateDuringWorkerStop(t *testing.T) {
 	}()
 	eventually(t, waitTimeout, "the old version ignores signals", func() error { // the process's mark is a separate argument
 		if len(pidsOf(t, "\x00"+mark+"old")) == 0 {
-			return errors.New("a signal ends the old version immediately")
+			return errors.New("the old version does not run yet, so a signal would end it immediately")
 		}
 		return nil
 	})
@@ -85,7 +85,7 @@ func TestUpdateDuringWorkerStop(t *testing.T) {
 	state := func(want bourse.State) error {
 		now, err := api.Machine(t.Context(), app, m.ID)
 		if err == nil && now.State != want {
-			err = fmt.Errorf("it is %s", now.State)
+			err = fmt.Errorf("the machine is %s, want %s", now.State, want)
 		}
 		return err
 	}
@@ -101,7 +101,7 @@ func TestUpdateDuringWorkerStop(t *testing.T) {
 		t.Errorf("stop of the worker: %v", err)
 	}
 	if err := <-updated; err != nil && bourse.CodeOf(err) != bourse.CodeUnavailable && bourse.CodeOf(err) != bourse.CodeTimeout {
-		t.Errorf("update whose worker was stopped: %v", err)
+		t.Errorf("update whose worker was stopped: %v, want success, unavailable or timeout", err)
 	}
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestUpdateDuringWorkerStop(t *testing.T) {
 func alone(t *testing.T, mark string) error {
 	t.Helper()
 	if old, now := pidsOf(t, mark+"old"), pidsOf(t, mark+"new"); len(old) > 0 || len(now) != 1 {
-		return fmt.Errorf("old processes %v, new processes %v", old, now)
+		return fmt.Errorf("old processes %v, new processes %v; want none and one", old, now)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func newFiles(t *testing.T, mark string, one func(join string) *server) *files {
 	harmed := one(two.Addr)
 	startAll(t, harmed, c.worker)
 	c.harmed, c.healthy = client(t, harmed), client(t, two)
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 3, c.harmed, c.healthy) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 3, c.harmed, c.healthy) })
 	c.order(c.harmed)
 	c.order(c.healthy)
 	c.converged()

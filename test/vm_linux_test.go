@@ -68,7 +68,7 @@ func TestVirtualMachine(t *testing.T) {
 			got[c.Name] = c.Status
 		}
 		if err == nil && (got["tcp"] != bourse.CheckPassing || got["page"] != bourse.CheckPassing || got["missing"] != bourse.CheckCritical) {
-			err = fmt.Errorf("they are %v", got)
+			err = fmt.Errorf("the checks are %v, want tcp and page passing, and missing critical", got)
 		}
 		return err
 	})
@@ -99,7 +99,7 @@ func TestVirtualMachine(t *testing.T) {
 	}
 	y.answers(app, m.ID, "from a guest")
 	if now, _ := y.sh(app, m.ID, "cat /proc/sys/kernel/random/boot_id"); now != boot {
-		t.Errorf("the guest's boot id is %q, want %q, because it must keep running", now, boot)
+		t.Errorf("the guest's boot id is %q, want %q, because the guest must keep running", now, boot)
 	}
 	if err := y.api.Stop(t.Context(), app, m.ID, machinesapi.StopMachine{}, ""); err != nil {
 		t.Fatal(err)
@@ -107,12 +107,12 @@ func TestVirtualMachine(t *testing.T) {
 	eventually(t, waitTimeout, "the machine stops", func() error {
 		now, err := y.api.Machine(t.Context(), app, m.ID)
 		if err == nil && now.State != bourse.StateStopped {
-			err = fmt.Errorf("it is %s", now.State)
+			err = fmt.Errorf("the machine is %s, want stopped", now.State)
 		}
 		return err
 	})
 	if got, err := requestThrough(t, proxy.Web[0]); err != nil || got != "from a guest" {
-		t.Errorf("a request through the proxy returned %q, %v: want the page of the stopped machine, which it starts", got, err)
+		t.Errorf("a request that starts the stopped machine returned %q, %v; want the machine's page", got, err)
 	}
 
 	boot, _ = y.sh(app, m.ID, "cat /proc/sys/kernel/random/boot_id")
@@ -125,7 +125,7 @@ func TestVirtualMachine(t *testing.T) {
 	}
 	y.answers(app, m.ID, "from a guest")
 	if now, _ := y.sh(app, m.ID, "cat /proc/sys/kernel/random/boot_id"); now == boot {
-		t.Error("the guest has kept running without its snapshot")
+		t.Error("the guest has the same boot id, want another boot, because its snapshot is damaged")
 	}
 	y.destroy(m.ID)
 }
@@ -224,7 +224,7 @@ func TestVolumeOfAVirtualMachine(t *testing.T) {
 		t.Errorf("after a restart, the guest reads %q, want %q", out, both)
 	}
 	if _, err := y.api.Volumes(app).Snapshot(t.Context(), data.ID); err != nil && !strings.Contains(bourse.MessageOf(err), "stop the machine first") {
-		t.Errorf("snapshot of a volume in use: %v", err)
+		t.Errorf("snapshot of a volume in use: %v, want success or \"stop the machine first\"", err)
 	}
 	if _, err := y.api.Volumes(app).Extend(t.Context(), data.ID, 2); err != nil {
 		t.Error(err)
@@ -234,7 +234,7 @@ func TestVolumeOfAVirtualMachine(t *testing.T) {
 
 	_, err = y.api.Create(t.Context(), app, y.withVolume(image.Ref(), data.ID), "")
 	if bourse.CodeOf(err) != bourse.CodeInsufficient || !strings.Contains(bourse.MessageOf(err), "only virtual machines can use it") {
-		t.Errorf("a container with a virtual machine's volume: %v", err)
+		t.Errorf("a container with a virtual machine's volume: %v, want insufficient_capacity and \"only virtual machines can use it\"", err)
 	}
 	fork := y.filled(machinesapi.CreateVolume{Name: "fork", Region: "gru", Source: data.ID})
 	m = inVM(fork.ID)
@@ -242,7 +242,7 @@ func TestVolumeOfAVirtualMachine(t *testing.T) {
 		t.Errorf("the fork contains %q, want %q", out, both)
 	}
 	if out, code := y.sh(app, m.ID, "df -m /data | tail -1"); code != 0 || blocks(out) < 1800 {
-		t.Errorf("the fork's size: %q, want 2 GiB", out)
+		t.Errorf("the fork's size is %q, want 2 GiB", out)
 	}
 	y.destroy(m.ID)
 }

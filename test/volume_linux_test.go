@@ -23,14 +23,14 @@ func TestDatabaseOnAVolume(t *testing.T) {
 	size := int64(1)
 	data, err := y.api.Volumes(app).Create(t.Context(), machinesapi.CreateVolume{Name: "data", Region: "gru", SizeGB: &size}, "")
 	if err != nil || data.State != bourse.VolumeCreated {
-		t.Fatalf("%+v, %v", data, err)
+		t.Fatalf("create a volume: %+v, %v; want state created", data, err)
 	}
 	db := y.mounting(image.Ref(), data.ID)
 	if db.Worker != data.Worker {
-		t.Errorf("the volume is on %s and its machine on %s", data.Worker, db.Worker)
+		t.Errorf("the volume is on %s and its machine on %s, want the same worker", data.Worker, db.Worker)
 	}
 	if _, err := y.api.Create(t.Context(), app, y.withVolume(image.Ref(), data.ID), ""); bourse.CodeOf(err) != bourse.CodeInsufficient && bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("a second machine on the same volume: %v", err)
+		t.Errorf("a second machine on the same volume: %v, want insufficient_capacity or failed_precondition", err)
 	}
 	y.sql(db.ID, "PRAGMA journal_mode=WAL; CREATE TABLE t (n INTEGER PRIMARY KEY, filler TEXT)") // WAL allows reading during writes
 	y.sh(app, db.ID, `(i=0; while true; do i=$((i+1)); echo "INSERT INTO t VALUES ($i, hex(randomblob(500)));"; done | sqlite3 /data/db) >/dev/null 2>&1 &`)
@@ -38,7 +38,7 @@ func TestDatabaseOnAVolume(t *testing.T) {
 	before := y.rows(db.ID)
 	snap, err := y.api.Volumes(app).Snapshot(t.Context(), data.ID)
 	if err != nil || snap.Status != bourse.SnapshotCreated {
-		t.Fatalf("snapshot: %+v, %v", snap, err)
+		t.Fatalf("snapshot: %+v, %v; want status created", snap, err)
 	}
 	after := y.rows(db.ID)
 	y.destroy(db.ID) // the database is writing at this moment
@@ -61,19 +61,19 @@ func TestDatabaseOnAVolume(t *testing.T) {
 
 	grown, err := y.api.Volumes(app).Extend(t.Context(), fork.ID, 2)
 	if err != nil || grown.SizeGB != 2 {
-		t.Fatalf("extend: %+v, %v", grown, err)
+		t.Fatalf("extend: %+v, %v; want 2 GB", grown, err)
 	}
 	eventually(t, waitTimeout, "the volume has grown to 2 GiB", func() error {
 		if !grows() { // if it cannot grow while mounted, it grows at the next mount, unless another mount namespace still uses it
 			y.restart(far.ID)
 		}
 		if out, code := y.sh(app, far.ID, "df -m /data | tail -1"); code != 0 || blocks(out) < 1800 {
-			return fmt.Errorf("it has %q", out)
+			return fmt.Errorf("df reports %q, want at least 1800 MiB", out)
 		}
 		return nil
 	})
 	if _, err := y.api.Volumes(app).Destroy(t.Context(), fork.ID); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-		t.Errorf("destroy a volume in use: %v", err)
+		t.Errorf("destroy a volume in use: %v, want failed_precondition", err)
 	}
 	y.destroy(far.ID)
 	if _, err := y.api.Volumes(app).Destroy(t.Context(), fork.ID); err != nil {
@@ -136,7 +136,7 @@ func (y *yard) sql(id bourse.MachineID, statement string) string {
 	y.Helper()
 	out, code := y.sh(app, id, "sqlite3 -cmd '.timeout 5000' /data/db '"+statement+"' 2>&1")
 	if code != 0 {
-		y.Fatalf("%s: %q, code %d", statement, out, code)
+		y.Fatalf("%s: %q, code %d, want 0", statement, out, code)
 	}
 	return out
 }
@@ -152,9 +152,9 @@ func (y *yard) rows(id bourse.MachineID) int {
 
 func (y *yard) rowsReach(id bourse.MachineID, n int) {
 	y.Helper()
-	eventually(y.T, waitTimeout, "rows are written", func() error {
+	eventually(y.T, waitTimeout, "the database contains enough rows", func() error {
 		if have := y.rows(id); have < n {
-			return bourse.Errorf(bourse.CodeUnavailable, "%d rows", have)
+			return bourse.Errorf(bourse.CodeUnavailable, "%d rows, want at least %d", have, n)
 		}
 		return nil
 	})
@@ -165,11 +165,11 @@ func (y *yard) rowsReach(id bourse.MachineID, n int) {
 func (y *yard) whole(id bourse.MachineID, least, most int) {
 	y.Helper()
 	if out := y.sql(id, "PRAGMA integrity_check"); out != "ok" {
-		y.Errorf("the database of %s: %s", id, out)
+		y.Errorf("the integrity check of the database of %s: %s, want ok", id, out)
 	}
 	n := y.rows(id)
 	if gaps := y.sql(id, "SELECT coalesce(max(n), 0) - count(*) FROM t"); gaps != "0" {
-		y.Errorf("the database of %s has %s missing rows", id, gaps)
+		y.Errorf("the database of %s lacks %s rows, want none missing", id, gaps)
 	}
 	if n < least || most >= 0 && n > most {
 		y.Errorf("the database of %s has %d rows, want %d to %d", id, n, least, most)

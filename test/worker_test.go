@@ -36,7 +36,7 @@ func TestWorkerLost(t *testing.T) {
 	c.stays, _ = newWorker(t, "w-stays", "gru", "--join", one.Addr)
 	startAll(t, two, c.lost, c.stays)
 	c.apis = []*machinesapi.Client{client(t, one), client(t, two)}
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), 4, c.apis...) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), 4, c.apis...) })
 	for i := range 3 {
 		c.onLost = append(c.onLost, create(t, c.apis[i%2], on("w-lost", sleeper("gru", c.mark))))
 		c.onStay = append(c.onStay, create(t, c.apis[i%2], on("w-stays", sleeper("gru", c.mark))))
@@ -162,13 +162,13 @@ func (c *lossy) wipe() {
 			}
 		}
 	}
-	eventually(c.t, waitTimeout, "the processes belong to the machines", func() error {
+	eventually(c.t, waitTimeout, "exactly the machines' processes run", func() error {
 		want := map[string]bool{}
 		for _, m := range have {
 			want[strconv.Itoa(m.PID)] = true
 		}
 		if got := pidsOf(c.t, c.mark); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
-			return fmt.Errorf("processes %v, want those of %v", got, ids(have))
+			return fmt.Errorf("processes %v, want those of the machines %v", got, ids(have))
 		}
 		return nil
 	})
@@ -192,7 +192,7 @@ func (c *lossy) killProcesses(mark string) {
 func (c *lossy) killPID(pid int) {
 	c.t.Helper()
 	if pid <= 1 {
-		c.t.Fatalf("a machine has process id %d", pid)
+		c.t.Fatalf("a machine has process id %d, want more than 1", pid)
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
 		c.t.Fatal(err)

@@ -60,7 +60,7 @@ func newYardOf(t *testing.T, workers int, program string, flags ...string) *yard
 		y.workers = append(y.workers, w)
 	}
 	startAll(t, y.workers...)
-	eventually(t, waitTimeout, "all have met", func() error { return servertest.Agreed(t.Context(), workers+1, y.api) })
+	eventually(t, waitTimeout, "all servers know each other", func() error { return servertest.Agreed(t.Context(), workers+1, y.api) })
 	return y
 }
 
@@ -84,7 +84,7 @@ func (y *yard) run(app bourse.AppName, order machinesapi.CreateMachine) machines
 	y.Helper()
 	m, err := y.api.Create(y.Context(), app, order, "")
 	if err != nil {
-		y.Fatalf("order in app %s for image %s: %v", app, order.Config.Image, err)
+		y.Fatalf("order in app %s for a machine with image %s: %v", app, order.Config.Image, err)
 	}
 	if m.State != bourse.StateStarted && !order.SkipLaunch {
 		y.Fatalf("machine %s is %s, want started", m.ID, m.State)
@@ -107,7 +107,7 @@ func (y *yard) restart(id bourse.MachineID) {
 	eventually(y.T, waitTimeout, "machine "+string(id)+" runs again", func() error {
 		m, err := y.api.Machine(y.Context(), app, id)
 		if err == nil && m.State != bourse.StateStarted {
-			err = fmt.Errorf("it is %s", m.State)
+			err = fmt.Errorf("machine %s is %s, want started", m.ID, m.State)
 		}
 		return err
 	})

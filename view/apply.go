@@ -10,35 +10,35 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Outcome is the result of applying a transaction.
+// Outcome describes how Apply has handled a transaction.
 type Outcome int
 
-// Outcomes of applying a transaction.
+// Outcomes of Apply.
 const (
 	Queued     Outcome = iota + 1 // the transaction is queued and will soon be in the file
-	Known                         // the transaction is already in the file or queued
+	Known                         // the transaction is already in the file, queued or waiting for earlier ones
 	Gap                           // earlier transactions are missing: pull the ones after Head
 	FromFuture                    // the transaction claims to be from this server's own site but is unknown here: call Renew
 	Unverified                    // the birth certificate is missing, so the signature cannot be verified: pull the transactions after Head
 )
 
-// ApplyResult is the result of applying another site's transaction.
+// ApplyResult is the result of Apply.
 type ApplyResult struct {
 	Outcome  Outcome
 	Position wire.Position // the transaction's position
 }
 
-// Apply checks that an encoded transaction from another site is signed by that site, and queues it.
-// It never blocks, does not wait for the file, and does not retain the slice.
+// Apply checks that an encoded transaction is signed by the site that it names, and queues it. It
+// never blocks, does not wait for the file, and does not retain the slice.
 //
-// Errors: CodeInvalid if the transaction is malformed, CodeForbidden if its site has not signed it, CodeUnavailable
-// if Run has returned.
+// Errors: CodeInvalid if the transaction is malformed, CodeForbidden if the transaction is not signed by its site,
+// CodeUnavailable if Run has returned.
 func (v *View) Apply(encoded []byte) (ApplyResult, error) {
 	p, err := wire.DecodePosition(encoded)
 	if err != nil {
 		return ApplyResult{}, err
 	}
-	// Gossip delivers most transactions several times, so check before decoding.
+	// Gossip delivers most transactions several times, so check for duplicates before decoding.
 	if out, err := v.knownOutcome(p); out != 0 || err != nil {
 		return ApplyResult{out, p}, err
 	}
@@ -49,8 +49,8 @@ func (v *View) Apply(encoded []byte) (ApplyResult, error) {
 	return v.queueTx(tx, nil)
 }
 
-// knownOutcome returns a transaction's outcome if the transaction's position alone determines it, or 0 if the
-// transaction must be decoded.
+// knownOutcome returns a transaction's outcome if the position alone determines it. Otherwise, it returns 0,
+// and the transaction must be decoded.
 func (v *View) knownOutcome(p wire.Position) (Outcome, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -72,15 +72,15 @@ func (v *View) knownOutcome(p wire.Position) (Outcome, error) {
 	return 0, p.Site.Validate()
 }
 
-// isFromFuture reports whether p is a position of this server's own site that lies beyond the end
-// of the server's current stream. The caller holds the lock.
+// isFromFuture reports whether p names this server's own site but lies beyond the last transaction
+// that the server has written. The caller holds the lock.
 func (v *View) isFromFuture(p wire.Position) bool {
 	self := v.state.self
 	return p.Site == self.Site && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > v.state.heads[self].seq)
 }
 
-// queueTx checks a transaction's signature and queues the transaction. If proven is not nil, it is the author, as
-// already proven by a later transaction, and queueTx does not check the signature.
+// queueTx checks a transaction's signature and queues the transaction. If proven is not nil, a later transaction
+// has already proven that this author wrote the transaction, and queueTx skips the check.
 func (v *View) queueTx(tx *wire.SignedTx, proven *wire.Author) (ApplyResult, error) {
 	by := proven
 	if by == nil {
@@ -112,8 +112,8 @@ func (v *View) queueTx(tx *wire.SignedTx, proven *wire.Author) (ApplyResult, err
 	return ApplyResult{out, tx.Pos}, nil
 }
 
-// countForgery increments the number of forgeries if err means that a transaction was not signed by
-// its alleged site.
+// countForgery counts a forgery if err means that a transaction was not signed by the site that it
+// names.
 func (v *View) countForgery(err error) {
 	if bourse.CodeOf(err) == bourse.CodeForbidden {
 		v.mu.Lock()
@@ -122,7 +122,7 @@ func (v *View) countForgery(err error) {
 	}
 }
 
-// recordedAuthor returns a stream's author as recorded when the stream was first seen, or nil if the
+// recordedAuthor returns the author that was recorded when a stream was first seen, or nil if the
 // stream is new. The caller holds the lock.
 func (v *View) recordedAuthor(s wire.Stream) *wire.Author {
 	if s == v.state.self {
@@ -134,9 +134,9 @@ func (v *View) recordedAuthor(s wire.Stream) *wire.Author {
 	return v.intake.authors[s]
 }
 
-// authorOf returns the author of a transaction's stream, or nil if neither the view nor the
-// transaction contains its birth certificate. It returns CodeForbidden if the certificate is
-// invalid or differs from the view's.
+// authorOf returns the author of a transaction's stream. It returns nil if neither the view nor the
+// transaction contains the stream's birth certificate. It returns CodeForbidden if the
+// transaction's birth certificate is invalid or differs from the recorded one.
 func (v *View) authorOf(tx *wire.SignedTx) (*wire.Author, error) {
 	v.mu.Lock()
 	by := v.recordedAuthor(tx.Pos.Stream)
@@ -152,7 +152,8 @@ func (v *View) authorOf(tx *wire.SignedTx) (*wire.Author, error) {
 	return by, by.Read(v.verifier.Keys)
 }
 
-// decode decodes a transaction's rows and sets aside those that do not fit the schema.
+// decode decodes a transaction's rows. Rows that do not fit the schema end up in the result's field
+// bad.
 func (v *View) decode(tx *wire.SignedTx, by *wire.Author) *incoming {
 	in := &incoming{Position: tx.Pos, at: tx.At, by: by, encoded: bytes.Clone(tx.Encoded), rows: make([]schema.Entry, 0, len(tx.Rows))}
 	st := wire.Stamp{Position: tx.Pos, At: tx.At}
@@ -182,8 +183,8 @@ func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.E
 	if err != nil || !e.Shared {
 		return e, err
 	}
-	// The transaction's signature covers the row here, but the row also needs its own, because
-	// members may forward it without the transaction.
+	// The transaction's signature already covers the row. The row needs a signature of its own,
+	// too, because members may forward it without the transaction.
 	e.Proof = wire.Proof{By: by, Sig: bytes.Clone(w.Sig)}
 	r := e.Version(st)
 	err = v.verifier.CheckRow(&r)
@@ -191,8 +192,7 @@ func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.E
 	return e, err
 }
 
-// Flush waits until all transactions that Apply has queued so far are in the
-// file.
+// Flush waits until all transactions that Apply has queued so far have been written to the file.
 func (v *View) Flush(ctx context.Context) error {
 	v.mu.Lock()
 	f := flush{v.intake.issued, make(chan struct{})}

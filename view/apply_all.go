@@ -12,9 +12,8 @@ type Applied struct {
 	Err error
 }
 
-// ApplyAll applies several transactions in order. In a run of linked transactions of one stream,
-// each contains the hash of the previous transaction, so ApplyAll checks only the last one's
-// signature.
+// ApplyAll applies several transactions in order. If consecutive transactions belong to one stream
+// and each contains the hash of the one before, ApplyAll checks only the last one's signature.
 func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	out := make([]Applied, len(encoded))
 	txs := make([]*wire.SignedTx, len(encoded)) // an entry is nil if its transaction needs no further processing
@@ -44,8 +43,8 @@ func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	return out
 }
 
-// authorsByLater returns, for each transaction, its author if the signature of a later transaction
-// proves it, or nil if the transaction's own signature has to be checked.
+// authorsByLater returns each transaction's author if a later transaction's signature proves who
+// the author is. For a transaction whose own signature has to be checked, it returns nil.
 func (v *View) authorsByLater(txs []*wire.SignedTx, births map[wire.Stream]*wire.Author) []*wire.Author {
 	proven := make([]*wire.Author, len(txs))
 	for i := len(txs) - 2; i >= 0; i-- {
@@ -67,7 +66,8 @@ func (v *View) authorsByLater(txs []*wire.SignedTx, births map[wire.Stream]*wire
 	return proven
 }
 
-// ForgedCount returns the number of transactions and rows since startup that were not signed by their alleged sites.
+// ForgedCount returns how many transactions and rows received since startup were not signed by the sites that they
+// name.
 func (v *View) ForgedCount() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()

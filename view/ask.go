@@ -13,7 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Query runs a query on a snapshot of the file, as Read does, and returns its result.
+// Query runs a query with Read, on a consistent snapshot of the file, and returns the query's
+// result.
 func Query[T any](ctx context.Context, v *View, question func(*sqlite.Conn) (T, error)) (T, error) {
 	var answer T
 	err := v.Read(ctx, func(c *sqlite.Conn) (err error) {
@@ -23,7 +24,7 @@ func Query[T any](ctx context.Context, v *View, question func(*sqlite.Conn) (T, 
 	return answer, err
 }
 
-// Machines lists machines by creation time, then by ID.
+// Machines lists the machines that match the filter, sorted by creation time, then by ID.
 func (v *View) Machines(ctx context.Context, f inventory.Filter) ([]inventory.Listed, error) {
 	return Query(ctx, v, inventory.Machines(f))
 }
@@ -38,17 +39,17 @@ func (v *View) CountMachines(ctx context.Context) (map[bourse.AppRef]int, error)
 	return Query(ctx, v, inventory.CountMachines())
 }
 
-// Volumes lists volumes by creation time, then by ID.
+// Volumes lists the volumes that match the filter, sorted by creation time, then by ID.
 func (v *View) Volumes(ctx context.Context, f inventory.VolumeFilter) ([]inventory.ListedVolume, error) {
 	return Query(ctx, v, inventory.Volumes(f))
 }
 
-// Images lists the images on the workers.
+// Images lists the workers' images that match the filter, sorted by name, digest and worker.
 func (v *View) Images(ctx context.Context, f inventory.ImageFilter) ([]inventory.ListedImage, error) {
 	return Query(ctx, v, inventory.Images(f))
 }
 
-// UnreachableWorkers lists the unreachable workers.
+// UnreachableWorkers lists the workers that are currently unreachable.
 func (v *View) UnreachableWorkers(ctx context.Context) ([]inventory.UnreachableWorker, error) {
 	return Query(ctx, v, inventory.UnreachableWorkers())
 }
@@ -58,7 +59,7 @@ func (v *View) Removed(ctx context.Context) ([]inventory.RemovedMember, error) {
 	return Query(ctx, v, inventory.Removed())
 }
 
-// Certified lists the brokers and proxies with certificates.
+// Certified lists the brokers and proxies that have certificates of the cluster.
 func (v *View) Certified(ctx context.Context) ([]inventory.CertifiedMember, error) {
 	return Query(ctx, v, inventory.Certified())
 }
@@ -103,44 +104,45 @@ func (v *View) StoredWireGuardPeers(ctx context.Context, org string) (int, error
 	return Query(ctx, v, inventory.StoredWireGuardPeers(org))
 }
 
-// MeshWorkers lists the workers with what they have published about their ends of the mesh.
+// MeshWorkers lists all workers, each with the mesh settings that it has published.
 func (v *View) MeshWorkers(ctx context.Context) ([]inventory.MeshWorker, error) {
 	return Query(ctx, v, inventory.MeshWorkers())
 }
 
-// PrivateMachines lists the apps' machines that brokers have placed and that have private addresses.
+// PrivateMachines lists the machines that belong to an app, were placed by a broker, and have a
+// private address.
 func (v *View) PrivateMachines(ctx context.Context, apps []bourse.AppRef) ([]inventory.PrivateMachine, error) {
 	return Query(ctx, v, inventory.PrivateMachines(apps))
 }
 
-// Policies lists the policies, by region and use.
+// Policies lists the policies, sorted by region and use.
 func (v *View) Policies(ctx context.Context) ([]inventory.Policy, error) {
 	return Query(ctx, v, inventory.Policies())
 }
 
-// Canceled lists the canceled orders that the worker must not fill, oldest first.
+// Canceled lists the canceled orders that this worker must not fill, oldest first.
 func (v *View) Canceled(ctx context.Context, worker bourse.WorkerID) ([]bourse.OrderID, error) {
 	return Query(ctx, v, inventory.Canceled(worker))
 }
 
-// CanceledOn lists the workers on which the order has been canceled. They must not fill it.
+// CanceledOn lists the workers that must not fill the order, because it has been canceled there.
 func (v *View) CanceledOn(ctx context.Context, order bourse.OrderID) ([]bourse.WorkerID, error) {
 	return Query(ctx, v, inventory.CanceledAt(order))
 }
 
-// Secrets returns the sealed secrets of the app with this ID.
+// Secrets returns the sealed secrets of the app with this ID, sorted by name.
 func (v *View) Secrets(ctx context.Context, app string) ([]seal.Secret, error) {
 	return Query(ctx, v, inventory.Secrets(app))
 }
 
-// SecretMarks returns the version of each broker's latest change to an app's
-// secrets.
+// SecretMarks returns the versions of the latest changes to an app's secrets, one for each broker
+// that has changed them.
 func (v *View) SecretMarks(ctx context.Context, app string) (seal.Marks, error) {
 	return Query(ctx, v, inventory.SecretMarks(app))
 }
 
-// AwaitSecrets waits until an app's marks include a version, and returns them. If ctx ends first, it returns the
-// current marks without an error.
+// AwaitSecrets waits until an app's SecretMarks include the given version, and returns them. If ctx ends first,
+// it returns the current marks and no error.
 func (v *View) AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error) {
 	changes := v.Watch(wire.TableSecrets)
 	defer changes.Stop()

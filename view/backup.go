@@ -14,13 +14,13 @@ import (
 
 // copiedBoot replaces the boot ID in a copy of the file. It differs from every real boot ID, so
 // that a server that opens the copy begins a new epoch. Otherwise, the server would reuse the
-// numbers of transactions that it has published since the copy was made.
+// numbers of the transactions that it published after the copy was made.
 const copiedBoot = "restored"
 
-// Backup writes a consistent copy of the view's file at path to a new file. The server may be
-// running. A server with the same ID that has lost its file can use the copy instead. It then
-// begins a new epoch and receives newer rows from other members. Errors: CodeUnavailable if the
-// file cannot be copied, for example because the disk is full.
+// Backup writes a consistent copy of the view's file at path to the new file to. The server may be
+// running. If the server loses its file, it can use the copy instead. It then begins a new epoch,
+// and receives newer rows from other members. Errors: CodeUnavailable if the file cannot be copied,
+// for example because the disk is full.
 func Backup(ctx context.Context, path, to string) error {
 	err := openAndChange(ctx, path, func(c *sqlite.Conn) error { return schema.Run(c, "VACUUM INTO ?", to) })
 	if err == nil {
@@ -32,9 +32,10 @@ func Backup(ctx context.Context, path, to string) error {
 	return nil
 }
 
-// AllowOldCopy allows a server to use a copy that it would otherwise replace because of its age: the
-// copy may contain deleted shared rows, whose tombstones the other members no longer retain. Use
-// it only for a cluster that has lost all other copies, while no server has the file open.
+// AllowOldCopy prepares an old copy of the view's file, so that a server uses it despite its age.
+// Normally, a server replaces such a file, because the file may contain shared rows that were
+// deleted so long ago that the other members no longer retain their tombstones. Use AllowOldCopy
+// only if the cluster has lost all other copies, and while no server has the file open.
 func AllowOldCopy(ctx context.Context, path string, now time.Time) error {
 	err := openAndChange(ctx, path, func(c *sqlite.Conn) error {
 		return schema.Run(c, "UPDATE meta SET touched_at = max(touched_at, ?)", now.UnixNano())
@@ -56,5 +57,5 @@ func openAndChange(ctx context.Context, path string, do func(*sqlite.Conn) error
 	return errors.Join(do(c), c.Close())
 }
 
-// copyTimeout is how long Backup and AllowOldCopy wait for a lock that a server holds.
+// copyTimeout is how long Backup and AllowOldCopy wait for a server's lock on the file.
 const copyTimeout = 5 * time.Second

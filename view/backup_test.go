@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// A copy is made while the view is in use, and is used once the file is lost. Other members
-// have transactions that were published after the copy was made. The restored view must not
-// publish under their numbers.
+// A copy is made while the view is in use, and replaces the file when the file is lost. Other
+// members have transactions that were published after the copy was made. The restored view must not
+// reuse their numbers.
 func TestBackup(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})

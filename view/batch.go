@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxSkew limits how far another member's clock may be ahead.
+// maxSkew limits how far another member's clock may be ahead of this server's.
 const maxSkew = 5 * time.Minute
 
-// batch collects the changes of one commit. Its statements are executed immediately; its changes
-// to the in-memory state take effect when the commit has succeeded.
+// batch collects the changes of one commit. Its SQL statements are executed immediately. Its
+// changes to the in-memory state are applied once the commit has succeeded.
 type batch struct {
 	conn     *sqlite.Conn
 	tables   schema.Tables
@@ -24,7 +24,7 @@ type batch struct {
 	now      time.Time
 	hasher   *wire.Hasher
 	verifier *wire.Verifier
-	perRow   bool // use a savepoint for each row, and quarantine rows that fail
+	perRow   bool // whether to use a savepoint for each row, and to quarantine rows that fail
 	overlay
 	effects
 }
@@ -46,25 +46,25 @@ type overlay struct {
 	written    bool        // whether the file has changed in a way that the other fields don't record
 }
 
-// effects collects the events to report after the commit.
+// effects collects the events that are reported after the commit.
 type effects struct {
 	touched    map[string]bool      // tables that changed, for watchers
-	gaps       map[wire.Stream]bool // streams with a skipped transaction
+	gaps       map[wire.Stream]bool // streams in which a transaction was skipped
 	recent     []recent             // transactions to append to the ring, and streams to drop from it
 	published  []announcement
 	lost       bool // whether this server began a new epoch
 	wasRemoved bool // whether an operator had removed this server
-	forged     int  // number of shared rows that their alleged sites have not signed
+	forged     int  // number of shared rows that are not signed by the sites that they name
 }
 
-// recent is an update to the ring after a commit: it contains a transaction to add or, if frame is nil, the position up
-// to which a stream was restored from a snapshot.
+// recent is an update to the ring after a commit: either a transaction to add or, if frame is nil, the position
+// up to which a stream was restored from a snapshot.
 type recent struct {
 	wire.Position
 	frame []byte
 }
 
-// announcement is a transaction of this server that the other members have to receive.
+// announcement is a transaction of this server that has to be sent to the other members.
 type announcement struct {
 	tx      *wire.Transaction
 	encoded []byte
@@ -103,12 +103,12 @@ func (b *batch) tableSum(k sumKey) checksum {
 	return b.base.sums[k]
 }
 
-// dirty reports whether there are changes to commit.
+// dirty reports whether the batch contains changes to commit.
 func (b *batch) dirty() bool {
 	return len(b.heads)+len(b.gone)+len(b.newest)+len(b.sums)+len(b.touched) > 0 || b.refused || b.written || b.self != b.base.self || b.clock != b.base.clock
 }
 
-// flush writes the in-memory changes to the file, before the commit.
+// flush writes the changes to the in-memory state to the file. It is called before the commit.
 func (b *batch) flush() error {
 	for s, h := range b.heads {
 		err := schema.Run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at, rows, bytes, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -141,7 +141,8 @@ func (b *batch) flush() error {
 	return nil
 }
 
-// committed applies the batch's changes to the state. The caller holds the view's lock.
+// committed applies the batch's changes to the in-memory state after the commit. The caller holds
+// the view's lock.
 func (b *batch) committed() {
 	st := b.base
 	st.self, st.clock, st.signer = b.self, b.clock, b.signer
@@ -165,8 +166,8 @@ func (b *batch) committed() {
 	}
 }
 
-// nextClock returns a new clock value for a row version that this server writes. It is greater than
-// below, the clock value of the version that is replaced (0 if there is none).
+// nextClock returns the clock value for a row version that this server writes. It is greater than
+// below, which is the clock value of the version that is being replaced, or 0 if there is none.
 func (b *batch) nextClock(below wire.Clock) wire.Clock {
 	physical := wire.ClockAt(b.now)
 	next := max(physical, below+1)
@@ -178,5 +179,5 @@ func (b *batch) nextClock(below wire.Clock) wire.Clock {
 	return next
 }
 
-// advanceClock advances the clock to c, the clock value of another member's write.
+// advanceClock advances the clock to at least c, the clock value of another member's write.
 func (b *batch) advanceClock(c wire.Clock) { b.clock = max(b.clock, c) }

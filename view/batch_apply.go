@@ -10,12 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// retention is how long deleted shared rows, canceled orders and removed workers are retained.
-// Open replaces a file that has not been used for almost as long.
+// retention is how long expired data is retained, such as the tombstones of deleted shared rows and
+// the records of canceled orders. Open replaces a file that has not been used for almost as long.
 const retention = 7 * 24 * time.Hour
 
-// apply applies the next transaction of a stream. It ignores transactions that have already been
-// applied and transactions that follow a gap.
+// apply applies a transaction if it is the next one of its stream. It ignores transactions that
+// have already been applied or that follow a gap.
 func (b *batch) apply(in *incoming) error {
 	switch h := b.head(in.Stream); {
 	case in.Seq < h.seq+1 || b.isOwn(in.Stream):
@@ -45,7 +45,8 @@ func (b *batch) apply(in *incoming) error {
 	return nil
 }
 
-// skip advances past a transaction whose rows could not be applied, for example because they caused a panic.
+// skip advances a stream past a transaction whose rows could not be applied, for example because they caused
+// a panic. It quarantines the transaction's position.
 func (b *batch) skip(in *incoming, reason error) error {
 	st := wire.Stamp{Position: in.Position, At: in.at}
 	if in.Seq != b.head(in.Stream).seq+1 || b.isOwn(in.Stream) {
@@ -58,8 +59,8 @@ func (b *batch) skip(in *incoming, reason error) error {
 	return b.refuse(refusal{Stamp: st, reason: fmt.Errorf("whole transaction: %w", reason)})
 }
 
-// isOwn reports whether s is the stream that this server writes now. It returns false for this
-// server's streams of earlier epochs, which are treated like other sites' streams.
+// isOwn reports whether s is this server's own current stream. It returns false for the server's
+// streams of earlier epochs, which are treated like other sites' streams.
 func (b *batch) isOwn(s wire.Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
 
 // advance moves a stream's head to the given transaction. The first transaction of a new epoch
@@ -102,7 +103,8 @@ func (b *batch) deleteOwned(site bourse.WorkerID) error {
 	}
 }
 
-// applyRow merges one row. In a batch with perRow set, a row that fails or panics is quarantined, and the batch continues.
+// applyRow merges one row. If perRow is set, a row that causes an error or a panic is quarantined, and the batch
+// continues.
 func (b *batch) applyRow(st wire.Stamp, e *schema.Entry) error {
 	if !b.perRow {
 		return b.take(st, e)
@@ -128,7 +130,7 @@ func (b *batch) applyRow(st wire.Stamp, e *schema.Entry) error {
 	return nil
 }
 
-// take merges a row that has passed the schema check.
+// take merges a row that fits the schema.
 func (b *batch) take(st wire.Stamp, e *schema.Entry) error {
 	if e.Shared {
 		return b.takeShared(st, e)
@@ -178,8 +180,8 @@ func (b *batch) takeShared(st wire.Stamp, e *schema.Entry) error {
 	return err
 }
 
-// mergeShared stores a version of a shared row if it is greater than the stored one, and reports
-// whether it stored it.
+// mergeShared merges a version of a shared row. It stores the version if it is greater than the
+// stored one, and reports whether the row has changed.
 func (b *batch) mergeShared(r wire.Version) (bool, error) {
 	r.Hash = b.hasher.Of(r)
 	old, ok, err := b.tables.Find(b.conn, r.Table, true, r.Site, r.Key)
@@ -202,7 +204,7 @@ func (b *batch) mergeShared(r wire.Version) (bool, error) {
 	return true, b.replace(&old, r)
 }
 
-// expired reports whether a version is past its retention.
+// expired reports whether a version's retention period has ended.
 func (b *batch) expired(r wire.Version) bool {
 	return schema.Expired(&r, wire.ClockAt(b.now.Add(-retention)))
 }

@@ -5,7 +5,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxBody limits the encoded rows of a transaction that this server writes, leaving space in MaxTx for the head.
+// maxBody is the maximum size, in bytes, of the encoded rows in a transaction that this server writes. It is
+// less than MaxTx to leave space for the transaction's head.
 const maxBody = wire.MaxTx - 1024
 
 // writing collects rows for the next transaction.
@@ -15,8 +16,8 @@ type writing struct {
 	bytes int
 }
 
-// publish writes the rows that differ from the stored ones. It returns the last transaction's position, or the zero
-// Position if nothing differed.
+// publish writes those of the given rows that differ from the stored ones. It returns the position of the last
+// transaction that it has written, or the zero Position if no row differs.
 func (b *batch) publish(rows []schema.Entry) (wire.Position, error) {
 	var w writing
 	var last wire.Position
@@ -73,7 +74,7 @@ func (b *batch) sign(r *wire.Version) error {
 	return err
 }
 
-// begin starts the next transaction unless one is open.
+// begin starts the next transaction, unless one is already open.
 func (b *batch) begin(w *writing) {
 	if w.tx == nil {
 		w.tx = &wire.Transaction{Position: wire.Position{Stream: b.self, Seq: b.head(b.self).seq + 1}, At: b.now.UnixNano()}
@@ -99,9 +100,9 @@ func (b *batch) close(w *writing) (wire.Position, error) {
 	return p, err
 }
 
-// diff returns the change that turns the stored version into the row, and the stored version.
-// The change to an owned row contains only the columns that differ. The change is nil if there is
-// nothing to write.
+// diff compares a row with its stored version. It returns the change to write and the stored
+// version. The change is nil if there is nothing to write. The change to an owned row contains only
+// the columns that differ.
 func (b *batch) diff(e *schema.Entry) (change *schema.Entry, old *wire.Version, err error) {
 	stands, ok, err := b.tables.Find(b.conn, e.Table, e.Shared, b.self.Site, e.Key)
 	if err != nil {
@@ -133,7 +134,7 @@ func (b *batch) diff(e *schema.Entry) (change *schema.Entry, old *wire.Version, 
 	return &out, old, nil
 }
 
-// version returns the version of a shared row that a change creates.
+// version returns the new version of a shared row after a change.
 func (b *batch) version(st wire.Stamp, e *schema.Entry) wire.Version {
 	return wire.Version{Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock, Columns: e.Change, Proof: e.Proof}
 }
@@ -153,8 +154,8 @@ func (b *batch) write(st wire.Stamp, e *schema.Entry, old *wire.Version) error {
 	return b.replace(old, r)
 }
 
-// missing returns a deletion for each of this server's rows in the named tables that is not among
-// rows.
+// missing returns deletions of the rows that this server owns in the named tables, except for those
+// that rows contains.
 func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, error) {
 	type address struct{ table, key string }
 	keep := make(map[address]bool, len(rows))
@@ -176,8 +177,8 @@ func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, er
 	return out, nil
 }
 
-// ensureStarted writes an empty transaction if the stream has none yet, so that other members
-// delete this server's rows of earlier epochs.
+// ensureStarted writes an empty transaction if this server's stream does not contain any
+// transaction yet. The transaction makes other members delete the server's rows of earlier epochs.
 func (b *batch) ensureStarted() (wire.Position, error) {
 	if b.head(b.self).seq > 0 {
 		return wire.Position{}, nil
@@ -187,7 +188,8 @@ func (b *batch) ensureStarted() (wire.Position, error) {
 	return b.close(&w)
 }
 
-// renew starts a new epoch of this server's stream. The epoch is greater than after.
+// renew deletes this server's owned rows, and starts a new stream whose epoch is greater than
+// after.
 func (b *batch) renew(after uint64) error {
 	if err := b.deleteOwned(b.self.Site); err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// replace stores version r in place of old, which may be nil. It executes the statements before it
-// changes the sums, so that a failed statement leaves the sums unchanged.
+// replace stores version r in place of old, or inserts it if old is nil. It executes the SQL
+// statements before it changes the sums, so that a failed statement leaves the sums unchanged.
 func (b *batch) replace(old *wire.Version, r wire.Version) error {
 	r.Hash = b.hasher.Of(r)
 	r.Placed = b.placed(&r)
@@ -34,8 +34,8 @@ func (b *batch) remove(old wire.Version) error {
 	return nil
 }
 
-// addToSums adds a row to the tables' sums and its stream's head if n is 1, and subtracts it if n is
-// -1. The checksums are XORed in both cases, because XOR both adds and removes a hash.
+// addToSums updates the sums of the row's table and of its stream's head. It adds the row if n is 1,
+// and removes it if n is -1. In both cases, it XORs the row's hash into the checksums.
 func (b *batch) addToSums(r wire.Version, n int64) {
 	k := sumKey{r.Table, r.Shared}
 	s := b.tableSum(k)
@@ -45,7 +45,7 @@ func (b *batch) addToSums(r wire.Version, n int64) {
 	}
 	b.sums[k] = s
 	if !r.Shared {
-		// Owned rows of older epochs have been deleted, so this one belongs to the newest epoch.
+		// Owned rows of earlier epochs have been deleted, so this row belongs to the newest epoch.
 		of := wire.Stream{Site: r.Site, Epoch: b.newestOf(r.Site)}
 		h := b.head(of)
 		h.hash ^= r.Hash

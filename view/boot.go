@@ -6,8 +6,8 @@ import (
 )
 
 // bootID identifies the host's current boot. It returns "" if the kernel does not provide an ID.
-// In that case, this server detects lost commits after a host crash only when gossip returns
-// transactions of its own stream that it no longer has.
+// Without an ID, a server whose last commits were lost in a host crash notices the loss only when
+// gossip delivers transactions of its own that it no longer has.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Certificates returns the certificates that signed the transactions, shared rows and placements
-// in the view. Each entry is in DER and followed by its issuers.
+// Certificates returns the certificates with which the transactions, shared rows and placements in
+// the view were signed. Each element contains a certificate in DER form, followed by its
+// intermediate certificates.
 func (v *View) Certificates(ctx context.Context) ([]string, error) {
 	found := map[string]bool{}
 	err := v.Read(ctx, func(c *sqlite.Conn) error {

@@ -15,20 +15,21 @@ type Config struct {
 	Site    bourse.WorkerID // this server's ID; required
 	Keys    wire.Keys       // default: a wire.Key in a file next to Path
 	Role    bourse.Role     // this server's role; default RoleBroker
-	// Certified reports whether Keys are certificates. In that case, another site's machine or
-	// volume counts as part of an app only if a broker has signed its placement.
+	// Certified reports whether the cluster's servers have certificates, which Keys provides. In
+	// that case, another site's machine or volume counts as part of an app only if a broker has
+	// signed its placement.
 	Certified bool
 	Now       func() time.Time // default time.Now
 	Log       *slog.Logger     // default: discards all records
 
-	QueueBytes int // limit on transactions that wait to be applied; default 64 MiB
-	RingBytes  int // limit on recent transactions retained for other members; default 32 MiB
+	QueueBytes int // maximum size of all transactions that wait to be applied; default 64 MiB
+	RingBytes  int // maximum size of all recent transactions that are retained for other members; default 32 MiB
 
-	// Fault is for tests. It is called at each FaultStage of the n-th commit, counted from 1. If
-	// it returns an SQLite error that means an unavailable or damaged file (see
-	// sqlite.ResultCode), the commit fails with that error. Any other error ends Run as if the
-	// process had been killed, except at FaultApply, where it counts as a failure of the
-	// transaction that is being applied.
+	// Fault is for tests. It is called at each FaultStage of the n-th commit, counted from 1. If it
+	// returns an SQLite error for an unavailable or damaged file (see sqlite.ResultCode), the
+	// commit fails with that error. At FaultApply, any other error counts as a failure of the
+	// transaction that is being applied. At the other stages, any other error ends Run as if the
+	// process had been killed.
 	Fault func(stage FaultStage, n uint64) error
 }
 

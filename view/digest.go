@@ -15,13 +15,13 @@ type Head struct {
 	At   int64  `json:"at"`   // time when the site wrote the transaction, by its own clock
 }
 
-// Digest summarizes a view's contents. Members with equal digests have equal views.
+// Digest summarizes a view's contents. Two members with equal digests have equal views.
 type Digest struct {
 	Heads  []Head `json:"heads"`  // sorted by site, then epoch
 	Shared uint64 `json:"shared"` // hash of all shared rows
 }
 
-// Digest returns this view's digest. It only reads memory.
+// Digest returns this view's digest. It does not read the file.
 func (v *View) Digest() Digest {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -35,8 +35,8 @@ func (v *View) Head(s wire.Stream) uint64 {
 	return v.state.heads[s].seq
 }
 
-// Superseded reports whether this server has the stream and its site has begun a later epoch, so
-// that the stream's owned rows no longer count.
+// Superseded reports whether this server has the stream but also knows a later epoch of its site.
+// If so, the stream's owned rows no longer count.
 func (v *View) Superseded(s wire.Stream) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -50,17 +50,17 @@ func (v *View) Self() wire.Position {
 	return wire.Position{Stream: v.state.self, Seq: v.state.heads[v.state.self].seq}
 }
 
-// Since returns the encoded transactions of a stream after p, in order. It returns about maxBytes,
-// but at least one transaction. If p is the latest position, Since returns no transactions and
-// true. It returns false if the transactions are no longer in the ring, in which case the caller
-// needs a snapshot.
+// Since returns the encoded transactions that follow p in its stream, in order. It returns at least
+// one, and about maxBytes in total. If p is the latest position, Since returns no transactions and
+// true. If the transactions are no longer in the ring, it returns false, and the caller needs a
+// snapshot.
 func (v *View) Since(p wire.Position, maxBytes int) (encoded [][]byte, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.ring.since(p, v.state.heads[p.Stream].seq, maxBytes)
 }
 
-// sorted returns the heads of all streams that have not expired, in order.
+// sorted returns the heads of all streams that have not expired, sorted by site, then epoch.
 func (st *state) sorted(now time.Time) []Head {
 	out := make([]Head, 0, len(st.heads))
 	for s, h := range st.heads {

@@ -38,7 +38,7 @@ func fillAndRecover(ctx context.Context, v *View, makeRoom func() error) error {
 			continue
 		}
 		if bourse.CodeOf(err) != bourse.CodeUnavailable {
-			return fmt.Errorf("after %d rows: want %s, got %w", kept, bourse.CodeUnavailable, err)
+			return fmt.Errorf("after %d rows: got %w, want %s", kept, err, bourse.CodeUnavailable)
 		}
 		break
 	}
@@ -124,7 +124,7 @@ func TestDiskIsTemporarilyFull(t *testing.T) {
 			return nil
 		}})
 		if _, err := m.Publish(t.Context(), volume("v", "x")); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Fatalf("publish: %v", err)
+			t.Fatalf("publish: got %v, want unavailable", err)
 		}
 		if _, err := m.Apply(encoded(t, "w2", 1, 1, volume("theirs", "x"))); err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxExpire limits how many rows of each kind one call of removeExpired processes. The next
-// call continues.
+// maxExpire is the maximum number of rows of each kind that one call of removeExpired processes.
+// The next call processes the following ones.
 const maxExpire = 4096
 
 // removeExpired is called periodically. It removes expired tombstones and streams, retries quarantined rows and placements,
@@ -24,7 +24,7 @@ func (w *writer) removeExpired() error {
 	err := w.transact(func(b *batch) error {
 		if !bytes.Equal(birth, b.signer.Birth) {
 			if err := b.renew(b.self.Epoch); err != nil {
-				return fmt.Errorf("begin an epoch with another certificate: %w", err)
+				return fmt.Errorf("begin a new epoch after a change of the certificate: %w", err)
 			}
 		}
 		if err := b.expire(); err != nil {
@@ -47,7 +47,8 @@ func (w *writer) removeExpired() error {
 		return err
 	}, nil)
 	if err != nil && failureOf(err) == failBadRow {
-		// Nothing in removeExpired is urgent. If the file is damaged, the next write will notice.
+		// Nothing in removeExpired is urgent. If the file is damaged, the next write will fail, and
+		// the file will be replaced.
 		w.view.config.Log.Warn("clean up view failed", slog.Any("err", err))
 		return nil
 	}
@@ -58,8 +59,8 @@ func (w *writer) removeExpired() error {
 	return nil
 }
 
-// expire removes tombstones and canceled orders that are past their retention. A member that has not received them by
-// then has to replace its file.
+// expire removes tombstones and canceled orders whose retention period has ended. A member that has not received them
+// by then has to replace its file.
 func (b *batch) expire() error {
 	old, err := b.tables.FindExpired(b.conn, wire.ClockAt(b.now.Add(-retention)), maxExpire)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// failure is the class of a failed batch, which determines how the writer
-// handles it.
+// failure classifies a failed batch, and thereby determines how the writer handles it.
 type failure int
 
 const (
@@ -19,10 +18,10 @@ const (
 	failKilled                         // a test simulates a killed process
 )
 
-// errKilled ends Run as if the process had been killed.
+// errKilled makes Run return as if the process had been killed.
 var errKilled = errors.New("killed by Config.Fault")
 
-// panicError is a panic while applying a batch.
+// panicError reports a panic that occurred while a batch was being applied.
 type panicError struct {
 	value any
 	stack []byte
@@ -30,7 +29,7 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// recovered calls f and converts a panic into an error, so that data from other members cannot crash the process.
+// recovered calls f. It converts a panic into an error, so that data from other members cannot crash the process.
 func recovered(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -180,7 +180,7 @@ func TestFileLostWhileRunning(t *testing.T) {
 			lose(t, m)
 			m.replaced(lost)
 			if m.Self().Epoch <= before.Epoch || m.Generation() <= generation {
-				t.Errorf("epoch %d after %d, generation %d after %d", m.Self().Epoch, before.Epoch, m.Generation(), generation)
+				t.Errorf("epoch %d, previously %d; generation %d, previously %d", m.Self().Epoch, before.Epoch, m.Generation(), generation)
 			}
 			<-changes.C // watchers are notified
 			m.publish(volume("mine", "x"))
@@ -190,7 +190,7 @@ func TestFileLostWhileRunning(t *testing.T) {
 				t.Errorf("after applying everything again: %v", got)
 			}
 			if alive := m.alive("w2"); alive != "1" {
-				t.Errorf("site w2 in the new file: alive %s", alive)
+				t.Errorf("site w2 in the new file: alive is %s, want 1", alive)
 			}
 		})
 	}
@@ -253,7 +253,7 @@ func TestOneProcessHasTheFile(t *testing.T) {
 	path := tempFile(t)
 	m := startMember(t, Config{Path: path})
 	if _, err := Open(withTestDefaults(Config{Path: path})); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("a second view on the file: %v, want %s", err, bourse.CodeAlreadyExists)
+		t.Errorf("a second view of the file: got %v, want %s", err, bourse.CodeAlreadyExists)
 	}
 	if err := m.stop(); err != nil {
 		t.Fatal(err)

@@ -15,14 +15,14 @@ type Health struct {
 	Site       bourse.WorkerID `json:"site"`
 	Self       wire.Position   `json:"self"`
 	FileBytes  int64           `json:"file_bytes"`
-	Error      string          `json:"error,omitzero"` // why the file cannot be written; empty if it can
+	Error      string          `json:"error,omitzero"` // reason why the file cannot be written; empty if it can be written
 	Queue      QueueHealth     `json:"queue"`
 	Quarantine Quarantine      `json:"quarantine"`
 	Tables     []TableHealth   `json:"tables"`  // sorted by name
 	Streams    []StreamHealth  `json:"streams"` // sorted by site and epoch
 }
 
-// QueueHealth describes the transactions that wait to be applied.
+// QueueHealth describes the queue of transactions that have not been applied yet.
 type QueueHealth struct {
 	Length  int    `json:"length"`
 	Bytes   int    `json:"bytes"`
@@ -45,8 +45,8 @@ type Quarantined struct {
 	Since  time.Time     `json:"since"`
 }
 
-// TableHealth contains a table's size and checksum, which are equal on all members that have
-// the same rows.
+// TableHealth contains a table's size and checksum. Both are equal on all members that have the
+// same rows.
 type TableHealth struct {
 	Table    string `json:"table"`
 	Rows     int    `json:"rows"`
@@ -56,11 +56,11 @@ type TableHealth struct {
 // StreamHealth describes the progress of a stream.
 type StreamHealth struct {
 	Head
-	Lag  time.Duration `json:"lag"`           // time since the site's last transaction, by the two servers' clocks
+	Lag  time.Duration `json:"lag"`           // time since the site wrote its last transaction; includes the difference between the two servers' clocks
 	Gaps int           `json:"gaps,omitzero"` // transactions that wait for earlier ones
 }
 
-// Health returns the state of the view. It is cheap enough to call every few seconds.
+// Health returns the state of the view. It is cheap enough to be called every few seconds.
 func (v *View) Health() Health {
 	now := v.config.Now()
 	v.mu.Lock()
@@ -87,7 +87,7 @@ func (v *View) Health() Health {
 	return h
 }
 
-// tableHealth combines the sums of each table's owned and shared rows.
+// tableHealth returns the size and checksum of each table that is not empty.
 func (st *state) tableHealth() []TableHealth {
 	by := map[string]TableHealth{}
 	for k, s := range st.sums {

@@ -110,7 +110,7 @@ func TestBadRowIsQuarantinedAlone(t *testing.T) {
 				t.Errorf("quarantine: %+v", q)
 			}
 			if p := m.publish(secret("ours", "d", 0)); p.Seq != 1 {
-				t.Error("publishing failed afterwards")
+				t.Error("publishing failed after that")
 			}
 			m.sound()
 		})
@@ -202,7 +202,7 @@ func TestForeignTransactionsOfOwnSiteAreRejected(t *testing.T) {
 		t.Errorf("the server's own rows have changed:\n%s", d)
 	}
 	if err := m.Renew(t.Context(), wire.Stream{Site: "w2", Epoch: 1}); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("renew after another site's stream: %v", err)
+		t.Errorf("renew after another site's stream: got %v, want invalid", err)
 	}
 	lost := m.RowsLost()
 	if err := m.Renew(t.Context(), wire.Stream{Site: self.Site, Epoch: self.Epoch + 1000}); err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// isolate retries each job and transaction of a failed batch in a separate commit.
+// isolate retries the jobs and transactions of a failed batch one by one, each in a separate
+// commit.
 func (w *writer) isolate(jobs []*job, items []*incoming) error {
 	for _, j := range jobs {
 		err := w.transact(j.do, nil)
@@ -36,8 +37,8 @@ func (w *writer) isolate(jobs []*job, items []*incoming) error {
 	return nil
 }
 
-// applyAlone applies one transaction in a separate commit. If that fails, it applies the rows one by one and
-// quarantines those that fail. If that fails, too, it skips the whole transaction.
+// applyAlone applies one transaction in a separate commit. If that fails, it applies the rows one by one,
+// and quarantines those that cannot be applied. If even that fails, it skips the whole transaction.
 func (w *writer) applyAlone(in *incoming) error {
 	settle := func() { w.settleItems([]*incoming{in}) }
 	err := w.transact(func(b *batch) error { return w.applyIn(b, in) }, settle)

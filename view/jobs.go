@@ -10,7 +10,7 @@ import (
 // job is a change that a caller waits for.
 type job struct {
 	ownCommit bool               // whether the job is so large that it needs a separate commit
-	do        func(*batch) error // applies the change; called again if the commit fails because of a job or row
+	do        func(*batch) error // applies the change; called again if the commit fails because of any job or row in it
 	abandoned func() bool        // reports whether the caller has stopped waiting, so the job can be skipped
 	done      chan error         // receives the result; buffered
 }
@@ -32,14 +32,13 @@ func (v *View) submit(ctx context.Context, alone bool, do func(*batch) error) er
 	case err := <-j.done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("wait for a write to the view's file: %w", context.Cause(ctx))
+		return fmt.Errorf("wait until the view's file is written: %w", context.Cause(ctx))
 	}
 }
 
 func errEnded() error { return bourse.Errorf(bourse.CodeUnavailable, "the view has been closed") }
 
-// errRefused converts a failed job's error into the error that its caller
-// receives.
+// errRefused converts the error of a failed job into the error for the job's caller.
 func errRefused(err error) error {
 	if code := bourse.CodeOf(err); code != bourse.CodeInternal {
 		return err
@@ -52,7 +51,8 @@ func errRefused(err error) error {
 	return err
 }
 
-// takeJobs returns the jobs of the next commit: either a single large job, or all jobs before the first large one.
+// takeJobs returns the jobs for the next commit: either a single large job, or all jobs before the first large
+// one.
 func (w *writer) takeJobs() []*job {
 	w.view.mu.Lock()
 	defer w.view.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Proof returns an app together with its proof. It returns CodeNotFound if the app is not in the view.
+// Proof returns the app with this name, with its Proof set. It returns CodeNotFound if the app is not
+// in the view.
 func (v *View) Proof(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	var app bourse.App
 	err := v.Read(ctx, func(c *sqlite.Conn) error {
@@ -30,7 +31,7 @@ func (v *View) Proof(ctx context.Context, name bourse.AppName) (bourse.App, erro
 	return app, err
 }
 
-// prove encodes the proof of a shared row.
+// prove returns the encoded proof of a shared row.
 func (v *View) prove(c *sqlite.Conn, table, key string) ([]byte, error) {
 	r, ok, err := v.tables.Find(c, table, true, "", key)
 	if err != nil || !ok {
@@ -47,14 +48,14 @@ func (v *View) prove(c *sqlite.Conn, table, key string) ([]byte, error) {
 	return wire.EncodeProof(r, birth, sig)
 }
 
-// MergeProofs verifies proofs and merges the rows in them into the view. The proofs may come from anyone, because only rows
-// with valid signatures change the view. It returns CodeInvalid if a proof is malformed.
+// MergeProofs verifies proofs, and merges the rows that they contain into the view. The proofs may come from anyone,
+// because only rows with valid signatures change the view. MergeProofs returns CodeInvalid if a proof is malformed.
 func (v *View) MergeProofs(ctx context.Context, proofs ...[]byte) error {
 	list := make([]wire.ProvenRow, len(proofs))
 	for i, b := range proofs {
 		var err error
 		if list[i], err = wire.OpenProof(b); err != nil {
-			return fmt.Errorf("believe: %w", err)
+			return fmt.Errorf("merge proofs: %w", err)
 		}
 	}
 	err := v.submit(ctx, true, func(b *batch) error {
@@ -66,14 +67,14 @@ func (v *View) MergeProofs(ctx context.Context, proofs ...[]byte) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("believe: %w", err)
+		return fmt.Errorf("merge proofs: %w", err)
 	}
 	return nil
 }
 
-// MergeAppProofs merges the apps in a worker's report that have valid proofs, and returns the view's current records of
-// the reported apps. Without proofs, a worker could assign an app to any organization while a view is new. It returns
-// CodeInvalid if a proof is malformed.
+// MergeAppProofs merges the apps that a worker has reported into the view. It ignores apps without a valid proof:
+// otherwise, as long as a view is new, a worker could assign an app to any organization. MergeAppProofs returns the
+// view's current records of the reported apps. It returns CodeInvalid if a proof is malformed.
 func (v *View) MergeAppProofs(ctx context.Context, reported []bourse.App) ([]bourse.App, error) {
 	var proofs [][]byte
 	for _, app := range reported {
@@ -103,7 +104,7 @@ func (v *View) MergeAppProofs(ctx context.Context, reported []bourse.App) ([]bou
 	return out, nil
 }
 
-// changesApp reports whether merging the reported app into the view's current record would change
+// changesApp reports whether merging a reported app into the view's current record would change
 // that record.
 func changesApp(current *bourse.App, reported bourse.App) bool {
 	merged := current.Merge(reported)

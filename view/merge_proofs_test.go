@@ -73,8 +73,8 @@ func TestMergeOnlyProofs(t *testing.T) {
 	m.sound()
 }
 
-// FuzzBelieve passes arbitrary proofs to a view.
-func FuzzBelieve(f *testing.F) {
+// FuzzMergeProofs passes arbitrary proofs to MergeProofs.
+func FuzzMergeProofs(f *testing.F) {
 	broker := startMember(f, Config{Site: "b1"})
 	broker.publish(inventory.AppRow(bourse.App{Name: "shop", ID: "x", Org: "acme"}))
 	app, err := broker.Proof(f.Context(), "shop")

@@ -12,7 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// meta is the file's metadata: its cluster and server, and when the server last used it.
+// meta contains the file's metadata: the cluster and server that it belongs to, and when the server
+// last used it.
 type meta struct {
 	cluster string
 	self    wire.Stream
@@ -35,7 +36,7 @@ func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 	})
 	switch {
 	case err != nil:
-		return m, fmt.Errorf("read the file's owner: %w", err)
+		return m, fmt.Errorf("read which server the file belongs to: %w", err)
 	case m.created:
 		m.cluster, m.self, m.boot, m.touched = w.view.config.Cluster, wire.Stream{Site: w.view.config.Site, Epoch: max(uint64(max(now.UnixMilli(), 1)), after+1)}, bootID(), now
 		return m, schema.Run(c, "INSERT INTO meta (one, cluster, site, epoch, clock, boot, touched_at) VALUES (1, ?, ?, ?, 0, ?, ?)",
@@ -45,14 +46,15 @@ func (w *writer) readMeta(c *sqlite.Conn, after uint64) (meta, error) {
 	case m.self.Site != w.view.config.Site:
 		return m, &schema.UnusableError{Cause: fmt.Errorf("it belongs to site %s", bourse.Quoted(string(m.self.Site)))}
 	case wire.CheckEpoch(m.self, now) != nil: // the host's clock was wrong, so other members have rejected the stream
-		return m, &schema.UnusableError{Cause: fmt.Errorf("its epoch is ahead of the clock")}
+		return m, &schema.UnusableError{Cause: fmt.Errorf("its epoch is later than the current time")}
 	case now.Sub(m.touched) > maxFileAge:
 		return m, &schema.UnusableError{Cause: fmt.Errorf("it was last used at %s", m.touched.Format(time.RFC3339))}
 	}
 	return m, nil
 }
 
-// settle updates a newly opened file: it marks all sites as unreachable and, after a host crash, starts a new epoch.
+// settle updates a newly opened file. It marks all sites as unreachable, and starts a new epoch if the host has been
+// restarted or the server's key has changed.
 func (w *writer) settle(c *sqlite.Conn, st *state, m meta) error {
 	boot := bootID()
 	b := newBatch(c, w.view.tables, st, w.view.config.Now(), &w.hasher, &w.view.verifier)
@@ -63,9 +65,9 @@ func (w *writer) settle(c *sqlite.Conn, st *state, m meta) error {
 		if err := schema.Run(c, "UPDATE meta SET touched_at = ?, boot = ?", b.now.UnixNano(), boot); err != nil {
 			return err
 		}
-		// The host's crash may have lost the last commits, which other members may already have.
-		// New transactions must not have the same numbers as lost ones. A stream must not continue
-		// with another key either. In both cases, a new epoch begins.
+		// If the host crashed, the last commits may have been lost, although other members may have
+		// received them. New transactions must not reuse the numbers of lost ones, and a stream
+		// must not continue with another key. In both cases, begin a new epoch.
 		own, began := st.heads[m.self]
 		if !m.created && boot != m.boot || began && !bytes.Equal(own.by.Birth, b.signer.Birth) {
 			if err := b.renew(m.self.Epoch); err != nil {

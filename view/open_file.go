@@ -11,16 +11,17 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// maxFileAge limits how long a file may go unused. After that time, the other members may have
-// removed tombstones that never reached this file.
+// maxFileAge is how long a file may go unused before Open replaces it. After that time, the other
+// members may have removed tombstones that this file has never received.
 const maxFileAge = retention - 24*time.Hour
 
-// openFile opens the configured file, creating it if it does not exist. It moves an unusable file
-// aside first. If it creates a file, the file's epoch is greater than after.
+// openFile opens the configured file, creating it if it does not exist. If the existing file is
+// unusable, openFile moves it aside and creates a new one. The epoch of a new file is greater than
+// after.
 func (w *writer) openFile(after uint64) error {
 	f, st, err := w.tryFile(after)
 	if bad, ok := errors.AsType[*schema.UnusableError](err); ok {
-		w.view.config.Log.Warn("replacing the view's file", slog.String("path", w.view.config.Path), slog.Any("err", bad.Cause))
+		w.view.config.Log.Warn("view's file unusable; replacing it", slog.String("path", w.view.config.Path), slog.Any("err", bad.Cause))
 		if err := schema.MoveAside(w.view.config.Path); err != nil {
 			return bourse.Errorf(bourse.CodeUnavailable, "move the view's file aside: %w", err)
 		}
@@ -58,7 +59,7 @@ func (w *writer) tryFile(after uint64) (*schema.File, *state, error) {
 	return f, st, nil
 }
 
-// prepare checks the file and reads its state.
+// prepare configures the connection, checks the file, and reads its state.
 func (w *writer) prepare(f *schema.File, after uint64) (*state, error) {
 	for _, p := range schema.Pragmas {
 		if err := schema.Run(f.Conn, p); err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// placed reports whether a broker's signed placement confirms the app that a machine's or volume's
-// row names. It does not check this server's own rows, which other members check.
+// placed reports whether a placement signed by a broker confirms that a machine or volume belongs
+// to the app that its row names. It always returns true for this server's own rows, which only
+// other members check, and in a cluster without certificates.
 func (b *batch) placed(r *wire.Version) bool {
 	if b.verifier.Placements == nil || r.Site == b.self.Site {
 		return true
@@ -35,8 +36,9 @@ func textOf[T ~string](r *wire.Version, column string) T {
 	return T(text)
 }
 
-// recheckPlacements rechecks rows whose placement was invalid when they arrived. It may be valid
-// now, because this member may have come to trust the CA of the broker's certificate.
+// recheckPlacements rechecks rows whose placements were invalid when they arrived. A placement may
+// be valid now, because this server may have received the CA of the broker's certificate in the
+// meantime.
 func (b *batch) recheckPlacements() error {
 	for _, table := range []string{wire.TableMachines, wire.TableVolumes} {
 		type address struct {

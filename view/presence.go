@@ -8,11 +8,11 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// presenceStep limits how far heard_at in the file may lag behind for a reachable site. More
-// precision is not worth the additional writes.
+// presenceStep is how far the value of heard_at in the file may lag behind while a site is
+// reachable. More precision is not worth the additional writes.
 const presenceStep = 15 * time.Second
 
-// presence records whether a site is reachable.
+// presence records whether a site is reachable, and whether that has been written to the file.
 type presence struct {
 	alive       bool
 	at          int64 // time when the site was last reachable, in nanoseconds since 1970
@@ -26,7 +26,7 @@ type sites struct {
 	unwritten map[bourse.WorkerID]bool // sites whose presence has to be written
 }
 
-// due reports whether the site's presence has to be written to the file.
+// due reports whether the presence has to be written to the file.
 func (p presence) due() bool {
 	return p.written == 0 || p.alive != p.storedAlive || p.at-p.written >= int64(presenceStep) || !p.alive && p.at != p.written
 }
@@ -56,8 +56,8 @@ func (w *writer) dropPresence() {
 	})
 }
 
-// takePresence returns the presence of each site whose entry in the file is out of date. Only
-// the writer calls it.
+// takePresence returns the presence of each site whose entry in the file is outdated. Only the
+// writer calls it.
 func (w *writer) takePresence() map[bourse.WorkerID]presence {
 	w.view.mu.Lock()
 	defer w.view.mu.Unlock()
@@ -71,7 +71,7 @@ func (w *writer) takePresence() map[bourse.WorkerID]presence {
 	return due
 }
 
-// writePresence writes the presence of some sites to the file.
+// writePresence writes the given presences to the file.
 func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	for site, p := range due {
 		err := schema.Run(b.conn, `INSERT INTO sites (site, alive, heard_at) VALUES (?, ?, ?)
@@ -84,8 +84,8 @@ func (b *batch) writePresence(due map[bourse.WorkerID]presence) error {
 	return nil
 }
 
-// presenceWritten records that the presence in due has been written to the file. The caller
-// holds the view's lock.
+// presenceWritten records that the presences in due have been written to the file. The caller holds
+// the view's lock.
 func (w *writer) presenceWritten(due map[bourse.WorkerID]presence) {
 	for site, reported := range due {
 		p := w.view.sites.seen[site]

@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Publish writes rows of this server and waits until they are in the file. The caller passes complete rows. Publish
-// drops unchanged rows, reduces changed owned rows to their changed columns, and sets the clocks of shared rows. The
-// rows become one transaction unless they exceed wire.MaxRows or wire.MaxTx. It returns the last transaction's
-// position, or the zero Position if nothing changed.
+// Publish writes rows of this server, and waits until they are in the file. The caller passes complete rows. Publish
+// drops unchanged rows, reduces changed owned rows to their changed columns, and sets the clocks of shared rows. It
+// writes them in one transaction, or in several if they exceed wire.MaxRows or wire.MaxTx. It returns the last
+// transaction's position, or the zero Position if nothing changed.
 //
-// Errors: CodeInvalid if a row does not fit its table; CodeUnavailable if the file cannot be written, Run has
-// returned, or the server's owned rows were lost before they could be written (see RowsLost). If ctx ends first, the rows
-// may be published nevertheless.
+// Errors: CodeInvalid if a row does not fit its table; CodeUnavailable if the file cannot be written, Run has returned,
+// or the server's owned rows were lost before they could be written (see RowsLost). If ctx ends first, the rows may
+// still be published.
 func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, error) {
 	entries, err := v.entries(rows)
 	if err != nil {
@@ -38,14 +38,14 @@ func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, er
 	return at, nil
 }
 
-// errNewEpoch is returned by Publish if a new epoch has begun since the call. The epoch's first
-// transaction makes other members delete this server's old rows, so it should contain all new
-// rows, as written by Republish.
+// errNewEpoch is returned by Publish if a new epoch has begun since the call. The first transaction
+// of the new epoch makes other members delete this server's owned rows. The caller must therefore
+// write all of its rows with Republish.
 var errNewEpoch = bourse.Errorf(bourse.CodeUnavailable, "this server's rows were lost and must be published again")
 
-// Republish is like Publish, but also deletes this server's rows in the given owned tables that
-// are not among rows. If the stream has no transaction yet, Republish writes one even if nothing
-// has changed, so that other members delete this server's rows of earlier epochs.
+// Republish is like Publish, but also deletes all other rows that this server owns in the given
+// tables. If the server's stream does not contain any transaction yet, Republish writes one even if
+// nothing has changed, so that other members delete the server's rows of earlier epochs.
 func (v *View) Republish(ctx context.Context, tables []string, rows []wire.Row) (wire.Position, error) {
 	entries, err := v.entries(rows)
 	if err != nil {
@@ -76,7 +76,7 @@ func (v *View) Republish(ctx context.Context, tables []string, rows []wire.Row) 
 	return at, nil
 }
 
-// entries checks rows to be published. Their clocks are set later.
+// entries checks the rows to be published against the schema. Their clocks are set later.
 func (v *View) entries(rows []wire.Row) ([]schema.Entry, error) {
 	out := make([]schema.Entry, 0, len(rows))
 	for _, r := range rows {
@@ -100,23 +100,24 @@ func (v *View) entries(rows []wire.Row) ([]schema.Entry, error) {
 	return out, nil
 }
 
-// OnPublish sets the function that receives this server's transactions. The writer calls it after each commit, in
-// order. The function must not block or modify its arguments. Call OnPublish before Run.
+// OnPublish sets the function that receives this server's transactions. The writer calls the function after each
+// commit, in the order of the transactions. The function must not block or modify its arguments. Call OnPublish
+// before Run.
 func (v *View) OnPublish(hear func(tx *wire.Transaction, encoded []byte)) { v.writer.onPublish = hear }
 
-// RowsLost returns a channel that is closed when this server's rows have been lost because the file was
-// replaced or a new epoch has begun. The caller then calls Republish, and calls RowsLost again for a
-// new channel.
+// RowsLost returns a channel that is closed when this server's owned rows have been lost, because the
+// file was replaced or a new epoch has begun. The caller must then call RowsLost again for a new
+// channel, and publish all rows with Republish.
 func (v *View) RowsLost() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.lost
 }
 
-// Renew starts a new epoch greater than seen's epoch, unless the current epoch is already greater.
-// Call it if other members have transactions of this server's own stream that the server itself
-// doesn't have. It returns CodeInvalid if seen belongs to another site or no greater epoch is
-// possible.
+// Renew starts a new epoch that is greater than the epoch of seen. It does nothing if the current
+// epoch is already greater. Call Renew if other members have transactions of this server's own
+// stream that the server itself doesn't have. Errors: CodeInvalid if seen belongs to another site,
+// or if its epoch is so great that no valid one can follow.
 func (v *View) Renew(ctx context.Context, seen wire.Stream) error {
 	if seen.Site != v.config.Site || seen.Epoch >= wire.MaxEpoch-1 {
 		return bourse.Errorf(bourse.CodeInvalid, "renew: no epoch of this site can follow epoch %d of %s", seen.Epoch, bourse.Quoted(string(seen.Site)))

@@ -10,7 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Limits of the quarantine, which is for inspection only. It retains the newest rows, truncated where necessary.
+// Limits of the quarantine: the number of rows, the sizes of a row and a reason in bytes, and the number of rows
+// in Health.
 const (
 	maxQuarantine     = 1000
 	maxQuarantinedRow = 64 << 10
@@ -18,7 +19,8 @@ const (
 	healthNewest      = 20
 )
 
-// refusalOf returns the description of a rejected row, with the row in its wire encoding.
+// refusalOf describes a rejected row for the quarantine. The description includes the row in its
+// wire encoding.
 func refusalOf(e *schema.Entry, st wire.Stamp, reason error) refusal {
 	r := refusal{Stamp: st, table: e.Table, key: e.Key, reason: reason}
 	w := wire.RowBody{
@@ -53,7 +55,8 @@ func (b *batch) refuse(r refusal) error {
 		r.Site, r.Epoch, r.Seq, sanitized(r.table, wire.MaxName), sanitized(r.key, wire.MaxKey), sanitized(r.reason.Error(), maxReason), raw, b.now.UnixNano(), retry)
 }
 
-// sanitized truncates and sanitizes untrusted text so that it can be stored.
+// sanitized returns untrusted text in a form that can be stored: truncated, and without invalid
+// UTF-8 or zero bytes.
 func sanitized(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]
@@ -61,12 +64,12 @@ func sanitized(s string, limit int) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "�"), "\x00", "�")
 }
 
-// trimQuarantine deletes the oldest rows.
+// trimQuarantine deletes the oldest rows from the quarantine until at most maxQuarantine remain.
 func trimQuarantine(c *sqlite.Conn) error {
 	return schema.Run(c, "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", maxQuarantine)
 }
 
-// readQuarantine reads the quarantine for Health.
+// readQuarantine returns the description of the quarantine for Health.
 func readQuarantine(c *sqlite.Conn) (Quarantine, error) {
 	var q Quarantine
 	err := schema.Query(c, "SELECT count(*) FROM quarantine", func(s *sqlite.Stmt) error {
@@ -86,14 +89,15 @@ func readQuarantine(c *sqlite.Conn) (Quarantine, error) {
 	return q, err
 }
 
-// quarantined is a row to be tried again.
+// quarantined is a quarantined row that is retried.
 type quarantined struct {
 	id  int64
 	st  wire.Stamp
 	raw []byte
 }
 
-// retryQuarantined retries a limited number of the quarantined rows that are due.
+// retryQuarantined retries the quarantined rows that are due, up to a limit. The next call
+// continues.
 func (b *batch) retryQuarantined() error {
 	const limit = 256
 	var due []quarantined

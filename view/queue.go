@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// incoming is another site's transaction on its way into the file.
+// incoming is another site's transaction that is not in the file yet.
 type incoming struct {
 	wire.Position
 	at      int64
@@ -15,7 +15,7 @@ type incoming struct {
 	bad     []refusal
 	encoded []byte
 	by      *wire.Author
-	ticket  uint64 // number in the order of queueing
+	ticket  uint64 // number of the transaction in the order in which transactions were queued
 }
 
 // refusal is a row that cannot be applied.
@@ -28,19 +28,20 @@ type refusal struct {
 }
 
 // Limits on transactions that wait for earlier ones. Transactions rarely arrive more than a few
-// positions early. Those that exceed a limit are dropped, and anti-entropy delivers them again.
+// positions early. A transaction that exceeds a limit is dropped, and anti-entropy delivers it
+// again.
 const (
 	maxGap          = 128      // how far a transaction may be ahead of its stream's last transaction in the file
-	maxWaitingBytes = 16 << 20 // limit for all streams together
+	maxWaitingBytes = 16 << 20 // limit for all streams together, in bytes
 	itemOverhead    = 128      // estimated memory in bytes for a queue entry, in addition to its encoding
 )
 
-// intake holds transactions that Apply has accepted but that are not in the file yet. It is guarded by the view's
-// lock.
+// intake holds the transactions that Apply has accepted and that are not in the file yet. It is guarded by the
+// view's lock.
 //
 // Transactions are queued in an order in which they can be applied. If the queue is full, the
-// oldest one is dropped. The stream then has a gap, so the later transactions of the same stream
-// are dropped when they are applied.
+// oldest transaction is dropped. Its stream then has a gap, so the writer drops the stream's later
+// transactions when it reaches them.
 type intake struct {
 	items   []*incoming
 	bytes   int
@@ -56,7 +57,7 @@ type intake struct {
 	flushes      []flush
 }
 
-// flush is a pending call of Flush. It returns when all transactions with tickets up to ticket
+// flush is a pending call of Flush. It ends when all transactions whose tickets are at most ticket
 // have left the queue.
 type flush struct {
 	ticket uint64
@@ -67,8 +68,8 @@ func newIntake(maxBytes int) intake {
 	return intake{max: maxBytes, tails: map[wire.Stream]uint64{}, waiting: map[wire.Stream]map[uint64]*incoming{}, authors: map[wire.Stream]*wire.Author{}}
 }
 
-// admit queues a transaction or lets it wait for earlier ones. applied is the sequence number of the stream's last
-// transaction in the file.
+// admit queues a transaction, or retains it until the transactions before it have arrived. applied is the sequence
+// number of the stream's last transaction in the file.
 func (q *intake) admit(in *incoming, applied uint64) Outcome {
 	if q.has(in.Position, applied) {
 		return Known
@@ -85,14 +86,14 @@ func (q *intake) admit(in *incoming, applied uint64) Outcome {
 	return Queued
 }
 
-// has reports whether a transaction is in the file, queued or waiting.
+// has reports whether a transaction is in the file, queued, or waiting for earlier ones.
 func (q *intake) has(p wire.Position, applied uint64) bool {
 	q.resume(p.Stream, applied)
 	return p.Seq <= max(applied, q.tails[p.Stream]) || q.waiting[p.Stream][p.Seq] != nil
 }
 
-// resume queues transactions whose predecessors have arrived in the meantime, or that had to
-// wait because the queue was full.
+// resume queues waiting transactions whose predecessors have arrived, or for which there was no
+// space in the queue before.
 func (q *intake) resume(s wire.Stream, applied uint64) {
 	tail := max(applied, q.tails[s])
 	if q.waiting[s][tail+1] == nil {
@@ -116,8 +117,8 @@ func (q *intake) wait(in *incoming, tail uint64) {
 	q.ahead += size
 }
 
-// follow queues a stream's waiting transactions that directly follow its queued ones. It stops
-// when the queue is full, because these transactions must not displace their own predecessors.
+// follow queues those of a stream's waiting transactions that directly follow its queued ones. It
+// stops when the queue is full, because a transaction must not displace its own predecessors.
 func (q *intake) follow(s wire.Stream) {
 	for {
 		next := q.waiting[s][q.tails[s]+1]
@@ -163,7 +164,7 @@ func (q *intake) pop() *incoming {
 	return in
 }
 
-// take returns the next transactions to apply together.
+// take removes the transactions for the next commit from the queue and returns them.
 func (q *intake) take(maxItems, maxBytes int) []*incoming {
 	var out []*incoming
 	for n := 0; len(q.items) > 0 && len(out) < maxItems && n < maxBytes; {
@@ -182,8 +183,8 @@ func (q *intake) requeue(items []*incoming) {
 	q.items = append(items, q.items...)
 }
 
-// settle updates the queue after the stream's transactions up to sequence number applied
-// have been written to the file.
+// settle updates the queue after a stream's transactions up to the sequence number applied have
+// been written to the file.
 func (q *intake) settle(s wire.Stream, applied uint64) {
 	if q.tails[s] <= applied {
 		delete(q.tails, s)
@@ -199,7 +200,7 @@ func (q *intake) settle(s wire.Stream, applied uint64) {
 	q.resume(s, applied)
 }
 
-// finish completes the calls of Flush whose tickets have left the queue.
+// finish ends the calls of Flush whose transactions have all left the queue.
 func (q *intake) finish() {
 	if q.done = q.issued; len(q.items) > 0 {
 		q.done = q.items[0].ticket - 1

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Read calls fn with a connection that reads a snapshot of the file. fn may execute any number of
-// read-only statements. They all see the same state, and are interrupted when ctx ends. fn must not
-// call Read. Read returns CodeUnavailable if the file cannot be read.
+// Read calls fn with a connection to a consistent snapshot of the file. fn may execute any number
+// of read-only statements. They all see the same state, and are interrupted when ctx ends. fn must
+// not call Read. Read returns CodeUnavailable if the file cannot be read.
 func (v *View) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	err := v.pool.Read(ctx, fn)
 	if err == nil {
@@ -32,8 +32,7 @@ func (v *View) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	return fmt.Errorf("read the view: %w", err)
 }
 
-// reportDamage tells the writer to replace the file if a reader's error means that it is
-// damaged.
+// reportDamage passes a reader's error to the writer, which then replaces the damaged file.
 func (v *View) reportDamage(err error) {
 	v.mu.Lock()
 	v.faults.reading = err

@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Removing a server has the same effect as a new, empty epoch of the server: the rows that it
-// owned are deleted, and members that still store them cannot restore them. Its shared rows
-// remain. If the server returns, it begins a later epoch and publishes all of its rows again.
+// Removing a server has the same effect as if the server had begun a new, empty epoch: the rows
+// that it owned are deleted, and members that still have them cannot bring them back. Its shared
+// rows remain. If the server returns, it begins a later epoch and publishes all of its rows again.
 
-// removeMember applies a row of the table of removed servers.
+// removeMember applies the removal of a server, after its row was stored.
 func (b *batch) removeMember(site bourse.WorkerID, said wire.Columns) error {
 	until := epochOf(said)
 	switch {
@@ -31,22 +31,22 @@ func (b *batch) removeMember(site bourse.WorkerID, said wire.Columns) error {
 	return nil
 }
 
-// epochOf returns the value of the until column of a removal, limited to valid epochs.
+// epochOf returns the last epoch that a removal covers, limited to valid epochs.
 func epochOf(said wire.Columns) uint64 {
 	n, _ := said.Get("until").(int64)
 	return uint64(min(max(n, 0), wire.MaxEpoch-1))
 }
 
-// LatestEpoch returns a site's newest epoch in the view, in milliseconds since the Unix epoch, or
-// 0 if there is none. For a removed site, it is greater than all epochs that the removal covers.
+// LatestEpoch returns a site's newest epoch in the view, in milliseconds since 1970, or 0 if there
+// is none. For a removed site, the result is greater than every epoch that the removal covers.
 func (v *View) LatestEpoch(site bourse.WorkerID) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.state.newest[site]
 }
 
-// readRemoved raises the newest epoch of each removed server above the epochs
-// that its removal covers.
+// readRemoved reads the removals. For each removed server, it raises the newest epoch above the
+// epochs that the removal covers.
 func (st *state) readRemoved(c *sqlite.Conn) error {
 	return schema.Query(c, "SELECT key, until FROM removed_rows", func(s *sqlite.Stmt) error {
 		site, until := bourse.WorkerID(s.ColumnText(0)), uint64(min(max(s.ColumnInt64(1), 0), wire.MaxEpoch-1))

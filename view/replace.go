@@ -12,7 +12,8 @@ import (
 // errFileGone means that the file was deleted or replaced.
 var errFileGone = errors.New("the file has been deleted or replaced")
 
-// checkFile checks that the path still refers to the open file. SQLite would continue to write to a deleted file.
+// checkFile returns an error if the path no longer refers to the open file. SQLite would continue to write to a
+// deleted file.
 func (w *writer) checkFile() error {
 	if w.view.config.Path == "" {
 		return nil
@@ -29,10 +30,10 @@ func (w *writer) checkFile() error {
 
 // replace creates a new file in place of a damaged or deleted one. The new file does not contain
 // this server's rows, so a new epoch begins and the channel returned by RowsLost is closed. If the
-// file cannot be created, the next check tries again.
+// file cannot be created, the next check retries.
 func (w *writer) replace(cause error) {
 	if !errors.Is(cause, errNoFile) {
-		w.view.config.Log.Error("replacing the lost file of the view", slog.String("path", w.view.config.Path), slog.Any("err", cause))
+		w.view.config.Log.Error("view's file damaged or deleted; replacing it", slog.String("path", w.view.config.Path), slog.Any("err", cause))
 	}
 	if err := w.renewFile(); err != nil {
 		w.setWriteError(err)
@@ -41,7 +42,7 @@ func (w *writer) replace(cause error) {
 	}
 	w.view.mu.Lock()
 	defer w.view.mu.Unlock()
-	w.backOff() // delay the next write in case the new file cannot be written either
+	w.backOff() // delay the next write, in case the new file cannot be written either
 	w.view.faults.writing = nil
 	w.view.faults.reading = nil
 	w.view.intake.reset()

@@ -12,17 +12,17 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Restore applies a snapshot of a stream, all or nothing. It replaces all owned rows of the site
-// and merges the shared ones. It ignores a snapshot that is older than the view's own contents.
-// It reads the whole snapshot from r before it writes anything, so that a slow sender does not
-// block others.
+// Restore atomically applies a snapshot of a stream: it replaces all rows that the site owns, and
+// merges the stream's shared rows. It ignores a snapshot that is older than the view's own
+// contents. It reads the whole snapshot from r before it writes anything, so that a slow sender
+// does not block other writes.
 //
-// The caller must make sure that the snapshot comes from the site itself or from a member that may provide snapshots,
-// because owned rows are not signed individually. If the stream is [View.Superseded], any member may provide it.
+// The caller must ensure that the snapshot comes from the site itself or from a member that may provide snapshots,
+// because owned rows are not signed individually. If the stream is superseded (see [View.Superseded]), any member may
+// provide it.
 //
-// Errors: CodeInvalid if the snapshot is malformed or truncated, or contains another stream or
-// this server's own stream; CodeForbidden if its birth certificate is not that of the stream's
-// site.
+// Errors: CodeInvalid if the snapshot is malformed or truncated, or contains another stream or this
+// server's own stream; CodeForbidden if its birth certificate does not belong to the stream's site.
 func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		p, err := wire.TxHead{Site: h.Site, Epoch: h.Epoch, Seq: h.Seq, At: h.At}.Position()
@@ -43,7 +43,8 @@ func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 	return nil
 }
 
-// RestoreShared merges another member's shared rows, which it reads from a snapshot.
+// RestoreShared reads a snapshot of another member's shared rows, and merges the rows into the
+// view.
 func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		if !h.Shared {
@@ -57,9 +58,9 @@ func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// receiveSnapshot receives a complete snapshot and submits a job that applies it by calling take.
-// It calls wanted with the snapshot's head before reading the rows, and stops if wanted returns an
-// error.
+// receiveSnapshot receives a complete snapshot, and then calls take in the writer to apply it.
+// Before it reads the rows, it calls wanted with the snapshot's head, and stops if wanted returns
+// an error.
 func (v *View) receiveSnapshot(ctx context.Context, r io.Reader, wanted func(wire.SnapshotHead) error, take func(*batch, *wire.Spool) error) (err error) {
 	sp, err := wire.Receive(ctx, v.config.Path, r, wanted)
 	if err != nil {
@@ -69,8 +70,8 @@ func (v *View) receiveSnapshot(ctx context.Context, r io.Reader, wanted func(wir
 	return errors.Join(err, sp.Close())
 }
 
-// restore replaces a stream's owned rows with those of a snapshot and merges
-// its shared rows.
+// restore replaces a site's owned rows with those in a snapshot, and merges the snapshot's shared
+// rows.
 func (b *batch) restore(sp *wire.Spool) error {
 	p := wire.Position{Stream: wire.Stream{Site: bourse.WorkerID(sp.Head.Site), Epoch: sp.Head.Epoch}, Seq: sp.Head.Seq}
 	by := &wire.Author{Stream: p.Stream, Birth: sp.Head.Birth}
@@ -90,7 +91,8 @@ func (b *batch) restore(sp *wire.Spool) error {
 			return err
 		}
 	}
-	// The time is not signed. Limit it, because the stream does not expire until a day after it.
+	// The time is not signed. Limit it, because the stream will not expire until a day after that
+	// time.
 	at := min(sp.Head.At, b.now.Add(wire.MaxEpochSkew).UnixNano())
 	if err := b.advance(wire.Stamp{Position: p, At: at}, by); err != nil {
 		return err
@@ -99,14 +101,14 @@ func (b *batch) restore(sp *wire.Spool) error {
 	return sp.Rows(func(raw []byte, w wire.RowBody, err error) error {
 		st := wire.Stamp{Position: wire.Position{Stream: p.Stream, Seq: w.Seq}, At: w.At}
 		if err == nil && (w.Seq == 0 || w.Seq > p.Seq || w.At < 0) {
-			err = fmt.Errorf("a row has number %d in a snapshot up to %d", w.Seq, p.Seq)
+			err = fmt.Errorf("the row was written by transaction %d, but the snapshot ends at %d", w.Seq, p.Seq)
 		}
 		return b.restoreRow(st, by, raw, w, err)
 	})
 }
 
-// restoreShared merges a snapshot's shared rows, which may belong to any stream. Each row contains
-// its own proof.
+// restoreShared merges a snapshot's shared rows, which may have been written in any stream. Each
+// row contains its own proof.
 func (b *batch) restoreShared(sp *wire.Spool) error {
 	type birth struct {
 		of wire.Stream
@@ -130,7 +132,7 @@ func (b *batch) restoreShared(sp *wire.Spool) error {
 	})
 }
 
-// restoreRow applies one row or quarantines it.
+// restoreRow applies one row, or quarantines it if it cannot be applied.
 func (b *batch) restoreRow(st wire.Stamp, by *wire.Author, raw []byte, w wire.RowBody, err error) error {
 	var e schema.Entry
 	if err == nil {

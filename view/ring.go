@@ -6,15 +6,15 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ring contains recent transactions of all streams in encoded form, to be sent to members that are
-// slightly behind. It is guarded by the view's lock.
+// ring holds recent transactions of all streams in encoded form. They are sent to members that are
+// slightly behind. The ring is guarded by the view's lock.
 type ring struct {
 	max, bytes int
 	streams    map[wire.Stream]*segment
 	order      []wire.Stream // the stream of each transaction, oldest first; may include dropped transactions
 }
 
-// segment holds the recent transactions of a stream, without gaps.
+// segment holds consecutive recent transactions of one stream.
 type segment struct {
 	first  uint64
 	frames [][]byte
@@ -55,7 +55,7 @@ func (r *ring) dropOldest(of wire.Stream) {
 	}
 }
 
-// drop drops a stream's transactions after the stream has been restored from a
+// drop removes a stream's transactions. It is called after the stream has been restored from a
 // snapshot.
 func (r *ring) drop(of wire.Stream) {
 	if s := r.streams[of]; s != nil {
@@ -67,8 +67,8 @@ func (r *ring) drop(of wire.Stream) {
 	}
 }
 
-// since returns the transactions after p, about maxBytes of them but at least one. It returns
-// false unless the ring contains all transactions between p and head.
+// since returns the transactions that follow p: at least one, and about maxBytes in total. It
+// returns false unless the ring contains all transactions between p and head.
 func (r *ring) since(p wire.Position, head uint64, maxBytes int) ([][]byte, bool) {
 	if p.Seq >= head {
 		return nil, true

@@ -13,21 +13,21 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Limits on each site's rows and on the number of streams. A worker with ten thousand machines
-// reaches a tenth of its limit.
+// Limits on the rows that each site owns, and on the number of streams. A worker with ten thousand
+// machines uses a tenth of its limit.
 const (
 	MaxSiteRows  = 1 << 18
 	MaxSiteBytes = 512 << 20
 	maxStreams   = 1 << 16
-	maxEpochs    = 4 // epochs per site; owned rows count only in the newest one, but shared rows in all of them
+	maxEpochs    = 4 // epochs per site; owned rows are valid only in the newest epoch, shared rows in all of them
 )
 
-// streamRetention is how long a stream without rows is retained after its last transaction. A
-// member that returns after that time receives a snapshot.
+// streamRetention is how long a stream without owned rows is retained after its last transaction. A
+// member that was absent for longer receives a snapshot.
 const streamRetention = 24 * time.Hour
 
-// checkShare rejects a change that exceeds its site's limits. It always accepts a change that does
-// not increase a row's size.
+// checkShare returns an error if a change would exceed its site's limits. A change that does not
+// increase a row's size is always allowed.
 func (b *batch) checkShare(r, old wire.Version) error {
 	h := b.head(wire.Stream{Site: r.Site, Epoch: b.newestOf(r.Site)})
 	grows := r.Size() - old.Size()
@@ -43,8 +43,8 @@ func (b *batch) checkShare(r, old wire.Version) error {
 	return nil
 }
 
-// superseded reports whether a new stream would be removed again at once, because its site has
-// already started enough later ones.
+// superseded reports whether a stream is new here but older than the maxEpochs streams that are
+// stored for its site. Such a stream would be removed again at once.
 func (b *batch) superseded(s wire.Stream) bool {
 	if b.head(s).by != nil {
 		return false
@@ -61,9 +61,9 @@ func (b *batch) epochsOf(site bourse.WorkerID) []uint64 {
 	return b.base.epochs[site]
 }
 
-// makeRoom records a new stream. If its site then has more than maxEpochs streams, makeRoom
-// removes the oldest ones. If there are too many streams in total, it first evicts streams of
-// unreachable sites.
+// makeRoom records a new stream. If there are too many streams in total, it first evicts streams of
+// unreachable sites. If the stream's site then has more than maxEpochs streams, makeRoom removes
+// the oldest of them.
 func (b *batch) makeRoom(s wire.Stream) error {
 	if len(b.base.heads)+len(b.heads) >= maxStreams {
 		if err := b.evictStreams(maxStreams / 64); err != nil {
@@ -84,7 +84,8 @@ func (b *batch) makeRoom(s wire.Stream) error {
 	return nil
 }
 
-// evictStreams removes at most limit streams of unreachable sites, starting with those without rows.
+// evictStreams removes at most limit streams of unreachable sites, starting with those that have no
+// owned rows.
 func (b *batch) evictStreams(limit int) error {
 	alive, err := b.reachableSites()
 	if err != nil {
@@ -113,7 +114,7 @@ func (b *batch) evictStreams(limit int) error {
 	return nil
 }
 
-// reachableSites returns the reachable sites, including this one.
+// reachableSites returns the sites that are reachable, including this server's.
 func (b *batch) reachableSites() (map[bourse.WorkerID]bool, error) {
 	out := map[bourse.WorkerID]bool{b.self.Site: true}
 	err := schema.Query(b.conn, "SELECT site FROM sites WHERE alive = 1", func(s *sqlite.Stmt) error {
@@ -123,7 +124,8 @@ func (b *batch) reachableSites() (map[bourse.WorkerID]bool, error) {
 	return out, err
 }
 
-// removeStream removes a stream. The shared rows that it wrote remain, because they contain their own proofs.
+// removeStream removes a stream. The shared rows that were written in it remain, because they contain their
+// own proofs.
 func (b *batch) removeStream(s wire.Stream) error {
 	if err := schema.Run(b.conn, "DELETE FROM streams WHERE site = ? AND epoch = ?", s.Site, s.Epoch); err != nil {
 		return err
@@ -138,16 +140,17 @@ func (b *batch) removeStream(s wire.Stream) error {
 	return nil
 }
 
-// expired reports whether a stream has expired, that is, it has no rows and has not been
-// written to for streamRetention. Streams expire on all members at about the same time.
-// Members ignore an expired stream in digests, even if they still have it.
+// expired reports whether a stream has expired, that is, whether it has no owned rows and was last
+// written more than streamRetention ago. Streams expire on all members at about the same time.
+// Digests omit an expired stream even on members that still have it.
 func (h head) expired(now time.Time) bool {
 	return h.rows == 0 && h.hash == 0 && h.at < now.Add(-streamRetention).UnixNano()
 }
 
-// removeExpiredStreams removes expired streams, and sites without streams. It retains the streams
-// of reachable members so that they can continue without a snapshot, and the presence rows of
-// servers with certificates, which record when each server was last reachable.
+// removeExpiredStreams removes expired streams, and the presence of sites without streams. It
+// retains the streams of reachable sites, which can then continue without a snapshot. It also
+// retains the presence of servers with certificates, which records when each server was last
+// reachable.
 func (b *batch) removeExpiredStreams() error {
 	alive, err := b.reachableSites()
 	if err != nil {

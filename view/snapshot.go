@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Snapshot writes a stream's current contents: its owned rows, and those shared rows and
-// tombstones whose current version was written in this stream. Memory use does not depend on the
-// snapshot's size. SQLite's log cannot be truncated while a snapshot is being written, so w should
-// have a deadline. Snapshot returns CodeNotFound if the view does not contain the stream.
+// Snapshot writes a stream's current contents to w: the site's owned rows, and those shared rows
+// and tombstones whose current versions were written in the stream. Memory use does not depend on
+// the snapshot's size. SQLite's log cannot be truncated while a snapshot is being written, so w
+// should have a deadline. Snapshot returns CodeNotFound if the view does not contain the stream.
 func (v *View) Snapshot(ctx context.Context, s wire.Stream, w io.Writer) error {
 	err := v.sendSnapshot(ctx, w, func(c *sqlite.Conn, w io.Writer) error { return v.writeStream(c, s, w) })
 	if err != nil {
@@ -26,7 +26,7 @@ func (v *View) Snapshot(ctx context.Context, s wire.Stream, w io.Writer) error {
 	return nil
 }
 
-// SharedSnapshot writes the shared rows and tombstones of all streams.
+// SharedSnapshot writes all shared rows and their tombstones to w.
 func (v *View) SharedSnapshot(ctx context.Context, w io.Writer) error {
 	err := v.sendSnapshot(ctx, w, v.writeShared)
 	if err != nil {
@@ -35,9 +35,9 @@ func (v *View) SharedSnapshot(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// sendSnapshot calls write with a connection that reads one consistent state of the file. In an
-// in-memory view, where readers block the writer, it buffers the output so that a slow
-// recipient does not block the writer.
+// sendSnapshot calls write with a connection to a consistent snapshot of the file. In an in-memory
+// view, readers block the writer, so sendSnapshot buffers the output; a slow recipient then does
+// not block the writer.
 func (v *View) sendSnapshot(ctx context.Context, w io.Writer, write func(*sqlite.Conn, io.Writer) error) error {
 	if v.config.Path != "" {
 		return v.Read(ctx, func(c *sqlite.Conn) error { return write(c, w) })

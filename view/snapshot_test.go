@@ -56,7 +56,7 @@ func TestSnapshotReplacesRows(t *testing.T) {
 		}
 		a.publish(volume("mine", "x"))
 		if err := a.Restore(t.Context(), a.Self().Stream, bytes.NewReader(snapshot(t, a, a.Self().Stream))); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("a snapshot of the server's own stream: %v", err)
+			t.Errorf("a snapshot of the server's own stream: got %v, want invalid", err)
 		}
 	}
 }
@@ -125,10 +125,10 @@ func TestDamagedSnapshotsChangeNothing(t *testing.T) {
 		}
 	}
 	if err := b.Restore(t.Context(), wire.Stream{Site: "w2", Epoch: 5}, bytes.NewReader(whole)); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a snapshot of another stream: %v", err)
+		t.Errorf("a snapshot of another stream: got %v, want invalid", err)
 	}
 	if err := b.RestoreShared(t.Context(), bytes.NewReader(whole)); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a stream's snapshot for one of shared rows: %v", err)
+		t.Errorf("a stream's snapshot for one of shared rows: got %v, want invalid", err)
 	}
 	broken := io.MultiReader(bytes.NewReader(whole[:len(whole)/2]), errReader{})
 	if err := b.Restore(t.Context(), wire.Stream{Site: "w2", Epoch: 6}, broken); !errors.Is(err, errBroken) {

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// head describes how far this server has applied a stream.
+// head describes a stream up to the last transaction that this server has applied.
 type head struct {
 	seq   uint64
 	hash  uint64 // hash of its owned rows
@@ -20,21 +20,21 @@ type head struct {
 	bytes int64        // approximate size of the owned rows
 }
 
-// sumKey identifies a checksum: each table has one for its owned rows and one
-// for its shared rows.
+// sumKey identifies a checksum: a table may have one for its owned rows and one for its shared
+// rows.
 type sumKey struct {
 	table  string
 	shared bool
 }
 
-// checksum is a table's checksum and size.
+// checksum contains a number of rows, and the combined hash of these rows.
 type checksum struct {
 	rows int64 // number of rows, not counting tombstones
 	hash uint64
 }
 
-// state is an in-memory copy of frequently used parts of the file. Only the writer changes it. It
-// does so after each commit, holding the view's lock.
+// state is an in-memory copy of frequently used parts of the file. Only the writer changes it,
+// after each commit and with the view's lock held.
 type state struct {
 	self       wire.Stream
 	clock      wire.Clock
@@ -46,7 +46,7 @@ type state struct {
 	signer     wire.Signer
 }
 
-// readState reads the state from the file, except for self and clock, which come from meta.
+// readState reads the state from the file. self and clock come from the file's meta row.
 func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, error) {
 	st := &state{
 		self: self, clock: clock,
@@ -67,7 +67,7 @@ func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, erro
 		return nil, fmt.Errorf("read the streams: %w", err)
 	}
 	if err := st.readRemoved(c); err != nil {
-		return nil, fmt.Errorf("read the removed workers: %w", err)
+		return nil, fmt.Errorf("read the removed servers: %w", err)
 	}
 	st.newest[self.Site] = self.Epoch
 	err = schema.Query(c, "SELECT tbl, shared, rows, sum FROM sums", func(s *sqlite.Stmt) error {
@@ -81,7 +81,7 @@ func readState(c *sqlite.Conn, self wire.Stream, clock wire.Clock) (*state, erro
 	return st, err
 }
 
-// sharedHash returns the checksum of all shared rows.
+// sharedHash returns the combined checksum of all tables' shared rows.
 func (st *state) sharedHash() uint64 {
 	var h uint64
 	for k, s := range st.sums {

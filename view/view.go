@@ -40,18 +40,18 @@ type View struct {
 	forged   uint64 // number of forged rows and transactions: those not signed by the site that they name
 }
 
-// faults are the current problems with the file.
+// faults contains the current problems with the file.
 type faults struct {
-	writing error // why the last write failed; nil if it succeeded
-	reading error // error reported by a reader, after which the writer has to check the file
+	writing error // error of the last write; nil if it succeeded
+	reading error // error reported by a reader that has found the file damaged; the writer then replaces the file
 }
 
-// Open opens the view's file, creating it if it does not exist. It moves a file aside and
-// creates a new one if the file is damaged, has another schema, belongs to another cluster or
-// site, or has not been used for too long. Open starts no goroutines; call Run.
+// Open opens the view's file, creating it if it does not exist. If the file is damaged, has another
+// schema, belongs to another cluster or site, or has been unused for too long, Open moves it aside
+// and creates a new one. Open does not start any goroutines; call Run.
 //
 // Errors: CodeAlreadyExists if another process has the file open, CodeUnavailable if the file cannot be opened or
-// written.
+// written. If the disk is full, a worker's view is kept in memory instead.
 func Open(cfg Config) (*View, error) {
 	if err := cfg.Site.Validate(); err != nil {
 		return nil, fmt.Errorf("open view: %w", err)
@@ -80,8 +80,8 @@ func Open(cfg Config) (*View, error) {
 	}
 	err := v.writer.openFile(0)
 	if err != nil && v.config.Role == bourse.RoleWorker && schema.IsDiskFull(err) {
-		// The worker can restore the contents from its store and from other members. The file, its
-		// lock and its key are retained for the next start.
+		// The worker can restore the view's contents from its store and from other members. The
+		// file, its lock and its key are retained for the next start.
 		v.config.Log.Error("disk full: the view stays in memory until the next start", slog.String("path", cfg.Path), slog.Any("err", err))
 		v.config.Path = ""
 		err = v.writer.openFile(0)
@@ -92,8 +92,8 @@ func Open(cfg Config) (*View, error) {
 	return v, nil
 }
 
-// openKeys loads or creates this site's key if the site has no certificate, and determines the
-// site's role.
+// openKeys prepares this site's keys, and determines the site's role. If the site has no
+// certificate, openKeys loads its key, creating one if necessary.
 func (v *View) openKeys() error {
 	v.verifier = wire.Verifier{Keys: v.config.Keys, Cluster: v.config.Cluster}
 	if v.verifier.Keys == nil {
@@ -142,8 +142,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Close closes the file. Call it after Run has returned, or if Run was never called, and once
-// all readers have finished.
+// Close closes the file. Call it once all readers have finished and Run has returned, or if Run was
+// never called.
 func (v *View) Close() error {
 	v.end()
 	err := v.pool.Close()
@@ -154,13 +154,14 @@ func (v *View) Close() error {
 	return errors.Join(err, v.writer.unlock())
 }
 
-// Placements signs and verifies placements. It is nil in a cluster without certificates.
+// Placements returns the object that signs and verifies placements, or nil in a cluster without
+// certificates.
 func (v *View) Placements() *wire.Placements { return v.verifier.Placements }
 
 // Path returns the file's path, or "" if the view is in memory.
 func (v *View) Path() string { return v.config.Path }
 
-// Generation returns the number of files that this view has opened. It increases when a damaged
-// or missing file is replaced. A package with its own connections must reopen them whenever the
+// Generation returns how many files this view has opened. The number increases when a damaged or
+// missing file is replaced. A package that has its own connections must reopen them whenever the
 // number increases.
 func (v *View) Generation() uint64 { return v.pool.Generation() }

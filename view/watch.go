@@ -2,7 +2,7 @@ package view
 
 import "slices"
 
-// Pseudo-tables for Watch, in addition to the replicated tables.
+// Tables that Watch accepts in addition to the replicated ones.
 const (
 	TableSites    = "sites"   // presence of sites, which determines host_status
 	TableServices = "service" // derived from machines
@@ -17,7 +17,7 @@ type Watcher struct {
 	view   *View
 }
 
-// Watch returns a Watcher for commits that change one of the given tables, or for all commits if no table is given.
+// Watch returns a Watcher for commits that change one of the given tables or, if no table is given, any table.
 // Tables are named without the "_rows" suffix. Replacing the file counts as a change to all tables.
 func (v *View) Watch(tables ...string) *Watcher {
 	c := make(chan struct{}, 1)
@@ -28,7 +28,7 @@ func (v *View) Watch(tables ...string) *Watcher {
 	return w
 }
 
-// Stop stops notifications. It does not close C.
+// Stop stops the notifications. It does not close C.
 func (w *Watcher) Stop() {
 	w.view.mu.Lock()
 	defer w.view.mu.Unlock()

@@ -152,6 +152,6 @@ func TestReadersDoNotWaitForTheWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := count(t.Context(), m.View); err != nil || n != 2 {
-		t.Errorf("afterwards: %d rows, %v", n, err)
+		t.Errorf("after the reader has ended: got %d rows (%v), want 2", n, err)
 	}
 }

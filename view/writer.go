@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Limits of one commit. Commits are short so that callers do not wait long for the next one.
+// Limits of one commit: the number of other sites' transactions, and their size in bytes. Commits
+// are short, so that callers do not wait long for the next one.
 const (
 	maxBatch      = 1024
 	maxBatchBytes = 4 << 20
@@ -20,12 +21,13 @@ const (
 // The writer's intervals.
 const (
 	retryAfter     = time.Second // delay after a failed write
-	checkInterval  = time.Second // interval of checks that the file still exists
+	checkInterval  = time.Second // interval at which the writer checks that the file still exists
 	expiryInterval = time.Minute
-	touchInterval  = time.Hour // maximum age of meta.touched_at
+	touchInterval  = time.Hour // minimum time between updates of meta.touched_at
 )
 
-// writer is the goroutine that changes the file and View.state. No other goroutine changes them.
+// writer contains the state of the goroutine that changes the file and View.state. No other
+// goroutine changes them.
 type writer struct {
 	view      *View
 	file      *schema.File // nil if the file could not be created
@@ -33,13 +35,13 @@ type writer struct {
 	onPublish func(*wire.Transaction, []byte)
 	hasher    wire.Hasher
 	commits   uint64
-	retry     <-chan time.Time // fires when other sites' transactions may be written again; nil unless a write has failed
+	retry     <-chan time.Time // after a failed write, fires when other sites' transactions may be written again; otherwise nil
 }
 
-// backOff delays the next write.
+// backOff delays the next write of other sites' transactions.
 func (w *writer) backOff() { w.retry = time.After(retryAfter) }
 
-// Run executes all changes to the file. It returns nil when ctx ends. Call it once.
+// Run writes all changes to the file until ctx ends, and then returns nil. Call it once.
 func (v *View) Run(ctx context.Context) error {
 	defer v.end()
 	return v.writer.run(ctx)
@@ -78,7 +80,7 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-// writeAll writes all pending changes.
+// writeAll writes all pending changes, in as many commits as necessary.
 func (w *writer) writeAll(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := w.takeReadError(); err != nil {
@@ -103,7 +105,8 @@ func (w *writer) writeAll(ctx context.Context) error {
 	return nil
 }
 
-// step writes one commit, or several if one of its parts fails. If step returns an error, Run returns it.
+// step writes the given changes in one commit, or in several if one of the changes fails. Run returns the
+// error that step returns, if any.
 func (w *writer) step(jobs []*job, due map[bourse.WorkerID]presence, items []*incoming) error {
 	err := w.transact(func(b *batch) error {
 		for _, j := range jobs {
@@ -141,8 +144,8 @@ func (w *writer) applyIn(b *batch, in *incoming) error {
 	return b.apply(in)
 }
 
-// failed handles a commit's error according to its class. It fails the jobs and, if the file may
-// become writable again, requeues the other sites' transactions.
+// failed handles a failed commit according to the class of its error. It reports the error to the
+// jobs' callers and, if the file may become writable again, requeues the other sites' transactions.
 func (w *writer) failed(err error, jobs []*job, items []*incoming) error {
 	switch failureOf(err) {
 	case failKilled:
@@ -159,8 +162,8 @@ func (w *writer) failed(err error, jobs []*job, items []*incoming) error {
 	return nil
 }
 
-// transact writes one commit with the changes that fill adds, or nothing if fill fails. After
-// the commit, it calls committed with the view's lock held.
+// transact commits the changes that fill adds to a batch, or nothing if fill fails. After the
+// commit, it calls committed with the view's lock held.
 func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	if w.file == nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "%w", errNoFile)
@@ -190,7 +193,7 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	return nil
 }
 
-// commit commits the batch. A commit survives a crash of this process, but not necessarily a
+// commit commits the batch. The commit survives a crash of this process, but not necessarily a
 // crash of the host.
 func (w *writer) commit(b *batch) error {
 	if !b.dirty() {
@@ -215,8 +218,8 @@ func (w *writer) fault(stage FaultStage) error {
 	return fmt.Errorf("%w: %w", errKilled, err)
 }
 
-// publishState updates the in-memory state after a commit, notifies waiting callers and watchers,
-// and passes this server's new transactions to onPublish.
+// publishState completes a commit: it updates the in-memory state, notifies waiting callers and
+// watchers, and passes this server's new transactions to onPublish.
 func (w *writer) publishState(b *batch, committed func()) {
 	w.view.mu.Lock()
 	b.committed()
@@ -252,7 +255,7 @@ func (w *writer) publishState(b *batch, committed func()) {
 	}
 }
 
-// end fails all pending jobs and releases all callers that wait for the writer.
+// end makes all pending jobs fail, and releases all callers that wait for the writer.
 func (v *View) end() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -276,4 +279,4 @@ func answer(jobs []*job, err error) {
 	}
 }
 
-var errNoFile = errors.New("the view's file could not be created yet")
+var errNoFile = errors.New("the view's file has not been created yet")

@@ -2,8 +2,8 @@ package view
 
 import "log/slog"
 
-// takeItems returns the transactions for the next commit. It returns none while the file cannot be
-// written.
+// takeItems returns other sites' transactions for the next commit. It returns none for some time
+// after a failed write.
 func (w *writer) takeItems() []*incoming {
 	w.view.mu.Lock()
 	defer w.view.mu.Unlock()
@@ -19,8 +19,8 @@ func (w *writer) requeueItems(items []*incoming) {
 	w.view.intake.requeue(items)
 }
 
-// settleItems updates the queue after transactions were applied. The caller holds the view's
-// lock.
+// settleItems updates the queue after the given transactions were applied. The caller holds the
+// view's lock.
 func (w *writer) settleItems(items []*incoming) {
 	for _, in := range items {
 		w.view.intake.settle(in.Stream, w.view.state.heads[in.Stream].seq)
@@ -33,7 +33,8 @@ func (w *writer) hasJobs() bool {
 	return len(w.view.jobs) > 0
 }
 
-// setWriteError records why the file cannot be written, and logs the first such error.
+// setWriteError records why the file cannot be written. It logs only the first error after a
+// successful write.
 func (w *writer) setWriteError(err error) {
 	w.view.mu.Lock()
 	first := w.view.faults.writing == nil

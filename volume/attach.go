@@ -13,7 +13,7 @@ import (
 
 // Attach prepares a volume for a virtual machine and returns the path of its block device. It does
 // nothing if the volume is already attached. Unmount undoes it. The guest may write any bytes to
-// the device, so the host never mounts the volume again, nor any copy of it. Errors: like Mount's,
+// the device, so the host never again mounts the volume or any copy of it. Errors: those of Mount,
 // and CodeUnavailable while the host still uses the volume.
 func (s *Store) Attach(ctx context.Context, id bourse.VolumeID) (device string, err error) {
 	if err := id.Validate(); err != nil {
@@ -60,7 +60,8 @@ func (s *Store) giveUp(ctx context.Context, id string) error {
 	if err := s.unmount(ctx, id); err != nil {
 		return err
 	}
-	// A process may still use a detached mount. Two kernels would then write to one file system.
+	// A process may still be using a detached mount. The host's kernel and the guest's would then
+	// write to the same file system.
 	if free, err := awaitUnbound(ctx, s.path(id, stageComplete, imageFile)); errors.Is(err, fs.ErrNotExist) {
 		return damaged(id, "its image is missing")
 	} else if err != nil {
@@ -92,14 +93,15 @@ func (s *Store) release(ctx context.Context, id string) error {
 	return failed(err, "detach %s", id)
 }
 
-// The contents of a vmFile. A guest can write the header of an encrypted image to an image that is
-// not encrypted, so the host must not look for the header.
+// The possible contents of a vmFile. The file records whether the image is encrypted, because the
+// image's header is not reliable: a guest can write the header of an encrypted image to an
+// unencrypted one.
 const (
 	vmPlain     = "plain"
 	vmEncrypted = "encrypted"
 )
 
-// markVM records that a virtual machine may have written the image of an object.
+// markVM records that a virtual machine may have written to an object's image.
 func (s *Store) markVM(id string, at stage, crypted bool) error {
 	text := vmPlain
 	if crypted {
@@ -108,7 +110,7 @@ func (s *Store) markVM(id string, at stage, crypted bool) error {
 	return failed(wholefile.Write(s.path(id, at, vmFile), []byte(text), 0o600), "mark %s", id)
 }
 
-// keepVM calls markVM for a copy of an image that a virtual machine may have written.
+// keepVM calls markVM for the copy of an image if a virtual machine may have written to that image.
 func (s *Store) keepVM(into string, at stage, c *content) error {
 	if !c.VM {
 		return nil
@@ -116,7 +118,7 @@ func (s *Store) keepVM(into string, at stage, c *content) error {
 	return s.markVM(into, at, c.Encrypted)
 }
 
-// readVM returns the content of an object's vmFile, or "".
+// readVM returns the content of an object's vmFile, or "" if there is no such file.
 func (s *Store) readVM(id string, at stage) (string, error) {
 	text, err := os.ReadFile(s.path(id, at, vmFile))
 	switch {
@@ -130,13 +132,13 @@ func (s *Store) readVM(id string, at stage) (string, error) {
 	return string(text), nil
 }
 
-// isVM reports whether a virtual machine may have written the image of an object.
+// isVM reports whether a virtual machine may have written to an object's image.
 func (s *Store) isVM(id string, at stage) (bool, error) {
 	text, err := s.readVM(id, at)
 	return text != "", err
 }
 
-// isEncrypted reports whether the image of an object is encrypted.
+// isEncrypted reports whether an object's image is encrypted.
 func (s *Store) isEncrypted(id string, at stage, image io.ReaderAt) (bool, error) {
 	if text, err := s.readVM(id, at); err != nil || text != "" {
 		return text == vmEncrypted, err
@@ -166,8 +168,8 @@ func (s *Store) isUsed(id string) (bool, error) {
 	return s.isAttached(id)
 }
 
-// Copyable returns CodeFailedPrecondition if a virtual machine may be writing to a volume, and the
-// host is known not to support copies of such a volume; see capture.
+// Copyable returns CodeFailedPrecondition if a virtual machine may be writing to the volume and the
+// host is known not to support copying it in that state; see capture.
 func (s *Store) Copyable(id bourse.VolumeID) error {
 	if !s.noClone.Load() {
 		return nil

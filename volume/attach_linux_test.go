@@ -21,7 +21,7 @@ func attach(t *testing.T, s *Store, id bourse.VolumeID) (device string) {
 	return device
 }
 
-// guest mounts a device, as a guest would, reads it with the function use, and unmounts it again.
+// guest mounts a device as a guest would, calls use to read it, and unmounts it again.
 func guest(t *testing.T, device string, use func(dir string)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,7 +47,7 @@ func wantVM(t *testing.T, s *Store, id bourse.VolumeID) {
 	t.Helper()
 	_, err := s.Mount(t.Context(), id)
 	if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "virtual machine") {
-		t.Errorf("mounting %s: %v; want it refused, because a virtual machine has used it", id, err)
+		t.Errorf("mount %s: got %v, want a refusal, because a virtual machine has used it", id, err)
 	}
 }
 

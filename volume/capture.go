@@ -11,13 +11,12 @@ import (
 )
 
 // capture copies the volume's image, as it is at one moment, to the empty file dst. If the host's
-// file system can share blocks, writers to the volume are blocked for some milliseconds.
-// Otherwise the image is first copied while writers continue. They are then blocked while the
-// image's data is read again to find the changes. If the volume is not mounted, nothing is
-// blocked. If a virtual machine has the volume, the host cannot block its writers: the copy then is
-// what would remain after a power failure, or, if blocks cannot be shared, capture returns
-// CodeFailedPrecondition. The caller must sync dst, and must hold the lock of the object that dst
-// belongs to.
+// file system can share blocks, writers to the volume are blocked for a few milliseconds. Otherwise the image is
+// first copied while writers continue. They are then blocked while the image's data is read again to find the
+// changes. If the volume is not mounted, nothing is blocked. If a virtual machine is using the volume, the host
+// cannot block its writers. The copy then contains what the disk would contain after a power failure. In this case,
+// capture returns CodeFailedPrecondition if blocks cannot be shared. The caller must sync dst, and must hold the lock
+// of the object that dst belongs to.
 func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, error) {
 	c := &capture{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {
@@ -35,7 +34,7 @@ func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, 
 	return c.content, err
 }
 
-// capture is the state of one capture.
+// capture is the state of one call of Store.capture.
 type capture struct {
 	s       *Store
 	id      string
@@ -98,8 +97,8 @@ func (c *capture) copy(ctx context.Context) (err error) {
 	}), "copy %s", c.id)
 }
 
-// whileFrozen calls do while nothing writes to the volume. It locks the volume and, if the volume is mounted, freezes
-// it. It always thaws the volume again.
+// whileFrozen calls do while writes to the volume are blocked. It locks the volume and, if the volume is mounted,
+// freezes it. It always thaws the volume before it returns.
 func (c *capture) whileFrozen(ctx context.Context, do func(frozen bool) error) error {
 	unlock, err := c.s.locks.lock(ctx, c.id)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// chunkBytes is the size of the chunks in which an image is copied and compared on the same
-	// host.
+	// chunkBytes is the size of the chunks into which an image is divided while it is copied or compared on one host.
 	chunkBytes = 4 << 20
 	// pieceBytes is the number of bytes of an image that are read at once. A piece is small
 	// enough to remain in the processor's cache while it is read, hashed and written.
@@ -25,7 +24,7 @@ const (
 
 var zeros [pieceBytes]byte
 
-// sums maps the number of each chunk of an image that is not all zeros to a fast checksum.
+// sums contains, by chunk number, a fast checksum of each chunk of an image that is not all zeros.
 type sums map[int]uint64
 
 // chunkLength returns the length of chunk n of an image.

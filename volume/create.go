@@ -9,9 +9,9 @@ import (
 
 const gib = 1 << 30
 
-// Create creates an empty volume. It does nothing if the volume exists. After an error nothing
-// remains on the disk. Errors: CodeInvalid for an invalid id or order, CodeFailedPrecondition
-// if the host cannot encrypt volumes, CodeInsufficient if the host's disk is full.
+// Create creates an empty volume. It does nothing if the volume exists. After an error, nothing
+// remains on the disk. Errors: CodeInvalid for an invalid id or order, CodeFailedPrecondition if
+// the host cannot encrypt volumes, CodeInsufficient if the host's disk is full.
 func (s *Store) Create(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder) error {
 	if err := s.check(id, spec); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (s *Store) create(id string, fill func() error) error {
 	return nil
 }
 
-// format creates the image of a new volume with a file system.
+// format creates a new volume's image, with a file system in it.
 func (s *Store) format(ctx context.Context, id string, bytes int64, crypted bool) error {
 	path := s.path(id, stageNew, imageFile)
 	f, err := makeImage(path, bytes)

@@ -48,7 +48,7 @@ func luksCloseArgs(name string) []string { return []string{"cryptsetup", "close"
 
 const mapperPrefix = "bourse-"
 
-// mapperPath returns the path of the mapped device of an opened encrypted volume.
+// mapperPath returns the path of the device to which an encrypted volume is mapped.
 func mapperPath(id string) string { return "/dev/mapper/" + mapperPrefix + id }
 
 // encrypted reports whether the image is encrypted.
@@ -65,12 +65,12 @@ func (s *Store) mayEncrypt() error {
 	if s.crypt {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "this host cannot encrypt volumes: it has no dm-crypt, no cryptsetup or no key")
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "this host cannot encrypt volumes: dm-crypt, cryptsetup or the key is missing")
 }
 
-// keyOf returns the key that opens the image of an object at a stage. A key file next to the image
-// names the volume whose key opens the image. If there is no key file, the volume's own key opens
-// it.
+// keyOf returns the key that opens the image of an object in the given stage. A key file next to
+// the image names the volume whose key opens the image. If there is no key file, the volume's own
+// key opens it.
 func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	owner := bourse.VolumeID(id)
 	switch b, err := os.ReadFile(s.path(id, at, keyFile)); {
@@ -80,7 +80,7 @@ func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 		return nil, failed(err, "read the key file of %s", id)
 	}
 	if err := owner.Validate(); err != nil {
-		return nil, damaged(id, "its key file names no volume")
+		return nil, damaged(id, "its key file does not name a volume")
 	}
 	key, err := s.key(owner)
 	return key, failed(err, "key of %s", id)
@@ -109,7 +109,8 @@ func closeCrypt(ctx context.Context, id string) error {
 	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // exit code 4: the volume is not mapped
 }
 
-// rekey replaces an image's key old with the key of the volume id. It may be repeated after a crash.
+// rekey changes the key that opens an image, from old to the key of volume id. It may be repeated
+// after a crash.
 func (s *Store) rekey(ctx context.Context, id string, at stage, old []byte) error {
 	key, err := s.key(bourse.VolumeID(id))
 	if err != nil {

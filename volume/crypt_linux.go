@@ -10,7 +10,7 @@ import (
 )
 
 // hostSupportsCrypt reports whether dm-crypt can be used, which requires cryptsetup, and device-mapper
-// with the target crypt. The kernel loads the target's module on demand.
+// with the crypt target. The kernel loads the target's module on demand.
 func hostSupportsCrypt() bool {
 	if _, err := tool("cryptsetup"); err != nil {
 		return false

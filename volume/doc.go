@@ -51,9 +51,9 @@
 // A virtual machine gets a volume as a block device, and its guest mounts it. The guest can write
 // any bytes to the device. Programs and kernels that read a file system on a block device were not
 // written for hostile bytes. Therefore, the host neither mounts nor repairs a file system that a
-// guest has written to, nor any copy of it. Attach records this in the volume's directory before the guest
-// gets the device, and each copy gets the same record. The guest replays the journal and lets the
-// file system grow.
+// guest has written to, nor any copy of it. Attach records this in the volume's directory before
+// the guest gets the device, and each copy gets the same record. The guest replays the journal and
+// grows the file system.
 //
 // The loop device for a guest is bound without autoclear until Unmount. Otherwise, the kernel could
 // give its number to another volume while the guest's container may still use that number.

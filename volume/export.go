@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Export writes the content of a volume or snapshot to w as a stream; see Source. It writes
-// nothing, not even the header, until it has found the first piece to send.
+// Export writes the content of a volume or snapshot to w as a stream; see Source. It does not write
+// anything, not even the header, until it has found the first piece to send.
 //
 // A volume in use is copied first (see capture). The copy remains for 15 minutes after its latest
 // reader has disconnected. An unused volume is read in place. If it changes while it is read,
@@ -142,8 +142,8 @@ func (s *Store) openFork(id string, at stage) (*export, error) {
 	return e, nil
 }
 
-// openStage opens the image of an object at a stage in order to send it. moment identifies the
-// image's content.
+// openStage opens the image of an object in the given stage in order to send it. moment identifies
+// the image's content.
 func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
 	image, c, err := s.openImage(id, at)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Store) openStage(id string, at stage, moment string) (*export, error) {
 	return e, nil
 }
 
-// openImage opens the image of an object at a stage, and describes it.
+// openImage opens the image of an object in the given stage, and describes it.
 func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
 	image, err := os.Open(s.path(id, at, imageFile))
 	if errors.Is(err, os.ErrNotExist) {

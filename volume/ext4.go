@@ -19,8 +19,8 @@ const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_s
 	"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed"
 
 // makeFSArgs returns the command that creates a file system on an image or device. A volume has a
-// journal and can grow; scratch space has no journal and cannot grow. The command first discards
-// the target's blocks, so that reads of blocks that mke2fs does not write return zeros.
+// journal and can grow; scratch space does not have a journal and cannot grow. The command first
+// discards the target's blocks, so that reads of blocks that mke2fs does not write return zeros.
 func makeFSArgs(target, uuid string, scratch bool) []string {
 	wanted := features + ",has_journal,resize_inode"
 	if scratch {
@@ -42,7 +42,7 @@ func uuidOf(id string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// makeImage creates an empty sparse file of this size.
+// makeImage creates an empty sparse file of the given size.
 func makeImage(path string, bytes int64) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 // Extend enlarges a volume to sizeGB while machines use it; see ExtendsLive. It returns
-// CodeInvalid if sizeGB is below the current size, because volumes do not shrink. Calling it
-// again with the same size completes an interrupted call.
+// CodeInvalid if sizeGB is below the current size, because volumes cannot shrink. Calling it again
+// with the same size completes an interrupted call.
 func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error {
 	if err := s.check(id, bourse.VolumeOrder{SizeGB: sizeGB}); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (s *Store) growImage(id string, bytes int64) error {
 	switch {
 	case err != nil:
 	case bytes < st.Size():
-		err = bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: %s has %d, and volumes do not shrink", bytes/gib, id, st.Size()/gib)
+		err = bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: %s already has %d GB, and volumes cannot shrink", bytes/gib, id, st.Size()/gib)
 	case bytes > st.Size():
 		err = errors.Join(f.Truncate(bytes), f.Sync())
 	}

@@ -9,9 +9,9 @@ import (
 )
 
 // Fill creates a volume with the content of its source; the volume must be at least as large as
-// the source. After a crash or an error of the source, the received data remains until the volume
-// is destroyed, and another call of Fill fetches only the rest. The content is verified before the
-// volume becomes visible. If the volume exists, Fill does nothing.
+// the source. If the source fails or the daemon crashes, the received data remains until the volume is
+// destroyed, and the next call of Fill fetches only the rest. The content is verified before the volume
+// becomes visible. If the volume exists, Fill does nothing.
 //
 // Errors: CodeInvalid if the stream is malformed or does not fit the order;
 // CodeUnavailable if the source fails, or repeatedly sends content that differs
@@ -21,8 +21,8 @@ func (s *Store) Fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 }
 
 // Copy is like Fill, but the source is a volume or snapshot in this store. The copy shares blocks
-// with the source if the host's file system supports that. After a crash, another call of Copy
-// starts from the beginning.
+// with the source if the host's file system supports that. After a crash, the next call of Copy starts
+// from the beginning.
 func (s *Store) Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, from string) error {
 	return s.fill(ctx, id, spec, func(f *filler) error { return f.copy(ctx, from) })
 }
@@ -57,7 +57,7 @@ func (s *Store) fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 	return f.finish(ctx)
 }
 
-// filler is the state of one Fill or Copy.
+// filler is the state of one call of Fill or Copy.
 type filler struct {
 	s    *Store
 	id   string
@@ -70,7 +70,7 @@ func (f *filler) checkContent(c *content) error {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: the source has %d bytes", f.spec.SizeGB, c.Bytes)
 	}
 	if c.Encrypted != f.spec.Encrypted {
-		return bourse.Errorf(bourse.CodeInvalid, "invalid encrypted %t: a copy has the setting of its source", f.spec.Encrypted)
+		return bourse.Errorf(bourse.CodeInvalid, "invalid encrypted %t: a copy must have the same setting as its source", f.spec.Encrypted)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ const (
 	// forkLife is how long the copy of a mounted volume remains after its reader has
 	// disconnected.
 	forkLife = 15 * time.Minute
-	// forkRetention is how long the copy remains after the whole stream was sent to its reader,
-	// because the end of the stream may have been lost.
+	// forkRetention is how long the copy remains after the whole stream was sent. The reader may
+	// need the copy again, because the end of the stream may have been lost.
 	forkRetention = 30 * time.Second
 )
 
@@ -58,7 +58,8 @@ func (s *Store) holdFork(id string, at stage) bool {
 	return err == nil
 }
 
-// expireFork removes a copy after the duration life, unless holdFork is called before then.
+// expireFork removes a copy once the duration life has passed, unless holdFork is called before
+// then.
 func (s *Store) expireFork(name string, life time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

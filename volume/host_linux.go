@@ -85,7 +85,7 @@ func freeze(target string) error { return ioctlOn(target, fiFreeze, nil) }
 // thaw unblocks the writers. It returns EINVAL if the file system was not frozen.
 func thaw(target string) error { return ioctlOn(target, fiThaw, nil) }
 
-// flush writes the dirty data of the mounted file system.
+// flush writes the mounted file system's dirty data to the device.
 func flush(target string) error {
 	fd, err := unix.Open(target, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

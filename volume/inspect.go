@@ -10,16 +10,16 @@ import (
 // undoFile is the file in which resize2fs saves the data that it overwrites.
 const undoFile = "undo"
 
-// The number and interval of checks until a loop device is cleared. Under load, the kernel has
-// taken more than half a second to clear a device.
+// How often, and at what interval, awaitUnbound checks whether a loop device has been cleared.
+// Under load, the kernel has taken more than half a second to clear a device.
 const (
 	unbindTries = 300
 	unbindPause = 10 * time.Millisecond
 )
 
 // inspect prepares an image for mounting. It repairs damage that the kernel found when the image
-// was last mounted. If the file system is smaller than its image, and this host cannot grow
-// mounted file systems, inspect makes it grow. crypted reports whether the image is encrypted.
+// was last mounted. If the file system is smaller than its image, and this host cannot grow mounted
+// file systems, inspect grows it. crypted reports whether the image is encrypted.
 func (s *Store) inspect(ctx context.Context, id string, scratch bool) (crypted bool, err error) {
 	if err := s.undo(ctx, id); err != nil {
 		return false, failed(err, "repair %s", id)

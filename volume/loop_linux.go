@@ -15,9 +15,9 @@ import (
 // too.
 const loopTries = 64
 
-// attachLoop returns an open loop device that is bound to the image. The device remains bound
-// while it is open or mounted; if lasting is set, until detachLoop is called. If a device is
-// already bound to the image, attachLoop returns that device.
+// attachLoop returns an open loop device that is bound to the image. The device remains bound while it is open or
+// mounted or, if lasting is true, until detachLoop is called. If a device is already bound to the image, attachLoop
+// returns that device.
 func attachLoop(image string, lasting bool) (*os.File, error) {
 	if dev, err := boundLoop(image); err != nil || dev != nil {
 		if dev != nil { // update the device's size, because the image may have grown
@@ -47,7 +47,7 @@ func attachLoop(image string, lasting bool) (*os.File, error) {
 			return nil, fmt.Errorf("bind %s: %w", dev.Name(), err)
 		}
 	}
-	return nil, fmt.Errorf("no free loop device in %d tries", loopTries)
+	return nil, fmt.Errorf("found no free loop device in %d attempts", loopTries)
 }
 
 // isCleared reports whether err means that a device cannot be opened because it has just been
@@ -110,10 +110,10 @@ func openLoop(name string, flag int) (*os.File, error) {
 	return os.OpenFile(path, flag, 0)
 }
 
-// boundLoop opens the device that is bound to the image, only for reading: when a device that is open for writing is closed, udev
-// identifies its file system again, which may be a guest's. It returns nil if there is none. It
-// selects candidates by the file names that the kernel reports. It then opens each candidate,
-// which cannot be bound to another file while it is open, and compares the inodes.
+// boundLoop opens the device that is bound to the image. It returns nil if there is none. It selects candidates by
+// the file names that the kernel reports. It then opens each candidate and compares the inodes, because a device
+// cannot be bound to another file while it is open. It opens devices only for reading: after a device that was open
+// for writing is closed, udev reads the device's file system, which a guest may have written.
 func boundLoop(image string) (*os.File, error) {
 	var want unix.Stat_t
 	if err := unix.Stat(image, &want); err != nil {
@@ -166,7 +166,7 @@ func detachLoop(image string) error {
 	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_CLR_FD, 0), dev.Close())
 }
 
-// boundLoops maps each bound loop device of the host to the path of its file.
+// boundLoops returns the host's bound loop devices, and the path of each device's file.
 func boundLoops() map[string]string {
 	bound := map[string]string{}
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is valid
@@ -190,8 +190,8 @@ func growLoop(image string) error {
 	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0), dev.Close())
 }
 
-// clearLoops detaches every device for whose file stray returns true. A device that is in use is cleared when its last
-// user closes it.
+// clearLoops detaches each device if stray returns true for the device's file. A device that is in use is cleared
+// when its last user closes it.
 func clearLoops(stray func(file string) bool) error {
 	var errs []error
 	for name, file := range boundLoops() {

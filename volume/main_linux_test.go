@@ -35,8 +35,7 @@ const (
 	mach1 = bourse.MachineID("00000000000001")
 )
 
-// open returns a store in dir. At the end of the test it checks that nothing of the store remains
-// on the host.
+// open returns a store in dir. At the end of the test, it checks that the store has left nothing on the host.
 func open(t *testing.T, dir string) *Store {
 	t.Helper()
 	s, err := Open(Config{Dir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))})
@@ -106,7 +105,7 @@ func onHost(t *testing.T, dir string) []string {
 	return all
 }
 
-// smallFS returns a directory that is a separate file system of this size.
+// smallFS returns a directory that is a separate file system of the given size.
 func smallFS(t *testing.T, mib int64, mkfs ...string) string {
 	t.Helper()
 	base := t.TempDir()

@@ -10,7 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The number and interval of attempts to unmount a file system in use before it is detached.
+// How often, and at what interval, Unmount tries to unmount a file system in use before it detaches
+// the mount.
 const (
 	unmountTries = 5
 	unmountPause = 20 * time.Millisecond
@@ -48,7 +49,7 @@ func (s *Store) Unmount(ctx context.Context, id bourse.VolumeID) error {
 	return s.unmount(ctx, string(id))
 }
 
-// mount mounts the image in the directory of id. The lock of id must be held.
+// mount mounts the image of id in the directory of id. The lock of id must be held.
 func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, error) {
 	if vm, err := s.isVM(id, stageComplete); err != nil {
 		return "", err
@@ -103,7 +104,7 @@ func mountFailed(id string, err error) error {
 	return failed(err, "mount %s", id)
 }
 
-// unmount removes every mount of id, and its device for a virtual machine. The lock of id must be
+// unmount removes every mount of id, and the device that attach has created. The lock of id must be
 // held.
 func (s *Store) unmount(ctx context.Context, id string) error {
 	target := s.path(id, stageComplete, mountDir)
@@ -143,7 +144,7 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 	}
 }
 
-// mounted records that id has been mounted and may now change.
+// mounted records that id has been mounted, so its content may now change.
 func (s *Store) mounted(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,7 +55,7 @@ func (s *Store) path(id string, at stage, file ...string) string {
 	return filepath.Join(append([]string{s.dir, id + string(at)}, file...)...)
 }
 
-// has reports whether an object exists at a stage.
+// has reports whether an object exists in the given stage.
 func (s *Store) has(id string, at stage) (bool, error) {
 	switch _, err := os.Lstat(s.path(id, at)); {
 	case err == nil:
@@ -76,7 +76,7 @@ func (s *Store) requireComplete(id string) error {
 	return err
 }
 
-// begin creates an empty directory for an object at a stage.
+// begin creates an empty directory for an object in the given stage.
 func (s *Store) begin(id string, at stage) error {
 	if err := s.clear(id, at); err != nil {
 		return err
@@ -84,8 +84,8 @@ func (s *Store) begin(id string, at stage) error {
 	return failed(os.Mkdir(s.path(id, at), 0o700), "create %s", id)
 }
 
-// advance renames an object's directory from one stage to the next. After a crash the object is
-// at one of the two stages.
+// advance renames an object's directory from one stage to the next. After a crash, the object is in
+// one of the two stages.
 func (s *Store) advance(id string, from, to stage) error {
 	if err := syncDir(s.path(id, from)); err != nil {
 		return failed(err, "sync %s", id)
@@ -96,8 +96,8 @@ func (s *Store) advance(id string, from, to stage) error {
 	return failed(syncDir(s.dir), "sync the volume directory")
 }
 
-// clear removes an object at a stage. It never descends into subdirectories: if a volume is
-// unexpectedly mounted on one of them, clear fails instead of emptying the volume.
+// clear removes an object that is in the given stage. It never descends into subdirectories: if a
+// volume is unexpectedly mounted on one of them, clear fails instead of emptying the volume.
 func (s *Store) clear(id string, at stage) error {
 	dir := s.path(id, at)
 	files, err := os.ReadDir(dir)

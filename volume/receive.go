@@ -56,7 +56,7 @@ func (f *filler) receive(ctx context.Context, src Source) error {
 	}
 }
 
-// isPermanent reports whether err means that another attempt would be useless.
+// isPermanent reports whether err is permanent, so that another attempt would fail, too.
 func isPermanent(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeForbidden, bourse.CodeUnauthorized, bourse.CodeInvalid, bourse.CodeFailedPrecondition, bourse.CodeCanceled, bourse.CodeInsufficient:
@@ -117,8 +117,8 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 	return in.at, errors.Join(err, asDiskError(image.Close()))
 }
 
-// openTarget prepares the image for a stream that starts at a position. It discards the data
-// after the position, because that data may not be durable.
+// openTarget prepares the image for a stream that starts at the given position. It discards the
+// data after the position, because that data may not be durable.
 func (f *filler) openTarget(head *header, at Position) (*os.File, error) {
 	if head.Encrypted {
 		if err := writeFile(f.s.path(f.id, stageFilling, sourceKeyFile), head.Key); err != nil {
@@ -214,7 +214,7 @@ func truncatedStream(ctx context.Context, err error) error {
 	return sourceError(ctx, err)
 }
 
-// sourceError adds a code to an error of the source, unless the error already has a code.
+// sourceError adds a code to an error from the source, unless the error already has a code.
 func sourceError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

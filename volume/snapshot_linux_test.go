@@ -164,8 +164,8 @@ func (d *database) stop(t *testing.T) {
 	<-d.done
 }
 
-// TestDatabase takes snapshots and forks of a volume while a database commits continuously. Each
-// must contain everything that was committed before it began, and no incomplete transaction.
+// TestDatabase takes snapshots and forks of a volume while a database commits continuously. Each copy must
+// contain everything that was committed before it began, and no incomplete transactions.
 func TestDatabase(t *testing.T) {
 	fileSystems(t, func(t *testing.T, s *Store) {
 		other := open(t, t.TempDir())

@@ -42,9 +42,10 @@ type Store struct {
 	forks  map[string]*time.Timer // timers that remove copies without a reader, by the copies' directories
 }
 
-// Open prepares the directory. It returns CodeUnavailable if the host does not support
-// size-limited file systems, which require Linux, root, loop devices and e2fsprogs. Open
-// changes nothing in the directory. The caller must call Recover next.
+// Open opens the store in Config.Dir, creating the directory if it does not exist. It does not
+// change anything in an existing directory. The caller must call Recover next. Open returns
+// CodeUnavailable if the host does not support size-limited file systems, which require Linux, root,
+// loop devices and e2fsprogs.
 func Open(cfg Config) (*Store, error) {
 	if err := CheckHost(); err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (s *Store) Labels() map[string]string {
 
 // ExtendsLive reports whether the file system of a volume in use grows at once when the volume is
 // extended. If the worker lacks CAP_SYS_RESOURCE, as in some containers, or if a virtual machine has
-// the volume, the file system grows only when it is mounted the next time.
+// used the volume, the file system grows only when it is mounted the next time.
 func (s *Store) ExtendsLive(id bourse.VolumeID) bool {
 	vm, err := s.isVM(string(id), stageComplete)
 	return s.growsMounted && !vm && err == nil
@@ -94,7 +95,7 @@ type lock struct {
 	refs int           // number of callers that hold the lock or wait for it
 }
 
-// lock waits for the lock of id, or until ctx ends.
+// lock acquires the lock of id. It waits for the lock until ctx ends.
 func (l *locks) lock(ctx context.Context, id string) (unlock func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {

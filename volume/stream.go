@@ -43,7 +43,7 @@ type content struct {
 	Volume    bourse.VolumeID `json:"volume"` // the volume whose content the image contains
 	Bytes     int64           `json:"bytes"`  // size of the image in bytes
 	Encrypted bool            `json:"encrypted,omitempty"`
-	VM        bool            `json:"vm,omitempty"`     // a virtual machine may have written the image
+	VM        bool            `json:"vm,omitempty"`     // a virtual machine may have written to the image
 	Digest    string          `json:"digest,omitempty"` // snapshots only: digest of the content, "sha256:…"
 }
 
@@ -75,7 +75,7 @@ func readHeader(r *bufio.Reader) (header, error) {
 	return h, nil
 }
 
-// sum hashes the pieces of an image that are not all zeros, so that holes make no difference.
+// sum hashes the pieces of an image that are not all zeros, so holes do not affect the result.
 type sum struct{ hash.Hash }
 
 func newSum(c *content) sum {

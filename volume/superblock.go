@@ -29,7 +29,7 @@ const (
 	hasChecksum     = 0x400 // a feature with which old kernels may only read a file system
 )
 
-var errNoFS = errors.New("it contains no ext4 file system")
+var errNoFS = errors.New("it does not contain an ext4 file system")
 
 // readSuperblock reads the superblock of an image.
 func readSuperblock(r io.ReaderAt) (superblock, error) {

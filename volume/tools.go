@@ -31,7 +31,7 @@ func tool(name string) (string, error) {
 	return "", err
 }
 
-// run runs a program of the host and waits until it exits. ok lists the exit codes other than 0
+// run runs a program on the host and waits until it exits. ok lists the exit codes other than 0
 // that are not errors.
 func run(ctx context.Context, stdin []byte, argv []string, ok ...int) error {
 	return runWith(ctx, stdin, nil, argv, ok...)
@@ -49,8 +49,8 @@ func runWith(ctx context.Context, stdin []byte, files []*os.File, argv []string,
 	// Ignore the host's configuration, because file systems must be the same on every worker.
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "MKE2FS_CONFIG=/dev/null")
 	cmd.SysProcAttr = killWithParent()
-	// Pdeathsig kills the program when the thread that started it exits, so keep that thread. The
-	// program must not outlive this process, because a restarted daemon may recreate the image
+	// Pdeathsig kills the program when the thread that started it exits, so keep that thread alive.
+	// The program must not outlive this process, because a restarted daemon may recreate the image
 	// that the program writes to.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

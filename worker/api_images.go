@@ -61,12 +61,12 @@ func (w *Worker) mayPull(image string) error {
 	case w.cfg.Images == nil:
 		return bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a container driver")
 	case bourse.KindOfImage(image) != bourse.RegistryImage:
-		return bourse.Errorf(bourse.CodeInvalid, "image %s does not name an image in a registry", image)
+		return bourse.Errorf(bourse.CodeInvalid, "image %s does not come from a registry", image)
 	}
 	return config.Normalize()
 }
 
-// progress limits how often reports are sent, and sends none after end is called. Its
+// progress limits how often reports are sent, and does not send any after end is called. Its
 // methods are safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex

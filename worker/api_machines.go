@@ -53,7 +53,7 @@ func (w *Worker) waitQuery(ctx context.Context, q fabric.WaitQuery) (fabric.Wait
 	return reach.AwaitState(ctx, w.state, q.Machine, want, limit)
 }
 
-// logs writes a machine's output as lines.
+// logs writes a machine's output to out, line by line.
 func (w *Worker) logs(ctx context.Context, q fabric.LogsQuery, out *codec.Writer) error {
 	m, err := w.state.Machine(ctx, q.Machine)
 	if err != nil {
@@ -172,7 +172,7 @@ func (w *Worker) dial(ctx context.Context, id bourse.MachineID, port uint16) (ne
 	return w.dialTo(ctx, &m, int(port))
 }
 
-// dialTo is like dial, but requires that the machine is already known to be running.
+// dialTo is like dial, but does not check whether the machine is running.
 func (w *Worker) dialTo(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error) {
 	if m.Config.ImageKind() == bourse.PollerImage { // a poller's machine has no ports on this host
 		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs machine %s: its ports cannot be reached", m.ID)

@@ -203,7 +203,7 @@ func TestAStartProvidesNewKeys(t *testing.T) {
 			t.Errorf("another app's keys: %v", err)
 		}
 		if !slices.Equal(h.keysOf(m.ID), old.OfApp(app)) {
-			t.Error("the store contains keys that decrypt nothing")
+			t.Error("the store contains keys that do not decrypt anything")
 		}
 		h.must(h.machines.Restart(t.Context(), m.ID, fabric.MachineAction{AppKeys: safe.keys.OfApp(app)}))
 		h.must(h.machines.Stop(t.Context(), bare.ID, fabric.MachineAction{}))

@@ -135,8 +135,7 @@ func (c *Config) ledger() admit.Ledger {
 	return l
 }
 
-// gpus returns the number of GPUs of each kind, as configured or as counted from the
-// named devices.
+// gpus returns the number of GPUs of each kind, either as configured or as the number of named devices.
 func (c *Capacity) gpus() map[string]int64 {
 	if len(c.Devices) == 0 {
 		return c.GPUs
@@ -158,7 +157,7 @@ func (c *Capacity) validateDevices() error {
 	seen := map[string]bool{}
 	for kind, names := range c.Devices {
 		if n, both := c.GPUs[kind]; both && n != int64(len(names)) {
-			return bourse.Errorf(bourse.CodeInvalid, "%d gpus of kind %s have %d devices", n, kind, len(names))
+			return bourse.Errorf(bourse.CodeInvalid, "%d gpus of kind %s are configured, but %d devices are listed for them", n, kind, len(names))
 		}
 		for _, name := range names {
 			class, device, ok := strings.Cut(name, "=")

@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// Config configures a worker. The worker's identity is fixed at its first start, and
-// later starts with another identity fail.
+// Config configures a worker. The worker's identity is fixed at its first start, and later starts with a different
+// identity fail.
 type Config struct {
 	Dir      string                  // data directory; required
 	ID       bourse.WorkerID         // required at the first start; later, "" means the id in the store

@@ -185,8 +185,8 @@ func (d *diary) uncertain(ids ...bourse.MachineID) {
 }
 
 // Invariants 5 and 6: the daemon dies before and after every commit of a scenario that uses every operation. After each
-// restart, every running task has a record, and everything that callers were told is still true. The restart stops no
-// task and starts none twice, each exit is reported once, and every run ends.
+// restart, every running task has a record, and everything that callers were told is still true. The restart does not
+// stop any task or start one twice, each exit is reported once, and every run ends.
 func TestInvariant5IntentBeforeEffect(t *testing.T) { enumerateCrashes(t, nil, checkIntent) }
 
 // See TestInvariant5IntentBeforeEffect.

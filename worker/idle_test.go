@@ -236,8 +236,8 @@ func (o *others) Complete() bool {
 
 func (o *others) Changed() <-chan struct{} { return nil }
 
-// min_machines_running of an app's machines keep running: those with the lowest ids that the worker knows of, on any
-// worker.
+// An app's autostop leaves min_machines_running machines running: those with the lowest ids that the worker knows of,
+// on any worker.
 func TestEnoughMachinesKeepRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &others{}
@@ -268,7 +268,7 @@ func TestEnoughMachinesKeepRunning(t *testing.T) {
 		o.set(func() { o.list, o.lost = []bourse.Machine{other}, true })
 		is("another machine's worker is lost", ids[0], ids[1])
 		o.set(func() { o.lost, o.blind = false, true })
-		is("it is unknown which other machines of the app run", ids[0], ids[1])
+		is("the state of the app's other machines is unknown", ids[0], ids[1])
 		o.set(func() { o.blind = false })
 		is("another machine runs, with a lower id", ids[0])
 		o.set(func() { o.list[0].ID = "00000f00000001" })

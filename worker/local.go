@@ -118,8 +118,8 @@ var _ network.Names = Names{}
 // Apps implements network.Names.
 func (n Names) Apps() ([]bourse.App, error) { return n.State.Apps("") }
 
-// Machines implements network.Names. It does not wait until the records are durable, because a crash that loses the
-// record that a machine has started also undoes the start.
+// Machines implements network.Names. It does not wait until the records are durable, because if a crash loses the
+// record of a start, the resumed run records the start again.
 func (n Names) Machines(app *bourse.App) ([]bourse.Machine, error) {
 	var out []bourse.Machine
 	err := n.Store.View(func(tx *store.Tx) error {

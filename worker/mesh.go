@@ -17,11 +17,11 @@ import (
 
 // Mesh connects the worker's private networks with those of other workers. It is implemented by mesh.Mesh.
 type Mesh interface {
-	// Announcement returns what the worker publishes about its end of the mesh.
+	// Announcement returns the worker's own mesh data, which it publishes for other workers.
 	Announcement() *bourse.Mesh
 	// Peers returns the worker's connections.
 	Peers() []bourse.MeshPeer
-	// Reaches reports whether packets probably reach a worker's machines.
+	// Reaches reports whether packets are likely to reach a worker's machines.
 	Reaches(worker bourse.WorkerID) bool
 }
 

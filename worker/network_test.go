@@ -71,7 +71,7 @@ func TestRecoveryOfNetworks(t *testing.T) {
 	})
 }
 
-// A network that temporarily cannot be removed does not prevent its machine from stopping, and is removed later.
+// If a network temporarily cannot be removed, its machine can still stop, and the network is removed later.
 func TestANetworkThatStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)

@@ -35,7 +35,7 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, refusal, err := w.claimKind(ctx, c)
 	if code := bourse.CodeOf(err); code == bourse.CodeUnavailable || code == bourse.CodeRateLimited {
-		err = bourse.Errorf(bourse.CodeTimeout, "order %s may be filled here: %w", c.Order.ID, err)
+		err = bourse.Errorf(bourse.CodeTimeout, "order %s may have been filled on this worker: %w", c.Order.ID, err)
 	}
 	return fill, refusal, err
 }
@@ -54,8 +54,8 @@ func (w *Worker) claimKind(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 }
 
 // cancel ensures that this worker does not fill the order now or later. It records a tombstone, which causes all later
-// claims to be refused. It also starts destroying the order's machine or volume, if any, and ends the order's hold.
-// cancel returns once all of this is recorded. If the order's volume belongs to a machine, cancel returns
+// claims to be refused. It also starts destroying the order's machine or volume, if any, and deletes the order's
+// hold. cancel returns once all of this is recorded. If the order's volume belongs to a machine, cancel returns
 // failed_precondition and does not cancel the order.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	return w.cancelFor(ctx, id, "a request")
@@ -99,18 +99,17 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 	case err != nil: // after an error, the transaction may still be writing to filled, so do not read it
 		return bourse.Cancellation{}, err
 	case filled.Machine != "":
-		w.log.Info("order canceled: its machine is destroyed", "order", id, "machine", filled.Machine, "source", source)
+		w.log.Info("order canceled, destroying its machine", "order", id, "machine", filled.Machine, "source", source)
 		return filled, w.machines.Discard(ctx, filled.Machine)
 	case filled.Volume != "":
-		w.log.Info("order canceled: its volume is destroyed", "order", id, "volume", filled.Volume, "source", source)
+		w.log.Info("order canceled, destroying its volume", "order", id, "volume", filled.Volume, "source", source)
 		return filled, w.volumes.DestroyCanceled(ctx, filled.Volume)
 	}
 	return filled, nil
 }
 
-// releaseHolds ends a reservation's holds on this worker, and causes its later holds to
-// be refused. A release therefore wins even if it arrives before the orders that it
-// releases (invariant 7).
+// releaseHolds deletes a reservation's holds on this worker, and causes its later holds to be refused. A release
+// therefore wins even if it arrives before the orders that it releases (invariant 7).
 func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) error {
 	if err := key.Validate(); err != nil {
 		return err
@@ -148,8 +147,8 @@ const (
 )
 
 // claimTurns limits the concurrent claims of all brokers together. The limit is twice the number of claims that one
-// broker sends at the same time, so a single broker never reaches it. Claims wait in the queue only briefly, because
-// the broker should send a claim that does not get a turn soon to another worker.
+// broker sends at the same time, so a single broker never reaches it. Claims wait in the queue only briefly. A claim
+// that does not get a turn in that time fails, and its broker tries another worker.
 func claimTurns() throttle.OrderLimits {
 	n := 64 * runtime.GOMAXPROCS(0)
 	return throttle.OrderLimits{Concurrency: n, Queue: n, QueueTimeout: 100 * time.Millisecond}

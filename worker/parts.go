@@ -77,7 +77,7 @@ func (w *Worker) keepAliveEnv(m *bourse.Machine) []string {
 		return nil
 	}
 	if err := w.awake.Listen(m.ID); err != nil {
-		w.log.Warn("listen on machine socket failed, program cannot keep machine awake", "machine", m.ID, "err", err)
+		w.log.Warn("listen on machine socket failed, program cannot keep its machine awake", "machine", m.ID, "err", err)
 	}
 	return []string{watch.EnvKeepAlive + "=" + path}
 }

@@ -34,7 +34,7 @@ func (h *host) tryHold(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
 	return fill, refusal
 }
 
-// hold claims an order to hold capacity, and fails the test unless it is filled.
+// hold claims an order that holds capacity, and fails the test unless the order is filled.
 func (h *host) hold(order *bourse.Order) bourse.Hold {
 	h.t.Helper()
 	fill, refusal := h.tryHold(order)
@@ -207,7 +207,7 @@ func TestHoldsAreExtended(t *testing.T) {
 	})
 }
 
-// Repeating an order to hold capacity holds nothing more, and returns the same hold.
+// Repeating an order that holds capacity does not hold more capacity, and returns the same hold.
 func TestReserveIsIdempotent(t *testing.T) {
 	h := newHost(t, nil)
 	order := newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute, func(o *bourse.Order) { o.HasChosenID = true })
@@ -231,9 +231,9 @@ func TestReserveIsIdempotent(t *testing.T) {
 	h.verify()
 }
 
-// Invariant 7: if a release of a reservation, or of one of its orders, arrives before
-// the order to hold capacity, the release wins. Releases are idempotent and do not
-// affect other reservations.
+// Invariant 7: if a release of a reservation, or of one of its orders, arrives before the order
+// that holds capacity, the release wins. Releases are idempotent and do not affect other
+// reservations.
 func TestAReleaseBeforeItsClaimWins(t *testing.T) {
 	h := newHost(t, nil)
 	other := h.hold(newHoldOrder(t, bourse.NewReservationKey(), 0, time.Minute))
@@ -313,8 +313,8 @@ func TestHoldsOutliveTheDaemon(t *testing.T) {
 	})
 }
 
-// An order to hold capacity is refused for the same reasons as one for a machine. If it
-// names no program, the checks of the program are skipped.
+// An order that holds capacity is refused for the same reasons as one for a machine. If it does not
+// name a program, the checks for programs are skipped.
 func TestReservationsAreRefusedAsOrders(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.NoHost = true })
 	bare := func(o *bourse.Order) { o.Config.Image, o.Config.Init = "", bourse.Init{} }

@@ -56,7 +56,7 @@ func TestProgramsThatDoNotAnswer(t *testing.T) {
 		want  string
 		text  string
 	}{
-		"hangs":      {hang, "timeout -1 ", "ended after its timeout of 50ms"},
+		"hangs":      {hang, "timeout -1 ", "stopped after its timeout of 50ms"},
 		"says no":    {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such thing", 404) }, "failed 1 no such thing\n", "status 404"},
 		"breaks off": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "broken -1 ", "EOF"},
 		"dies in the middle": {func(w http.ResponseWriter, _ *http.Request) {

@@ -105,15 +105,15 @@ func TestProgramsThatBreakTheirFrames(t *testing.T) {
 		serve      func(net.Conn, *bufio.Reader)
 		want, text string
 	}{
-		"hangs":               {func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) }, "timeout -1 ", "ended after its timeout of 50ms"},
-		"does not read":       {nil, "timeout -1 ", "ended after its timeout of 50ms"},
+		"hangs":               {func(_ net.Conn, r *bufio.Reader) { _, _ = io.Copy(io.Discard, r) }, "timeout -1 ", "stopped after its timeout of 50ms"},
+		"does not read":       {nil, "timeout -1 ", "stopped after its timeout of 50ms"},
 		"breaks off":          {func(_ net.Conn, r *bufio.Reader) { readCall(r) }, "broken -1 ", "EOF"},
 		"dies in the middle":  {func(c net.Conn, r *bufio.Reader) { _, _ = fmt.Fprintf(c, "DONE %s 200 100 -\nhalf", readCall(r)) }, "broken -1 ", "EOF"},
 		"answers 10 MB":       {say("DONE ID 200 10485760 -\n"), "broken -1 ", "at most 1048576 bytes"},
 		"talks nonsense":      {say("\x00\x01\x02\r\n\r\n"), "broken -1 ", "malformed"},
 		"talks HTTP":          {say("HTTP/1.1 400 Bad Request\r\n"), "broken -1 ", "malformed"},
 		"has an endless line": {say("DONE ID 200 0 " + strings.Repeat("a", 1<<20)), "broken -1 ", "more than 512 bytes"},
-		"answers another":     {say("DONE 1000 200 0 -\n"), "broken -1 ", "call 1000, which was not made"},
+		"answers another":     {say("DONE 1000 200 0 -\n"), "broken -1 ", "unknown call 1000"},
 		"has an odd type":     {say("DONE ID 200 2 <script>\nhi"), "answered 0 hi", ""},
 		"answers twice":       {say("DONE ID 200 2 -\nhiDONE ID 200 2 -\nho"), "answered 0 hi", ""},
 	} {

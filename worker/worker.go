@@ -301,8 +301,8 @@ func (w *Worker) DestroyAll(ctx context.Context) error {
 	return nil
 }
 
-// Leave publishes that the worker accepts no more orders. It returns nil once the view contains this, or ctx's error if
-// ctx ends first. Run must be running.
+// Leave announces in the view that the worker no longer accepts orders. It returns nil once the view contains the
+// announcement, or ctx's error if ctx ends first. Run must be running.
 func (w *Worker) Leave(ctx context.Context) error {
 	if w.publisher == nil {
 		return nil

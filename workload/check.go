@@ -56,7 +56,7 @@ type CheckKind string
 const (
 	Informational CheckKind = "informational" // has no effect on requests; clients read its status
 	Readiness     CheckKind = "readiness"     // a failure blocks requests for all of the machine's services
-	// A failure blocks requests for the check's service; the kind of all service checks.
+	// A failure blocks requests for the check's service. All checks of services are of this kind.
 	ServiceCheck CheckKind = "service"
 )
 
@@ -124,8 +124,8 @@ func readChecks(c *bourse.Config) ([]Check, error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// check fills in the defaults. Times outside their range are replaced by the nearest valid value,
-// as clients of the Machines API expect.
+// check fills in a check's defaults. Times outside their range are replaced by the nearest valid value, as clients of
+// the Machines API expect.
 func (c CheckConfig) check(port int) (Check, error) {
 	out := Check{
 		Type: CheckType(strings.ToLower(c.Type)), Kind: c.Kind, Port: c.Port,

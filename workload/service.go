@@ -159,7 +159,7 @@ func valueOf[T any](p *T) T {
 
 func validPort(n int) bool { return n > 0 && n < 65536 }
 
-// service fills in the defaults. Error messages begin with path.
+// service fills in a service's defaults. Error messages begin with path.
 func (w *ServiceConfig) service(path string) (Service, error) {
 	s := Service{
 		Protocol: Protocol(strings.ToLower(w.Protocol)), InternalPort: w.InternalPort,
@@ -188,7 +188,7 @@ func (w *ServiceConfig) service(path string) (Service, error) {
 	case kind != "" && kind != "requests" && kind != "connections":
 		return s, invalid("%s.concurrency.type %s: use connections or requests", path, bourse.Quoted(kind))
 	case s.Concurrency.Soft < 0 || s.Concurrency.Hard < 0:
-		return s, invalid("%s.concurrency: limits are 0 or more", path)
+		return s, invalid("%s.concurrency: use limits of 0 or more", path)
 	}
 	for i := range w.Ports {
 		p, err := w.Ports[i].port(fmt.Sprintf("%s.ports[%d]", path, i))

@@ -20,7 +20,7 @@ func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 			warn(i, "protocol", "proxies do not serve udp: stored and returned, but without effect")
 		}
 		if stop == AutostopOff && s.Autostop != AutostopOff {
-			warn(i, "autostop", "the machine is not stopped when nobody uses it, because another service does not request that")
+			warn(i, "autostop", "the machine is not stopped when nobody uses it, because autostop is off in another service")
 		}
 		reaches := s.Protocol == ProtocolTCP && len(s.Ports) > 0
 		reached = reached || reaches

@@ -82,8 +82,8 @@ func fieldName(field string) string {
 	return field
 }
 
-// firstRoom is the initial size, in bytes, of the buffer for a request body.
-const firstRoom = 4 << 10
+// initialBuffer is the maximum initial size, in bytes, of the buffer for a request body.
+const initialBuffer = 4 << 10
 
 // ReadBody reads the request's body, of at most machinesapi.MaxBody bytes. Errors: invalid.
 func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
@@ -93,7 +93,7 @@ func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
 	}
 	var buf bytes.Buffer // grows as data is received; the declared length is not allocated in advance
 	if n := r.ContentLength; n > 0 {
-		buf.Grow(int(min(n, firstRoom)) + bytes.MinRead) // the extra MinRead bytes keep ReadFrom from growing the buffer at the end of the body
+		buf.Grow(int(min(n, initialBuffer)) + bytes.MinRead) // the extra MinRead bytes keep ReadFrom from growing the buffer at the end of the body
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, machinesapi.MaxBody))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -135,20 +135,19 @@ func QueryInt(r *Request, name string) (int, error) {
 	return n, nil
 }
 
-// QueryTimeout returns the query parameter timeout, which is a number of seconds or a Go duration.
-// If the parameter is missing, QueryTimeout returns 0. A negative value is invalid. A value above
-// the limit most is reduced to that limit.
-func QueryTimeout(r *Request, most time.Duration) (time.Duration, error) {
+// QueryTimeout returns the query parameter timeout, which is a number of seconds or a Go duration. If the parameter
+// is missing, QueryTimeout returns 0. A negative value is invalid. A value above limit is reduced to limit.
+func QueryTimeout(r *Request, limit time.Duration) (time.Duration, error) {
 	s := r.URL.Query().Get("timeout")
 	if s == "" {
 		return 0, nil
 	}
 	d, err := time.ParseDuration(s)
 	if n, e := strconv.ParseInt(s, 10, 64); e == nil {
-		d, err = time.Duration(min(n, int64(most/time.Second)))*time.Second, nil
+		d, err = time.Duration(min(n, int64(limit/time.Second)))*time.Second, nil
 	}
 	if err != nil || d < 0 {
 		return 0, bourse.Errorf(bourse.CodeInvalid, "invalid timeout %s: use seconds or a duration such as 15s", bourse.Quoted(s))
 	}
-	return min(d, most), nil
+	return min(d, limit), nil
 }

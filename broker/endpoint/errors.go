@@ -69,8 +69,8 @@ const (
 	Changing = true
 )
 
-// WorkerError converts a worker's error to an error for the caller. The parameter changes
-// specifies whether the call could have changed anything.
+// WorkerError converts a worker's error to an error for the caller. The changes parameter specifies whether the call
+// could have changed anything.
 //
 // The code and message stay the same, with two exceptions. All errors about missing machines have the same message. If
 // the worker's response was lost, the error is unavailable (503) for a read, and a timeout with an unknown outcome for

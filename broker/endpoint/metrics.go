@@ -24,12 +24,12 @@ type Counts struct {
 	collected []prometheus.Collector
 }
 
-// other is the label value that replaces values unknown to this release, which come from servers of another release or
-// from a malicious worker.
+// other replaces label values that this release does not know. They come from servers of another release or from a
+// malicious worker.
 const other = "other"
 
-// seconds contains the upper bounds of the latency buckets. They range from the time that a refusal takes to the time
-// that an image pull takes.
+// seconds contains the upper bounds of the latency buckets, which range from the duration of a refusal to that of an
+// image pull.
 var seconds = []float64{.0003, .001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
 // NewCounts returns counters that are all zero.

@@ -15,7 +15,7 @@ type Route struct {
 	Pattern string
 	Needs   Scope
 	Serve   Handler
-	Narrow  bool // machine tokens may use the endpoint, which then shows only the token's machines
+	Narrow  bool // machine tokens may use the endpoint, which must then return only the token's machines
 	About   About
 }
 
@@ -24,8 +24,8 @@ func On(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve}
 }
 
-// ForMachines is like On, for an endpoint that also accepts machine tokens. With such a token, it shows only the
-// token's machines.
+// ForMachines is like On, for an endpoint that also accepts machine tokens. For a caller with such a token, the
+// handler must return only the token's machines.
 func ForMachines(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve, Narrow: true}
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Limits on how long an order keeps its turn. An order that takes longer is waiting for an image pull or a running
-// program, which does not load the servers.
+// Limits on how long an order keeps its turn. An order that takes longer is only waiting for an image pull or a
+// program, which puts no load on the servers.
 const (
 	MachineLease = 250 * time.Millisecond
 	TaskLease    = 25 * time.Millisecond

@@ -55,7 +55,7 @@ func (p *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// replyWriter is the [http.ResponseWriter] to which the handler writes a reply.
+// replyWriter is the [http.ResponseWriter] that the handler writes a reply to.
 type replyWriter struct {
 	header  http.Header
 	body    *io.PipeWriter

@@ -19,7 +19,7 @@ import (
 
 // Limits for one page of logs.
 const (
-	// Number of machines to read, newest first, unless the request selects an instance or a region.
+	// Maximum number of machines to read. If there are more, only the newest are read.
 	logMachines    = 100
 	logConcurrency = 16      // number of machines that are read concurrently
 	logLines       = 100     // lines per machine, on the first page and for machines that are not in the token yet
@@ -149,19 +149,19 @@ func isPosition(s string) bool { return len(s) < 64 && strings.Trim(s, ".0123456
 
 var errPageFull = errors.New("the page is full")
 
-// read returns a machine's log lines after the position at, and the position after the last returned line. It stops
-// once the lines add up to limit bytes or more. If known is not set, the machine has no position yet, and read returns
-// the latest lines regardless of their size. If the machine's worker does not respond, the result may be incomplete,
-// but err is nil.
-func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Machine, at string, known bool, limit int) ([]logEntry, string, error) {
-	want := machinesapi.LogQuery{After: at}
+// read returns the log lines that a machine has written after the given position, and the position of the last
+// returned line. It stops once the lines add up to limit bytes or more. If known is not set, the machine has no
+// position yet, and read returns the latest lines regardless of their size. If the machine's worker does not respond,
+// the result may be incomplete, but err is nil.
+func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Machine, position string, known bool, limit int) ([]logEntry, string, error) {
+	want := machinesapi.LogQuery{After: position}
 	if !known {
 		want.Tail = logLines
 	}
 	var out []logEntry
 	err := c.Logs(ctx, app, m.ID, want, func(l machinesapi.LogLine) error {
 		if isPosition(l.Position) {
-			at = l.Position
+			position = l.Position
 		}
 		limit -= len(l.Text)
 		out = append(out, logEntry{ID: string(m.ID) + "." + l.Position, Attributes: logAttributes{
@@ -177,5 +177,5 @@ func (c *caller) read(ctx context.Context, app bourse.AppName, m *machinesapi.Ma
 	if errors.Is(err, errPageFull) || code == bourse.CodeNotFound || code == bourse.CodeUnavailable || code == bourse.CodeTimeout {
 		err = nil // the lines received so far are valid
 	}
-	return out, at, err
+	return out, position, err
 }

@@ -60,7 +60,7 @@ func nodes(list []object) object {
 	return object{"nodes": list, "edges": edges, "totalCount": len(list), "pageInfo": onlyPage}
 }
 
-// none returns an empty connection. It is used for kinds of objects that do not exist in Bourse.
+// none returns an empty connection, for kinds of objects that Bourse does not have.
 func none() object { return nodes(nil) }
 
 var onlyPage = object{"hasNextPage": false, "endCursor": ""}

@@ -53,7 +53,8 @@ func show(a *bourse.Absence, row inventory.UnreachableWorker, known bool) machin
 	return w
 }
 
-// HostStatus returns a phrase about a machine's worker, to be appended to an error, or "" unless the worker is absent.
+// HostStatus returns a phrase to append to an error about a machine. It explains why the machine's worker is absent.
+// If the worker is not absent, HostStatus returns "".
 func (s *Sources) HostStatus(ctx context.Context, m *bourse.Machine) string {
 	_, absent := s.Directory.All()
 	i := slices.IndexFunc(absent, func(a bourse.Absence) bool { return a.ID == m.Worker })

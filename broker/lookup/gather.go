@@ -83,9 +83,9 @@ type machineUnion struct {
 	answers []Answer[[]bourse.Machine]          // answers from workers that have just been asked
 }
 
-// machines merges the sources. A worker's answer is complete, so it replaces the worker's rows in the view. For workers
-// without an answer, the result contains the view's rows, updated with recent replies. A worker that was asked but did
-// not answer counts as unreachable, regardless of the view.
+// machines merges the sources. A worker's answer is complete, so it replaces the worker's rows in the view. For
+// workers without an answer, the result contains the view's rows, updated with recent replies. A worker that was
+// asked but did not answer is reported as unreachable, regardless of the view.
 func (u *machineUnion) machines(app *bourse.App, deleted bool) []*inventory.Listed {
 	byID := make(map[bourse.MachineID]*inventory.Listed, len(u.rows)+len(u.replies))
 	heard := make(map[bourse.WorkerID]bool, len(u.answers)) // false: the worker was asked, but did not answer
@@ -155,7 +155,7 @@ func (k *Machines) Find(ctx context.Context, workers []bourse.Member, app *bours
 // Counts contains the number of machines of each app.
 type Counts map[bourse.AppRef]int
 
-// Of returns an app's number of machines.
+// Of returns the number of machines that an app has.
 func (c Counts) Of(app *bourse.App) int {
 	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // machines without an app ID belong to the app, too
 }

@@ -21,8 +21,8 @@ type Directory interface {
 	ByTag(tag bourse.WorkerTag) (bourse.Member, bool)
 	// Regions returns all regions that have workers, sorted.
 	Regions() []bourse.Region
-	// All returns the present workers (here), like Workers, and the cluster's absent workers (away), as of the same
-	// moment. The caller must not modify the slices.
+	// All returns the present workers (here), like Workers, and the absent workers (away). Both lists come from the
+	// same snapshot. The caller must not modify them.
 	All() (here []bourse.Member, away []bourse.Absence)
 	// Knows reports whether All is complete. Once it has returned true, it never returns false again. Before that, a
 	// worker or object may exist even though it was not found.
@@ -50,7 +50,7 @@ func (s *Sources) recorded(ctx context.Context, name bourse.AppName) bool {
 }
 
 // owns reports whether a worker owns the objects whose IDs contain the given tag. If the tag's owner is unknown, it
-// returns true. It serves to ignore data that one member publishes about another member's objects.
+// returns true. It is used to ignore data that one member publishes about another member's objects.
 func (s *Sources) owns(worker bourse.WorkerID, tag bourse.WorkerTag) bool {
 	owner, ok := s.Directory.ByTag(tag)
 	return !ok || owner.ID == worker
@@ -77,7 +77,8 @@ func (k *Machines) Remember(m *bourse.Machine) { k.owners.remember(m.ID, OwnerOf
 // RememberReply caches a reply from the machine's worker about the machine.
 func (k *Machines) RememberReply(m *bourse.Machine) { k.fresh.note(m) }
 
-// Replied returns an app's machines for which a worker's latest reply has not reached the view yet.
+// Replied returns those of an app's machines whose latest version, received in a worker's reply, has not reached the
+// view yet.
 func (k *Machines) Replied(app bourse.AppName) map[bourse.MachineID]bourse.Machine {
 	return k.fresh.of(app)
 }

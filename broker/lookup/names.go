@@ -64,13 +64,14 @@ func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, as
 	return out
 }
 
-// hasName reports whether a machine still uses its name.
+// hasName reports whether a machine has a name that no other machine may use. It returns false if the machine has
+// been destroyed or is being destroyed.
 func hasName(m *bourse.Machine) bool {
 	return m.Name != "" && m.State != bourse.StateDestroying && m.State != bourse.StateDestroyed
 }
 
-// byOrder sorts machines by the time of their orders, identically on every server. If several machines have the same
-// name, the first one owns the name.
+// byOrder compares machines by the time of their orders. It gives the same result on every server. If several
+// machines have the same name, the first one owns the name.
 func byOrder(a, b *bourse.Machine) int {
 	return cmp.Or(strings.Compare(string(a.Order), string(b.Order)), strings.Compare(string(a.ID), string(b.ID)))
 }

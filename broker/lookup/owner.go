@@ -10,7 +10,7 @@ import (
 // maxOwners is the maximum size of the cache. A full cache is cleared.
 const maxOwners = 1 << 16
 
-// Owner identifies the app to which a record belongs; see [bourse.App.Owns].
+// Owner identifies the app that a record belongs to; see [bourse.App.Owns].
 type Owner struct {
 	App  bourse.AppName
 	ID   string

@@ -25,7 +25,7 @@ func (k *Machines) Has(ctx context.Context, app *bourse.App, id bourse.MachineID
 	case "":
 		return ownsMachine(app, &m), nil
 	case bourse.CodeUnavailable, bourse.CodeTimeout:
-		return false, bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s does not answer", worker.ID, id)
+		return false, bourse.Errorf(bourse.CodeUnavailable, "machine %s: worker %s does not answer", id, worker.ID)
 	default:
 		return false, nil
 	}

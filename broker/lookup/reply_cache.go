@@ -28,7 +28,7 @@ type replyCache[K ~string, T any] struct {
 	queue *list.List // elements are *reply[T], oldest first
 }
 
-// replyKey contains the properties of an object by which the cache identifies and orders replies.
+// replyKey contains the properties of an object that the cache uses to identify and order replies.
 type replyKey[K ~string] struct {
 	id      K
 	app     bourse.AppName

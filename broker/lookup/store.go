@@ -128,8 +128,8 @@ func (s *Apps) maySearch() bool {
 	return true
 }
 
-// List returns the existing apps, sorted by name. It includes the default app only if that app was
-// created, or if used counts machines in it.
+// List returns the existing apps, sorted by name. It includes the default app only if the app has been created
+// explicitly or, according to used, has machines.
 func (s *Apps) List(ctx context.Context, used Counts) ([]bourse.App, []bourse.WorkerID, error) {
 	known, err := s.all(ctx)
 	known, missing, err := s.complete(ctx, viewResult{known: known, failed: err, sufficient: len(known) > 0, search: len(known) == 0})
@@ -160,7 +160,7 @@ func (s *Apps) Find(ctx context.Context, name bourse.AppName) (bourse.App, error
 	}
 	app, ok := existing(known, name)
 	if _, deleted := known[name]; !ok && !deleted && len(missing) > 0 {
-		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no other worker knows it", name, UnresponsiveText(missing))
+		return bourse.App{}, bourse.Errorf(bourse.CodeUnavailable, "app %s: %s, and no other worker has a record of the app", name, UnresponsiveText(missing))
 	}
 	if !ok && !search && len(known) == 0 { // there is no record of a deletion, and the workers were not asked this time
 		if seen, ok := s.seen(name); ok {

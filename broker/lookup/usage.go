@@ -160,10 +160,10 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 	return err
 }
 
-// MayHaveConfig returns CodeForbidden if changing a machine's config from was to config would exceed the app's quota.
-// It also returns the number of bytes by which the config grows.
-func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, was, config *bourse.Config) (more int64, err error) {
-	more = configBytes(config) - configBytes(was)
+// MayHaveConfig returns CodeForbidden if replacing a machine's config old with next would exceed the app's quota. It
+// also returns the increase in the config's size, in bytes.
+func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, old, next *bourse.Config) (more int64, err error) {
+	more = configBytes(next) - configBytes(old)
 	if quota := c.quotas.ofApp(app.Name); more > 0 && c.usageOf(ctx, app).config+more > quota.ConfigBytes {
 		err = exceeded("app", string(app.Name), quota.ConfigBytes, "bytes of config in all its machines")
 	}

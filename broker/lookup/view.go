@@ -17,11 +17,11 @@ type View interface {
 	InSync() bool
 
 	UnreachableWorkers(ctx context.Context) ([]inventory.UnreachableWorker, error)
-	// Certified lists the brokers and proxies with certificates, whether they run or not.
+	// Certified lists the brokers and proxies with certificates, whether or not they are running.
 	Certified(ctx context.Context) ([]inventory.CertifiedMember, error)
 	// Removed lists the servers that were removed from the cluster.
 	Removed(ctx context.Context) ([]inventory.RemovedMember, error)
-	// RemoveMember makes all members remove a server and its objects. It returns under the same conditions as PutApp.
+	// RemoveMember makes all members remove a server and its objects. It has the same durability guarantee as PutApp.
 	RemoveMember(ctx context.Context, m bourse.Member) error
 
 	MachineView
@@ -32,9 +32,9 @@ type View interface {
 type PolicyView interface {
 	// Policies lists the policies, by region and use.
 	Policies(ctx context.Context) ([]inventory.Policy, error)
-	// PutPolicy replaces the policy with p's region and use. It returns under the same conditions as PutApp.
+	// PutPolicy replaces the policy with p's region and use. It has the same durability guarantee as PutApp.
 	PutPolicy(ctx context.Context, p *inventory.Policy) error
-	// DropPolicy removes the policy with p's region and use. It returns under the same conditions as PutApp.
+	// DropPolicy removes the policy with p's region and use. It has the same durability guarantee as PutApp.
 	DropPolicy(ctx context.Context, p *inventory.Policy) error
 }
 

@@ -64,7 +64,7 @@ func (k *Volumes) Gather(ctx context.Context, apps []bourse.App) GatheredVolumes
 	return GatheredVolumes{u.sorted(apps), len(members), Unresponsive(answers)}
 }
 
-// Ask asks workers in parallel.
+// Ask requests volumes from several workers in parallel.
 func (k *Volumes) Ask(ctx context.Context, members []bourse.Member, query fabric.VolumesQuery) []Answer[[]bourse.Volume] {
 	return Ask(ctx, k.Timeout, members, Asking(k.Workers, &fabric.VolumeList, query))
 }
@@ -96,7 +96,7 @@ func (u *volumeUnion) add(l *inventory.ListedVolume) {
 		if !known.UpdatedAt.Before(l.UpdatedAt) {
 			return
 		}
-		// A cached reply does not describe the host's current status.
+		// A cached reply says nothing about the host's current status, so keep the status from the view.
 		next.HostStatus, next.HeardAt = known.HostStatus, known.HeardAt
 	}
 	u.byID[l.ID] = next
@@ -121,8 +121,8 @@ func (u *volumeUnion) sorted(apps []bourse.App) []inventory.ListedVolume {
 }
 
 // Copy returns a volume's data from the view and recent replies, without asking the volume's worker. It returns the
-// volume only if reaches returns true for the volume's owner.
-func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.VolumeID, reaches func(Owner) bool) (inventory.ListedVolume, bool) {
+// volume only if mayUse returns true for the volume's owner.
+func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.VolumeID, mayUse func(Owner) bool) (inventory.ListedVolume, bool) {
 	t, remembered := k.fresh.get(id) // must happen before the view is read; see fresh.of
 	rows, err := k.View.Volumes(ctx, inventory.VolumeFilter{App: app})
 	if err != nil {
@@ -130,11 +130,11 @@ func (k *Volumes) Copy(ctx context.Context, app bourse.AppName, id bourse.Volume
 	}
 	var found inventory.ListedVolume
 	for i := range rows {
-		if rows[i].ID == id && reaches(OwnerOfVolume(&rows[i].Volume)) {
+		if rows[i].ID == id && mayUse(OwnerOfVolume(&rows[i].Volume)) {
 			found = rows[i]
 		}
 	}
-	if remembered && reaches(OwnerOfVolume(&t.thing)) && (found.ID == "" || found.UpdatedAt.Before(t.version)) {
+	if remembered && mayUse(OwnerOfVolume(&t.thing)) && (found.ID == "" || found.UpdatedAt.Before(t.version)) {
 		found.Volume, found.HeardAt = t.thing, t.at
 	}
 	return found, found.ID != ""

@@ -95,8 +95,7 @@ var calls = slices.Concat(
 	},
 )
 
-// differing returns a Call for each pattern. All these calls differ from the original in the same
-// way.
+// differing returns a Call for each pattern. All of these calls differ from Fly's in the same way.
 func differing(how string, patterns ...string) []Call {
 	out := make([]Call, len(patterns))
 	for i, pattern := range patterns {

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Path is the path at which the description is served.
+// Path is the path of the endpoint that serves the description.
 const Path = "/openapi.json"
 
 // Route returns a route that serves the description of the given routes and of itself.
@@ -39,7 +39,7 @@ func Describe(routes []endpoint.Route, version string) map[string]any {
 	s := &schemas{named: object{}, read: map[reflect.Type]bool{}}
 	for i := range routes {
 		if body := routes[i].About.Body; body != nil {
-			s.reads(reflect.TypeOf(body))
+			s.markRead(reflect.TypeOf(body))
 		}
 	}
 	paths := object{}

@@ -131,8 +131,8 @@ func (s *schemas) members(t reflect.Type) object {
 	return out
 }
 
-// add adds the fields of a struct and of its embedded structs to properties, and the names of fields that are always
-// present to required. always specifies whether the struct itself is always present.
+// add adds the fields of a struct and of its embedded structs to properties. If always is set, the struct itself is
+// always present, and add appends the names of the fields that are always present to required.
 func (s *schemas) add(t reflect.Type, properties object, required *[]string, always bool) {
 	var embedded []reflect.StructField
 	for f := range t.Fields() {
@@ -176,18 +176,18 @@ func pointed(t reflect.Type) reflect.Type {
 	return t
 }
 
-// reads records that a type, and the types that it contains, occur in a request's body.
-func (s *schemas) reads(t reflect.Type) {
+// markRead records that a type, and all types that it contains, occur in a request's body.
+func (s *schemas) markRead(t reflect.Type) {
 	switch t.Kind() { //nolint:exhaustive // other kinds contain no further types
 	case reflect.Pointer, reflect.Slice, reflect.Map:
-		s.reads(t.Elem())
+		s.markRead(t.Elem())
 	case reflect.Struct:
 		if s.read[t] {
 			return
 		}
 		s.read[t] = true
 		for f := range t.Fields() {
-			s.reads(f.Type)
+			s.markRead(f.Type)
 		}
 	}
 }

@@ -55,19 +55,19 @@ var summaries = map[string]string{
 	"POST " + app + "/secrets/{name}":   "Set a secret",
 	"DELETE " + app + "/secrets/{name}": "Remove a secret",
 
-	"GET " + app + "/secretkeys":              "List an app's secret keys: there are none",
-	"GET " + app + "/secretkeys/{rest...}":    "Show a secret key: there are none",
-	"POST " + app + "/secretkeys/{rest...}":   "Create or use a secret key: not supported",
-	"DELETE " + app + "/secretkeys/{rest...}": "Delete a secret key: there are none",
+	"GET " + app + "/secretkeys":              "List an app's secret keys (always empty)",
+	"GET " + app + "/secretkeys/{rest...}":    "Show a secret key (always not found)",
+	"POST " + app + "/secretkeys/{rest...}":   "Create or use a secret key (always refused)",
+	"DELETE " + app + "/secretkeys/{rest...}": "Delete a secret key (always not found)",
 
-	"GET " + app + "/certificates":              "List an app's certificates: always empty, because proxies store them",
-	"GET " + app + "/certificates/{rest...}":    "Show a certificate: there are none, because proxies store them",
-	"POST " + app + "/certificates/{rest...}":   "Create a certificate: refused",
-	"DELETE " + app + "/certificates/{rest...}": "Delete a certificate: there are none, because proxies store them",
+	"GET " + app + "/certificates":              "List an app's certificates (always empty, because proxies store certificates)",
+	"GET " + app + "/certificates/{rest...}":    "Show a certificate (always not found, because proxies store certificates)",
+	"POST " + app + "/certificates/{rest...}":   "Create a certificate (always refused)",
+	"DELETE " + app + "/certificates/{rest...}": "Delete a certificate (always not found, because proxies store certificates)",
 
-	"GET " + app + "/ip_assignments":         "List an app's one address",
-	"POST " + app + "/ip_assignments":        "Return an app's one address",
-	"DELETE " + app + "/ip_assignments/{ip}": "Release an app's address: refused",
+	"GET " + app + "/ip_assignments":         "List an app's only address",
+	"POST " + app + "/ip_assignments":        "Return an app's only address",
+	"DELETE " + app + "/ip_assignments/{ip}": "Release an app's address (always refused)",
 
 	"GET " + app + "/releases":             "List an app's releases, newest first",
 	"POST " + app + "/releases":            "Record a release",
@@ -110,9 +110,9 @@ var summaries = map[string]string{
 	"GET /v1/tokens":            "List the tokens that the caller can revoke",
 	"DELETE /v1/tokens/{token}": "Revoke a token",
 
-	"POST /v1/wireguard_peers":          "Admit a laptop to a private network",
+	"POST /v1/wireguard_peers":          "Add a laptop to a private network",
 	"GET /v1/wireguard_peers":           "List the laptops that the caller may remove",
-	"DELETE /v1/wireguard_peers/{peer}": "Cut off a laptop",
+	"DELETE /v1/wireguard_peers/{peer}": "Remove a laptop from its private network",
 
 	"GET /v1/policies":                            "List the policies by which workers are ranked, and this broker's comparisons with shadow policies",
 	"PUT /v1/policies":                            "Set the policy by which workers are ranked, or a shadow policy",
@@ -128,8 +128,8 @@ var summaries = map[string]string{
 	"POST /v1/workers/{worker}/cordon":            "Stop placing orders on a worker",
 	"POST /v1/workers/{worker}/uncordon":          "Resume placing orders on a worker",
 	"GET /v1/workers/{worker}/runs":               "List a worker's runs",
-	"POST /v1/workers/{worker}/runs/{run}/retry":  "Retry the step at which a run is stuck",
-	"POST /v1/workers/{worker}/runs/{run}/skip":   "Skip the step at which a run is stuck",
+	"POST /v1/workers/{worker}/runs/{run}/retry":  "Retry the step of a stuck run",
+	"POST /v1/workers/{worker}/runs/{run}/skip":   "Skip the step of a stuck run",
 	"POST /v1/workers/{worker}/runs/{run}/cancel": "Cancel a run",
 
 	"POST /v1/view/queries":           "Query the view with SQL",

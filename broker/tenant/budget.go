@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxHeld limits the memory, in bytes, for proxies' replies to all concurrent requests, encoded and decoded replies
-// together.
+// maxHeld limits the total memory, in bytes, that concurrent requests use for proxies' replies, both encoded and
+// decoded.
 const maxHeld = 128 << 20
 
 // budget limits the memory that all concurrent requests use for replies. The zero value is ready to use.
@@ -43,7 +43,7 @@ func (s *share) release() {
 	s.used = 0
 }
 
-// countingReader reserves memory in a share for the bytes that are read.
+// countingReader reserves memory from a share for the bytes that are read.
 type countingReader struct {
 	io.Reader
 	taken *share

@@ -8,13 +8,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/seal"
 )
 
-// merge applies values to the app's current secrets (has), and adds the resulting changes to c. A nil value removes a
-// secret; removing a missing secret has no effect. merge returns the app's secrets after the change. Errors: invalid,
+// merge applies values to the app's current secrets, adds the resulting changes to c, and returns the app's secrets
+// after the change. A nil value removes a secret; removing a missing secret has no effect. Errors: invalid,
 // failed_precondition.
-func (s *Secrets) merge(c *seal.Change, has []seal.Secret, values map[string]*string) ([]seal.Secret, error) {
-	after := make([]seal.Secret, 0, len(has)+len(values))
+func (s *Secrets) merge(c *seal.Change, current []seal.Secret, values map[string]*string) ([]seal.Secret, error) {
+	after := make([]seal.Secret, 0, len(current)+len(values))
 	created := map[string]seal.Secret{}
-	for _, old := range has {
+	for _, old := range current {
 		value, named := values[old.Name]
 		if named {
 			created[old.Name] = old

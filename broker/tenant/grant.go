@@ -34,7 +34,7 @@ func (h *Tokens) grantOf(r *endpoint.Request, in *machinesapi.CreateToken) (inve
 	return g, h.checkMachines(r, &g)
 }
 
-// scope returns the organization and the apps for which a new token is valid.
+// scope returns the organization and the apps that a new token is valid for.
 func (h *Tokens) scope(r *endpoint.Request, in *machinesapi.CreateToken) (org string, refs []bourse.AppRef, err error) {
 	names := in.Apps
 	if len(names) == 0 && in.Org == "" {
@@ -68,7 +68,7 @@ func (h *Tokens) scope(r *endpoint.Request, in *machinesapi.CreateToken) (org st
 	return org, refs, nil
 }
 
-// orgOf returns the organization of a new token that is valid for all of the organization's apps.
+// orgOf returns the organization of a new token if the token is to be valid for all of the organization's apps.
 func orgOf(who *endpoint.Identity, asked string) (string, error) {
 	org := cmp.Or(asked, who.Org)
 	switch {
@@ -103,8 +103,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// expiry returns the time at which a new token expires, or the zero time if it never does. A new
-// token cannot outlive the token that was used to create it.
+// expiry returns the time when a new token expires, or the zero time if it never does. A new token cannot outlive the
+// token that was used to create it.
 func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, error) {
 	switch {
 	case after == 0:

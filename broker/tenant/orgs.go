@@ -82,8 +82,9 @@ func parseCursor(s string) (cursor, error) {
 	return c, nil
 }
 
-// machines lists the machines of those of the organization's apps that the caller may use. The most recently changed
-// machines come last, so a machine that changes while a client reads the pages appears again and no machine is missed.
+// machines lists the machines of the organization's apps, limited to apps that the caller may use. The most recently
+// changed machines come last, so a machine that changes while a client reads the pages appears again and no machine
+// is missed.
 func (h *OrgMachines) machines(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readPage(r)
 	if err != nil {

@@ -63,8 +63,8 @@ func (h *Placements) place(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PlacementList{Regions: distribute(choices, fits, int64(in.Count))})
 }
 
-// choices resolves a region expression. If the expression is empty, the first choice is the broker's own region, and
-// the second is any other region.
+// choices resolves a region expression. If the expression is empty, the first choice is the broker's own region, if
+// it has workers, and the second is any region.
 func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	known := h.Directory.Regions()
 	if len(known) == 0 {

@@ -125,7 +125,7 @@ func (h *Proxies) one(ctx context.Context, to bourse.Member, app bourse.AppName,
 		said, err = decode(raw)
 	}
 	if err != nil {
-		return said, bourse.Errorf(bourse.CodeUnavailable, "read the reply of proxy %s: %w", to.ID, err)
+		return said, bourse.Errorf(bourse.CodeUnavailable, "read the reply from proxy %s: %w", to.ID, err)
 	}
 	return said, nil
 }

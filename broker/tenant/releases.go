@@ -22,8 +22,7 @@ type ReleaseView interface {
 	Releases(ctx context.Context, app string) ([]release.Release, error)
 	// Deployed returns the IDs of all apps that have releases.
 	Deployed(ctx context.Context) ([]string, error)
-	// PutRelease stores a release. It returns under the same conditions as PutApp of
-	// lookup.AppView.
+	// PutRelease stores a release. It has the same durability guarantee as PutApp in lookup.AppView.
 	PutRelease(ctx context.Context, r *release.Release) error
 	// DropReleases deletes releases.
 	DropReleases(ctx context.Context, ids []release.ID) error

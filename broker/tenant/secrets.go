@@ -56,11 +56,12 @@ const (
 	maxSecretName = 128
 )
 
-// Require returns the version of an app's secrets that a machine must receive when it is created or started: the latest
-// version known to this broker, or least if that version does not include least's changes. If least is 0 and the view
-// cannot be read, the version is 0. Require also returns the keys with which the worker decrypts the app's secrets, or
-// nil if this broker has no keys. Even an app without secrets has keys, because it may have secrets by the time the
-// machine next starts. Errors: failed_precondition if version least has not arrived at this broker; unavailable.
+// Require returns the version of an app's secrets that a machine must receive when it is created or started. This is
+// the latest version known to this broker or, if that version lacks changes from version least, least itself. If
+// least is 0 and the view cannot be read, the version is 0. Require also returns the keys that the worker needs to
+// decrypt the app's secrets, or nil if this broker has no keys. It returns keys even if the app has no secrets,
+// because the app may have secrets by the time the machine next starts. Errors: failed_precondition if version least
+// has not arrived at this broker; unavailable.
 func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64, bourse.AppKeys, error) {
 	var keys bourse.AppKeys
 	if s.Keys != nil {
@@ -107,7 +108,7 @@ func (s *Secrets) changeHere(ctx context.Context, app bourse.App, values map[str
 	mu := s.lockOf(app.ID)
 	mu.Lock()
 	defer mu.Unlock()
-	has, err := s.View.Secrets(ctx, app.ID)
+	current, err := s.View.Secrets(ctx, app.ID)
 	if err != nil {
 		return nil, 0, nil, err
 	}
@@ -116,12 +117,12 @@ func (s *Secrets) changeHere(ctx context.Context, app bourse.App, values map[str
 		return nil, 0, nil, err
 	}
 	c := seal.Change{App: app.Ref(), Mark: marks.Next(s.Writer, s.Now())}
-	after, err := s.merge(&c, has, values)
+	after, err := s.merge(&c, current, values)
 	if err != nil {
 		return nil, 0, nil, err
 	}
 	if len(c.Put)+len(c.Gone) == 0 {
-		return nil, marks.Version(), has, nil
+		return nil, marks.Version(), current, nil
 	}
 	if len(c.Put) > 0 {
 		if err := s.checkTotal(app, after); err != nil {

@@ -38,7 +38,8 @@ type WireGuardView interface {
 	WireGuardPeers(ctx context.Context, now time.Time) ([]inventory.WireGuardPeer, error)
 	// StoredWireGuardPeers returns the number of an organization's laptops, including those that may no longer connect.
 	StoredWireGuardPeers(ctx context.Context, org string) (int, error)
-	// PutWireGuardPeer stores a laptop. It returns under the same conditions as PutToken. A removed laptop stays removed.
+	// PutWireGuardPeer stores a laptop, with the same durability guarantee as endpoint.TokenView's PutToken. A
+	// removed laptop stays removed.
 	PutWireGuardPeer(ctx context.Context, p *inventory.WireGuardPeer) error
 
 	MeshWorkers(ctx context.Context) ([]inventory.MeshWorker, error)
@@ -96,7 +97,7 @@ func (h *WireGuard) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, out)
 }
 
-// recordOf returns the record of a new laptop, without its entry. Errors: invalid; forbidden; not_found (the app);
+// recordOf returns the record of a new laptop, except for its entry. Errors: invalid; forbidden; not_found (the app);
 // unavailable.
 func (h *WireGuard) recordOf(r *endpoint.Request, in *machinesapi.CreateWireGuardPeer) (inventory.WireGuardPeer, error) {
 	id := make([]byte, 8)
@@ -139,7 +140,7 @@ func (h *WireGuard) recordOf(r *endpoint.Request, in *machinesapi.CreateWireGuar
 	return p, err
 }
 
-// isPublicKey reports whether a key can be the result of a key exchange. Otherwise, WireGuard rejects the key.
+// isPublicKey reports whether a key exchange with this key succeeds. WireGuard rejects all other keys.
 func isPublicKey(key []byte) bool {
 	public, err := ecdh.X25519().NewPublicKey(key)
 	if err != nil {
@@ -171,8 +172,8 @@ func (h *WireGuard) appsIn(ctx context.Context, network string) ([]bourse.AppRef
 	return out, nil
 }
 
-// check returns the number of laptops of each entry. Errors: already_exists if the key is in use; forbidden if the
-// organization has too many laptops.
+// check checks whether laptop p may be added, and returns the number of laptops that each entry has. Errors:
+// already_exists if the key is in use; forbidden if the organization has too many laptops.
 func (h *WireGuard) check(ctx context.Context, p *inventory.WireGuardPeer) (map[bourse.WorkerID]int, error) {
 	all, err := h.View.WireGuardPeers(ctx, h.Now())
 	if err != nil {
@@ -206,7 +207,7 @@ func errKeyInUse() error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "this public_key is in use: generate a key for each laptop and network")
 }
 
-// entry chooses the worker to which a laptop connects. Errors: already_exists if the key is a worker's; not_found;
+// entry chooses the worker that a laptop connects to. Errors: already_exists if the key is a worker's; not_found;
 // failed_precondition; unavailable.
 func (h *WireGuard) entry(ctx context.Context, apps []bourse.AppRef, loads map[bourse.WorkerID]int, in *machinesapi.CreateWireGuardPeer) (inventory.MeshWorker, error) {
 	workers, err := h.View.MeshWorkers(ctx)
@@ -229,9 +230,10 @@ func (h *WireGuard) entry(ctx context.Context, apps []bourse.AppRef, loads map[b
 	return chooseEntry(workers, runs, loads, in.Region, in.Worker)
 }
 
-// chooseEntry chooses, of the workers that run a machine of the network, the one with the fewest laptops. It prefers those
-// with public addresses, because most laptops reach only these. Other workers see no traffic of the network, so they are
-// chosen only if the caller names them. It is a pure function.
+// chooseEntry chooses the worker with the fewest laptops among the workers that run a machine of the network. It
+// prefers workers with public addresses, because most laptops can reach only these. A worker without such a machine
+// otherwise sees none of the network's traffic, so it is chosen only if the caller names it. chooseEntry is a pure
+// function.
 func chooseEntry(workers []inventory.MeshWorker, runs map[bourse.WorkerID]bool, loads map[bourse.WorkerID]int, region bourse.Region, named bourse.WorkerID) (inventory.MeshWorker, error) {
 	var able []inventory.MeshWorker
 	var reasons []string
@@ -279,16 +281,16 @@ func unfit(w *inventory.MeshWorker) string {
 	case !proved:
 		return "has not proved that it owns its WireGuard key"
 	case w.ID.TagRank(w.Tag) >= bourse.TagChoices:
-		return "has a tag that does not follow from its name, so other workers do not accept its machines' addresses"
+		return "has a tag that was not derived from its name, so other workers do not accept its machines' addresses"
 	case !mesh.Usable(w.Mesh.Endpoint).IsValid():
-		return `has no known address for WireGuard: set mesh = "IP:PORT" in its configuration, an address that leads to this UDP port`
+		return `has no known address for WireGuard: set mesh = "IP:PORT" in its configuration, where IP:PORT is an address at which this UDP port can be reached`
 	case w.HostStatus == machinesapi.HostUnreachable:
 		return "cannot be reached"
 	}
 	return ""
 }
 
-// settings returns the settings with which a laptop connects to its entry.
+// settings returns the settings that a laptop needs to connect to its entry.
 func settings(p *inventory.WireGuardPeer, w inventory.MeshWorker) *machinesapi.WireGuardSettings {
 	key, _ := mesh.KeyOf(w.ID, w.Mesh)
 	host := mesh.Address(w.Tag) // sends ICMP errors

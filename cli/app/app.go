@@ -1,5 +1,5 @@
-// Package app implements the commands for apps and for access to them: "bourse app",
-// "status", "secrets", "token" and "credentials". Each verb has its own file.
+// Package app implements the commands that manage apps and access to them: "bourse
+// app", "status", "secrets", "token" and "credentials". Each verb has its own file.
 package app
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// New returns the "app" command. The commands in more, which other packages implement, are added to
-// its subcommands.
+// New returns the "app" command. Its subcommands include those in more, which other
+// packages implement.
 func New(s *cli.Shell, more ...*cobra.Command) *cobra.Command {
 	verbs := append([]*cobra.Command{newCreate(s), newList(s), newShow(s), newDestroy(s)}, more...)
 	c := cli.Noun("app", "Manage apps, which group machines", verbs...)

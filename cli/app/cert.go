@@ -24,10 +24,10 @@ func newCert(s *cli.Shell) *cobra.Command {
 		Short: "Issue a server's certificate and key",
 		Long: `Issue a server's certificate and its key, and write both to NAME.pem. NAME must be the
 server's --name. If --dir contains issuer.pem, as on the hosts of brokers from "bourse
-init", the certificate is valid for a week, and the server renews it. Otherwise, the CA
-that "bourse credentials init" created in --dir signs the certificate, for one year. A
-scraper's certificate, such as Prometheus's, only gives access to the servers' metrics.
-It requires the CA.
+init", the certificate is valid for a week, and the server renews it. Otherwise, it is
+signed by the CA that "bourse credentials init" created in --dir, and valid for one
+year. A scraper's certificate, such as Prometheus's, only gives access to the servers'
+metrics. It requires the CA.
 
 Without --role, the certificate is for a server outside the cluster, such as NATS. It
 is valid for the names in --host for one year, requires the CA as well, and the cluster's
@@ -106,9 +106,9 @@ func check(who admission.Identity, hosts []string) error {
 	return nil
 }
 
-// readSigner reads the CA that signs a certificate for the given role. It is the issuer if dir
-// contains one and the role is that of a cluster's server, and otherwise the root CA. Only the
-// cluster's servers renew their certificates, so only they get one from the issuer.
+// readSigner reads the CA that signs a certificate for the given role. For a server of the
+// cluster, that is the issuer, if dir contains one. Otherwise it is the root CA, because only
+// the cluster's servers renew their certificates.
 func readSigner(dir string, role bourse.Role, now time.Time) (*admission.CA, error) {
 	pair, err := os.ReadFile(admission.Dir(dir).Issuer())
 	if errors.Is(err, fs.ErrNotExist) || !slices.Contains(bourse.ServerRoles(), role) {

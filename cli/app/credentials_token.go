@@ -45,8 +45,8 @@ workers. With "role:scraper", it only permits reading metrics.`,
 	}
 }
 
-// checkScope rejects a scope that brokers would not accept. A scope is an organization,
-// optionally followed by an app, or "*" or the scraper scope.
+// checkScope returns an error if brokers would not accept args as a token's scope. A
+// scope is "*", the scraper scope, or an organization, which may be followed by an app.
 func checkScope(args []string) error {
 	switch org := args[0]; {
 	case (org == "*" || org == admission.ScraperScope) && len(args) == 1:

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// file is a file that a command creates.
+// file describes a file to create.
 type file struct {
 	Name   string `json:"file"` // path of the file, including its directory
 	For    string `json:"for"`

@@ -34,7 +34,7 @@ func newList(s *cli.Shell) *cobra.Command {
 }
 
 // appAge formats the time since an app was created. It returns "-" for the default app, which
-// exists without having been created.
+// was never created.
 func appAge(now time.Time, createdAt int64) string {
 	if createdAt == 0 {
 		return "-"

@@ -23,7 +23,7 @@ func newRotate(s *cli.Shell) *cobra.Command {
 	var keep bool
 	c := &cobra.Command{
 		Use:   "rotate gossip|secrets|ca",
-		Short: "Replace a key that servers share, on all servers that have it",
+		Short: "Replace a shared key on all servers that have it",
 		Long: `Replace the key that encrypts the membership (gossip.key, on all servers), the key that
 encrypts the secrets of apps (secrets.key, on all brokers), or the CA that certifies the
 servers (ca.pem, on all servers), while the servers run. First every server receives the
@@ -34,9 +34,9 @@ If a server does not answer, the command waits for it. If the command gives up o
 interrupted, repeat it: it continues the rotation that has begun. If a server will not
 return, remove it first (bourse member remove).
 
-The old key of secrets stays in use until every secret was set again. After a theft,
-set new values, since whoever has the key can have read the old ones. Repeat the command
-afterwards to remove the old key.
+The old secrets key stays in use until every secret has been set again. After a theft,
+set new values, because whoever has the key may have read the old ones. Repeat the
+command afterwards to remove the old key.
 
 The new CA is created in --dir, unless that directory contains one. Its key stays there:
 store it in a safe place, away from the servers. You must give clients, scrapers and NATS
@@ -62,7 +62,7 @@ old CA, too, until the command is repeated without this flag.`,
 	return c
 }
 
-// rotation executes one "credentials rotate" command.
+// rotation is one invocation of the "credentials rotate" command.
 type rotation struct {
 	shell *cli.Shell
 	key   machinesapi.SharedKey
@@ -186,7 +186,7 @@ func (r *rotation) print(out *machinesapi.Rotation, missing int) error {
 }
 
 func (r *rotation) finish() error {
-	what := map[machinesapi.SharedKey]string{machinesapi.KeyGossip: "the gossip key", machinesapi.KeySecrets: "the key of secrets", machinesapi.KeyCA: "the CA"}[r.key]
+	what := map[machinesapi.SharedKey]string{machinesapi.KeyGossip: "the gossip key", machinesapi.KeySecrets: "the secrets key", machinesapi.KeyCA: "the CA"}[r.key]
 	if !r.shell.JSON {
 		if _, err := fmt.Fprintf(r.shell.Out, "%s was replaced\n", what); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (r *rotation) incompleteError(out *machinesapi.Rotation, missing []machines
 		r.shell.Note(fmt.Sprintf("%s: %s", cli.Clean(string(m.ID)), cli.Clean(m.Error)))
 	}
 	err := bourse.Errorf(bourse.CodeUnavailable, "the rotation stopped at the step %q, which %s did not complete", stepTexts[out.Step], cli.Count(len(missing), "server"))
-	return cli.Hint(err, "repeat the command when they run: it continues where it stopped", "bourse member remove, for a server that will not come back")
+	return cli.Hint(err, "repeat the command once they are running: it continues where it stopped", "bourse member remove, for a server that will not come back")
 }
 
 func missingServers(out *machinesapi.Rotation) (list []machinesapi.RotationServer) {

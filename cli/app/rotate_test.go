@@ -128,8 +128,8 @@ func TestRotateCA(t *testing.T) {
 	}
 	for name, args := range map[string][]string{
 		"a directory for another key": {"gossip", "--dir", dir},
-		"a CA without its key":        {"ca", "--dir", filepath.Dir(without(t, dir, caKeyFile))},
-		"a CA without an issuer":      {"ca", "--dir", filepath.Dir(without(t, dir, "issuer.pem"))},
+		"a CA without its key":        {"ca", "--dir", filepath.Dir(copyWithout(t, dir, caKeyFile))},
+		"a CA without an issuer":      {"ca", "--dir", filepath.Dir(copyWithout(t, dir, "issuer.pem"))},
 		"a directory in a file":       {"ca", "--dir", filepath.Join(dir, caFile, "x")},
 	} {
 		if got := line.RunWith(t, vars, append([]string{"credentials", "rotate"}, args...)...); got.Code != 2 {
@@ -141,8 +141,9 @@ func TestRotateCA(t *testing.T) {
 	}
 }
 
-// without copies a directory, except one file, and returns the path that the file would have in the copy.
-func without(t *testing.T, dir, name string) string {
+// copyWithout copies a directory, except one file, and returns the path that the file would have in
+// the copy.
+func copyWithout(t *testing.T, dir, name string) string {
 	t.Helper()
 	other := t.TempDir()
 	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {

@@ -22,8 +22,8 @@ func secretsOf(s *cli.Shell, app string) machinesapi.AppSecrets {
 	return s.Client().Secrets(bourse.AppName(app))
 }
 
-// change sets and removes secrets, and reports the changes in the order of names. A nil value
-// removes a secret.
+// change sets each of the named secrets to its value, or removes it if the value is nil. It
+// reports the changes in the given order.
 func change(ctx context.Context, s *cli.Shell, app string, names []string, values map[string]*string) error {
 	out, err := secretsOf(s, app).Change(ctx, values)
 	if err != nil {
@@ -57,7 +57,7 @@ func hintSecrets(err error, app string) error {
 	}
 }
 
-// completeSecret completes arguments from the names of an app's secrets.
+// completeSecret completes arguments with the names of an app's secrets.
 func completeSecret(s *cli.Shell, app *string) cobra.CompletionFunc {
 	return func(c *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := cli.CompletionContext(c)

@@ -26,8 +26,8 @@ func NewStatus(s *cli.Shell) *cobra.Command {
 		Use:   "status",
 		Short: "Show an app's release, machines and health checks",
 		Long: `Show an app's latest release and, by process group and region, the states of its
-machines, the results of their health checks, and to how many of them proxies send
-requests. These are the started machines that are not cordoned and pass their checks.
+machines, the results of their health checks, and how many of them receive requests.
+Proxies send requests to started machines that are not cordoned and pass their checks.
 A machine that is started by the next request is shown as asleep. With --watch, the
 display is updated continuously.`,
 		Example: "  bourse status -a shop --watch",
@@ -81,7 +81,7 @@ type GroupStatus struct {
 	// OneWorker is set if all of the group's machines are on one worker although other
 	// workers would accept some of them.
 	OneWorker *OneWorker `json:"one_worker,omitempty"`
-	// Trouble contains a line for each problem of the group's machines.
+	// Trouble contains a line for each problem with the group's machines.
 	Trouble []string `json:"trouble,omitempty"`
 
 	lost      bool // the worker of at least one machine is unreachable

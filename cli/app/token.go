@@ -68,8 +68,8 @@ func isValid(t *machinesapi.Token, now time.Time) bool {
 	return strings.HasPrefix(validity(t, now), "valid")
 }
 
-// findToken returns the id of the token that word identifies by its id or by its name. If it is a
-// name, exactly one valid token must have it.
+// findToken returns the id of the token with the given id, or of the only valid token with the
+// given name. Errors: not_found; invalid if several valid tokens have the name.
 func findToken(list []machinesapi.Token, word string, now time.Time) (string, error) {
 	var ids []string
 	for i := range list {
@@ -89,7 +89,7 @@ func findToken(list []machinesapi.Token, word string, now time.Time) (string, er
 	return "", bourse.Errorf(bourse.CodeInvalid, "%d tokens are named %s: use an id, %s", len(ids), bourse.Quoted(word), strings.Join(ids, " or "))
 }
 
-// completeToken completes arguments from the ids of valid tokens.
+// completeToken completes arguments with the ids of valid tokens.
 func completeToken(s *cli.Shell) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, err := api(s).List(ctx)

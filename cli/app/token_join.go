@@ -22,9 +22,9 @@ func newTokenJoin(s *cli.Shell) *cobra.Command {
 		Use:   "join",
 		Short: "Create a token with which hosts join the cluster",
 		Long: `Create a token with which hosts join the cluster, and print it. Run "bourse join
-TOKEN" on a host to make it a member. The token contains the address of this broker, which
-counts its uses, so it works only while this broker runs. It cannot be printed
-again.`,
+TOKEN" on a host to make it a member. The token contains the address of this broker. It
+works only while this broker runs, because the broker counts how often it was used. It
+cannot be printed again.`,
 		Example: `  bourse token join
   bourse token join --uses 10 --ttl 24h --region gru
   bourse token join --role worker,proxy`,

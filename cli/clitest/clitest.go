@@ -38,10 +38,10 @@ func InUTC(m *testing.M) {
 // Now is the current time in all tests that print ages.
 var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// Line is a command line: the commands passed to [cli.Main].
+// Line creates the commands of a program under test, for [cli.Main].
 type Line func(*cli.Shell) []cli.Group
 
-// Of returns a command line with the given commands.
+// Of returns a Line that creates the given commands.
 func Of(commands ...func(*cli.Shell) *cobra.Command) Line {
 	return func(s *cli.Shell) []cli.Group {
 		g := cli.Group{Title: "Commands:"}
@@ -58,12 +58,13 @@ type Result struct {
 	Out, Err string
 }
 
-// Main runs the command line in the given environment.
+// Main runs a command with the given arguments and environment, and returns its exit
+// status.
 func (l Line) Main(ctx context.Context, env cli.Env, args ...string) int {
 	return cli.Main(ctx, env, args, l)
 }
 
-// Run runs the command line without a terminal and without input.
+// Run runs a command without a terminal and without input.
 func (l Line) Run(t testing.TB, args ...string) Result {
 	t.Helper()
 	return l.run(t, "", false, args)
@@ -96,8 +97,8 @@ func (l Line) runIn(ctx context.Context, in string, terminal bool, vars map[stri
 	return Result{code, out.String(), errs.String()}
 }
 
-// Interrupted is like Against, but when the first request whose path begins with path
-// arrives, the command is interrupted as if by Ctrl-C instead of getting a reply.
+// Interrupted is like Against, but interrupts the command, as Ctrl-C would, when its
+// first request for a path that begins with path arrives. That request gets no reply.
 func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...string) Result {
 	t.Helper()
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -115,8 +116,8 @@ func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...str
 	return l.runIn(ctx, "", false, nil, append([]string{"--api", server.URL}, args...))
 }
 
-// AtTerminal runs the command line with h as the API, and with a terminal as each of the
-// three streams. in is the user's input.
+// AtTerminal runs a command with h as the API. Its three streams are terminals. in is
+// the user's input.
 func (l Line) AtTerminal(t testing.TB, h http.Handler, in string, args ...string) Result {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -124,7 +125,7 @@ func (l Line) AtTerminal(t testing.TB, h http.Handler, in string, args ...string
 	return l.run(t, in, true, append([]string{"--api", server.URL}, args...))
 }
 
-// Against runs the command line with h as the API.
+// Against runs a command with h as the API.
 func (l Line) Against(t testing.TB, h http.Handler, args ...string) Result {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -134,7 +135,7 @@ func (l Line) Against(t testing.TB, h http.Handler, args ...string) Result {
 	return r
 }
 
-// Screens runs the command line with h as the API, on terminals of 80 and 200 columns, and
+// Screens runs a command with h as the API, on terminals of 80 and 200 columns, and
 // compares the output with golden files.
 func (l Line) Screens(t *testing.T, name string, h http.Handler, args ...string) {
 	t.Helper()

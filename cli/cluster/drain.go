@@ -109,10 +109,10 @@ func (d *drain) run(ctx context.Context, only, yes bool) error {
 	if _, err := d.shell.Client().Operator().Cordon(ctx, d.worker, true); err != nil {
 		return err
 	}
-	return d.carry(ctx)
+	return d.execute(ctx)
 }
 
-// moves plans how to move all machines on the worker. It returns the moves by app.
+// moves determines how to move all machines on the worker. It returns the planned moves by app.
 func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, error) {
 	list, _, err := d.shell.Client().Machines(ctx, "", machinesapi.ListMachines{Worker: d.worker})
 	if err != nil {
@@ -237,9 +237,9 @@ func remainingOf(app bourse.AppName, list []deploy.Unmovable) (out []remaining) 
 	return out
 }
 
-// carry plans the moves again, because the worker may have accepted orders until it was
-// cordoned. It then executes them and prints a report.
-func (d *drain) carry(ctx context.Context) error {
+// execute moves the machines and prints a report. It first plans the moves again,
+// because the worker may have accepted orders until it was cordoned.
+func (d *drain) execute(ctx context.Context) error {
 	all, err := d.moves(ctx)
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func (d *drain) carry(ctx context.Context) error {
 	failed := make([]error, len(all))
 	for i, app := range sortedApps(all) {
 		group.Go(func() error {
-			failed[i] = d.app(ctx, app)
+			failed[i] = d.moveApp(ctx, app)
 			return nil
 		})
 	}
@@ -271,9 +271,9 @@ func (d *drain) carry(ctx context.Context) error {
 	return errors.Join(append([]error{d.report(ctx)}, failed...)...)
 }
 
-// app moves an app's machines. If a machine cannot be moved, app skips it and plans the
-// other moves again.
-func (d *drain) app(ctx context.Context, app bourse.AppName) error {
+// moveApp moves an app's machines. It skips machines that cannot be moved, and plans
+// the other moves again.
+func (d *drain) moveApp(ctx context.Context, app bourse.AppName) error {
 	skip := map[bourse.MachineID]bool{}
 	for {
 		state, err := stateOf(ctx, d.shell, app)
@@ -296,7 +296,7 @@ func (d *drain) app(ctx context.Context, app bourse.AppName) error {
 				if e.State == run.Failed && e.Step != run.WholeRun {
 					failed = append(failed, e)
 				}
-				d.event(app, &moves, e)
+				d.handleEvent(app, &moves, e)
 				shown(e)
 			},
 		})
@@ -327,9 +327,9 @@ func (d *drain) addRemaining(list ...remaining) {
 	d.unmovable = append(d.unmovable, list...)
 }
 
-// event records which machines were moved and which volumes were destroyed. With --json, it also
-// prints the event.
-func (d *drain) event(app bourse.AppName, moves *deploy.Moves, e run.Event) {
+// handleEvent records which machines were moved and which volumes were destroyed. With --json,
+// it also prints the event.
+func (d *drain) handleEvent(app bourse.AppName, moves *deploy.Moves, e run.Event) {
 	if d.shell.JSON {
 		_ = d.shell.PrintLine(struct { // a closed standard output is not an error
 			App bourse.AppName `json:"app"`

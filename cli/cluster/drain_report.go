@@ -64,8 +64,8 @@ func (d *drain) conclude(volumes []remaining) error {
 const volumesLeft = `SELECT id, app, name, machine FROM volumes
   WHERE worker = ? AND state NOT IN ('destroying', 'destroyed', 'failed') ORDER BY app, id`
 
-// leaveVolumes adds volumes to the drain's report. The drain has destroyed the machines that
-// used them.
+// leaveVolumes adds to the drain's report the volumes of machines that the drain has
+// destroyed.
 func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

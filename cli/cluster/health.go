@@ -62,7 +62,7 @@ otherwise 0, even if rows are in quarantine.`,
 	return c
 }
 
-// awaitHealth polls until every member is ok, but at most until timeout has passed. It returns the last reply.
+// awaitHealth polls until every member is ok or timeout has passed. It returns the last reply.
 func awaitHealth(ctx context.Context, s *cli.Shell, timeout time.Duration) (machinesapi.ViewHealth, error) {
 	defer cli.Spin(s.Err, "asking the members")()
 	end := s.Now().Add(timeout)

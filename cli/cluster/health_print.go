@@ -53,7 +53,7 @@ func healthRow(m *machinesapi.MemberHealth) []string {
 	}
 }
 
-// viewState formats a member's state. A member that is down is shown in upper case.
+// viewState formats a member's state, in upper case if the member is down.
 func viewState(m *machinesapi.MemberHealth) string {
 	if m.State == machinesapi.ViewDown {
 		return "DOWN"
@@ -157,7 +157,7 @@ func summaryOf(h *machinesapi.ViewHealth, now time.Time) []string {
 		return []string{"no members"}
 	}
 	var lines []string
-	if n := present(h); n > 0 {
+	if n := agreeingMembers(h); n > 0 {
 		lines = append(lines, agreeing(n))
 	}
 	for i := range h.Members {
@@ -183,9 +183,9 @@ func summaryOf(h *machinesapi.ViewHealth, now time.Time) []string {
 	return lines
 }
 
-// present returns the number of running members if all of them agree; otherwise it returns
-// 0.
-func present(h *machinesapi.ViewHealth) int {
+// agreeingMembers returns the number of running members if all of them agree. Otherwise it
+// returns 0.
+func agreeingMembers(h *machinesapi.ViewHealth) int {
 	n := 0
 	for i := range h.Members {
 		switch h.Members[i].State {

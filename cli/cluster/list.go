@@ -59,9 +59,9 @@ func addressOf(w *machinesapi.Worker) string {
 func statusOf(w *machinesapi.Worker, now time.Time) string {
 	switch {
 	case w.Status == machinesapi.WorkerDown:
-		return "DOWN " + since(w, now)
+		return "DOWN " + absentSince(w, now)
 	case w.Status == machinesapi.WorkerStopped:
-		return "stopped " + since(w, now)
+		return "stopped " + absentSince(w, now)
 	case w.Leaving:
 		return "leaving"
 	case w.Facts != nil && w.Facts.Cordon != nil:
@@ -70,8 +70,8 @@ func statusOf(w *machinesapi.Worker, now time.Time) string {
 	return string(w.Status)
 }
 
-// since formats the time at which a worker became absent.
-func since(w *machinesapi.Worker, now time.Time) string {
+// absentSince formats the time at which a worker became absent.
+func absentSince(w *machinesapi.Worker, now time.Time) string {
 	if w.Earlier {
 		return "since before " + cli.Clock(w.Since, now)
 	}

@@ -104,7 +104,7 @@ only which worker is tried first, never whether an order is filled.`,
 func newPolicyShadow(s *cli.Shell) *cobra.Command {
 	return policySetter(s, true, &cobra.Command{
 		Use:   "shadow FILE",
-		Short: "Compare the ranking of every order with that of a policy",
+		Short: "Compare every order's ranking with that of a second policy",
 		Long: `Rank the workers of every order with a second policy, too, and record how the two
 rankings differ ("bourse policy show", "bourse order show"). Which worker is chosen does
 not change. The file has the form that "bourse policy set" accepts.`,
@@ -138,7 +138,7 @@ func completeFile(_ *cobra.Command, args []string, _ string) ([]cobra.Completion
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// maxPolicyFile is larger than any policy that a broker accepts.
+// maxPolicyFile limits the size of a policy file, in bytes. Brokers accept only smaller policies.
 const maxPolicyFile = 1 << 20
 
 // readPolicy reads and checks a policy's document.
@@ -227,8 +227,8 @@ func policyUse(shadow bool) string {
 	return "rank"
 }
 
-// policyName returns a policy's name and version. A policy from another release that this broker cannot
-// read has neither.
+// policyName formats a policy's name and version. The name is unknown if the policy comes from another
+// release and this broker does not support it.
 func policyName(p *machinesapi.Policy) string {
 	if p.Name == "" {
 		return "unknown (not supported by this broker)"

@@ -123,8 +123,8 @@ func (r *region) free(of bourse.Resource) string {
 	return "-"
 }
 
-// workersOf formats the number of a region's workers. If only some of them accept orders, it adds
-// the number of those.
+// workersOf formats the number of a region's workers. If only some of them accept orders, it also
+// shows how many do.
 func workersOf(r *region) string {
 	if *r.OK == r.Workers {
 		return fmt.Sprint(r.Workers)

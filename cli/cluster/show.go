@@ -72,7 +72,8 @@ func printWorker(s *cli.Shell, w *machinesapi.Worker) error {
 	return peerTable(w.Facts.Mesh.Peers, s.Now()).Write(s.Out)
 }
 
-// meshOf describes a worker's end of the mesh.
+// meshOf describes how other workers reach a worker's mesh. It returns "" if the worker
+// has none.
 func meshOf(m *bourse.Mesh) string {
 	switch {
 	case m == nil:
@@ -83,7 +84,8 @@ func meshOf(m *bourse.Mesh) string {
 	return m.Endpoint.String()
 }
 
-// peerTable formats the workers whose machines share private networks with a worker's machines.
+// peerTable lists a worker's peers in the mesh: the workers whose machines are in the
+// same private networks.
 func peerTable(peers []bourse.MeshPeer, now time.Time) *cli.Table {
 	t := cli.NewTable("PEER", "MACHINES", "HANDSHAKE", "RECEIVED", "SENT", "ADDRESS").Numbers(1, 3, 4)
 	for _, p := range peers {
@@ -100,7 +102,7 @@ func peerTable(peers []bourse.MeshPeer, now time.Time) *cli.Table {
 }
 
 // accountTable formats a worker's ledger as a table. If reservations hold capacity, a
-// column shows how much of the used amounts they hold.
+// column shows their part of the used amounts.
 func accountTable(accounts []bourse.Account) *cli.Table {
 	if !slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Held > 0 }) {
 		t := cli.NewTable("RESOURCE", "TOTAL", "USED", "FREE").Numbers(1, 2, 3)

@@ -56,8 +56,8 @@ func newStoreRecover(s *cli.Shell) *cobra.Command {
 are renamed, with a timestamp. The worker must not be running.
 
 Lost records cannot be restored. An order whose record is lost may be filled again
-if its client repeats it. If records of the log are lost, other records may be out
-of date: a machine that was destroyed recently may reappear. If machines are running
+if its client repeats it. If log records are lost, other records may be out of
+date: a machine that was destroyed recently may reappear. If machines are running
 without a record, the worker lists them and starts only with --forget-machines.`,
 		Example: `  bourse worker store recover --data /var/lib/bourse/worker`,
 		Args:    cli.Exactly(0),

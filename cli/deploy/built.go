@@ -72,10 +72,10 @@ func (b *buildFlags) buildsAs(c *config.Build, dir string) (name string, wanted 
 	return cmp.Or(b.pushTo, c.Image), b.pushTo != "" || c.Dockerfile != "" || there && c.Image == ""
 }
 
-// built returns the image to deploy. If an image is given, built returns its name. If an image has
-// to be built, built builds and pushes it. Otherwise it returns "", because the configuration names
-// the image. With --plan, it builds nothing, and later reports whether an image would be built.
-func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config, image string) (name string, later bool, err error) {
+// built returns the name of the image to deploy, and builds and pushes the image if necessary. It
+// returns "" if the configuration names the image. With --plan, it does not build the image, but
+// reports in unbuilt that the image would have to be built.
+func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config, image string) (name string, unbuilt bool, err error) {
 	b, err := f.build.applyTo(c.Build)
 	if err != nil {
 		return "", false, err

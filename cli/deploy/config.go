@@ -89,7 +89,7 @@ position in the file. The exit status is 2 if there are errors. No API is used.`
 }
 
 // resolveConfig reads a configuration and returns the desired state of its app. The configuration
-// may name no image.
+// need not name an image.
 func resolveConfig(name string, options config.Options) (app deploy.App, warnings []config.Warning, err error) {
 	c, err := config.Load(name)
 	if err != nil {

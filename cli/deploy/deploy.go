@@ -1,6 +1,7 @@
-// Package deploy implements the commands for a whole app (deploy, rollback, releases, scale and restart) and for a
-// deploy's inputs (config and image). Commands that change an app build a plan with package deploy, record a release if
-// the app's configuration changes, and execute the plan with package deploy/run through the public API.
+// Package deploy implements the commands that deploy or change a whole app (deploy, rollback, releases, scale and
+// restart) and those for a deploy's inputs (config and image). Commands that change an app build a plan with package
+// deploy, record a release if the app's configuration changes, and execute the plan with package deploy/run through the
+// public API.
 package deploy
 
 import (
@@ -116,7 +117,7 @@ const watchFor = 10 * time.Second
 
 func (f *planFlags) bind(c *cobra.Command) {
 	c.Flags().BoolVar(&f.only, "plan", false, "show what would be done, and change nothing")
-	c.Flags().DurationVar(&f.watch, "watch-for", watchFor, "`time` for which each ready machine is watched; it fails if it crashes in that time")
+	c.Flags().DurationVar(&f.watch, "watch-for", watchFor, "`time` to watch each machine after it has become ready; a crash in that time is a failure")
 }
 
 // sizeFlags are the names of the flags that [place.Size] binds.

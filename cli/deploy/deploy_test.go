@@ -35,14 +35,15 @@ type fake struct {
 	releases []machinesapi.CreateRelease
 }
 
-type there4 struct {
+// fakeState is the state that a fake reports.
+type fakeState struct {
 	app      bool
 	machines []machinesapi.Machine
 	releases []release.Release
 	quote    bourse.Decision
 }
 
-func newFake(t *testing.T, have there4) *fake {
+func newFake(t *testing.T, have fakeState) *fake {
 	t.Helper()
 	f := &fake{}
 	mux := http.NewServeMux()
@@ -108,7 +109,7 @@ func shopFile(t *testing.T, more string) string {
 }
 
 // deployed returns the machines and the release of an app that was deployed from a file.
-func deployed(t *testing.T, file string) there4 {
+func deployed(t *testing.T, file string) fakeState {
 	t.Helper()
 	f := deployFlags{target: target{config: strings.TrimPrefix(file, "--config=")}, ha: true, smoke: true}
 	w, err := f.want(t.Context(), &cli.Shell{})
@@ -116,7 +117,7 @@ func deployed(t *testing.T, file string) there4 {
 		t.Fatal(err)
 	}
 	p := deploy.Make(w.App, deploy.State{App: "shop"}, deploy.Options{Release: "01JD3V7K7Y5C5ZQ7W1R2M3N4P5", Version: 1})
-	out := there4{app: true, quote: quoted}
+	out := fakeState{app: true, quote: quoted}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		do, ok := s.Do.(deploy.MakeMachine)
@@ -151,15 +152,15 @@ func TestPlanChangesNothing(t *testing.T) {
 	file := shopFile(t, "")
 	have := deployed(t, file)
 	for name, tt := range map[string]struct {
-		have there4
+		have fakeState
 		args []string
 		code int
 		want string
 	}{
 		"nothing to do":     {have, []string{file}, 0, "nothing to do"},
 		"a new environment": {have, []string{file, "-e", "MODE=fast"}, 2, "env"},
-		"no app":            {there4{quote: quoted}, []string{file}, 2, "web"},
-		"no room":           {there4{quote: bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: []bourse.Round{{Refusals: []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "memory", Detail: "too large"}}}}}}, []string{file}, 1, "too large"},
+		"no app":            {fakeState{quote: quoted}, []string{file}, 2, "web"},
+		"no room":           {fakeState{quote: bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: []bourse.Round{{Refusals: []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "memory", Detail: "too large"}}}}}}, []string{file}, 1, "too large"},
 		"no configuration":  {have, []string{"--config=" + filepath.Join(t.TempDir(), "fly.toml")}, 1, ""},
 		"a strategy":        {have, []string{file, "--strategy", "big bang"}, 1, ""},
 		"a bad file":        {have, []string{shopFile(t, "kill_timeout = [")}, 1, ""},
@@ -192,7 +193,7 @@ func TestNothingToDo(t *testing.T) {
 // TestRecordOfDeploy checks that a deploy records a release with everything that is needed
 // to resume it or to roll back to it.
 func TestRecordOfDeploy(t *testing.T) {
-	f := newFake(t, there4{quote: quoted})
+	f := newFake(t, fakeState{quote: quoted})
 	f.Handler.(*http.ServeMux).Handle("GET /v1/x", clitest.Replies(200, nil))
 	got := line.Against(t, f, "deploy", shopFile(t, "[deploy]\nstrategy = \"immediate\"\n"), "-m", "a first try")
 	if len(f.releases) != 1 || len(f.made) != 1 || f.made[0] != "shop" || !strings.Contains(got.Err, "app shop created") {
@@ -210,7 +211,7 @@ func TestRecordOfDeploy(t *testing.T) {
 
 // TestNoRoom checks that nothing is recorded if no worker would accept a machine.
 func TestNoRoom(t *testing.T) {
-	f := newFake(t, there4{quote: bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: []bourse.Round{{Refusals: []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "memory", Detail: "it is too large"}}}}}})
+	f := newFake(t, fakeState{quote: bourse.Decision{Outcome: bourse.OutcomeRefused, Rounds: []bourse.Round{{Refusals: []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "memory", Detail: "it is too large"}}}}}})
 	got := line.Against(t, f, "deploy", shopFile(t, ""))
 	if got.Code != 6 || len(f.releases) > 0 || len(f.made) > 0 || !strings.Contains(got.Err, "gru-1: it is too large") {
 		t.Errorf("%+v: apps %q, %d releases", got, f.made, len(f.releases))

@@ -61,11 +61,11 @@ func (d *deployer) deploy(ctx context.Context, f *deployFlags) error {
 	if err != nil {
 		return err
 	}
-	return d.make(ctx, w, have, f.org)
+	return d.apply(ctx, w, have, f.org)
 }
 
-// make changes an app to its desired state. If the app does not exist, make creates it.
-func (d *deployer) make(ctx context.Context, w *desired, have *appState, org string) error {
+// apply brings an app to its desired state. If the app does not exist, apply creates it.
+func (d *deployer) apply(ctx context.Context, w *desired, have *appState, org string) error {
 	o := deploy.Options{}
 	if !have.missing && !w.unbuilt {
 		var err error
@@ -179,7 +179,7 @@ func (d *deployer) makeApp(ctx context.Context, name bourse.AppName, org string)
 	return nil
 }
 
-// record creates the release of a deploy.
+// record creates the release for a deploy.
 func (d *deployer) record(ctx context.Context, w *desired) (release.Release, error) {
 	metadata, err := w.metadata()
 	if err != nil {
@@ -254,8 +254,8 @@ const (
 )
 
 // printURL prints the URL at which proxies serve an app. It prints nothing if the app's machines
-// have no ports, if the proxies cannot be listed, or if none serves the app in time. Its only error
-// is a failed write, because the deploy has succeeded.
+// have no ports, if the proxies cannot be listed, or if none serves the app in time. It returns an
+// error only if a write fails, because the deploy has already succeeded.
 func (d *deployer) printURL(ctx context.Context, app *deploy.App) error {
 	if d.shell.JSON || !slices.ContainsFunc(app.Groups, hasPorts) {
 		return nil

@@ -93,7 +93,7 @@ func (f *deployFlags) options(files fs.FS) (config.Options, error) {
 	return o, nil
 }
 
-// localPrograms makes relative paths of programs absolute, like "bourse machine run" does.
+// localPrograms makes relative paths of programs absolute, as "bourse machine run" does.
 // It applies only to machines with the image host.
 func (w *desired) localPrograms() {
 	for i := range w.App.Groups {
@@ -106,7 +106,7 @@ func (w *desired) localPrograms() {
 	}
 }
 
-// imageOf returns the image to show for a release, which is the first group's.
+// imageOf returns the image to show for a release: that of the first group.
 func imageOf(app *deploy.App) string {
 	for i := range app.Groups {
 		return app.Groups[i].Config.Image

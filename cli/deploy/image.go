@@ -153,7 +153,7 @@ func pullImage(ctx context.Context, s *cli.Shell, image string, target machinesa
 	case len(problems) > 0:
 		return errors.Join(problems...)
 	case asked == 0 && !s.JSON:
-		return bourse.Errorf(bourse.CodeNotFound, "no such worker runs images")
+		return bourse.Errorf(bourse.CodeNotFound, "no matching worker can run images")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func TestImagePull(t *testing.T) {
 	if got := line.Against(t, lines(pulling, failed, done), "image", "pull", "nginx"); got.Code == 0 || !strings.Contains(got.Err, "worker gru-2: no such image") {
 		t.Errorf("%+v, want a failure that names gru-2", got)
 	}
-	if got := line.Against(t, lines(), "image", "pull", "nginx"); got.Code == 0 || !strings.Contains(got.Err, "no such worker runs images") {
+	if got := line.Against(t, lines(), "image", "pull", "nginx"); got.Code == 0 || !strings.Contains(got.Err, "no matching worker can run images") {
 		t.Errorf("pull without workers: %+v", got)
 	}
 }

@@ -53,7 +53,7 @@ func NewAppReleases(s *cli.Shell) *cobra.Command {
 }
 
 func limitFlag(c *cobra.Command, limit *int) {
-	c.Flags().IntVar(limit, "limit", 0, "largest `number` of releases to show (default: all)")
+	c.Flags().IntVar(limit, "limit", 0, "maximum `number` of releases to show (default: all)")
 }
 
 func listReleases(ctx context.Context, s *cli.Shell, app bourse.AppName, limit int) error {

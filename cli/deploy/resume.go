@@ -48,8 +48,8 @@ func (d *deployer) resume(ctx context.Context) error {
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// Continue even if the plan has no steps: a request that the killed client sent may still take
-	// effect, and carry plans again.
+	// Continue even if the plan has no steps: a request from the killed client may still take
+	// effect, so d.execute makes a new plan.
 	result, err := d.execute(ctx, &p, plan, "release "+versionName(r)+" of "+string(app), run.Options{Release: r.ID, Resumed: true})
 	begun := slices.ContainsFunc(result.Steps, func(o run.Outcome) bool { return o.State != "" })
 	if stays := d.keep || ctx.Err() != nil; err == nil || stays || !begun || errors.Is(err, run.ErrOvertaken) {
@@ -69,8 +69,8 @@ func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release
 	return d.undo(ctx, have, r)
 }
 
-// ended records the final status of a release.
-func (d *deployer) ended(ctx context.Context, r *release.Release, status release.Status) error {
+// finish records the final status of a release.
+func (d *deployer) finish(ctx context.Context, r *release.Release, status release.Status) error {
 	_, err := d.client.Releases(r.App).Change(ctx, r.ID, machinesapi.ChangeRelease{Status: status})
 	return err
 }

@@ -79,20 +79,20 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 	}
 	w.App.Name = app
 	w.Description = "rollback to " + versionName(to)
-	return d.make(ctx, w, have, "")
+	return d.apply(ctx, w, have, "")
 }
 
-// former returns the release to roll back to. This is the release that named identifies or,
-// if named is "", the second newest complete release. former returns nil if the newest
-// release failed, because a failed release has already been undone.
-func former(list []release.Release, named string) (*release.Release, error) {
-	if named != "" {
+// former returns the release to roll back to. This is the release with the given id or
+// version or, if word is "", the second newest complete release. former returns nil if the
+// newest release failed, because a failed release has already been undone.
+func former(list []release.Release, word string) (*release.Release, error) {
+	if word != "" {
 		for i := range list {
-			if strings.EqualFold(named, string(list[i].ID)) || strings.TrimPrefix(strings.ToLower(named), "v") == strconv.FormatInt(list[i].Version, 10) {
+			if strings.EqualFold(word, string(list[i].ID)) || strings.TrimPrefix(strings.ToLower(word), "v") == strconv.FormatInt(list[i].Version, 10) {
 				return &list[i], nil
 			}
 		}
-		return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "release %s not found", bourse.Quoted(named)), "bourse releases -a "+string(list[0].App))
+		return nil, cli.Hint(bourse.Errorf(bourse.CodeNotFound, "release %s not found", bourse.Quoted(word)), "bourse releases -a "+string(list[0].App))
 	}
 	if list[0].Status == release.Failed {
 		return nil, nil //nolint:nilnil // see above
@@ -126,17 +126,17 @@ func (d *deployer) undo(ctx context.Context, have *appState, r *release.Release)
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// Continue even if the plan has no steps: a request that the killed client sent may still take
-	// effect, and carry plans again.
+	// Continue even if the plan has no steps: a request from the killed client may still take
+	// effect, so d.execute makes a new plan.
 	if _, err := d.execute(ctx, &p, plan, "rollback of release "+versionName(r)+" of "+string(have.App), run.Options{}); err != nil {
 		return err
 	}
-	return d.ended(context.WithoutCancel(ctx), r, release.Failed)
+	return d.finish(context.WithoutCancel(ctx), r, release.Failed)
 }
 
-// paceOf returns the pace at which a release is undone. It is the release's own pace, but
-// the time for machines to become ready is at least the default. Otherwise a time that was
-// too short for the new version would make the rollback fail, too.
+// paceOf returns the pace at which a release is undone: its own, except that machines have
+// at least the default time to become ready. Otherwise a time limit that was too short for
+// the new version could make the rollback fail, too.
 func paceOf(r *release.Release) deploy.Pace {
 	out := deploy.Pace{MaxUnavailable: config.DefaultMaxUnavailable, Wait: bourse.Duration(config.DefaultWait), Smoke: true}
 	if w, err := wantOf(r); err == nil {

@@ -20,14 +20,14 @@ import (
 
 // NewScale returns the "bourse scale" commands.
 func NewScale(s *cli.Shell) *cobra.Command {
-	return cli.Noun("scale", "Change how many machines an app has, and how large", newScaleShow(s), newScaleCount(s), newScaleVM(s))
+	return cli.Noun("scale", "Change the number and the size of an app's machines", newScaleShow(s), newScaleCount(s), newScaleVM(s))
 }
 
 func newScaleShow(s *cli.Shell) *cobra.Command {
 	var t target
 	c := &cobra.Command{
 		Use:     "show",
-		Short:   "Show how many machines an app has, where and how large",
+		Short:   "Show how many machines an app has, by group, size and region",
 		Example: "  bourse scale show -a shop",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -224,8 +224,8 @@ func newScaleVM(s *cli.Shell) *cobra.Command {
 	var size place.Size
 	c := &cobra.Command{
 		Use:   "vm [SIZE]",
-		Short: "Change how large an app's machines are",
-		Long: `Change how large an app's machines are, a few machines at a time. If the app's
+		Short: "Change the size of an app's machines",
+		Long: `Change the size of an app's machines, a few machines at a time. If the app's
 configuration contains a size, the next deploy sets that one again.`,
 		Example: `  bourse scale vm shared-cpu-2x
   bourse scale vm --vm-memory 512MiB --group worker`,
@@ -401,7 +401,7 @@ func newSize(have *appState, group string, size *place.Size) (*bourse.Guest, err
 			return nil, err
 		}
 		if out != nil && *out != *guest {
-			return nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "machines are of different sizes: %s and %s", cli.Guest(out), cli.Guest(guest)),
+			return nil, cli.Hint(bourse.Errorf(bourse.CodeInvalid, "the machines have different sizes: %s and %s", cli.Guest(out), cli.Guest(guest)),
 				"bourse scale show", "--vm-size, for the whole size", "--group, for one group")
 		}
 		out = guest

@@ -57,7 +57,7 @@ func requestState(ctx context.Context, client *machinesapi.Client, app bourse.Ap
 		for i := range silent {
 			names[i] = string(silent[i])
 		}
-		return nil, cli.Hint(bourse.Errorf(bourse.CodeUnavailable, "no answer from %s, so the machines of app %s are not all known", strings.Join(names, ", "), app),
+		return nil, cli.Hint(bourse.Errorf(bourse.CodeUnavailable, "no answer from %s, so some machines of app %s may be missing", strings.Join(names, ", "), app),
 			"the same command again in a moment", "bourse worker list")
 	}
 	return out, nil

@@ -20,11 +20,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// archiveFormat is the version of the format of backups.
+// archiveFormat is the version of the backup format.
 const archiveFormat = 1
 
-// Names of the entries in an archive. The manifest is the first entry, and lists the others
-// in the order in which they follow.
+// Names of the entries in an archive. The first entry is the manifest, which lists the
+// others in their order.
 const (
 	manifestEntry  = "manifest.json"
 	configPrefix   = "config/" // followed by the name of a file in the directory of the configuration
@@ -58,7 +58,7 @@ type manifest struct {
 	Files   []archived      `json:"files"`
 }
 
-// saved is a server in a manifest.
+// saved describes a server in a manifest.
 type saved struct {
 	Role    bourse.Role     `json:"role"`
 	Name    bourse.WorkerID `json:"name"`
@@ -88,13 +88,13 @@ type entry struct {
 func (m *manifest) validate() error {
 	switch {
 	case m.Format != archiveFormat:
-		return bourse.Errorf(bourse.CodeInvalid, "the backup has format %d, this program supports %d: use the release that wrote it", m.Format, archiveFormat)
+		return bourse.Errorf(bourse.CodeInvalid, "the backup has format %d, but this program supports only format %d: use the release that wrote it", m.Format, archiveFormat)
 	case m.Host.Validate() != nil:
 		return bourse.Errorf(bourse.CodeInvalid, "the host's name %s is invalid", bourse.Quoted(string(m.Host)))
 	case !cleanPath(m.Config):
 		return bourse.Errorf(bourse.CodeInvalid, "the configuration's path %s is invalid", bourse.Quoted(m.Config))
 	case len(m.Files) > maxFiles:
-		return bourse.Errorf(bourse.CodeInvalid, "there are %d files, the limit is %d", len(m.Files), maxFiles)
+		return bourse.Errorf(bourse.CodeInvalid, "it contains %d files, but the limit is %d", len(m.Files), maxFiles)
 	}
 	roles := map[bourse.Role]bool{}
 	for _, s := range m.Servers {
@@ -163,7 +163,7 @@ func (f *archived) validate(roles map[bourse.Role]bool) error {
 		return bourse.Errorf(bourse.CodeInvalid, "unexpected file %s in the backup", bourse.Quoted(f.Name))
 	}
 	if f.Size < 0 || f.Size > limit {
-		return bourse.Errorf(bourse.CodeInvalid, "file %s has %d bytes, the limit is %d", f.Name, f.Size, limit)
+		return bourse.Errorf(bourse.CodeInvalid, "file %s has %d bytes, but the limit is %d", f.Name, f.Size, limit)
 	}
 	if f.Mode&^maxMode != 0 {
 		return bourse.Errorf(bourse.CodeInvalid, "file %s has mode %o", f.Name, f.Mode)
@@ -208,7 +208,7 @@ func writeArchive(w io.Writer, m *manifest, entries []entry) error {
 
 // readArchive reads and verifies a backup. It calls take for each file; take need not read the file to its end. The
 // contents are verified only once readArchive returns nil. Errors: invalid if the backup is incomplete or damaged, and
-// those of take.
+// take's errors.
 func readArchive(r io.Reader, take func(m *manifest, f *archived, r io.Reader) error) (*manifest, error) {
 	in := tar.NewReader(r)
 	text, err := readManifest(in)
@@ -229,7 +229,7 @@ func readArchive(r io.Reader, take func(m *manifest, f *archived, r io.Reader) e
 			return nil, notBackup("file %s: %w", f.Name, err)
 		}
 		if header.Name != f.Name || header.Size != f.Size {
-			return nil, notBackup("file %s with %d bytes follows, the manifest lists %s with %d", bourse.Quoted(header.Name), header.Size, f.Name, f.Size)
+			return nil, notBackup("the next file is %s with %d bytes, but the manifest lists %s with %d", bourse.Quoted(header.Name), header.Size, f.Name, f.Size)
 		}
 		sum := sha256.New()
 		content := io.TeeReader(in, sum)
@@ -259,7 +259,7 @@ func readManifest(in *tar.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if header.Name != manifestEntry || header.Size > maxSmall {
-		return nil, fmt.Errorf("its first file is %s, of %d bytes", bourse.Quoted(header.Name), header.Size)
+		return nil, fmt.Errorf("it must begin with a manifest of at most %d bytes, but begins with %s (%d bytes)", maxSmall, bourse.Quoted(header.Name), header.Size)
 	}
 	text, err := io.ReadAll(in)
 	return text, incomplete(err)
@@ -278,7 +278,7 @@ func nextFile(in *tar.Reader) (*tar.Header, error) {
 	return header, nil
 }
 
-// incomplete explains the error of an archive that ends too early.
+// incomplete replaces EOF errors, which mean that the archive is truncated. It returns other errors unchanged.
 func incomplete(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the archive is incomplete")

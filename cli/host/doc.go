@@ -1,4 +1,5 @@
-// Package host implements "bourse init", which sets up the first host of a cluster,
-// "bourse join", which adds another host, "bourse doctor", which checks a host, and
-// "bourse backup" and "bourse restore", which set up a lost host again.
+// Package host implements the commands that set up and check hosts. "bourse init" sets
+// up the first host of a cluster, and "bourse join" adds another host. "bourse doctor"
+// checks a host. "bourse restore" sets up a lost host again, from a file that "bourse
+// backup" has written.
 package host

@@ -21,8 +21,8 @@ import (
 // clocksToRead is the maximum number of other servers whose clocks are read.
 const clocksToRead = 8
 
-// clocks returns the addresses of servers on other hosts whose clocks are to be read.
-// Brokers come first, because workers and proxies answer only if this host has a valid
+// clocks returns the addresses of servers on other hosts, to read their clocks. Brokers
+// come first, because workers and proxies answer only if this host has a valid
 // certificate.
 func (c *cluster) clocks(others []bourse.Member) []string {
 	var out []string
@@ -57,7 +57,7 @@ func (c *cluster) checkClock(ctx context.Context, addresses []string) []finding 
 	}
 	var mu sync.Mutex // guards ahead
 	ahead := map[string]time.Duration{}
-	each(len(addresses), func(i int) {
+	forEach(len(addresses), func(i int) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+addresses[i]+"/", nil)
 		if err != nil {
 			return
@@ -100,7 +100,7 @@ const (
 )
 
 // compareClocks returns the finding for this host's clock. ahead contains its
-// differences from other servers' clocks, by the servers' addresses.
+// differences from other servers' clocks. The keys are the servers' addresses.
 func compareClocks(ahead map[string]time.Duration) finding {
 	const name = "clock"
 	if len(ahead) == 0 {

@@ -40,7 +40,7 @@ type cluster struct {
 	fabric  *direct.Fabric
 }
 
-// Limits of connections to other servers.
+// Limits for connections to other servers.
 const (
 	stepLimit      = 4 * time.Second // for connecting, or for a request and its answer
 	askConcurrency = 128
@@ -73,8 +73,8 @@ type answer struct {
 	err error
 }
 
-// check checks the connections from this host to all other members and back, the
-// members' versions, and the clock.
+// check checks the connections between this host and all other members, in both
+// directions, the members' versions, and the clock.
 func (c *cluster) check(ctx context.Context) []finding {
 	defer c.fabric.Close()
 	found := c.checkNATS(ctx)
@@ -111,7 +111,7 @@ func (c *cluster) checkNATS(ctx context.Context) []finding {
 		}
 	}
 	found := make([]finding, len(addresses))
-	each(len(addresses), func(i int) {
+	forEach(len(addresses), func(i int) {
 		if err := connect(ctx, addresses[i]); err != nil {
 			what, try := unreached(err)
 			found[i] = problem("NATS", try, "%s %s", addresses[i], what)
@@ -134,14 +134,14 @@ func downgrade(found []finding) []finding {
 	return found
 }
 
-// natsPort is the port of NATS servers whose URLs contain no port.
+// natsPort is the default port in the URLs of NATS servers.
 const natsPort = "4222"
 
 // askOwn asks this host's servers which members they list. It returns the answers of the
 // servers that are running.
 func (c *cluster) askOwn(ctx context.Context) ([]answer, []finding) {
 	answers, found := make([]answer, len(c.own)), make([]finding, len(c.own))
-	each(len(c.own), func(i int) {
+	forEach(len(c.own), func(i int) {
 		s := &c.own[i]
 		name := string(s.Role) + " " + string(s.Name)
 		switch {
@@ -191,10 +191,10 @@ func (c *cluster) checkMesh(ctx context.Context, running []answer) []finding {
 func meshFindings(m *bourse.Mesh, now time.Time) []finding {
 	const name = "mesh"
 	if m == nil {
-		return []finding{warning(name, "see the findings about networks, and the worker's log", "the worker runs without it: machines reach only machines on this host by their private addresses")}
+		return []finding{warning(name, "see the findings about networks, and the worker's log", "the worker has no mesh: machines can reach only machines on this host by their private addresses")}
 	}
 	if len(m.Peers) == 0 {
-		return []finding{ok(name, "no other worker has machines in the private networks of this one's")}
+		return []finding{ok(name, "no other worker has machines in the same private networks")}
 	}
 	var found []finding
 	reached := 0
@@ -208,7 +208,7 @@ func meshFindings(m *bourse.Mesh, now time.Time) []finding {
 		if !p.Handshake.IsZero() {
 			when = "was last connected " + cli.Age(now.Sub(p.Handshake)) + " ago"
 		}
-		found = append(found, warning(name, "allow UDP packets to the address of mesh on one of the two hosts", "worker %s %s: its machines cannot be reached by their private addresses", p.Worker, when))
+		found = append(found, warning(name, "allow UDP packets to the mesh port on one of the two hosts", "worker %s %s: its machines cannot be reached by their private addresses", p.Worker, when))
 	}
 	if reached > 0 {
 		found = append(found, ok(name, "connected to %s with machines in the same private networks", cli.Count(reached, "worker")))
@@ -222,7 +222,7 @@ func meshFindings(m *bourse.Mesh, now time.Time) []finding {
 func (c *cluster) askJoin(ctx context.Context) ([]answer, []finding) {
 	joined := c.joined()
 	answers, found := make([]answer, len(joined)), make([]finding, len(joined))
-	each(len(joined), func(i int) {
+	forEach(len(joined), func(i int) {
 		address := joined[i]
 		err := connect(ctx, address)
 		if api := apiOf(address); err == nil && api != "" && c.creds != nil {
@@ -246,8 +246,8 @@ func (c *cluster) askJoin(ctx context.Context) ([]answer, []finding) {
 	return slices.DeleteFunc(answers, func(a answer) bool { return a.ID == "" }), downgrade(found)
 }
 
-// joined returns the configured membership addresses, except those of this host's own
-// servers.
+// joined returns the membership addresses in the join settings, except those of this
+// host's own servers.
 func (c *cluster) joined() []string {
 	var out []string
 	for _, s := range c.own {
@@ -273,8 +273,8 @@ func apiOf(join string) string {
 	return ""
 }
 
-// identify returns the member whose name and role are in the certificate of the server at
-// an address. The certificate must belong to this cluster.
+// identify connects to a server and returns the member that the server's certificate
+// names. The certificate must belong to this cluster.
 func (c *cluster) identify(ctx context.Context, address string) (bourse.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
@@ -318,8 +318,9 @@ func (c *cluster) ask(ctx context.Context, m bourse.Member, ids ...string) answe
 	return a
 }
 
-// each calls do with each number from 0 to n-1, up to askConcurrency at a time.
-func each(n int, do func(i int)) {
+// forEach calls do with the numbers from 0 to n-1, with up to askConcurrency calls at the
+// same time.
+func forEach(n int, do func(i int)) {
 	var running errgroup.Group
 	running.SetLimit(askConcurrency)
 	for i := range n {
@@ -364,7 +365,7 @@ func (c *cluster) askOthers(ctx context.Context, others []bourse.Member) []answe
 		ids = append(ids, string(s.Name))
 	}
 	answers := make([]answer, len(others))
-	each(len(others), func(i int) { answers[i] = c.ask(ctx, others[i], ids...) })
+	forEach(len(others), func(i int) { answers[i] = c.ask(ctx, others[i], ids...) })
 	return answers
 }
 
@@ -406,7 +407,7 @@ func (c *cluster) checkMembers(replies, running []answer) []finding {
 	case len(replies) == 0 && len(running) > 0 && len(c.joined()) == 0:
 		found = append(found, ok("members", "the cluster has no other members"))
 	case len(replies) == 0 && len(running) > 0:
-		found = append(found, problem("members", "check the addresses in join, and that both hosts have the same gossip.key and cluster", "the servers of this host are alone: no other server lists them"))
+		found = append(found, problem("members", "check the addresses in join, and that both hosts have the same gossip.key and cluster", "no other server lists the servers of this host"))
 	}
 	return found
 }

@@ -25,7 +25,7 @@ func readConfig(path string) (found []finding, servers []serve.Server) {
 	const name = "configuration"
 	list, err := serve.CheckFile(path)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {
-		return []finding{ok(name, "%s does not exist: this host is part of no cluster, or was set up without bourse init and join", path)}, nil
+		return []finding{ok(name, "%s does not exist: this host is not part of a cluster, or was set up without bourse init and bourse join", path)}, nil
 	}
 	servers = append([]serve.Server{}, list...)
 	if list == nil && errors.Is(err, fs.ErrPermission) {
@@ -44,8 +44,8 @@ func readConfig(path string) (found []finding, servers []serve.Server) {
 	return []finding{ok(name, "%s: %s", path, strings.Join(roles, ", "))}, servers
 }
 
-// checkPorts checks whether this host, which is not part of a cluster, could run each
-// kind of server.
+// checkPorts checks that the ports of each kind of server are free on a host that is
+// not part of a cluster.
 func checkPorts(ctx context.Context, s *cli.Shell) []finding {
 	const name = "ports"
 	h := setup{shell: s}
@@ -154,7 +154,7 @@ func checkIssuer(dir admission.Dir, now time.Time) []finding {
 	return []finding{checkAuthority(name, try, issuer.Expires(), now)}
 }
 
-// authorityWarning is the remaining validity of a CA or an issuer below which there is a
+// authorityWarning is the remaining validity below which a CA or an issuer causes a
 // warning.
 const authorityWarning = 30 * 24 * time.Hour
 

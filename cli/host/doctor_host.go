@@ -43,8 +43,8 @@ func workerOf(servers []serve.Server) *serve.HostConfig {
 // checkCgroups checks which of the machines' limits this host can enforce.
 func checkCgroups() []finding { return []finding{compareLabels(container.HostLabels())} }
 
-// compareLabels returns the finding for the labels in which a driver lists the limits that
-// it can enforce on this host.
+// compareLabels returns a finding about the limits that a driver can enforce on this host,
+// according to its labels.
 func compareLabels(labels map[string]string) finding {
 	const name = "cgroups"
 	var enforced, missing []string
@@ -60,7 +60,7 @@ func compareLabels(labels map[string]string) finding {
 		return warning(name, "mount cgroups: mount -t cgroup2 none /sys/fs/cgroup", "no cgroups are mounted: machines' limits are not enforced")
 	case len(missing) > 0:
 		return warning(name, "enable these controllers in the kernel, for example with cgroup_enable=memory on its command line",
-			"%s with %s: the limits %s of machines are not enforced", labels["cgroup"], strings.Join(enforced, ", "), strings.Join(missing, ", "))
+			"%s with %s: machines' %s limits are not enforced", labels["cgroup"], strings.Join(enforced, ", "), strings.Join(missing, ", "))
 	}
 	return ok(name, "%s with %s", labels["cgroup"], strings.Join(enforced, ", "))
 }
@@ -115,7 +115,7 @@ func checkVMs(c *serve.HostConfig) []finding {
 	case err != nil:
 		return []finding{ok(name, "not available: %v", err)}
 	case host.KVM() != nil:
-		return []finding{ok(name, "available without KVM, so orders have to allow emulation, which is slow: %v", host.KVM())}
+		return []finding{ok(name, "available, but only with slow emulation, which orders must allow: %v", host.KVM())}
 	}
 	return []finding{ok(name, "available with KVM")}
 }
@@ -208,7 +208,7 @@ func checkService(shown string) []finding {
 		found = append(found, warning(name, edit+"TasksMax=infinity", "TasksMax is %s, for the servers and all machines together", p["TasksMax"]))
 	}
 	if n, err := strconv.ParseUint(p["LimitNOFILE"], 10, 64); err == nil && n < minFiles {
-		found = append(found, warning(name, edit+"LimitNOFILE=1048576", "LimitNOFILE is %d: each server may open only so many files", n))
+		found = append(found, warning(name, edit+"LimitNOFILE=1048576", "LimitNOFILE is %d: a server can open only that many files", n))
 	}
 	if found == nil {
 		found = []finding{ok(name, "bourse.service is active, and its limits suffice")}
@@ -226,7 +226,8 @@ func checkDNS(ctx context.Context, servers []serve.Server) []finding {
 	return resolve(ctx, string(config), namesIn(servers), net.DefaultResolver.LookupHost)
 }
 
-// hostName is a name that a server must resolve, and the status to report if that fails.
+// hostName contains a name that a server must resolve, and the status to report if it
+// cannot.
 type hostName struct {
 	host   string
 	status status
@@ -285,7 +286,7 @@ func resolve(ctx context.Context, config string, names []hostName, lookup func(c
 		return []finding{warning(check, "add a nameserver line to /etc/resolv.conf", "/etc/resolv.conf has no name server")}
 	}
 	found := make([]finding, len(names))
-	each(len(names), func(i int) {
+	forEach(len(names), func(i int) {
 		ctx, cancel := context.WithTimeout(ctx, stepLimit)
 		defer cancel()
 		addresses, err := lookup(ctx, names[i].host)

@@ -82,7 +82,7 @@ func TestWrite(t *testing.T) {
 	for name, c := range map[string]struct {
 		to           networks
 		broker       bool // whether the broker and the proxy use NATS
-		worker, both bool // whether the worker uses NATS, and whether the other servers use both networks
+		worker, both bool // whether the worker uses NATS, and the other servers use both networks
 	}{
 		"direct": {to: networks{address: "10.0.0.1", join: []string{"10.0.0.9:7947"}}},
 		"NATS":   {to: networks{nats: servers}, broker: true, worker: true},

@@ -100,7 +100,7 @@ func (h *setup) init(ctx context.Context, cluster string, servers []string) erro
 }
 
 // createCredentials creates the files that all servers of the cluster share, and the
-// certificates of this host's servers. It overwrites nothing.
+// certificates of this host's servers. It never overwrites a file.
 func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	now, dir := h.shell.Now(), h.dir()
 	one := cli.Context{API: "https://" + net.JoinHostPort(h.address, "4280")}
@@ -168,7 +168,7 @@ func (h *setup) printNextSteps(ctx context.Context, cluster string, onNATS bool)
 		behind = "\nIf other hosts cannot connect to it, add --nats.\n"
 	}
 	_, err = fmt.Fprintf(h.shell.Out, `
-Cluster %s is ready. To add a host, type there, within an hour:
+Cluster %s is ready. To add a host, run this command on it within an hour:
 
   bourse join %s
 %s

@@ -102,7 +102,7 @@ func (r *restore) run(ctx context.Context, path string) error {
 	})
 }
 
-// check verifies the archive, and that it can be restored on this host. It writes nothing.
+// check verifies the archive, and that it can be restored on this host. It does not write anything.
 func (r *restore) check(f io.Reader) error {
 	if err := r.read(f); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (r *restore) read(f io.Reader) (err error) {
 
 func isView(f *archived) bool { return strings.HasSuffix(f.Name, "/view.db") }
 
-// matches checks that the backup is one of this host, and sets the host's settings.
+// matches checks that this is a backup of this host, and reads the host's settings from it.
 func (r *restore) matches() error {
 	m := r.manifest
 	if r.name == "" {
@@ -210,12 +210,12 @@ func (r *restore) certificates() (map[string][]byte, error) {
 	return out, nil
 }
 
-// minCertTime is how long a restored certificate must remain valid, so that its server can
-// renew it.
+// minCertTime is the minimum remaining validity of a restored certificate. Its server
+// needs that time to renew it.
 const minCertTime = 24 * time.Hour
 
-// reissue creates a new key and a new certificate for the server that the certificate old
-// names.
+// reissue creates a key and a certificate for the server that an old certificate
+// identifies.
 func (r *restore) reissue(old *x509.Certificate, now time.Time) ([]byte, error) {
 	who, err := admission.IdentityOf(old)
 	if err != nil {
@@ -263,7 +263,7 @@ func (r *restore) checkOverwrites() error {
 		path := r.target(f)
 		switch {
 		case path == "":
-			return notBackup("file %s has no place on this host", f.Name)
+			return notBackup("none of the backup's servers uses file %s", f.Name)
 		case isView(f):
 			continue
 		}
@@ -276,14 +276,15 @@ func (r *restore) checkOverwrites() error {
 		case r.serves(f.Name, there): // an earlier attempt has renewed the certificate
 			r.contents[f.Name], r.renewed[f.Name] = there, true
 		default:
-			return cli.Hint(bourse.Errorf(bourse.CodeAlreadyExists, "%s exists, with other contents than in the backup", path),
+			return cli.Hint(bourse.Errorf(bourse.CodeAlreadyExists, "%s already exists, and its contents differ from the backup", path),
 				"move it away, if no server uses it")
 		}
 	}
 	return nil
 }
 
-// serves reports whether pair, which differs from the file in the backup, is a valid certificate and key of the same server.
+// serves reports whether pair is a valid certificate and key for the server whose file has this
+// name in the archive.
 func (r *restore) serves(name string, pair []byte) bool {
 	for _, s := range r.manifest.Servers {
 		if name == configPrefix+string(s.Name)+".pem" {
@@ -402,8 +403,8 @@ func writeSynced(path string, content io.Reader) error {
 	return nil
 }
 
-// logIn adds the cluster to the user's contexts and selects it, if this host has a broker
-// whose token file contains a token that permits everything.
+// logIn adds the cluster to the user's contexts and selects it. It does nothing if this
+// host has no broker, or if the token file contains no token that permits everything.
 func (r *restore) logIn() error {
 	at := slices.IndexFunc(r.manifest.Servers, func(s saved) bool { return s.Role == bourse.RoleBroker })
 	if at < 0 {

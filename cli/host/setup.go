@@ -154,7 +154,8 @@ const proxyHTTP = ":80"
 // ownAddress returns the source address of the default route. If there is no such
 // route, it returns the first address that is not a loopback address.
 func ownAddress(ctx context.Context) (netip.Addr, error) {
-	// Connecting a UDP socket sends nothing. It only makes the kernel choose a route.
+	// Connecting a UDP socket only makes the kernel choose a route. It does not send a
+	// packet.
 	if c, err := new(net.Dialer).DialContext(ctx, "udp", "192.0.2.1:9"); err == nil {
 		defer c.Close()
 		if a, ok := c.LocalAddr().(*net.UDPAddr); ok {
@@ -176,7 +177,7 @@ func ownAddress(ctx context.Context) (netip.Addr, error) {
 // networks describes how a host's servers and the other hosts reach each other.
 type networks struct {
 	address string   // IP address at which the host's servers listen; "" means that they use only NATS
-	mesh    bool     // whether the worker's private networks are connected with those of other workers
+	mesh    bool     // whether the worker's private networks are connected to those of other workers
 	join    []string // gossip addresses of other servers
 	nats    []string // addresses of NATS servers; may be empty if address is set
 }
@@ -210,7 +211,7 @@ func (n *networks) server(role bourse.Role) map[string]any {
 	return settings
 }
 
-// meshPort is the UDP port of a new worker's mesh, WireGuard's usual one.
+// meshPort is the UDP port of a new worker's mesh. It is WireGuard's default port.
 const meshPort = "51820"
 
 // meshFree reports whether a worker can have a mesh: the user is root, as private networks require, and the port is free.

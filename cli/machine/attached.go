@@ -42,14 +42,14 @@ func attached(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID
 // watchOutput prints the output of a machine's program until the program ends for good.
 func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.MachineID) error {
 	l := &logs{shell: s, app: app, follow: true, print: logPrinter(s, false)}
-	give := func(x machinesapi.LogLine) error {
-		l.want.After = x.Position // no data race: l.want is read only after followOne, which calls give, has returned
+	emit := func(x machinesapi.LogLine) error {
+		l.want.After = x.Position // no data race: l.want is read only after followOne, which calls emit, has returned
 		return l.print(logLine{LogLine: x})
 	}
 	following, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
-	go func() { done <- l.followOne(following, id, machinesapi.LogQuery{}, give) }()
+	go func() { done <- l.followOne(following, id, machinesapi.LogQuery{}, emit) }()
 	err := waitForEnd(ctx, s, app, id)
 	stop()
 	if failed := <-done; failed != nil && following.Err() == nil {
@@ -58,7 +58,7 @@ func watchOutput(ctx context.Context, s *cli.Shell, app string, id bourse.Machin
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	return s.Client().Logs(ctx, bourse.AppName(app), id, l.want, give) // lines that were written after the follower stopped
+	return s.Client().Logs(ctx, bourse.AppName(app), id, l.want, emit) // lines that were written after the follower stopped
 }
 
 // waitForEnd waits until a machine's program ends for good or ctx is done.

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// completeMachine completes a command's first argument from the names and ids of the app's
+// completeMachine completes a command's first argument with the names and ids of the app's
 // machines.
 func completeMachine(s *cli.Shell, app *string) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {

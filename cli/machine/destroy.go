@@ -23,14 +23,14 @@ func newDestroy(s *cli.Shell) *cobra.Command {
 		ValidArgsFunction: completeMachine(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !force && !yes && s.Interactive() {
-				if err := each(c.Context(), s, app, args, checkDestroyable(c.Context(), s, app, yes)); err != nil {
+				if err := forEach(c.Context(), s, app, args, checkDestroyable(c.Context(), s, app, yes)); err != nil {
 					return err
 				}
 			}
 			if err := s.Confirm(c.Context(), yes, "destroy "+strings.Join(args, ", ")); err != nil {
 				return err
 			}
-			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+			return forEach(c.Context(), s, app, args, func(id bourse.MachineID) error {
 				end := cli.Spin(s.Err, "destroying machine "+string(id))
 				err := s.Client().Destroy(c.Context(), bourse.AppName(app), id, machinesapi.DestroyMachine{Force: force}, "")
 				end()
@@ -67,7 +67,7 @@ func checkDestroyable(ctx context.Context, s *cli.Shell, app string, yes bool) f
 	}
 }
 
-// stillRunning adds a hint to use --force to the error about a running machine.
+// stillRunning adds a hint about --force to an error about a running machine.
 func stillRunning(app string, id bourse.MachineID, yes bool, err error) error {
 	return cli.Hint(withMachine(id, err), "bourse machine destroy"+appFlag(bourse.AppName(app))+" "+string(id)+" --force"+cli.YesFlag(yes))
 }

@@ -36,9 +36,9 @@ machine's events for a limited time after the machine was destroyed.`,
 				return bourse.Errorf(bourse.CodeInvalid, "--limit %d: use 1 to %d", e.limit, machinesapi.MaxEvents)
 			}
 			if len(args) == 1 && !e.follow {
-				return e.one(c.Context(), args[0])
+				return e.showOne(c.Context(), args[0])
 			}
-			return e.all(c.Context(), args)
+			return e.showAll(c.Context(), args)
 		},
 	}
 	s.BindApp(c, &e.app)
@@ -47,7 +47,7 @@ machine's events for a limited time after the machine was destroyed.`,
 	return c
 }
 
-// events prints the events of machines.
+// events is one invocation of the "events" command.
 type events struct {
 	shell  *cli.Shell
 	app    string
@@ -63,7 +63,7 @@ type machineEvent struct {
 	machinesapi.Event
 }
 
-func (e *events) one(ctx context.Context, word string) error {
+func (e *events) showOne(ctx context.Context, word string) error {
 	id, err := resolve(ctx, e.shell, e.app, word)
 	if err != nil {
 		return err
@@ -77,8 +77,8 @@ func (e *events) one(ctx context.Context, word string) error {
 	return cli.PrintList(e.shell, list, "machine "+string(id)+" has no events", newEventTable(), eventRow)
 }
 
-// all shows the events of the named machines, or of all machines of the app.
-func (e *events) all(ctx context.Context, words []string) error {
+// showAll shows the events of the named machines, or of all machines of the app.
+func (e *events) showAll(ctx context.Context, words []string) error {
 	var only []bourse.MachineID
 	for _, word := range words {
 		id, err := resolve(ctx, e.shell, e.app, word)
@@ -117,9 +117,8 @@ func (e *events) all(ctx context.Context, words []string) error {
 const eventReaders = 8
 
 // news returns the events that earlier calls have not returned, sorted by time. silent
-// lists the workers that did not answer. If only is not empty, it restricts the result to
-// the events of these machines. If all is set, news queries every machine; otherwise it
-// queries only machines that have a new event.
+// lists the workers that did not answer. If only is not empty, news queries only these
+// machines. Unless all is set, it also skips machines that have no new event.
 func (e *events) news(ctx context.Context, only []bourse.MachineID, all bool) (out []machineEvent, silent []bourse.WorkerID, err error) {
 	client, app := e.shell.Client(), bourse.AppName(e.app)
 	machines, silent, err := client.Machines(ctx, app, machinesapi.ListMachines{Deleted: true})

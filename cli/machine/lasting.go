@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// minStartedTime is how long a machine must stay started before a command reports that it has
-// started. A program that cannot run usually exits at once.
+// minStartedTime is how long a machine must run before a command reports that it has started.
+// A program that cannot run usually exits at once.
 const minStartedTime = time.Second
 
-// confirmStarted checks that a machine stays started. It waits for minStartedTime, and returns
-// the machine's state. before describes the machine when it was first seen started. If the
-// program has exited since then, confirmStarted fails, unless the machine is in one of the
-// given states and will not be restarted.
+// confirmStarted checks that a machine keeps running after its start. It waits for
+// minStartedTime, and returns the machine's state. before describes the machine when it was
+// first seen started. If the program has exited since then, confirmStarted fails, unless the
+// machine is in one of the given states and will not be restarted.
 func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
 	timer := time.NewTimer(minStartedTime)
 	defer timer.Stop()
@@ -40,7 +40,7 @@ func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machi
 	if !exit.Request.ExitEvent.Restarting && wanted {
 		return m.State, nil
 	}
-	err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s did not stay started: %s", m.ID, describeExit(exit))
+	err = bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s did not keep running: %s", m.ID, describeExit(exit))
 	return "", cli.Hint(err, "bourse machine logs"+appFlag(before.App)+" "+string(m.ID))
 }
 

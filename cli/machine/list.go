@@ -148,7 +148,7 @@ func machineRow(s *cli.Shell, m *machinesapi.Machine) []string {
 	}
 	return []string{
 		string(m.ID), m.Name, string(m.App), stateText(m), string(m.Region), cmp.Or(string(m.Worker), "-"), image, size,
-		known(m.Port > 0, "%d", m.Port), strconv.Itoa(max(0, m.Starts-1)), exit, since(s, m.CreatedAt),
+		orDash(m.Port > 0, "%d", m.Port), strconv.Itoa(max(0, m.Starts-1)), exit, ageOf(s, m.CreatedAt),
 		cmp.Or(hostWarning(s, m), string(machinesapi.HostOK)), nextText(s, m),
 	}
 }
@@ -166,8 +166,8 @@ func hostWarning(s *cli.Shell, m *machinesapi.Machine) string {
 	return text
 }
 
-// since formats the time that has passed since at, an RFC 3339 timestamp.
-func since(s *cli.Shell, at string) string {
+// ageOf formats the time that has passed since at, an RFC 3339 timestamp.
+func ageOf(s *cli.Shell, at string) string {
 	t, err := time.Parse(time.RFC3339, at)
 	if err != nil {
 		return "-"

@@ -48,7 +48,7 @@ func (f *listFlags) listOrg(ctx context.Context, s *cli.Shell, c *cobra.Command)
 	t := cli.NewTable("ID", "NAME", "APP", "STATE", "REGION", "IMAGE", "SIZE", "AGE").Numbers(7).Narrow(5, 2, 1).Drop(6, 5, 7, 4).Paint(3, stateTone)
 	return cli.PrintList(s, list, "no machines in organization "+cli.Clean(f.org), t, func(m *machinesapi.OrgMachine) []string {
 		return []string{
-			string(m.ID), m.Name, string(m.App), string(m.State), string(m.Region), m.Config.Image, cli.Guest(&m.Config.Guest), since(s, m.CreatedAt),
+			string(m.ID), m.Name, string(m.App), string(m.State), string(m.Region), m.Config.Image, cli.Guest(&m.Config.Guest), ageOf(s, m.CreatedAt),
 		}
 	})
 }

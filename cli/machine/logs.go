@@ -41,9 +41,9 @@ gaps if a worker or a broker is restarted. With --json, each line is an object.`
 				if err != nil {
 					return err
 				}
-				return about(l.one(c.Context(), id), f.app, id)
+				return about(l.showOne(c.Context(), id), f.app, id)
 			}
-			return l.all(c.Context(), args)
+			return l.showAll(c.Context(), args)
 		},
 	}
 	s.BindApp(c, &f.app)

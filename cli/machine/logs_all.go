@@ -28,10 +28,10 @@ type source struct {
 	err  error                    // error that ended the reading of lines; set before next is closed
 }
 
-// all shows the output of the named machines, or of all machines of the app if words is
-// empty. Existing lines are merged by time. With -f, it then prints new lines as they
-// arrive.
-func (l *logs) all(ctx context.Context, words []string) error {
+// showAll shows the output of the named machines, or of all machines of the app if
+// words is empty. It first prints the existing lines, merged by time. With -f, it then
+// prints new lines as they arrive.
+func (l *logs) showAll(ctx context.Context, words []string) error {
 	list, err := l.named(ctx, words)
 	if err != nil {
 		return err
@@ -43,14 +43,14 @@ func (l *logs) all(ctx context.Context, words []string) error {
 	for _, x := range list {
 		width = max(width, min(utf8.RuneCountInString(x.Name), maxLabel))
 	}
-	err = l.past(ctx, list, width)
+	err = l.printExisting(ctx, list, width)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if !l.follow {
 		return err
 	}
-	return l.live(ctx, list, width, len(words) == 0)
+	return l.printNew(ctx, list, width, len(words) == 0)
 }
 
 // named returns the named machines, or all machines of the app if words is empty.
@@ -80,9 +80,9 @@ func (l *logs) named(ctx context.Context, words []string) ([]*source, error) {
 	return out, nil
 }
 
-// past prints the existing lines of all machines, merged by time, and records the position
-// of each machine's last line.
-func (l *logs) past(ctx context.Context, list []*source, width int) error {
+// printExisting prints the existing lines of all machines, merged by time, and records the
+// position of each machine's last line.
+func (l *logs) printExisting(ctx context.Context, list []*source, width int) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
 	defer reading.Wait()
@@ -165,9 +165,9 @@ func colorOf(id bourse.MachineID) int {
 	return labelColors[h.Sum32()%uint32(len(labelColors))]
 }
 
-// live prints lines as they arrive, until ctx is done or all machines are destroyed. If
-// more is set, machines that are created later are included.
-func (l *logs) live(ctx context.Context, list []*source, width int, more bool) error {
+// printNew prints new lines as they arrive, until ctx is done or all machines are
+// destroyed. If more is set, it includes machines that are created later.
+func (l *logs) printNew(ctx context.Context, list []*source, width int, more bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var following sync.WaitGroup
 	known := map[bourse.MachineID]bool{}
@@ -200,8 +200,8 @@ func (l *logs) live(ctx context.Context, list []*source, width int, more bool) e
 	return context.Cause(ctx)
 }
 
-// pollMachines lists the app's machines at regular intervals and calls see with each of
-// them, until ctx is done.
+// pollMachines lists the app's machines at regular intervals and passes each of them to
+// see, until ctx is done.
 func (l *logs) pollMachines(ctx context.Context, see func(machinesapi.Summary)) {
 	tick := time.NewTicker(newMachinesInterval)
 	defer tick.Stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// logs prints the output of machines.
+// logs is one invocation of the "logs" command.
 type logs struct {
 	shell  *cli.Shell
 	app    string
@@ -20,29 +20,29 @@ type logs struct {
 	print func(logLine) error
 }
 
-// one shows the output of one machine.
-func (l *logs) one(ctx context.Context, id bourse.MachineID) error {
-	give := func(x machinesapi.LogLine) error { return l.print(logLine{LogLine: x}) }
+// showOne shows the output of one machine.
+func (l *logs) showOne(ctx context.Context, id bourse.MachineID) error {
+	emit := func(x machinesapi.LogLine) error { return l.print(logLine{LogLine: x}) }
 	if !l.follow {
-		return l.shell.Client().Logs(ctx, bourse.AppName(l.app), id, l.want, give)
+		return l.shell.Client().Logs(ctx, bourse.AppName(l.app), id, l.want, emit)
 	}
 	if _, err := l.shell.Client().Machine(ctx, bourse.AppName(l.app), id); err != nil {
 		return err // do not retry if the first request fails
 	}
-	return l.followOne(ctx, id, l.want, give)
+	return l.followOne(ctx, id, l.want, emit)
 }
 
-// followOne calls give exactly once for each line of an existing machine's output. If the
-// connection breaks, it reconnects. It returns once ctx is done or the machine is
+// followOne calls emit exactly once for each line of output of an existing machine. If
+// the connection breaks, it reconnects. It returns once ctx is done or the machine is
 // destroyed.
-func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, give func(machinesapi.LogLine) error) error {
+func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, emit func(machinesapi.LogLine) error) error {
 	var backoff cli.Backoff
-	var failed error // error that give returned
+	var failed error // error that emit returned
 	lost := false    // whether the user has been notified that the connection is lost
 	for want.Follow = true; ; {
 		err := l.shell.Client().Logs(ctx, bourse.AppName(l.app), id, want, func(x machinesapi.LogLine) error {
 			want.After, lost, backoff = x.Position, false, cli.Backoff{}
-			failed = give(x)
+			failed = emit(x)
 			return failed
 		})
 		switch {

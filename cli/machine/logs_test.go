@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// said writes the log lines after a position as the API's reply. Each line begins with its
+// replyLines replies with the log lines after a position. Each line begins with its
 // time in seconds after noon.
-func said(w http.ResponseWriter, after string, lines ...string) {
+func replyLines(w http.ResponseWriter, after string, lines ...string) {
 	e := json.NewEncoder(w)
 	for i, text := range lines {
 		position := fmt.Sprintf("1.%d", i+1)
@@ -46,17 +46,17 @@ func TestLogsFollowARestart(t *testing.T) {
 		after := r.URL.Query().Get("after")
 		switch calls.Add(1) {
 		case 1:
-			said(w, after, "1 a", "2 b")
+			replyLines(w, after, "1 a", "2 b")
 			_ = json.NewEncoder(w).Encode(machinesapi.LogLine{Error: &machinesapi.ErrorBody{Error: "no answer from worker gru-1", Code: bourse.CodeUnavailable}})
 		case 2:
 			clitest.Failure(bourse.CodeUnavailable, "no answer from worker gru-1").ServeHTTP(w, r)
 		case 3: // the stream ends, as when a broker stops
-			said(w, after, "1 a", "2 b", "3 c")
+			replyLines(w, after, "1 a", "2 b", "3 c")
 		case 4: // the stream breaks in the middle of a line
-			said(w, after, "1 a", "2 b", "3 c", "4 d")
+			replyLines(w, after, "1 a", "2 b", "3 c", "4 d")
 			_, _ = w.Write([]byte("{\"text\": \"to"))
 		default:
-			said(w, after, "1 a", "2 b", "3 c", "4 d", "5 e")
+			replyLines(w, after, "1 a", "2 b", "3 c", "4 d", "5 e")
 		}
 	})
 	got := line.Against(t, mux, "machine", "logs", "-f", "148e21ea1d5389")
@@ -95,10 +95,10 @@ func severalLogs(followed *atomic.Int32) http.Handler {
 			more = []string{"9 later"}
 		}
 		if bourse.MachineID(r.PathValue("id")) == b.ID {
-			said(w, r.URL.Query().Get("after"), append([]string{"2 two", "3 three"}, more...)...)
+			replyLines(w, r.URL.Query().Get("after"), append([]string{"2 two", "3 three"}, more...)...)
 			return
 		}
-		said(w, r.URL.Query().Get("after"), append([]string{"1 one", "4 four"}, more...)...)
+		replyLines(w, r.URL.Query().Get("after"), append([]string{"1 one", "4 four"}, more...)...)
 	})
 	return mux
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// completeOrder completes a command's first argument from the orders that the broker
+// completeOrder completes a command's first argument with the orders that the broker
 // decided recently.
 func completeOrder(s *cli.Shell) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {

@@ -43,7 +43,7 @@ func TestOrderShowWithCachedQuotes(t *testing.T) {
 	if err := place.PrintDecision(screen, &d); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"0 of 5 workers: 2 willing, 0 refused\n", "no worker was asked; ranked by answers from up to 312 ms earlier and later claims\n"} {
+	for _, want := range []string{"0 of 5 workers: 2 willing, 0 refused\n", "no worker was asked; ranked by answers that were up to 312 ms old, and by later claims\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output does not contain %q:\n%s", want, out.String())
 		}

@@ -87,7 +87,7 @@ func volumeBytes(text string) (uint64, error) {
 }
 
 // checkCapacity returns an error if the listed regions together have room for fewer than want
-// machines. A want of 0 counts as 1.
+// machines. If want is 0, it requires room for one.
 func checkCapacity(list []machinesapi.RegionPlacement, want int64) error {
 	var n int64
 	for i := range list {

@@ -69,10 +69,10 @@ func TestWaitForACrashLoop(t *testing.T) {
 		err   string
 	}{
 		"stays": {is(bourse.StateStarted, exit("1", true, 1)), "settled", 0, id + "  started\n", ""},
-		"crash loop": {is(bourse.StateStarted, exit("2", true, 2), exit("1", true, 1)), "started", 5, "", `error: machine 148e21ea1d5389 did not stay started: restarted 2 times, its program ended with exit code 3
+		"crash loop": {is(bourse.StateStarted, exit("2", true, 2), exit("1", true, 1)), "started", 5, "", `error: machine 148e21ea1d5389 did not keep running: restarted 2 times, its program ended with exit code 3
   try: bourse machine logs -a shop 148e21ea1d5389
 `},
-		"ended": {is(bourse.StateStopped, exit("2", false, 0)), "started", 5, "", `error: machine 148e21ea1d5389 did not stay started: its program ended with exit code 3
+		"ended": {is(bourse.StateStopped, exit("2", false, 0)), "started", 5, "", `error: machine 148e21ea1d5389 did not keep running: its program ended with exit code 3
   try: bourse machine logs -a shop 148e21ea1d5389
 `},
 		"ended, which counts as settled": {is(bourse.StateStopped, exit("2", false, 0)), "settled", 0, id + "  stopped\n", ""},

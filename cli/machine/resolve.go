@@ -108,8 +108,9 @@ func withMachine(id bourse.MachineID, err error) error {
 	return &bourse.Error{Code: bourse.CodeOf(err), Message: "machine " + string(id) + ": " + bourse.MessageOf(err), Err: err}
 }
 
-// each calls do for each machine in words, one after the other. It continues after errors.
-func each(ctx context.Context, s *cli.Shell, app string, words []string, do func(bourse.MachineID) error) error {
+// forEach calls do for the machines in words, one after the other. It continues after
+// errors.
+func forEach(ctx context.Context, s *cli.Shell, app string, words []string, do func(bourse.MachineID) error) error {
 	return cli.Each(words, func(word string) error {
 		id, err := resolve(ctx, s, app, word)
 		if err != nil {

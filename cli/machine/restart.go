@@ -26,7 +26,7 @@ func newRestart(s *cli.Shell) *cobra.Command {
 				return err
 			}
 			in := machinesapi.RestartMachine{ForceStop: force, Signal: stop.Signal, Timeout: stop.Timeout}
-			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+			return forEach(c.Context(), s, app, args, func(id bourse.MachineID) error {
 				end := cli.Spin(s.Err, "restarting machine "+string(id))
 				err := s.Client().Restart(c.Context(), bourse.AppName(app), id, in, "")
 				end()

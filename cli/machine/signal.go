@@ -32,7 +32,7 @@ func newSignal(s *cli.Shell) *cobra.Command {
 			if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "SIG") }); i >= 0 {
 				return cli.Hint(bourse.Errorf(bourse.CodeInvalid, "%s is not a machine id; no signal was sent", bourse.Quoted(args[i])), "bourse machine signal --signal "+bourse.Quoted(args[i])+" MACHINE")
 			}
-			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+			return forEach(c.Context(), s, app, args, func(id bourse.MachineID) error {
 				if err := s.Client().Signal(c.Context(), bourse.AppName(app), id, parsed); err != nil {
 					return err
 				}

@@ -21,7 +21,7 @@ func newStart(s *cli.Shell) *cobra.Command {
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeMachine(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
-			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+			return forEach(c.Context(), s, app, args, func(id bourse.MachineID) error {
 				reply, err := s.Client().Start(c.Context(), bourse.AppName(app), id, "")
 				if err != nil {
 					return err

@@ -49,7 +49,7 @@ type machineUsage struct {
 }
 
 func showStats(ctx context.Context, s *cli.Shell, app string, words []string) error {
-	list, err := started(ctx, s, app, words)
+	list, err := selectMachines(ctx, s, app, words)
 	if err != nil {
 		return err
 	}
@@ -71,15 +71,15 @@ func showStats(ctx context.Context, s *cli.Shell, app string, words []string) er
 			return []string{string(m.ID), m.Name, m.Error, "", "", "", "", "", ""}
 		}
 		return []string{
-			string(m.ID), m.Name, known(u.CPUs >= 0, "%.2f", u.CPUs), known(u.CPULimit > 0, "%g", u.CPULimit), cli.Bytes(u.Memory),
-			known(u.MemLimit > 0, "%s", cli.Bytes(u.MemLimit)), known(u.PIDs >= 0, "%d", u.PIDs), cli.Bytes(u.Read), cli.Bytes(u.Written),
+			string(m.ID), m.Name, orDash(u.CPUs >= 0, "%.2f", u.CPUs), orDash(u.CPULimit > 0, "%g", u.CPULimit), cli.Bytes(u.Memory),
+			orDash(u.MemLimit > 0, "%s", cli.Bytes(u.MemLimit)), orDash(u.PIDs >= 0, "%d", u.PIDs), cli.Bytes(u.Read), cli.Bytes(u.Written),
 		}
 	})
 }
 
-// started returns the named machines. If words is empty, it returns the app's started and
+// selectMachines returns the named machines or, if words is empty, the app's started and
 // suspended machines.
-func started(ctx context.Context, s *cli.Shell, app string, words []string) ([]machineUsage, error) {
+func selectMachines(ctx context.Context, s *cli.Shell, app string, words []string) ([]machineUsage, error) {
 	out := []machineUsage{}
 	for _, word := range words {
 		id, err := resolve(ctx, s, app, word)
@@ -100,10 +100,10 @@ func started(ctx context.Context, s *cli.Shell, app string, words []string) ([]m
 	return out, err
 }
 
-// known formats a figure, or returns "-" if the figure is unknown.
-func known(is bool, format string, figure any) string {
-	if !is {
+// orDash formats value if it is known. Otherwise it returns "-".
+func orDash(known bool, format string, value any) string {
+	if !known {
 		return "-"
 	}
-	return fmt.Sprintf(format, figure)
+	return fmt.Sprintf(format, value)
 }

@@ -75,8 +75,8 @@ func printMachine(s *cli.Shell, m *machinesapi.Machine) error {
 	}
 	f.Add("order", string(m.OrderID))
 	f.Add("version", string(m.InstanceID))
-	f.Add("created", when(s, m.CreatedAt))
-	f.Add("updated", when(s, m.UpdatedAt))
+	f.Add("created", formatTime(s, m.CreatedAt))
+	f.Add("updated", formatTime(s, m.UpdatedAt))
 	if err := f.Write(s.Out); err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func joinIDs(list []bourse.MachineID) string {
 	return strings.Join(out, ", ")
 }
 
-// when formats an RFC 3339 time as local time, followed by its age.
-func when(s *cli.Shell, at string) string {
+// formatTime formats an RFC 3339 time as local time, followed by its age.
+func formatTime(s *cli.Shell, at string) string {
 	t, err := time.Parse(time.RFC3339, at)
 	if err != nil {
 		return at

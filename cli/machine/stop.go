@@ -25,7 +25,7 @@ func newStop(s *cli.Shell) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+			return forEach(c.Context(), s, app, args, func(id bourse.MachineID) error {
 				if err := s.Client().Stop(c.Context(), bourse.AppName(app), id, in, ""); err != nil {
 					return err
 				}

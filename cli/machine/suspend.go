@@ -16,7 +16,7 @@ func newSuspend(s *cli.Shell) *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "suspend MACHINE...",
-		Short: "Freeze running machines, to be resumed with start",
+		Short: "Freeze running machines until they are started again",
 		Long: `Freeze machines. A suspended machine keeps its memory and its capacity on its
 worker, but uses no CPU time. "machine start" resumes it immediately. If its host
 restarts, the machine is stopped.`,
@@ -24,7 +24,7 @@ restarts, the machine is stopped.`,
 		Args:              cli.AtLeast(1),
 		ValidArgsFunction: completeMachine(s, &app),
 		RunE: func(c *cobra.Command, args []string) error {
-			return each(c.Context(), s, app, args, func(id bourse.MachineID) error {
+			return forEach(c.Context(), s, app, args, func(id bourse.MachineID) error {
 				if err := s.Client().Suspend(c.Context(), bourse.AppName(app), id, ""); err != nil {
 					return err
 				}

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// completeTask completes a command's first argument from the names of tasks for which the
+// completeTask completes a command's first argument with the names of tasks for which the
 // app's machines are warm.
 func completeTask(s *cli.Shell, app *string) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {

@@ -60,7 +60,7 @@ get the first answer again, and the task does not run twice.`,
 	flags.StringVar(&f.payload, "payload", "", "`payload` for the image's program, or - for standard input")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable for the image's program, `NAME=VALUE`; may be repeated")
 	f.size.Bind(flags)
-	flags.BoolVar(&f.stream, "stream", false, "print the answer while the program is writing it")
+	flags.BoolVar(&f.stream, "stream", false, "print the answer as the program writes it")
 	flags.StringVar(&f.order, "order-id", "", "`id` of the order, a ULID; repeating the command with the same id returns the same answer")
 	s.CompleteRegions(c)
 	cli.CompleteFlag(c, "image", s.Images)

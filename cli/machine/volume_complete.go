@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// completeVolume completes a command's first argument from the names and ids of the app's
+// completeVolume completes a command's first argument with the names and ids of the app's
 // volumes.
 func completeVolume(s *cli.Shell, app *string) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {

@@ -48,7 +48,7 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 			fmt.Fprintln(w, line)
 		}
 		if r.OldestQuote > 0 {
-			fmt.Fprintf(w, "no worker was asked; ranked by answers from up to %s earlier and later claims\n", cli.Took(r.OldestQuote))
+			fmt.Fprintf(w, "no worker was asked; ranked by answers that were up to %s old, and by later claims\n", cli.Took(r.OldestQuote))
 		}
 		if err := rankingTable(r.Ranked, filledBy(d, r)).Write(w); err != nil {
 			return err
@@ -122,7 +122,7 @@ func outcome(d *bourse.Decision) string {
 	return string(d.Outcome)
 }
 
-// filledWith names the machine or volume that an order created. If there is neither, the order's
+// filledWith names the machine or volume that an order created. If it created neither, its
 // capacity is held for a reservation.
 func filledWith(d *bourse.Decision) string {
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Flags are the flags that "machine run" and "quote" share. Flags that flyctl also has use
-// the same names.
+// Flags are the flags that "machine run" and "quote" share. Flags that also exist in
+// flyctl have the same names.
 type Flags struct {
 	App, Region, name         string
 	size                      Size

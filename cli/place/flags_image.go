@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// imageFlags are the flags for a machine's services, storage and files. Flags that flyctl
-// also has use the same names.
+// imageFlags are the flags for a machine's services, storage and files. Flags that also
+// exist in flyctl have the same names.
 type imageFlags struct {
 	ports, checks, files, literals []string
 	when                           startFlags

@@ -51,13 +51,13 @@ func evidence(v *run.Evidence) []string {
 	return out
 }
 
-// headline describes which machine failed, and why.
+// headline names the failed machine and the cause of its failure.
 func headline(s *subject, e *run.Event) string {
-	return what(s, e.Evidence.Machine) + " failed: " + e.Text
+	return fullName(s, e.Evidence.Machine) + " failed: " + e.Text
 }
 
-// what returns the name of a machine, followed by its id if the id differs.
-func what(s *subject, id bourse.MachineID) string {
+// fullName returns the name of a machine, followed by its id if the id differs.
+func fullName(s *subject, id bourse.MachineID) string {
 	name := s.name
 	if id != "" && name != string(id) {
 		name += " (" + string(id) + ")"

@@ -87,8 +87,8 @@ func LeftText(app bourse.AppName, left []bourse.VolumeID) string {
 	return fmt.Sprintf("%d volumes are left, with their data; to remove them: %s", len(left), command)
 }
 
-// interrupts prints what happens next if ctx is canceled. It returns a channel that is closed at
-// the second interrupt. It stops once over is closed.
+// interrupts watches for interrupts until over is closed. If ctx is canceled, it prints what
+// happens next. It returns a channel that is closed at the second interrupt.
 func (c *Executor) interrupts(ctx context.Context, show *Progress, over <-chan struct{}) <-chan struct{} {
 	abandon := make(chan struct{})
 	signals, stop := c.Signals, func() {}
@@ -136,7 +136,7 @@ func (c *Executor) interruptedNote() []string {
 	return []string{first, "  afterwards: " + strings.Join(c.Resume, "  or  ")}
 }
 
-// explain returns the error of a run with a message for the user and with hints.
+// explain returns the error of a run as a message for the user, with hints.
 func (c *Executor) explain(ctx context.Context, p *deploy.Plan, r *run.Result, err error) error {
 	state, half := "everything is as it was before", r.Status == release.Interrupted
 	over := errors.Is(err, run.ErrOvertaken)

@@ -16,7 +16,7 @@ import (
 
 // Fit reports whether workers would accept a set of machines that a plan creates. The
 // machines have the same group, region and size. A Fit is based on a quote for one of them,
-// which reserves nothing.
+// and does not reserve any capacity.
 type Fit struct {
 	Group  string        `json:"group,omitempty"`
 	Region bourse.Region `json:"region,omitempty"`
@@ -32,7 +32,7 @@ type Fit struct {
 	cause  error // the error whose message is Err
 }
 
-// Quotes is a source of quotes. *machinesapi.Client implements it.
+// Quotes is the part of the API that returns quotes. *machinesapi.Client implements it.
 type Quotes interface {
 	Quote(ctx context.Context, app bourse.AppName, in machinesapi.CreateMachine) (machinesapi.QuoteReply, error)
 }
@@ -40,8 +40,8 @@ type Quotes interface {
 // quoteConcurrency limits the number of concurrent requests for quotes.
 const quoteConcurrency = 8
 
-// Fits requests quotes for the machines that a plan creates, one for each combination of
-// group, region and size.
+// Fits requests quotes for the machines that a plan creates: one quote for each
+// combination of group, region and size.
 func Fits(ctx context.Context, api Quotes, p *deploy.Plan) []Fit {
 	type place struct {
 		group  string
@@ -112,8 +112,8 @@ func (f *Fit) ask(ctx context.Context, api Quotes, app bourse.AppName) {
 // Fit reports whether at least one worker would accept one of the machines.
 func (f *Fit) Fit() bool { return len(f.Workers) > 0 }
 
-// what describes the machines, for example "2 of group web in gru".
-func (f *Fit) what() string {
+// label describes the machines, for example "2 of group web in gru".
+func (f *Fit) label() string {
 	out := fmt.Sprintf("%d", f.Count)
 	if f.Group != "" {
 		out += " of group " + f.Group
@@ -128,13 +128,13 @@ func (f *Fit) what() string {
 func (f *Fit) lines() []string {
 	switch {
 	case f.Err != "":
-		return []string{"does not fit: " + f.what() + ": " + f.Err}
+		return []string{"does not fit: " + f.label() + ": " + f.Err}
 	case f.Fit() && len(f.Workers) == 1:
-		return []string{fmt.Sprintf("fits: %s: worker %s would accept one", f.what(), f.Workers[0])}
+		return []string{fmt.Sprintf("fits: %s: worker %s would accept one", f.label(), f.Workers[0])}
 	case f.Fit():
-		return []string{fmt.Sprintf("fits: %s: %d workers would accept one, best %s", f.what(), len(f.Workers), f.Workers[0])}
+		return []string{fmt.Sprintf("fits: %s: %d workers would accept one, best %s", f.label(), len(f.Workers), f.Workers[0])}
 	}
-	return append([]string{"does not fit: " + f.what() + ": no worker would accept one"}, f.reasons()...)
+	return append([]string{"does not fit: " + f.label() + ": no worker would accept one"}, f.reasons()...)
 }
 
 // reasons returns workers' refusals, one per line.

@@ -30,8 +30,8 @@ func newPlanProgress(label string, p *deploy.Plan) *planProgress {
 	return b
 }
 
-// apply applies an event. It returns the subject of the event's step. It returns nil if the
-// step has no subject or the event changes nothing.
+// apply applies an event and returns the subject of the event's step. It returns nil if the
+// step has no subject, or if the event does not change anything.
 func (b *planProgress) apply(e run.Event) *subject {
 	if b.began.IsZero() {
 		b.began = e.At
@@ -39,7 +39,7 @@ func (b *planProgress) apply(e run.Event) *subject {
 	if e.Step == run.WholeRun {
 		b.failed = b.failed || e.State == run.Undoing
 	}
-	if !b.has(e.Step) {
+	if !b.hasStep(e.Step) {
 		return nil
 	}
 	e.Text = b.short(&e)
@@ -64,9 +64,9 @@ func (b *planProgress) apply(e run.Event) *subject {
 	return s
 }
 
-// has reports whether the plan has a step with this index. Events of unknown steps are
-// ignored.
-func (b *planProgress) has(step int) bool { return 0 <= step && step < len(b.steps) }
+// hasStep reports whether the plan has a step with this index. Events of unknown steps
+// are ignored.
+func (b *planProgress) hasStep(step int) bool { return 0 <= step && step < len(b.steps) }
 
 // status is a subject's progress.
 type status struct {
@@ -150,8 +150,8 @@ func (b *planProgress) progress(s *subject) status {
 	return out
 }
 
-// text returns an event's text. If the event concerns the replacement for the subject's machine,
-// and has no text or reports an undone step, the result mentions the replacement.
+// text returns an event's text. If the event is about the replacement of the subject's machine,
+// the result mentions the replacement, unless the event's own text suffices.
 func (b *planProgress) text(s *subject, e *run.Event) string {
 	if !b.ofReplacement(s, e.Step) {
 		return e.Text
@@ -167,7 +167,7 @@ func (b *planProgress) text(s *subject, e *run.Event) string {
 
 // short returns an event's text. It omits the action and the machine, which the row already shows.
 func (b *planProgress) short(e *run.Event) string {
-	if e.State != run.Failed || !b.has(e.Step) {
+	if e.State != run.Failed || !b.hasStep(e.Step) {
 		return e.Text
 	}
 	if rest, ok := strings.CutPrefix(e.Text, b.plan.Steps[e.Step].Do.String()+" "); ok {
@@ -253,7 +253,7 @@ func toneOf(word string) cli.Tone {
 	return cli.InTransition
 }
 
-// plain returns an event as a line of text for output that is not a terminal. The line
+// plain formats an event as a line of text, for output that is not a terminal. The line
 // begins with the time since began. It returns "" for events that are not worth a line in a
 // log.
 func (b *planProgress) plain(s *subject, e run.Event, began time.Time) string {

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy"
 )
 
-// subject is the machine, volume or command that a line of the screen describes. It comprises all
-// steps that concern it. A machine and its replacement are one subject.
+// subject is the machine, volume or command that a line of the screen describes. It includes all
+// steps that affect that object. A machine and its replacement are one subject.
 type subject struct {
 	group   string
 	region  bourse.Region
@@ -139,8 +139,8 @@ type words struct {
 	undone string // after the action was undone
 }
 
-// actions lists all actions, from the least to the most informative about what happens to a
-// machine.
+// actions lists all actions, from the least to the most important. A subject is described by the
+// most important action of its steps.
 var actions = []words{
 	{deploy.AwaitReady{}, "checking", "ready", ""},
 	{deploy.AwaitProxies{}, "updating routes", "routes updated", ""},

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// tick is the interval between updates of a terminal.
+// tick is the interval between terminal updates.
 const tick = 100 * time.Millisecond
 
 // Progress shows the progress of plans. On a terminal, it updates lines in place. Otherwise

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/deploy/run"
 )
 
-// screen holds the plans that are shown on one screen.
+// screen contains the plans whose progress is shown together.
 type screen struct {
 	title       string
 	total       int // total number of machines, including those of plans that will be added; 0 means the number in the added plans
@@ -25,14 +25,14 @@ type screen struct {
 func (x *screen) add(b *planProgress) {
 	for _, former := range x.list {
 		if former.label == b.label {
-			former.leave(b)
+			former.hideShared(b)
 		}
 	}
 	x.list = append(x.list, b)
 }
 
-// leave hides the subjects that are also part of the other plan.
-func (b *planProgress) leave(other *planProgress) {
+// hideShared hides the subjects that are also part of the other plan.
+func (b *planProgress) hideShared(other *planProgress) {
 	for i := range b.subjects {
 		s := &b.subjects[i]
 		s.hidden = s.hidden || s.id() != "" && slices.ContainsFunc(other.subjects, func(o subject) bool { return o.id() == s.id() })
@@ -122,7 +122,7 @@ func (x *screen) screen(now time.Time, width, height int, color bool) []string {
 		t.Hide(0)
 	}
 	t.Indent = "  "
-	for _, i := range shown(rows, room) {
+	for _, i := range visibleRows(rows, room) {
 		r := &rows[i]
 		t.Row(r.app, dash(r.group), dash(string(r.region)), r.name, r.word, r.time(now), r.text)
 	}
@@ -141,8 +141,8 @@ func (x *screen) screen(now time.Time, width, height int, color bool) []string {
 // stateOrder lists the states of rows from the most to the least interesting.
 var stateOrder = []run.State{run.Failed, run.Left, run.Undoing, run.Waiting, run.Running, run.Undone, "", run.Done}
 
-// shown returns the indexes of the rows to show, in ascending order.
-func shown(rows []row, room int) []int {
+// visibleRows returns the indexes of the rows to show, in ascending order.
+func visibleRows(rows []row, room int) []int {
 	all := make([]int, len(rows))
 	for i := range all {
 		all[i] = i

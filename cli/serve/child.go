@@ -44,8 +44,8 @@ func (c *child) init(s *cli.Shell) {
 	c.shell, c.quit, c.again, c.timeout = s, make(chan struct{}), make(chan struct{}, 1), stopTimeout
 }
 
-// restart makes run restart the process. It does not wait. Several calls before the
-// process starts again have the effect of one.
+// restart makes run restart the process. It returns immediately. Further calls have no
+// effect until the process starts again.
 func (c *child) restart() {
 	select {
 	case c.again <- struct{}{}:
@@ -59,7 +59,7 @@ func (c *child) run() error {
 	backoff := backoffFirst
 	for {
 		c.served.Store(false)
-		err := c.once()
+		err := c.runOnce()
 		if isClosed(c.quit) {
 			return nil
 		}
@@ -84,18 +84,19 @@ func (c *child) run() error {
 	}
 }
 
-// errEndedEarly is the error of a process that has exited with status 0 without being ready.
+// errEndedEarly is the error of a process that has exited with status 0 before it became
+// ready.
 var errEndedEarly = errors.New("it exited before it was ready")
 
 // errChanged is the result of a process that was stopped because its settings have changed.
 var errChanged = errors.New("its settings have changed")
 
 // configFD is the file descriptor from which a server reads the text of its configuration
-// file. It is the first one after the standard ones.
+// file. It is the first one after those of the standard streams.
 const configFD = 3
 
-// once runs the process until it exits or must stop.
-func (c *child) once() error {
+// runOnce runs the process until it exits or must stop.
+func (c *child) runOnce() error {
 	cmd, err := selfCommand(c.args()...)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func run(ctx context.Context, s *cli.Shell, d config) error {
 	if d.temporary {
 		dir, err := tempdir.Hold(d.data) // this process also locks the directory, because the keeper may be killed
 		if err != nil {
-			return fmt.Errorf("hold the servers' directory: %w", err)
+			return fmt.Errorf("lock the servers' directory: %w", err)
 		}
 		defer func() { _ = dir.Release() }()
 	}
@@ -125,8 +125,8 @@ func clusterNameOf(data string) string {
 	return fmt.Sprintf("dev-%016x", h.Sum64())
 }
 
-// namespacePrefix returns the prefix of the names of all containerd namespaces of the
-// cluster whose data directory is data.
+// namespacePrefix returns the prefix that the cluster with the given data directory
+// uses for its containerd namespaces.
 func namespacePrefix(data string) string { return "bourse-" + clusterNameOf(data) + "-" }
 
 // addNATS starts the NATS server if the cluster has one. The NATS server starts before all
@@ -192,7 +192,7 @@ func portRanges(n int, anywhere bool) func(i int) string {
 	}
 }
 
-// add starts a server and keeps it running until stop.
+// add starts a server and keeps it running until stop is called.
 func (c *cluster) add(d *server) {
 	d.init(c)
 	c.servers = append(c.servers, d)
@@ -248,8 +248,8 @@ func (c *cluster) broker() Ready {
 	return c.ready["broker"]
 }
 
-// noteReady records a server's report about itself. After the cluster's start, each
-// restart of a server also updates the ready file.
+// noteReady records a server's report about itself. Once the cluster is ready, each
+// restart of a server updates the ready file.
 func (c *cluster) noteReady(r Ready, first bool) {
 	c.mu.Lock()
 	c.ready[r.ID] = r

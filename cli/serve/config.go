@@ -79,7 +79,7 @@ func (c *ServerConfig) settings() ServerConfig {
 
 // completeServer completes the config of a server once the flags are parsed. It takes missing
 // settings from the configuration file, from --address, and from the credentials directory.
-// It returns the configuration file's problems.
+// It returns the problems with the configuration file.
 func (c *ServerConfig) completeServer(flags *pflag.FlagSet, role bourse.Role, name *bourse.WorkerID) []error {
 	c.setByFlag = map[string]bool{}
 	flags.Visit(func(flag *pflag.Flag) { c.setByFlag[flag.Name] = true })
@@ -174,7 +174,7 @@ func (c *ServerConfig) bind(flags *pflag.FlagSet, role bourse.Role) binder {
 	b := binder{flags, map[string]error{}}
 	c.rejected = b.rejected
 	flags.StringVar(&c.File, "config", "", "`file` with settings for those that are not given as flags, such as "+DefaultFile)
-	bindParsed(b, &c.Address, "address", "", "`IP` address of this host for the other servers of the cluster: the default of --listen and --gossip, with the usual ports of this server's role", netip.ParseAddr)
+	bindParsed(b, &c.Address, "address", "", "`IP` address at which the cluster's other servers reach this host: the default of --listen and --gossip, with the usual ports of this server's role", netip.ParseAddr)
 	flags.StringVar(&c.Credentials.Dir, "credentials", "", "`directory` with the files that bourse init, bourse join or bourse credentials have created: ca.pem, NAME.pem, gossip.key and, for brokers, tokens, secrets.key and issuer.pem")
 	bindParsed(b, &c.Listen, "listen", "", fmt.Sprintf("API address, `IP:PORT`; port 0 means any free port (default: port %d of --address, otherwise %s)", api, loopbackAPI(role)), cli.ParseListen)
 	bindParsed(b, &c.Gossip, "gossip", "", fmt.Sprintf("membership address, `IP:PORT`, for TCP and UDP (default: port %d of --address, otherwise %s)", gossip, loopbackGossip), cli.ParseListen)
@@ -199,8 +199,8 @@ func parseLevel(s string) (level slog.Level, err error) {
 	return level, nil
 }
 
-// serverProblems returns all problems of the config. needed contains the safeguards that the API needs if other hosts
-// can connect to it, and configured those that are configured.
+// serverProblems returns all problems with the config. needed contains the safeguards that the API requires if other
+// hosts can connect to it. configured contains the existing safeguards other than TLS and the gossip key.
 func (c *ServerConfig) serverProblems(needed, configured []admission.Safeguard) []error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(c.rejected)) {

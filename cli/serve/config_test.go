@@ -26,7 +26,7 @@ func settle(t testing.TB, c roleConfig, args ...string) {
 	}
 }
 
-// problemsOf returns all problems of a completed config as one error.
+// problemsOf returns all problems with a completed config as one error.
 func problemsOf(c roleConfig) error { return cli.JoinProblems(c.problems()) }
 
 func workerConfig(t *testing.T, args ...string) WorkerConfig {

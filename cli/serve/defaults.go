@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// FileHeader explains a configuration file. It is the beginning of every file that a
-// command writes.
+// FileHeader explains a configuration file. Every file that a command writes begins
+// with it.
 const FileHeader = `# The servers of this host. Settings have the names of flags: see bourse serve worker --help.
 # A setting that begins with # shows its default: remove the # to change it. If a flag may
 # be repeated, its setting is a list. Settings above the tables apply to all servers.

@@ -43,7 +43,7 @@ type table struct {
 	settings []setting
 }
 
-// setting is a flag that the file sets, with its values.
+// setting contains the values that the file sets for a flag.
 type setting struct {
 	name   string
 	values []string
@@ -144,8 +144,8 @@ func (f *File) Servers() ([]Server, error) {
 	return servers, cli.JoinProblems(distinct(problems))
 }
 
-// distinct removes repeated problems. A problem of a setting that several servers share is
-// reported by each of them.
+// distinct removes duplicates. If several servers share a setting, each of them reports a
+// problem with it.
 func distinct(problems []error) []error {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(problems, func(err error) bool {
@@ -256,9 +256,9 @@ func (f *File) problem(at int, format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeInvalid, "%s:%d:%d: %s", f.path, line, column, fmt.Sprintf(format, args...))
 }
 
-// locate adds to a problem the position of the setting that has caused it. If the file does
-// not contain that setting, locate adds the position of the server's table. It returns a
-// problem of a flag on the command line unchanged.
+// locate adds a position to a problem: the position of the setting that caused it or, if
+// the file does not contain the setting, of the server's table. It returns a problem with
+// a flag on the command line unchanged.
 func (f *File) locate(err error, role bourse.Role, given map[string]bool) error {
 	t := f.tables[role]
 	if t == nil {
@@ -281,7 +281,7 @@ func (f *File) locate(err error, role bourse.Role, given map[string]bool) error 
 }
 
 // apply sets a server's flags, except those given on the command line. It returns the
-// problems of the file.
+// problems with the file.
 func (f *File) apply(flags *pflag.FlagSet, c *ServerConfig, role bourse.Role) []error {
 	problems := slices.Clone(f.wrong)
 	inTable := map[string]bool{}
@@ -343,8 +343,8 @@ func settable(flags *pflag.FlagSet, name string) bool {
 	return flag != nil && !flag.Hidden && name != "config" && name != "help"
 }
 
-// anySettable reports whether any kind of server has this flag, and it may be set in a
-// configuration file.
+// anySettable reports whether the flag may be set in a configuration file for any kind
+// of server.
 func anySettable(name string) bool {
 	return slices.ContainsFunc(bourse.ServerRoles(), func(role bourse.Role) bool { return settable(flagsOf(role), name) })
 }

@@ -102,8 +102,8 @@ func TestFileWithMistakes(t *testing.T) {
 	}
 }
 
-// Every problem of a file is reported, once, with its position. The position is that of
-// the setting, or that of the table if a setting is missing.
+// Every problem with a file is reported once, with its position. The position is that
+// of the setting, or that of the table if a setting is missing.
 func TestServersReportAllProblems(t *testing.T) {
 	path := file(t, `cluster = "a b"
 regon = "gru"
@@ -141,7 +141,7 @@ cluster = "c1"
 	}
 }
 
-// A problem of a flag on the command line has no position in the file.
+// A problem with a flag on the command line has no position in the file.
 func TestProblemOfFlagHasNoPosition(t *testing.T) {
 	var c BrokerConfig
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -150,7 +150,7 @@ func TestProblemOfFlagHasNoPosition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cli.JoinProblems(complete(&c, flags)); err == nil || !strings.HasPrefix(err.Error(), "--orders -1") {
-		t.Errorf("got %v, want a problem of --orders", err)
+		t.Errorf("got %v, want a problem with --orders", err)
 	}
 }
 

@@ -28,8 +28,8 @@ func newHost(s *cli.Shell, c *cobra.Command) *cobra.Command {
 	var check, lifeLine bool
 	var defaults []string
 	c.Short = "Run this host's servers, or one server"
-	c.Long = `Run the servers that the configuration of this host contains, each in a process of
-its own, and restart those that end. Machines keep running when their worker ends.
+	c.Long = `Run the servers in the configuration of this host, each in a process of its own, and
+restart those that exit. Machines keep running when their worker exits.
 
 The configuration has a table for each server: [worker], [broker] and [proxy].
 Settings have the names of the servers' flags. Those above the tables are for all
@@ -49,7 +49,7 @@ changed. If the file is invalid, all servers keep running with their settings. T
 check a file without running anything, use --check. To see all settings with their
 defaults, use --print-defaults.
 
-With the name of a server as a word, run only that server, in this process.`
+"bourse serve worker" and similar commands run only one server, in this process.`
 	c.Example = `  bourse serve
   bourse serve --check
   bourse serve --print-defaults worker,proxy > bourse.toml
@@ -80,7 +80,7 @@ With the name of a server as a word, run only that server, in this process.`
 	return c
 }
 
-// withoutFile adds hints to the error that the host has no configuration.
+// withoutFile adds hints to the error for a missing configuration.
 func withoutFile(err error) error {
 	if bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
@@ -108,28 +108,28 @@ func printCheck(s *cli.Shell, path string) error {
 	return err
 }
 
-// RunHost runs the servers in the configuration at path until ctx is done. It calls each whenever a server becomes
-// ready, and calls all once every server has been ready.
+// RunHost runs the servers in the configuration at path until ctx is done. It calls onReady whenever a server
+// becomes ready, and onAllReady once every server has been ready.
 //
 // SIGHUP makes RunHost read the file again. It then restarts the servers whose settings
-// have changed, starts those that are new, and stops those that are missing. If the file is
-// invalid, nothing changes.
+// have changed, starts new ones, and stops those that the file no longer contains. If the
+// file is invalid, nothing changes.
 //
 // Errors: not_found if there is no file; invalid if the file is invalid, or if a server could not be started before
-// every server had been ready; and the errors of each and all.
-func RunHost(ctx context.Context, s *cli.Shell, path string, each func(Ready) error, all func() error) error {
-	// The channel holds one signal, so that none is lost during a reload. A single further
-	// reload reads the latest file, however many signals have arrived.
+// every server had been ready; and the errors of onReady and onAllReady.
+func RunHost(ctx context.Context, s *cli.Shell, path string, onReady func(Ready) error, onAllReady func() error) error {
+	// The channel buffers a signal that arrives during a reload. One is enough: however
+	// many signals have arrived, a single further reload reads the latest file.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	return runHost(ctx, s, path, hangups, each, all)
+	return runHost(ctx, s, path, hangups, onReady, onAllReady)
 }
 
-func runHost(ctx context.Context, s *cli.Shell, path string, hangups <-chan os.Signal, each func(Ready) error, all func() error) error {
+func runHost(ctx context.Context, s *cli.Shell, path string, hangups <-chan os.Signal, onReady func(Ready) error, onAllReady func() error) error {
 	running, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	h := &host{shell: s, path: path, each: each, all: all, fail: fail, servers: map[bourse.Role]*hostServer{}}
+	h := &host{shell: s, path: path, onReady: onReady, onAllReady: onAllReady, fail: fail, servers: map[bourse.Role]*hostServer{}}
 	if _, err := h.load(); err != nil {
 		return err
 	}
@@ -150,14 +150,14 @@ func runHost(ctx context.Context, s *cli.Shell, path string, hangups <-chan os.S
 
 // host runs the servers in a configuration.
 type host struct {
-	shell   *cli.Shell
-	path    string
-	each    func(Ready) error
-	all     func() error
-	fail    context.CancelCauseFunc // stops all servers and makes runHost return the error
-	running sync.WaitGroup
+	shell      *cli.Shell
+	path       string
+	onReady    func(Ready) error
+	onAllReady func() error
+	fail       context.CancelCauseFunc // stops all servers and makes runHost return the error
+	running    sync.WaitGroup
 
-	mu       sync.Mutex // guards the following fields, and is held while each is called
+	mu       sync.Mutex // guards the following fields, and is held while onReady is called
 	file     *File      // the latest valid configuration
 	servers  map[bourse.Role]*hostServer
 	complete bool // whether every server has been ready
@@ -267,7 +267,7 @@ func (h *host) hasStarted() bool {
 func (h *host) announce(c *hostServer, r Ready) error {
 	h.mu.Lock()
 	c.ready = true
-	err := h.each(r)
+	err := h.onReady(r)
 	h.mu.Unlock()
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func (h *host) announce(c *hostServer, r Ready) error {
 	return h.finishStart()
 }
 
-// finishStart calls h.all once every server has been ready. It calls h.all only once.
+// finishStart calls h.onAllReady when every server has been ready. It calls it only once.
 func (h *host) finishStart() error {
 	h.mu.Lock()
 	first := !h.complete
@@ -287,7 +287,7 @@ func (h *host) finishStart() error {
 	if !first {
 		return nil
 	}
-	return h.all()
+	return h.onAllReady()
 }
 
 // stop stops all servers.

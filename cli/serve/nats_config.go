@@ -55,7 +55,7 @@ func (n *NATSConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&n.NKey, "nats-nkey", "", "`file` with the nkey seed of a NATS user")
 }
 
-// problems returns all problems of the config. guarded reports whether servers
+// problems returns all problems with the config. guarded reports whether servers
 // authenticate each other independently of NATS.
 func (n *NATSConfig) problems(insecure, guarded bool) []error {
 	var out []error

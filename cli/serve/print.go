@@ -62,7 +62,7 @@ func (c *cluster) writeReady() error {
 	return nil
 }
 
-// noContainerd explains why machines can only have the image "host".
+// noContainerd explains why machines can use only the image "host".
 func (d *config) noContainerd() string {
 	switch {
 	case d.containerd == ContainerdNone:

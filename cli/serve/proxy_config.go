@@ -52,7 +52,7 @@ func (c *ProxyConfig) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Certs.Dir, "certificates", "", "`directory` with certificates for --https: NAME.pem and NAME.key, or directories like certbot's; read again when they change")
 	flags.StringVar(&c.Certs.Email, "acme", "", "`email` address for the ACME CA, from which certificates that are not in --certificates are obtained; requires --data, and an --http address that is accessible at port 80")
 	flags.StringVar(&c.Certs.CA, "acme-ca", "", "directory `URL` of the ACME CA (default: Let's Encrypt)")
-	flags.BoolVar(&c.Certs.SelfSigned, "self-signed", false, "create self-signed certificates for names that have no other")
+	flags.BoolVar(&c.Certs.SelfSigned, "self-signed", false, "create self-signed certificates for names that have no other certificate")
 	bindAll(b, &c.LoadBalancers, "proxy-protocol-from", "addresses or `networks` of load balancers that send a PROXY header (v1 or v2) at the start of each connection, separated by commas", parsePrefixes)
 	bindAll(b, &c.Trusted, "trust-forwarded-from", "addresses or `networks` of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, separated by commas", parsePrefixes)
 	flags.IntVar(&c.MaxConnections, "connections", 0, "maximum `number` of open connections per listener; an eighth of them may come from the same address (default: 32768)")

@@ -24,8 +24,8 @@ type StreamListen struct {
 	Port int // external port of the app's service
 }
 
-// parseWeb returns a parser for IP:PORT, IP:PORT=PORT and IP:PORT=any. For IP:PORT, the
-// services' external port is parseWeb's argument.
+// parseWeb returns a parser for IP:PORT, IP:PORT=PORT and IP:PORT=any. usual is the
+// services' external port if only IP:PORT is given.
 func parseWeb(usual int) func([]string) ([]WebListen, error) {
 	return func(list []string) ([]WebListen, error) {
 		out := make([]WebListen, len(list))

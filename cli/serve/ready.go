@@ -56,7 +56,7 @@ func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err erro
 }
 
 // WriteWhole replaces a file atomically. It does not sync the file, because its content
-// is meaningless after a crash of the host.
+// is meaningless once the host has crashed.
 func WriteWhole(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // roleConfig is the configuration of one kind of server.
 type roleConfig interface {
 	bind(flags *pflag.FlagSet)             // binds the flags to the config
-	complete(flags *pflag.FlagSet) []error // completes the config once the flags are parsed; returns problems of the file
-	problems() []error                     // returns all problems of the completed config
+	complete(flags *pflag.FlagSet) []error // completes the config once the flags are parsed; returns problems with the file
+	problems() []error                     // returns all problems with the completed config
 	server() Server
 	shared() *ServerConfig
 	settings() any // returns a copy for comparison, without anything that depends on the host's other servers
@@ -39,8 +39,8 @@ func flagsOf(role bourse.Role) *pflag.FlagSet {
 	return flags
 }
 
-// complete completes a config once the flags are parsed, and returns all of its problems. A
-// problem of a setting in the configuration file begins with that setting's position.
+// complete completes a config once the flags are parsed, and returns all problems with it.
+// A problem with a setting in the configuration file begins with that setting's position.
 func complete(c roleConfig, flags *pflag.FlagSet) []error {
 	problems := c.complete(flags)
 	file := c.shared().file
@@ -59,7 +59,7 @@ func complete(c roleConfig, flags *pflag.FlagSet) []error {
 // sameSettings reports whether two servers of a host have the same settings.
 func sameSettings(a, b roleConfig) bool { return reflect.DeepEqual(a.settings(), b.settings()) }
 
-// flagProblem is a problem of one or more flags.
+// flagProblem is a problem with one or more flags.
 type flagProblem struct {
 	error
 	flags []string // flags that may have caused the problem; they determine its position in the configuration file
@@ -68,7 +68,7 @@ type flagProblem struct {
 // Unwrap returns the problem without the flags.
 func (p *flagProblem) Unwrap() error { return p.error }
 
-// flagErrors attaches the flags that have caused a problem. It returns nil if err is nil.
+// flagErrors attaches to err the flags that caused it. It returns nil if err is nil.
 func flagErrors(err error, flags ...string) error {
 	if err == nil {
 		return nil
@@ -76,10 +76,10 @@ func flagErrors(err error, flags ...string) error {
 	return &flagProblem{err, flags}
 }
 
-// flagError returns a problem of one flag, or nil if err is nil.
+// flagError returns err as a problem with one flag, or nil if err is nil.
 func flagError(flag string, err error) error { return flagErrors(cli.FlagError("--"+flag, err), flag) }
 
-// invalid returns a problem of a flag. The message must name the flag.
+// invalid returns a problem with a flag. The message must name the flag.
 func invalid(flag, format string, args ...any) error {
 	return flagErrors(bourse.Errorf(bourse.CodeInvalid, format, args...), flag)
 }

@@ -1,6 +1,7 @@
-// Package serve implements the commands that run servers: "bourse serve", with its
-// flags and one validated configuration per role, "bourse dev", which runs a cluster on
-// one host, and "bourse supervise", which runs a few programs without any server.
+// Package serve implements the commands that run servers. "bourse serve" runs the
+// servers of a host, and has flags and a validated configuration for each role. "bourse
+// dev" runs a cluster on one host. "bourse supervise" runs a few programs without any
+// server.
 package serve
 
 import (

@@ -21,7 +21,7 @@ type HostConfig struct {
 	Kernel            string // kernel of virtual machines; "" means the host's newest
 	Emulation         bool   // whether virtual machines may run without KVM even if their orders don't allow it
 	Network           NetworkMode
-	Mesh              netip.AddrPort // UDP port that connects private networks with other workers; the zero value means that they end at the host
+	Mesh              netip.AddrPort // UDP address of the mesh, which connects private networks with those of other workers; the zero value disables the mesh
 	NoVolumes         bool
 	Images            bourse.MiB          // maximum disk space for images; 0 means a fifth of the disk
 	Registries        map[string]Registry // access to image registries, by host
@@ -80,7 +80,7 @@ func (c *HostConfig) bind(b binder) {
 	bindParsed(b, &c.Containerd, "containerd", ContainerdAuto, "`path` of containerd's socket, which is used to run images; auto means the default socket if it exists, none disables images", parseContainerd)
 	b.StringVar(&c.Namespace, "containerd-namespace", "bourse", "containerd `namespace`, which only this worker may use")
 	b.StringVar(&c.Runtime, "runtime", "io.containerd.runc.v2", "`name` of the default runtime for images: vm for virtual machines, or containerd's name")
-	b.StringVar(&c.Kernel, "vm-kernel", "", "`file` with the kernel of virtual machines; its modules must be in /lib/modules, or in a directory \"modules\" beside it (default: the newest /boot/vmlinuz-*)")
+	b.StringVar(&c.Kernel, "vm-kernel", "", "`file` with the kernel of virtual machines; its modules must be in /lib/modules, or in a directory \"modules\" next to it (default: the newest /boot/vmlinuz-*)")
 	b.BoolVar(&c.Emulation, "vm-emulation", false, "without KVM, emulate virtual machines even if their orders don't allow it")
 	bindParsed(b, &c.Network, "network", string(NetworkAuto), "`mode` that selects the machines with their own network: host (none), containers, all, or auto (containers, if running as root)", parseNetwork)
 	bindParsed(b, &c.Mesh, "mesh", "", "UDP `[IP:]PORT` through which machines reach machines of their network on other workers; the IP address is the one that other workers use (default: this host's --address)", parseMesh)
@@ -110,7 +110,8 @@ func parseNetwork(s string) (NetworkMode, error) {
 	return "", bourse.Errorf(bourse.CodeInvalid, "%s: use host, containers, all or auto", bourse.Quoted(s))
 }
 
-// parseMesh parses PORT or IP:PORT. Without an address, the result has the unspecified one.
+// parseMesh parses PORT or IP:PORT. If there is no IP address, the result contains
+// 0.0.0.0.
 func parseMesh(s string) (netip.AddrPort, error) {
 	if port, err := strconv.ParseUint(s, 10, 16); err == nil && port > 0 {
 		return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(port)), nil

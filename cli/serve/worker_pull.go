@@ -32,7 +32,7 @@ func (c *PullConfig) bind(b binder) {
 	b.DurationVar(&c.Lost, "pull-lost", defaultLost, "`time` that a job's poller may be silent before the job fails")
 }
 
-// problems returns all problems of a gateway's config.
+// problems returns all problems with a gateway's config.
 func (c *PullConfig) problems(server *ServerConfig) []error {
 	if !c.Enabled {
 		return nil

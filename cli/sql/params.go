@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// plainNumber matches parameters that are numbers. It excludes exponents, because ids
-// such as 148e21 look like them.
+// plainNumber matches parameters that are numbers. It excludes exponents, because an id
+// such as 148e21 would otherwise be a number.
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?$`)
 
 // namedParam matches :NAME=VALUE. The other prefixes of SQLite, @ and $, are accepted, too.

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// changedRow is a row to print. If the query is watched, it includes how the row changed.
+// changedRow is a row to print. For a watched query, it also describes the change.
 type changedRow struct {
 	kind   string // row, insert, update or delete
 	change uint64 // number of the change; 0 for rows of the initial answer

@@ -15,7 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// schemaTimeout is the time limit for fetching the schema to add a hint to an error.
+// schemaTimeout limits the time for fetching the schema, from which a hint about an error
+// is derived.
 const schemaTimeout = time.Second
 
 // tableInfo describes a table of the view.
@@ -134,15 +135,15 @@ func wrapWords(words []string, mark string, width int) []string {
 	return append(lines, line)
 }
 
-// missing matches SQLite's errors about missing tables and columns.
-var missing = regexp.MustCompile(`no such (table|column): ([^\s,;:]+)`)
+// missingName matches SQLite's errors about missing tables and columns.
+var missingName = regexp.MustCompile(`no such (table|column): ([^\s,;:]+)`)
 
 // withTables adds the names of existing tables or columns to an error about a missing one.
 func withTables(ctx context.Context, s *cli.Shell, err error) error {
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
 		return err
 	}
-	m := missing.FindStringSubmatch(bourse.MessageOf(err))
+	m := missingName.FindStringSubmatch(bourse.MessageOf(err))
 	if m == nil {
 		return err
 	}

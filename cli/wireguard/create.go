@@ -102,7 +102,7 @@ func hintCreate(err error) error {
 }
 
 // configOf returns a laptop's configuration in the format of wg-quick. It returns CodeInternal if a value in the reply
-// contains a line break, because wg-quick runs commands in its configuration.
+// contains a line break, which could add a setting with a command for wg-quick to run.
 func configOf(p *machinesapi.WireGuardPeer, key []byte) (string, error) {
 	g := p.Settings
 	var allowed []string

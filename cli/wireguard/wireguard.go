@@ -92,8 +92,8 @@ func remove(ctx context.Context, s *cli.Shell, word string) error {
 	return err
 }
 
-// find returns the ID of the laptop that word identifies by its ID or by its name. If it is a name, exactly one laptop
-// must have it.
+// find returns the ID of the laptop with the given ID, or of the only laptop with the given name. Errors: not_found;
+// invalid if several laptops have the name.
 func find(list []machinesapi.WireGuardPeer, word string) (string, error) {
 	var ids []string
 	for i := range list {
@@ -113,7 +113,7 @@ func find(list []machinesapi.WireGuardPeer, word string) (string, error) {
 	return "", bourse.Errorf(bourse.CodeInvalid, "%d laptops are named %s: use an id, %s", len(ids), bourse.Quoted(word), strings.Join(ids, " or "))
 }
 
-// completePeer completes arguments from the IDs of laptops.
+// completePeer completes arguments with the IDs of laptops.
 func completePeer(s *cli.Shell) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, err := api(s).List(ctx)

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// shareCA lets brokers replace the file with the cluster's CA.
+// shareCA lets brokers replace the file that contains the cluster's CA.
 func (s *server) shareCA() {
 	s.shared[machinesapi.KeyCA] = &enroll.KeyFile{
 		Path: s.config.Credentials.Files.CA, Look: renewing{s}.Look, InUse: s.creds.CAs,
@@ -29,7 +29,7 @@ func (s *server) shareCA() {
 }
 
 // adoptCA obtains a certificate from the first CA in the CA file, unless the server already has
-// one. A broker first stores that CA's issuer, with which brokers sign such certificates.
+// one. A broker first stores that CA's issuer, which signs such certificates.
 func (s *server) adoptCA(ctx context.Context, in *enroll.KeyRequest, reply *enroll.KeyReply) error {
 	reply.Signers = s.creds.Used()
 	if err := s.adoptIssuer(in.Issuer); err != nil || s.creds.ByFirstCA() {
@@ -51,8 +51,8 @@ func (s *server) adoptCA(ctx context.Context, in *enroll.KeyRequest, reply *enro
 	return err
 }
 
-// adoptIssuer stores an issuer, in PEM, if the first CA has certified it and this broker uses a
-// different one. It does nothing on servers without an issuer.
+// adoptIssuer stores an issuer, in PEM, if the first CA has certified it and this broker still
+// uses another issuer. It does nothing on servers without an issuer.
 func (s *server) adoptIssuer(issuer []byte) error {
 	if len(s.deskFiles) == 0 {
 		return nil
@@ -82,8 +82,9 @@ func lookAt(files ...admission.Watched) error {
 	return nil
 }
 
-// checkNATS returns failed_precondition if the NATS server has a certificate from the cluster's CA,
-// but not from the new one. Servers could no longer connect to it after the old CA is removed.
+// checkNATS returns failed_precondition if the NATS server's certificate was issued by the
+// cluster's old CA. Once that CA is removed, servers could no longer connect to the NATS server. ca
+// is the new CA.
 func (s *server) checkNATS(ca *x509.Certificate) error {
 	if s.link == nil {
 		return nil
@@ -96,8 +97,9 @@ func (s *server) checkNATS(ca *x509.Certificate) error {
 		"--keep-old, then give the NATS server a certificate from the new CA, then repeat the command without --keep-old")
 }
 
-// signersBesides returns certificates that were not issued by the given CA, in PEM. They have
-// signed something in the view, or are among replied. Invalid certificates are omitted.
+// signersBesides returns the certificates, in PEM, that would become invalid if the cluster
+// trusted only the given CA. It checks the certificates that have signed data in the view,
+// and those in replied.
 func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte) ([]string, error) {
 	b, err := admission.ParseBundle(ca)
 	if err != nil {

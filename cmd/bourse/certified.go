@@ -18,9 +18,9 @@ const (
 	recordRetry = 5 * time.Second // delay after a failed write to the view
 )
 
-// recordStage returns the stage in which a broker records in the view which brokers and
-// proxies have certificates, so that they are still known when they are down. It writes
-// once for each certificate.
+// recordStage returns the stage in which a broker adds the brokers and proxies with
+// certificates to the view, so that they are listed even when they are down. It records
+// each certificate once.
 func (s *server) recordStage() stage {
 	return stage{name: "recording", run: func(ctx context.Context) error {
 		if s.creds == nil { // without certificates, a server's name proves nothing
@@ -33,7 +33,7 @@ func (s *server) recordStage() stage {
 			seen := certifiedMembers(s.self, s.creds.Leaf(), s.members(), s.certificateOf)
 			if !slices.Equal(seen, recorded) {
 				if err := s.record(ctx, seen); err != nil && ctx.Err() == nil {
-					s.log.Warn("record certificates in the view failed, will retry", "err", err)
+					s.log.Warn("record certificates in view failed, will retry", "err", err)
 					wait = recordRetry
 				} else {
 					recorded = seen
@@ -61,7 +61,7 @@ func (s *server) record(ctx context.Context, seen []inventory.CertifiedMember) e
 }
 
 // certificateOf returns the certificate with which another member has proven its
-// identity, or nil.
+// identity. It returns nil if there is none.
 func (s *server) certificateOf(m bourse.Member) *x509.Certificate {
 	for _, group := range s.groups {
 		if key, ok := group.KeyOf(m).(certified); ok {
@@ -71,9 +71,9 @@ func (s *server) certificateOf(m bourse.Member) *x509.Certificate {
 	return nil
 }
 
-// certifiedMembers returns all brokers and proxies that are members and have a known certificate,
-// if self must record them. It returns nil if another broker must record them, because that broker
-// has a lower ID. During a partition, one broker on each side records the members there.
+// certifiedMembers returns the brokers and proxies that self must record: all members with a known
+// certificate. It returns nil if another broker must record them, because that broker has a lower
+// ID. During a partition, one broker on each side records the members there.
 func certifiedMembers(self bourse.Member, own *x509.Certificate, members []bourse.Member, certificateOf func(bourse.Member) *x509.Certificate) []inventory.CertifiedMember {
 	if slices.ContainsFunc(members, func(m bourse.Member) bool { return m.Role == bourse.RoleBroker && m.ID < self.ID }) {
 		return nil

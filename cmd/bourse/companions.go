@@ -16,9 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/network/mesh"
 )
 
-// supervisorCommand, keeperCommand, tunnelCommand and leashedCommand return the commands of processes
-// that a driver or the mesh starts. The processes run this program, even if its file was replaced after this process
-// had started. The driver appends its directory.
+// supervisorCommand, keeperCommand, tunnelCommand and leashedCommand return the commands of processes that a driver
+// or the mesh starts. The processes run this program, even if its file has been replaced since this process started.
+// The driver appends its directory.
 func supervisorCommand() []string { return []string{selfPath(), supervisorWord} }
 func keeperCommand() []string     { return []string{selfPath(), keeperWord} }
 func tunnelCommand() []string     { return []string{selfPath(), tunnelWord} }
@@ -32,7 +32,7 @@ const (
 	runcWord       = "runc"       // runs runc for a container that has secrets
 )
 
-// runcCommand returns the command line that the driver of containers writes to a script. It
+// runcCommand returns the command line that the container driver writes to a script. It
 // contains the path of the program's file, because /proc/self would refer to the script's
 // interpreter.
 func runcCommand() []string {
@@ -45,7 +45,7 @@ func runcCommand() []string {
 
 // companionMain returns the main function of a process that was started with one of these commands. It
 // returns nil for any other command. It is called before anything else, because such processes must
-// stay small.
+// use little memory.
 func companionMain(args []string) func(dir string) int {
 	if len(args) > 3 && args[1] == runcWord {
 		return func(string) int { return exitStatus(container.BecomeRunc(args[2:])) }

@@ -164,8 +164,8 @@ func (v workerSecrets) AwaitSynced(ctx context.Context) {
 // compared with another server's.
 const syncedInterval = 10 * time.Millisecond
 
-// openKeys reads the broker's file of secrets keys, and reloads it when it changes. It returns nil
-// if no file is configured.
+// openKeys reads the file that contains the broker's secrets keys, and reloads it when it changes.
+// It returns nil if no file is configured.
 func (s *server) openKeys(file string) (func() *seal.Keys, error) {
 	if file == "" {
 		return nil, nil

@@ -55,8 +55,8 @@ func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Enrollment, error) {
 	}, nil
 }
 
-// nameInUse reports whether a server whose name conflicts with this one is a member, or is
-// down but was not removed.
+// nameInUse reports whether a server has a name that conflicts with this one. A server
+// that is down counts unless it was removed.
 func (s *server) nameInUse(name bourse.WorkerID) bool {
 	named := func(m bourse.Member) bool { return enroll.Conflict(m.ID, name) }
 	present, absent := s.replica.directory.All()

@@ -23,8 +23,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// shareGossipKeys lets brokers replace the file of gossip keys, if servers have certificates.
-// Without certificates, others could replace the file, too.
+// shareGossipKeys lets brokers replace the file that contains the gossip keys, if servers
+// have certificates. Without certificates, anyone could replace the file.
 func (s *server) shareGossipKeys(keys *admission.Live[[][]byte]) {
 	if s.creds == nil {
 		return
@@ -39,8 +39,8 @@ func (s *server) shareGossipKeys(keys *admission.Live[[][]byte]) {
 	}
 }
 
-// shareSecretsKeys lets other brokers replace this broker's file of secrets keys, if servers have
-// certificates.
+// shareSecretsKeys lets other brokers replace the file that contains this broker's secrets keys,
+// if servers have certificates.
 func (s *server) shareSecretsKeys(keys *admission.Live[*seal.Keys]) {
 	if s.creds == nil {
 		return
@@ -59,11 +59,11 @@ func (s *server) shareSecretsKeys(keys *admission.Live[*seal.Keys]) {
 	}
 }
 
-// oldKeyTimeout limits the time of a search for secrets that need the old key.
+// oldKeyTimeout limits how long checkOldKey may search for secrets that need the old key.
 const oldKeyTimeout = 5 * time.Second
 
-// checkOldKey returns failed_precondition if the view contains secrets that were not encrypted
-// with the first of the keys.
+// checkOldKey returns failed_precondition if the view contains secrets that are not encrypted
+// with the first key.
 func (s *server) checkOldKey(keys *seal.Keys) error {
 	ctx, cancel := context.WithTimeout(context.Background(), oldKeyTimeout)
 	defer cancel()
@@ -104,11 +104,11 @@ func (s *server) appKeysOf(ctx context.Context, worker bourse.WorkerID, id bours
 	case m == nil:
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "machine %s is not in the view of broker %s yet", bourse.Quoted(string(id)), s.self.ID)
 	case m.Worker != worker || m.AppID == "" || m.SkipSecrets:
-		return nil, bourse.Errorf(bourse.CodeForbidden, "no machine %s that gets secrets was placed on worker %s", bourse.Quoted(string(id)), worker)
+		return nil, bourse.Errorf(bourse.CodeForbidden, "worker %s has no machine %s that receives secrets", worker, bourse.Quoted(string(id)))
 	case s.secretsKeys == nil:
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "broker %s has no secrets.key", s.self.ID)
 	}
-	s.log.Info("keys of an app sent to a worker", "worker", worker, "machine", id)
+	s.log.Info("app keys sent to worker", "worker", worker, "machine", id)
 	return s.secretsKeys().OfApp(m.AppID), nil
 }
 
@@ -199,7 +199,7 @@ func (s *server) sendKeys(key machinesapi.SharedKey) func(context.Context, bours
 	}
 }
 
-// post sends in to another server as JSON, and decodes the reply into out.
+// post encodes in as JSON, sends it to another server, and decodes the reply into out.
 func (s *server) post(ctx context.Context, to bourse.Member, path string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -253,7 +253,7 @@ func (s *server) rotateHere(ctx context.Context, in enroll.RotateRequest) (machi
 		in.CA = string(admission.CertPEM(ca))
 	}
 	if r == nil {
-		return machinesapi.Rotation{}, bourse.Errorf(bourse.CodeFailedPrecondition, "broker %s has no file with a %s key: --credentials names its directory", s.self.ID, in.Key)
+		return machinesapi.Rotation{}, bourse.Errorf(bourse.CodeFailedPrecondition, "broker %s has no file with a %s key in its --credentials directory", s.self.ID, in.Key)
 	}
 	return r.Step(ctx, in.Rotate)
 }

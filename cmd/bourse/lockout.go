@@ -25,7 +25,7 @@ func (s *server) lockOut() stage {
 		for {
 			var again <-chan time.Time
 			if err := s.refuseRemoved(ctx, known); err != nil && ctx.Err() == nil {
-				s.log.Warn("read the removed servers from the view failed, will retry", "err", err)
+				s.log.Warn("read removed servers from view failed, will retry", "err", err)
 				again = time.After(lockOutRetry)
 			}
 			select {

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/worker"
 )
 
-// hostMesh is a worker's end of the mesh.
+// hostMesh contains the parts of a worker's mesh.
 type hostMesh struct {
 	*mesh.Mesh
 	device *mesh.Device
@@ -20,7 +20,7 @@ type hostMesh struct {
 
 func meshDir(data string) string { return filepath.Join(data, "mesh") }
 
-// meshRemoval limits the time that the process of a mesh may take to exit.
+// meshRemoval limits the time that a mesh's process may take to exit.
 const meshRemoval = 5 * time.Second
 
 // openMesh prepares the mesh if it is configured and supported. Otherwise, it removes the link of an earlier daemon.
@@ -30,7 +30,7 @@ func (h *host) openMesh() error {
 	}
 	if h.parts.mesh == nil {
 		if err := h.endMesh(context.Background()); err != nil {
-			h.log.Warn("remove the link of an earlier mesh failed", "err", err)
+			h.log.Warn("remove earlier mesh link failed", "err", err)
 		}
 	}
 	return nil
@@ -76,8 +76,8 @@ func (h *host) tryMesh() error {
 	return nil
 }
 
-// meshEndpoint returns the address at which other workers reach this worker's mesh: the configured one, or otherwise that
-// of the host, or the zero value if the host has none that other servers use.
+// meshEndpoint returns the address at which other workers reach this worker's mesh: the configured one or, by default,
+// the host's. It returns the zero value if neither can be used by other hosts.
 func (h *host) meshEndpoint() netip.AddrPort {
 	c := h.config.Host.Mesh
 	for _, a := range []netip.Addr{c.Addr(), h.config.Address, h.config.Listen.Addr()} {
@@ -88,7 +88,7 @@ func (h *host) meshEndpoint() netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// endMesh removes the link of a worker without a mesh, or of an ephemeral worker that stops.
+// endMesh removes the mesh's link. It is called if the worker has no mesh, and when an ephemeral worker stops.
 func (h *host) endMesh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, meshRemoval)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// removeNamespaces removes containerd's namespaces whose names begin with prefix, with
+// removeNamespaces removes containerd's namespaces whose names begin with prefix, and
 // their content. It does nothing if address is "" or if containerd is not running.
 func removeNamespaces(ctx context.Context, address, prefix string) error {
 	if address == "" {
@@ -84,8 +84,7 @@ func emptyNamespace(ctx context.Context, c *containerd.Client) error {
 }
 
 // collect deletes all leases and the remaining content. It deletes the last lease synchronously, so
-// that containerd answers only after it has collected the content that none of the leases protects
-// anymore.
+// that containerd collects unprotected content before it answers.
 func collect(ctx context.Context, c *containerd.Client) error {
 	held, err := c.LeasesService().List(ctx)
 	if err != nil {

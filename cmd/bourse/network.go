@@ -142,7 +142,7 @@ func (s *server) dial(ctx context.Context, network, address string) (net.Conn, e
 	case !nats.IsAddress(address):
 		return direct.TCP(ctx, network, address)
 	case s.link == nil:
-		return nil, errors.New("the address is on NATS, and this server is not")
+		return nil, errors.New("the address is on NATS, but this server does not use NATS")
 	}
 	return s.link.Dial(ctx, address)
 }
@@ -218,8 +218,8 @@ func (s *server) serve(ctx context.Context, ln net.Listener, h http.Handler, con
 	return direct.Serve(ctx, ln, gate.Wrap(h), config, s.log)
 }
 
-// proof returns the proof that this server sends to other servers and requires from
-// them.
+// proof returns the credentials that servers send to each other: the cluster's name
+// and, on loopback, its secret.
 func (s *server) proof() admission.Proof {
 	return admission.Proof{Cluster: s.config.Cluster, Bearer: string(s.secret)}
 }
@@ -263,7 +263,7 @@ func tokenStage(t *loopback.Token) stage {
 }
 
 // openGroups opens the server's membership in the gossip group of each network that the
-// server is on.
+// server uses.
 func (s *server) openGroups() error {
 	c := gossip.Config{Self: s.self, ClusterID: s.config.Cluster, Rumors: s.replica.Replicator, Log: s.log}
 	if s.creds != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// replica is a server's copy of the view, with its replication.
+// replica contains a server's copy of the view, and the parts that replicate it.
 type replica struct {
 	*view.View
 	*replication.Replicator

@@ -172,9 +172,9 @@ func (s *server) clientTokens(set *admission.TokenSet, file string) (required *t
 	return s.newTokens(set, name), local, nil
 }
 
-// nameIn returns a name for a server for which no name is configured. It returns the
-// name that is stored in the data directory, because the view there belongs to this
-// name. If there is none, it stores and returns a new one.
+// nameIn returns a name for a server without a configured name. It returns the name
+// that is stored in the data directory, because the view there belongs to this name. If
+// there is none, it stores and returns a new one.
 func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
 	name := bourse.WorkerID(string(role) + "-" + strings.ToLower(rand.Text()[:8]))
 	if data == "" {

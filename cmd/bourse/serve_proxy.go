@@ -32,7 +32,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// proxyServer is a proxy, with its parts.
+// proxyServer contains the parts of a proxy.
 type proxyServer struct {
 	*server
 	config    *serve.ProxyConfig
@@ -265,7 +265,7 @@ func (p *proxyServer) own() http.Handler {
 	return mux
 }
 
-// balanceOf makes a balancer implement proxy.Balance.
+// balanceOf adapts a balancer to proxy.Balance.
 type balanceOf struct{ *balance.Balancer }
 
 var _ proxy.Balance = balanceOf{}
@@ -279,7 +279,7 @@ func (b balanceOf) Acquire(ctx context.Context, t *route.Target, w proxy.Criteri
 	return slot, nil
 }
 
-// upstreamPool makes an upstream.Pool implement proxy.Upstreams.
+// upstreamPool adapts an upstream.Pool to proxy.Upstreams.
 type upstreamPool struct{ *upstream.Pool }
 
 var _ proxy.Upstreams = upstreamPool{}
@@ -293,9 +293,9 @@ func (u upstreamPool) Use(ctx context.Context, worker bourse.WorkerID, machine b
 	return to, nil
 }
 
-// shares contains the shares of a proxy's file descriptors: half for clients, a quarter
-// for machines, and a sixteenth for stored request bodies. The rest is for the proxy's
-// own files and for its connections to the cluster.
+// shares divides a proxy's file descriptors: half are for clients, a quarter for
+// machines, and a sixteenth for stored request bodies. The rest are for the proxy's own
+// files and its connections to the cluster.
 type shares struct {
 	clients  *throttle.FairBudget // connections from clients, by their address
 	machines *throttle.FairBudget // connections to machines, by organization

@@ -144,7 +144,7 @@ func TestMachinesOutliveTheDaemon(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGKILL} {
 		w.end(t, signal)
 		if _, err := os.Stat(ready); signal != syscall.SIGKILL && !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("after %s: stat of the ready file: %v, want that it does not exist", signal, err)
+			t.Errorf("after %s: ready file: got error %v, want not exist", signal, err)
 		}
 		if !alive(pid) {
 			t.Fatalf("the machine no longer runs after %s", signal)

@@ -35,14 +35,14 @@ import (
 
 // destroyTimeout limits the time for each step of stopping an ephemeral worker: destroying its
 // machines and volumes, stopping its supervisor, and stopping its log keeper. The limit is long
-// enough for a busy host, because anything that outlasts it stays on the host. leaveTimeout limits
-// the time for notifying other servers that a worker is stopping.
+// enough for a busy host, because whatever is not destroyed in time remains on the host.
+// leaveTimeout limits the time for notifying other servers that a worker is stopping.
 const (
 	destroyTimeout = 30 * time.Second
 	leaveTimeout   = 500 * time.Millisecond
 )
 
-// host is a worker, with its parts.
+// host contains the parts of a worker.
 type host struct {
 	*server
 	config   *serve.WorkerConfig
@@ -54,8 +54,8 @@ type host struct {
 	opened   chan struct{}
 }
 
-// serveWorker runs a worker until ctx is done. Its machines keep running unless it is
-// ephemeral.
+// serveWorker runs a worker until ctx is done. Unless the worker is ephemeral, its
+// machines keep running.
 func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	tuning.ProtectFromOOM(tuning.OOMDaemon)
 	// The mode is 0711, because machines that run as other users must be able to reach
@@ -189,7 +189,7 @@ func (h *host) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	if err := h.worker.Leave(ctx); err != nil {
-		h.log.Info("publish that this worker leaves failed", "err", err)
+		h.log.Info("publish worker's departure failed", "err", err)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (h *host) endOutput(ctx context.Context) error {
 	return h.parts.keeper.Shutdown(ctx)
 }
 
-// leaveMesh removes an ephemeral worker's end of the mesh.
+// leaveMesh removes the mesh's link if the worker is ephemeral.
 func (h *host) leaveMesh(ctx context.Context) error {
 	if !h.config.Ephemeral || h.parts.mesh == nil {
 		return nil

@@ -43,7 +43,7 @@ func runStages(ctx context.Context, log *slog.Logger, stages ...stage) error {
 		switch {
 		case r.err == nil || r == first:
 		case first != nil && first.err != nil:
-			log.Warn("stop stage after error failed", "stage", r.name, "err", r.err)
+			log.Warn("stage failed while stopping after another error", "stage", r.name, "err", r.err)
 		default:
 			problems = append(problems, r.err)
 		}

@@ -24,7 +24,7 @@ type pullGateway struct {
 }
 
 // openGateway opens the gateway's listener and driver if the gateway is enabled. It
-// starts nothing.
+// does not start them.
 func (h *host) openGateway() (err error) {
 	c := &h.config.Pull
 	if !c.Enabled {
@@ -54,8 +54,7 @@ func (h *host) openGateway() (err error) {
 	return err
 }
 
-// withdraw returns the stage that removes the file of the token that this server has
-// created.
+// withdraw returns the stage that removes the token file that this server has created.
 func (g *pullGateway) withdraw() stage {
 	if g == nil {
 		return tokenStage(nil)

@@ -36,7 +36,7 @@ type parts struct {
 	volumes   *volume.Store
 }
 
-// openParts opens the features that the host supports. It starts nothing. The
+// openParts opens the features that the host supports. It does not start them. The
 // connection to containerd is only opened when it is needed.
 func (h *host) openParts() error {
 	c := &h.config.Host
@@ -121,10 +121,11 @@ func (h *host) openNetwork() error {
 	return nil
 }
 
-// whyNoNetwork returns the reason to refuse orders for images on a host whose machines cannot have
-// networks. err is the error from opening the networks. whyNoNetwork returns nil if err is nil, or
-// if the worker must not start without networks. The host's network is not a fallback, because it
-// gives access to everything on the host's loopback. Only an operator may choose it.
+// whyNoNetwork returns the reason to refuse orders for images if the worker could not open its
+// networks. err is the error from opening them. The result is nil if err is nil, or if the
+// worker must not start without networks. Machines with images never use the host's network
+// instead, unless an operator chooses it, because it gives access to everything on the host's
+// loopback.
 func whyNoNetwork(mode serve.NetworkMode, err error) error {
 	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil

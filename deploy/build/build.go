@@ -1,8 +1,8 @@
 // Package build builds an app's image from its Dockerfile with a builder on this host,
 // and pushes it to a registry.
 //
-// Every supported builder writes an archive, which package image/push pushes. Therefore, credentials, plain HTTP and
-// refusals are handled the same way for all builders, and Build can return the image's digest.
+// Every supported builder writes an archive, which package image/push pushes. That way, credentials, plain HTTP and
+// refusals are handled in the same way for all builders, and Build can return the image's digest.
 package build
 
 import (
@@ -132,9 +132,9 @@ func (r Request) Check() error {
 // file returns the name of the Dockerfile.
 func (j job) file() string { return cmp.Or(j.Dockerfile, "Dockerfile") }
 
-// dockerfile returns the path of a Dockerfile that makes BuildKit use the requested ignore file. BuildKit prefers an
-// ignore file in the Dockerfile's directory whose name is the Dockerfile's name with ".dockerignore" appended. If an
-// ignore file is requested, both files are therefore copied to a temporary directory.
+// dockerfile returns the path of a Dockerfile that makes BuildKit use the requested ignore file. BuildKit prefers the
+// ignore file that is next to the Dockerfile and has the Dockerfile's name plus ".dockerignore". Therefore, if an
+// ignore file is requested, dockerfile copies both files to a temporary directory under such names.
 func (j job) dockerfile() (string, error) {
 	file := under(j.Dir, j.file())
 	if j.Ignorefile == "" {

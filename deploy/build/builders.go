@@ -47,10 +47,10 @@ type job struct {
 	out     io.Writer
 }
 
-// timeout is the time limit for checking a builder, and for an interrupted builder's exit.
+// timeout is the time limit for checking whether a builder works, and for an interrupted builder to exit.
 const timeout = 10 * time.Second
 
-// answers returns a function that checks that a program is installed and succeeds with the given arguments.
+// answers returns a function that checks whether a program is installed and succeeds with the given arguments.
 func answers(program string, args ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := exec.LookPath(program); err != nil {

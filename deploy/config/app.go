@@ -20,14 +20,14 @@ type Options struct {
 	Primary    bourse.Region     // overrides primary_region
 	Env        map[string]string // variables that are added to env and override it
 	Guest      *bourse.Guest     // size of every group's machines; overrides vm
-	NoSpares   bool              // create no spares, unless the file requires them
+	NoSpares   bool              // do not create spares unless the file requires them
 
 	Strategy       deploy.Strategy // overrides deploy.strategy
 	MaxUnavailable float64         // overrides deploy.max_unavailable; 0 means not set
 	Wait           time.Duration   // overrides deploy.wait_timeout
 	CommandTimeout time.Duration   // overrides deploy.release_command_timeout
 	NoCommand      bool            // do not run the release command
-	NoSmoke        bool            // do not fail if a machine exits soon after its start
+	NoSmoke        bool            // do not fail if a machine exits soon after it starts
 	Reserve        bool            // reserve capacity even if deploy.reserve is not set
 
 	// Files is the configuration's directory, which contains the files that local_path and machine_config refer to. If
@@ -45,7 +45,7 @@ const (
 )
 
 // App returns the desired state of the app and all warnings, including those of [Config.Warnings]. It reads files only
-// from options.Files. Errors: invalid, which wraps all [Problems].
+// from options.Files. Errors: invalid, which wraps the [Problems].
 func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	m := configMaker{checker: checker{Config: c}, Options: options, warnings: c.Warnings()}
 	app := deploy.App{

@@ -32,7 +32,8 @@ func (c *checker) valid(path string, err error) {
 	}
 }
 
-// check reports values and combinations of fields that are invalid regardless of the options.
+// check adds a problem for each value or combination of fields that is invalid regardless of the
+// options.
 func (c *Config) check() Problems {
 	k := checker{Config: c}
 	if c.AppName != "" {

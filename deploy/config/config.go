@@ -2,11 +2,11 @@
 // is fly.toml or bourse.toml, or the equivalent in JSON or YAML. Each value's position is recorded, so that errors can
 // include the line and column. Errors also describe which values are valid.
 //
-// The table returned by [Fields] describes every field, and explains why some fields have no effect. Using a field
-// without effect causes a [Warning]. docs/config.md is generated from the same table.
+// The table returned by [Fields] describes every field, and explains why some fields have no effect. Using such a field
+// causes a [Warning]. docs/config.md is generated from the same table.
 //
-// The results of [Parse] and [Config.App] depend only on their arguments. Only [Load] and
-// [Find] read files themselves.
+// The results of [Parse] and [Config.App] depend only on their arguments. Only [Load] and [Find] access the file system
+// themselves.
 package config
 
 import (
@@ -69,9 +69,9 @@ func Load(file string) (*Config, error) {
 	return Parse(file, text)
 }
 
-// Parse parses a configuration. The syntax depends on the extension of name: .json, .yaml
-// or .yml, and otherwise TOML. Fields that only Bourse supports are refused if the name
-// begins with "fly.". Errors: invalid, which wraps all [Problems].
+// Parse parses a configuration. The syntax depends on the extension of name: .json, .yaml or .yml, and otherwise TOML.
+// Fields that only Bourse supports are refused if the name begins with "fly.". Errors: invalid, which wraps the
+// [Problems].
 func Parse(name string, text []byte) (*Config, error) {
 	root, err := read(name, text)
 	if problem, ok := errors.AsType[Problem](err); ok {

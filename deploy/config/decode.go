@@ -353,7 +353,8 @@ func oneOf(words []string) string {
 	return strings.Join(words, "")
 }
 
-// suggestion returns a suggestion for a misspelled word, or "" if none of words is similar.
+// suggestion suggests the word in words that was probably meant by a misspelled word. It returns "" if no word is
+// similar.
 func suggestion(word string, words []string) string {
 	if len(word) > 64 {
 		return ""

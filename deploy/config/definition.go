@@ -103,7 +103,7 @@ type Service struct {
 	MachineChecks []MachineCheck        `json:"machine_checks,omitempty"`
 }
 
-// Times contains a check's time settings.
+// Times contains the timing settings of a check.
 type Times struct {
 	Interval bourse.Duration `json:"interval,omitempty" bare:"1ms" in:"0s..1h"`
 	Timeout  bourse.Duration `json:"timeout,omitempty" bare:"1ms" in:"0s..1h"`

@@ -9,9 +9,10 @@ type Treatment string
 const (
 	Supported Treatment = "done"
 	LikeAPI   Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
-	// The field has no effect, and causes a warning unless its value requests nothing (see Field.NoEffect).
+	// The field has no effect. It causes a warning unless its value does not request anything, such as false (see
+	// Field.NoEffect).
 	Unsupported Treatment = "not done"
-	// Like Unsupported, but other clients no longer support the field either, and it is not in Definition.
+	// Like Unsupported, but other clients no longer support the field either, and Definition does not contain it.
 	Ignored Treatment = "ignored"
 )
 
@@ -54,8 +55,8 @@ func into(path, to, text string) Field {
 	return Field{Path: path, Treatment: Supported, Text: text, Member: to}
 }
 
-// asAPI returns the description of a field that becomes a member of machines' configs,
-// which [bourse.Fields] describes.
+// asAPI returns the description of a field that becomes a member of machines' configs. [bourse.Fields] describes such
+// members.
 func asAPI(path, to string) Field { return Field{Path: path, Treatment: LikeAPI, Member: to} }
 
 func unsupported(path, why string, idle ...string) Field {

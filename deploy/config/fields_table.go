@@ -5,7 +5,7 @@ import "slices"
 const (
 	inGroups   = "the process groups to which it applies; default: `app`, or the first group by name if there is no `app`"
 	inServices = "the process groups that provide it; required if the file has `[processes]`"
-	noTrial    = "a deploy creates no test machines: use health checks, or `release_command` for a command that must succeed first"
+	noTrial    = "deploys do not create test machines: use health checks, or `release_command` for a command that must succeed first"
 )
 
 var fields = slices.Concat(
@@ -69,7 +69,7 @@ var fields = slices.Concat(
 		ours("reserve", "whether to reserve the capacity for all new machines before the deploy begins"),
 	),
 	within("deploy.release_command_vm", slices.DeleteFunc(vmFields(), func(f Field) bool { return f.Path == "processes" })...),
-	within("deploy.release_command_vm", unsupported("processes", "the command's machine belongs to no process group")),
+	within("deploy.release_command_vm", unsupported("processes", "the command's machine does not belong to a process group")),
 	within("http_service", slices.Concat(serviceFields(), checkFields("checks"), []Field{
 		into("force_https", "config.services", "whether requests to port 80 are redirected to HTTPS"),
 		into("http_options", "config.services", "options for HTTP on both ports"),
@@ -114,7 +114,7 @@ var fields = slices.Concat(
 		supported("scheduled_snapshots", "whether to take daily snapshots of new volumes"),
 		into("auto_extend_size_threshold", "config.mounts", "how full a volume must be to be extended, in percent"),
 		into("auto_extend_size_increment", "config.mounts", "how much to add each time a volume is extended"),
-		into("auto_extend_size_limit", "config.mounts", "the size up to which a volume is extended"),
+		into("auto_extend_size_limit", "config.mounts", "the maximum size to which a volume is extended"),
 		ignored("encrypted", "volumes are encrypted only if the worker's disk is"),
 	),
 	within("vm", vmFields()...),
@@ -125,9 +125,9 @@ var fields = slices.Concat(
 	),
 	within("files",
 		into("guest_path", "config.files", "the path of the file in the machine; required"),
-		into("local_path", "config.files", "the file with the content, in the directory of the configuration or below"),
+		into("local_path", "config.files", "the file that contains the content, in or below the configuration's directory"),
 		into("raw_value", "config.files", "the content itself"),
-		into("secret_name", "config.files", "the name of a secret with the content, which is encoded as base64"),
+		into("secret_name", "config.files", "the name of a secret that contains the content, encoded as base64"),
 		supported("processes", inGroups),
 	),
 	within("metrics",
@@ -172,7 +172,7 @@ var fields = slices.Concat(
 	),
 )
 
-// serviceFields returns the fields that all kinds of services have in common.
+// serviceFields returns the fields that [http_service] and [[services]] have in common.
 func serviceFields() []Field {
 	return slices.Concat([]Field{
 		into("internal_port", "config.services", "the port of the machine; 0 means the port in `$PORT`. Default: 8080, or 0 with image `host`"),
@@ -182,8 +182,8 @@ func serviceFields() []Field {
 		supported("processes", inServices),
 		into("concurrency", "config.services", "limits for a machine's concurrent connections or requests"),
 		into("concurrency.type", "config.services", "`connections` (default) or `requests`"),
-		into("concurrency.soft_limit", "config.services", "the number from which proxies prefer other machines; default: 20, or `hard_limit` if it is lower"),
-		into("concurrency.hard_limit", "config.services", "the number from which a machine receives no more; default: no limit"),
+		into("concurrency.soft_limit", "config.services", "the number at which proxies start to prefer other machines; default: 20, or `hard_limit` if it is lower"),
+		into("concurrency.hard_limit", "config.services", "the number at which a machine receives no more connections or requests; default: no limit"),
 		unsupported("machine_checks", noTrial),
 	}, within("machine_checks", trialFields()...))
 }
@@ -192,7 +192,7 @@ func checkTimes(section string) []Field {
 	list := []Field{
 		into("interval", "config.checks", "the time from the end of one check to the next; default 15s"),
 		into("timeout", "config.checks", "the time limit of a check; default 2s"),
-		into("grace_period", "config.checks", "the time after a start in which failures do not count; default 1s"),
+		into("grace_period", "config.checks", "how long failures do not count after a start; default 1s"),
 	}
 	if section == "" {
 		return list
@@ -240,7 +240,7 @@ func vmFields() []Field {
 func tlsFields(section string) []Field {
 	return within(section,
 		into("alpn", "config.services", "the protocols to offer to clients"),
-		into("versions", "config.services", "the versions of TLS to accept; default: both"),
+		into("versions", "config.services", "the TLS versions to accept; default: both"),
 		into("default_self_signed", "config.services", "whether to use a self-signed certificate if there is no other"),
 	)
 }
@@ -255,9 +255,9 @@ func httpFields(section string) []Field {
 		into("response.headers", "config.services", "the headers to set, or to remove with `false`"),
 		into("response.headers.*", "config.services", "the value or values of a header, or `false`"),
 		into("response.pristine", "config.services", "whether to leave out the headers that the proxy adds"),
-		into("replay_cache", "config.services", "rules by which a proxy remembers where it replayed the requests of a session"),
-		into("replay_cache.path_prefix", "config.services", "the beginning of the paths to which the rule applies"),
-		into("replay_cache.ttl_seconds", "config.services", "how long to remember it, in seconds"),
+		into("replay_cache", "config.services", "rules by which a proxy caches the replay destination of a session"),
+		into("replay_cache.path_prefix", "config.services", "the prefix of the paths to which the rule applies"),
+		into("replay_cache.ttl_seconds", "config.services", "how long the destination is cached, in seconds"),
 		into("replay_cache.type", "config.services", "what identifies a session: a `header` or a `cookie`"),
 		into("replay_cache.name", "config.services", "the name of the header or cookie"),
 		into("replay_cache.allow_bypass", "config.services", "whether a client may bypass the cache"),

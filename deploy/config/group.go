@@ -89,7 +89,7 @@ func (m *configMaker) group(name string) deploy.Group {
 	return g
 }
 
-// addStored fills in the restart policy, metrics and statics.
+// addStored fills in the restart policy, and the metrics and statics sections, which the config stores unchanged.
 func (m *configMaker) addStored(c *bourse.Config, group string) {
 	if i := sectionFor(m, "restart", m.Config.Restart, group, func(r *Restart) []string { return r.Processes }); i >= 0 {
 		r := m.Config.Restart[i]
@@ -235,7 +235,7 @@ func (m *configMaker) counts(g *deploy.Group) {
 	}
 }
 
-// files adds the files of a group to a config.
+// files adds to c the files that are defined for a group.
 func (m *configMaker) files(c *bourse.Config, group string) {
 	for i := range m.Config.Files {
 		f := &m.Config.Files[i]

@@ -69,7 +69,7 @@ func (c *Config) isFor(processes []string, group string) bool {
 }
 
 // nearest returns the index of the section that applies to a group, or -1 if none does. A section that names the group
-// takes precedence over one that names no groups. The result another is the index of another section with the same
+// takes precedence over one that does not name any groups. another is the index of another section with the same
 // precedence, or -1.
 func nearest[T any](list []T, group string, processes func(*T) []string) (best, another int) {
 	best, another = -1, -1

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// kind is the type of a value, as named in errors.
+// kind is the type of a value. Error messages use these names.
 type kind string
 
 const (
@@ -51,7 +51,7 @@ func member(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// integer returns the node's value, and whether it is an integer.
+// integer returns the node's value as an integer. It returns false if the value is not an integer.
 func integer(n *yaml.Node) (int64, bool) {
 	number, err := strconv.ParseInt(strings.ReplaceAll(n.Value, "_", ""), 0, 64)
 	return number, err == nil && kindOf(n) == integerKind
@@ -73,7 +73,8 @@ func word(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// hasEffect reports whether a value requests anything. Empty values, false and 0 do not.
+// hasEffect reports whether a value requests something, that is, whether it is neither empty nor
+// false nor 0. A list or table requests something if one of its values does.
 func hasEffect(n *yaml.Node) bool {
 	switch kindOf(n) {
 	case text:

@@ -116,8 +116,8 @@ func (d *decoder) hasWarning(field string) bool {
 	}
 }
 
-// asked reports whether the field's value n requests something. If f.NoEffect is not empty, all values except those
-// listed there do; otherwise, hasEffect decides.
+// asked reports whether the field's value n requests something. If f.NoEffect is set, this is true for all values that
+// it does not contain. Otherwise, hasEffect decides.
 func (f *Field) asked(n *yaml.Node) bool {
 	if len(f.NoEffect) > 0 {
 		return !slices.Contains(f.NoEffect, n.Value)

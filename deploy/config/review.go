@@ -84,7 +84,7 @@ func (m *configMaker) refused(err error, from paths) {
 	}
 }
 
-// renamed replaces the API's names of service members with the names in files.
+// renamed replaces the API's names for service members with the names used in configuration files.
 var renamed = strings.NewReplacer(".autostop", ".auto_stop_machines", ".autostart", ".auto_start_machines")
 
 // member returns the path of the field that defines a member of a service.

@@ -17,8 +17,8 @@ import (
 )
 
 // FromMachines derives an app's configuration from its machines, in the format of [Config.JSON]. It uses the most
-// recently changed machine of each process group. It also returns lines that describe settings that the configuration
-// omits. Errors: not_found if no machine's config is known.
+// recently changed machine of each process group. It also returns descriptions of the settings that the configuration
+// omits, one per line. Errors: not_found if no machine's config is known.
 func FromMachines(app bourse.AppName, machines []machinesapi.Machine) (json.RawMessage, []string, error) {
 	s := saver{groups: map[string]*bourse.Config{}, regions: map[string]map[string]int64{}}
 	machines = slices.Clone(machines)
@@ -184,7 +184,7 @@ func quoted(words []string) string {
 	return strings.Join(out, " ")
 }
 
-// services adds the services of a group.
+// services adds a group's services to d.
 func (s *saver) services(d *Definition, c *bourse.Config, processes []string) {
 	for _, in := range workload.ServiceConfigs(c) {
 		out := Service{

@@ -21,7 +21,7 @@ type served struct {
 	checks []string
 }
 
-// services returns the services of a group, and their paths in the file.
+// services returns a group's services, and the paths at which the file defines them.
 func (c *Config) services(group string, image bourse.ImageKind) (out []workload.ServiceConfig, from []served) {
 	port := defaultPort
 	if image == bourse.HostImage {

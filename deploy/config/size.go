@@ -4,7 +4,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// gpuSizes maps the names of sizes with a GPU to kinds of GPUs.
+// gpuSizes maps the names of machine sizes with a GPU to the kind of GPU.
 var gpuSizes = map[string]string{
 	"a10": "a10", "l40s": "l40s", "a100-40gb": "a100-pcie-40gb", "a100-pcie-40gb": "a100-pcie-40gb",
 	"a100-80gb": "a100-sxm4-80gb", "a100-sxm4-80gb": "a100-sxm4-80gb",

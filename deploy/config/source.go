@@ -22,7 +22,8 @@ import (
 const (
 	MaxBytes = 1 << 20
 	maxDepth = 32 // depth of nested tables and lists
-	// Number of values, including those repeated by YAML aliases; the time for parsing TOML grows with its square.
+	// maxNodes is the maximum number of values, including those repeated by YAML aliases. The limit is necessary
+	// because the time for parsing TOML grows with the square of that number.
 	maxNodes = 10_000
 )
 
@@ -38,8 +39,8 @@ type source struct {
 // full reports whether the file will be refused because it has too many nodes.
 func (s *source) full() bool { return s.made > 4*maxNodes }
 
-// position returns the line and column of an offset. It counts from the previous offset, because counting from the
-// beginning would be slow if the file is one long line.
+// position returns the line and column of an offset. It counts from the offset of the previous call, because counting
+// from the beginning would be slow if the file is one long line.
 func (s *source) position(offset int) (line, column int) {
 	offset = min(max(offset, 0), len(s.text))
 	if offset < s.last.offset {

@@ -83,7 +83,7 @@ func Split(line string) ([]string, error) {
 	return words, nil
 }
 
-// Values contains the values of a header.
+// Values contains the values of an HTTP header.
 type Values []string
 
 // MarshalJSON encodes a single value as a string, and several as a list.
@@ -183,7 +183,8 @@ func (g *GB) read(n *yaml.Node) string {
 	return ""
 }
 
-// sizeOf decodes a size in MiB, which is a string or an integer, see [mebibytes].
+// sizeOf decodes a size and returns it in MiB. The size is an integer, or a string as described at
+// [mebibytes].
 func sizeOf(n *yaml.Node, bare int64) (int64, bool) {
 	if number, ok := integer(n); ok {
 		return mebibytes(strconv.FormatInt(number, 10), bare)

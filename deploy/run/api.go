@@ -64,7 +64,7 @@ type Reservations interface {
 
 // View reads the cluster's view.
 type View interface {
-	// Health returns how current each server's copy of the view is.
+	// Health returns how up to date each server's copy of the view is.
 	Health(ctx context.Context) (machinesapi.ViewHealth, error)
 	// Rows follows the app's machines in the API server's copy of the view. It calls news once for each existing
 	// machine, then once with a zero Row, and then for each change to a machine. It returns an error when ctx is done

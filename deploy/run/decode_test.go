@@ -47,7 +47,7 @@ func FuzzNoted(f *testing.F) {
 		var said Note
 		if raw, there := is[noteKey]; there {
 			if err := json.Unmarshal(raw, &said); err != nil || len(said.Left)+said.More != len(note.Left) {
-				t.Fatalf("%v: %d are left and %d more, of %d", err, len(said.Left), said.More, len(note.Left))
+				t.Fatalf("%v: the note lists %d leftovers and %d more, of %d", err, len(said.Left), said.More, len(note.Left))
 			}
 			if len(out) > maxMetadata {
 				t.Fatalf("%d bytes", len(out))
@@ -98,9 +98,9 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// TestTimesAreMonotonic checks that this package calls no function that removes the monotonic clock reading from a time
-// or returns a time without one. Otherwise, setting the client's clock would disturb a run. Only the function holder
-// may do so, because its time is only shown to the user.
+// TestTimesAreMonotonic checks that this package does not call functions that remove the monotonic clock reading from a
+// time or return a time without one. Otherwise, setting the client's clock would disturb a run. Only the function
+// holder may do so, because its time is only shown to the user.
 func TestTimesAreMonotonic(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*.go")

@@ -22,7 +22,7 @@ type Event struct {
 	// Text describes what the step is waiting for, why it failed, or what it found.
 	Text string        `json:"text,omitempty"`
 	Took time.Duration `json:"took,omitempty"` // duration of a finished step, or of undoing it
-	// Line is a line of output of the step's machine. It is set in state Output.
+	// Line is a line of output from the step's machine. It is set in state Output.
 	Line *machinesapi.LogLine `json:"line,omitempty"`
 	// Plan is the new plan if the run has replanned. Later events refer to its steps.
 	Plan *deploy.Plan `json:"plan,omitempty"`
@@ -33,8 +33,8 @@ type Event struct {
 // State is the state of a step or of the run.
 type State string
 
-// The states of a step. They also apply to the run itself, which is waiting, running or undoing until it ends, and
-// done, failed, undone or left afterward.
+// The states of a step. The run itself has some of the same states: it is waiting, running or undoing while it is in
+// progress, and done, failed, undone or left after it has ended.
 const (
 	Waiting State = "waiting" // the step is delayed by a lease, an unavailable server or a failing check; Text gives the reason
 	Running State = "running" // the step has begun, or continues after Waiting
@@ -60,7 +60,7 @@ type Result struct {
 	Plan deploy.Plan `json:"-"`
 }
 
-// Outcome is the outcome of one step.
+// Outcome describes how one step ended.
 type Outcome struct {
 	Step    int              `json:"step"`
 	State   State            `json:"state,omitempty"` // "" if the step has not begun

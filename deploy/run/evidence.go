@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Limits for collecting evidence: the number of output lines, and the time.
+// Limits on collecting evidence: the number of output lines, and the total time.
 const (
 	maxLines        = 20
 	evidenceTimeout = 5 * time.Second
@@ -36,7 +36,7 @@ func (x *executor) evidence(i int) *Evidence {
 	}
 	ctx, cancel := context.WithTimeout(x.abandonCtx, evidenceTimeout)
 	defer cancel()
-	// Recorded earlier, because a command's machine may no longer exist.
+	// Use the recorded output first, because a command's machine may no longer exist.
 	out := &Evidence{Machine: id, Lines: x.journal.output(i)}
 	if m, err := x.api.Machine(ctx, id); err == nil { // information that cannot be read is omitted
 		out.State, out.Events, out.Checks = m.State, m.Events, m.Checks

@@ -41,7 +41,7 @@ type progress struct {
 	undo      error             // reason why the step could not be undone
 }
 
-// version identifies one start of one version of a machine.
+// version identifies a machine's version and, by number, its latest start.
 type version struct {
 	instance bourse.InstanceID
 	starts   int
@@ -160,8 +160,8 @@ func (j *journal) complete() bool {
 	return !slices.ContainsFunc(j.steps, func(p progress) bool { return p.state != Done })
 }
 
-// result returns the result of a run that ended with err. overtaken is set if another client has taken over the
-// machines; resumed is set if an earlier run began the release.
+// result returns the run's result. err is the error with which the run ended, if any. overtaken is set if another
+// client has taken over the machines; resumed is set if an earlier run began the release.
 func (j *journal) result(err error, overtaken, resumed bool) Result {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -194,8 +194,8 @@ func (j *journal) result(err error, overtaken, resumed bool) Result {
 	return out
 }
 
-// leftover describes a step's changes that are neither complete nor undone, or returns "" if there are none. The caller
-// must hold mu.
+// leftover describes changes that a step has begun or completed and that were not undone. It returns "" if there are
+// none. The caller must hold mu.
 func (j *journal) leftover(i int) string {
 	s, p := &j.plan.Steps[i], &j.steps[i]
 	switch s.Do.(type) {

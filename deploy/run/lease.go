@@ -59,7 +59,7 @@ var ErrLeased = errors.New("is leased")
 
 // ErrOvertaken is in the error chain of a run that lost a lease to another client because the run was suspended or
 // disconnected for too long. The run does not undo anything, because the other client's plan builds on its changes.
-var ErrOvertaken = errors.New("another client has overtaken this one")
+var ErrOvertaken = errors.New("another client has taken over the machines")
 
 // take acquires the leases of the given machines. step returns the step for which a machine's lease is needed. take
 // returns once each lease is held or its worker fails to respond. It returns an error if a lease cannot be acquired.
@@ -338,7 +338,7 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	defer cancel()
 	held, err := l.request(limited, one.machine, one.nonce)
 	if err == nil && held.Nonce != one.nonce {
-		// A new lease: this run's lease had expired, as had another client's lease after it.
+		// The lease is new, so this run's lease had expired, and so had a lease that another client held after that.
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		_ = l.api.Release(last, one.machine, held.Nonce) // if this fails, the lease expires on its own
 		done()
@@ -370,7 +370,7 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 // caller must hold mu.
 func (l *leases) overtake(id bourse.MachineID, cause error) error {
 	err := &bourse.Error{
-		Code: bourse.CodeConflict, Message: ErrOvertaken.Error() + ", the lease of machine " + string(id) + " was lost: " + bourse.MessageOf(cause), Err: ErrOvertaken,
+		Code: bourse.CodeConflict, Message: ErrOvertaken.Error() + ": the lease of machine " + string(id) + " was lost: " + bourse.MessageOf(cause), Err: ErrOvertaken,
 	}
 	if l.takenErr == nil {
 		l.takenErr = err
@@ -414,7 +414,7 @@ func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 func (l *leases) refreshAll(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, one := range l.list() {
-		// overtake records a lost lease; the steps detect an unresponsive worker.
+		// Ignore errors: overtake records a lost lease, and the steps themselves detect an unresponsive worker.
 		group.Go(func() { _ = l.refresh(ctx, one.machine) })
 	}
 	group.Wait()

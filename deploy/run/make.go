@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Time limits for orders. pullTimeout applies if the image may have to be pulled.
+// Time limits for orders. pullTimeout applies if the worker may have to pull the image first.
 const (
 	orderTimeout = 15 * time.Second
 	pullTimeout  = bourse.MaxOrderTimeout + orderTimeout

@@ -34,7 +34,7 @@ type Options struct {
 	KeepOnFailure bool
 
 	Wait      time.Duration // time limit for a machine to become ready, to stop, or to run its command; default 5 min
-	Watch     time.Duration // minimum time for which a ready machine is watched before the run ends or destroys what the machine replaces; default 0
+	Watch     time.Duration // minimum time that a ready machine is watched before the run ends or destroys the machine that it replaces; default 0
 	LeaseWait time.Duration // time limit for waiting for other clients' leases; default 1 min; negative means do not wait
 	LeaseTTL  time.Duration // duration of the run's leases, in whole seconds; each lease is extended after a third of this time; default 15 s
 	RetryFor  time.Duration // how long to repeat unanswered requests; default 1 min

@@ -26,8 +26,8 @@ func (o operation) changedBefore() []bourse.MachineID {
 // proxiesTimeout limits how long a step waits for proxies.
 const proxiesTimeout = 10 * time.Second
 
-// awaitProxies waits until every proxy has received the machines' current state, that is, the transactions in which the
-// machines' workers published it. Proxies that take longer than proxiesTimeout are recorded as silent.
+// awaitProxies waits until every proxy has received the current state of the machines as published by their workers.
+// Proxies that take longer than proxiesTimeout are recorded as silent.
 func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, proxiesTimeout)
 	defer cancel()
@@ -118,7 +118,7 @@ func (o operation) awaitStreams(ctx context.Context, workers map[bourse.WorkerID
 	}
 }
 
-// position is a position in a site's stream of changes.
+// position is a position in the stream of changes that a worker publishes.
 type position struct{ epoch, seq uint64 }
 
 func (p position) before(q position) bool {
@@ -140,7 +140,7 @@ func furthest(h *machinesapi.ViewHealth, workers map[bourse.WorkerID]bool) map[b
 }
 
 // lagging returns the proxies that do not respond or have not received the streams up to the given positions. It
-// ignores proxies known to be down, because they serve no requests.
+// ignores proxies that are known to be down, because they do not serve requests.
 func lagging(h *machinesapi.ViewHealth, want map[bourse.WorkerID]position) []string {
 	var out []string
 	for i := range h.Members {

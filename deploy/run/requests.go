@@ -20,7 +20,7 @@ const (
 	maxBackoff = 2 * time.Second
 )
 
-// requests makes a run's requests, and repeats them if necessary.
+// requests sends a run's requests, and repeats them if necessary.
 type requests struct {
 	slots    *slots
 	retryFor time.Duration // how long to repeat unanswered requests
@@ -75,8 +75,8 @@ func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) 
 	}, nil
 }
 
-// request makes a request. If the run stops, the request gets some more time to finish, because its outcome would
-// otherwise be unknown. If the run is abandoned or a lease is lost, the request is canceled immediately.
+// request sends a request by calling f. If the run stops, the request gets some more time to finish, because its
+// outcome would otherwise be unknown. If the run is abandoned or a lease is lost, the request is canceled immediately.
 func (r *requests) request(ctx context.Context, tag bourse.WorkerTag, limit time.Duration, f func(context.Context) error) error {
 	free, err := r.slots.take(ctx, tag)
 	if err != nil {
@@ -119,7 +119,7 @@ type repeatableRequest struct {
 	limit   time.Duration    // time limit for one attempt
 }
 
-// repeat sends a request, and repeats it if it gets no answer. It gives up once no answer has arrived for r.retryFor. A
+// repeat sends a request, and repeats it if there is no answer. It gives up if no answer arrives for r.retryFor. A
 // request that fails with errBusy counts as answered, and is repeated for at most t.limit. The parameter unknown of f
 // reports whether the outcome of an earlier attempt is unknown. In that case, f must determine the outcome first, or
 // send a request that takes effect only once.

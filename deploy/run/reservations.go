@@ -18,8 +18,8 @@ const (
 	reserveExtend = 20 * time.Second
 )
 
-// reservations holds the capacity for all machines that a plan creates, from before the first step on. It uses several
-// reservations if one would contain too many orders.
+// reservations holds the capacity for all machines that a plan creates. The capacity is reserved before the first step
+// begins. It uses several reservations if one would contain too many orders.
 type reservations struct {
 	api      Reservations
 	requests *requests
@@ -81,10 +81,10 @@ type batch struct {
 	orderOf []int // for each element of steps, the index of its order
 }
 
-// batches groups the machines that a plan creates into reservations of at most most machines. Equal orders are
+// batches groups the machines that a plan creates into reservations of at most limit machines. Equal orders are
 // combined. batches omits machines with a volume, which are bound to the volume's worker, and stopped machines, which
-// need no capacity.
-func batches(p *deploy.Plan, most int) []batch {
+// do not need capacity.
+func batches(p *deploy.Plan, limit int) []batch {
 	var out []batch
 	equal := map[string]int{} // indexes of the last batch's orders, by JSON
 	for i := range p.Steps {
@@ -94,7 +94,7 @@ func batches(p *deploy.Plan, most int) []batch {
 		if c == nil || makes.Stopped || len(c.Mounts) > 0 {
 			continue
 		}
-		if len(out) == 0 || out[len(out)-1].count == most {
+		if len(out) == 0 || out[len(out)-1].count == limit {
 			out = append(out, batch{})
 			clear(equal)
 		}

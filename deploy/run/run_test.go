@@ -54,8 +54,8 @@ func (b *builder) update(c *cluster, id bourse.MachineID, to *bourse.Config, aft
 	return b.add(deploy.Step{Do: deploy.AwaitReady{Smoke: true}, Machine: id}, u)
 }
 
-// rolling returns a plan that runs a command, updates the machines one after the other, and
-// then sets metadata of the first one.
+// rolling returns a plan that runs a command, updates the machines one after another, and then sets the first machine's
+// metadata.
 func rolling(c *cluster) deploy.Plan {
 	b := &builder{deploy.Plan{App: "web", Reserve: true}}
 	ids := c.ids()
@@ -459,7 +459,7 @@ func TestAnUpdateLandsAfterAnInterrupt(t *testing.T) {
 }
 
 // TestAnInterruptBeforeAMachineIsDestroyed checks that a run that is interrupted just before it destroys the first
-// machine destroys no machine and undoes everything.
+// machine does not destroy any machines and undoes everything.
 func TestAnInterruptBeforeAMachineIsDestroyed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -158,8 +158,9 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 }
 
 // newVersion updates a machine. before is the machine's current version. If the answer is lost, newVersion repeats the
-// request. At most one of these requests takes effect, because each requires the version before. only is set if no
-// other request of this run can have created a newer version that newVersion may find after repeating the request.
+// request. At most one of these requests takes effect, because each requires the version before. only is set if this
+// run has sent no other request that could create a newer version. In that case, if the machine has a newer version
+// after an unanswered request, that request created it.
 func (o operation) newVersion(ctx context.Context, m target, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = before
 	return o.repeat(ctx, m.id, o.opts.Wait+requestTimeout, func(ctx context.Context, unknown bool) error {
@@ -184,7 +185,8 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 		case now.State == bourse.StateReplacing, unknown && !now.State.Settled() && now.State != bourse.StateRestarting:
 			return errBusyMachine(m.id)
 		case now.InstanceID == before && conflict:
-			// An update is waiting for its image, or the lease is lost, which extending the lease detects.
+			// Either an update is waiting for its image, or the lease is lost. In the latter case, the next attempt to
+			// extend the lease detects the loss.
 			return errBusyMachine(m.id)
 		case now.InstanceID == before, !unknown && !conflict:
 			return err
@@ -277,7 +279,7 @@ func (o operation) startMachine(ctx context.Context, m target) error {
 		return nil
 	}
 	if now.State == bourse.StateStopping || now.State == bourse.StateSuspending {
-		// A killed client had requested the stop.
+		// Another client requested the stop, and was probably killed after that.
 		err := o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStopped, bourse.StateSuspended, bourse.StateFailed, bourse.StateDestroyed)
 		if err != nil {
 			return err

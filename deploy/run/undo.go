@@ -21,7 +21,7 @@ func (u undo) all() {
 	begun := make([]bool, len(u.plan.Steps))
 	for i := range begun {
 		p := u.journal.get(i)
-		// A machine may be gone only if the request to destroy it was sent. If the step was stopped before that, other
+		// A machine can have been destroyed only if the request was sent. If the step was stopped before that, other
 		// steps can still be undone.
 		begun[i] = p.state != "" && (p.sent || !u.plan.Steps[i].Destroys())
 	}
@@ -47,7 +47,7 @@ func (u undo) all() {
 	})
 }
 
-// undone returns the machines of the given steps, omitting steps that have not been undone.
+// undone returns the machines of those of the given steps that have been undone.
 func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	seen := map[bourse.MachineID]bool{"": true}
 	for _, i := range steps {

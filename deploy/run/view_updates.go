@@ -107,14 +107,14 @@ func (n *viewUpdates) row(id bourse.MachineID) (row Row, ok, complete bool) {
 	return row, ok, n.complete
 }
 
-// unavailable reports whether the API has refused to provide changes, so that none will arrive.
+// unavailable reports whether the API has refused to provide changes. In that case, none will arrive.
 func (n *viewUpdates) unavailable() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.forbidden
 }
 
-// poll calls look immediately, at intervals, and whenever the machine has changed. It stops when look returns true or
+// poll calls look immediately, at intervals, and whenever the machine has changed. It returns when look returns true or
 // an error, or when ctx is done.
 func (n *viewUpdates) poll(ctx context.Context, id bourse.MachineID, look func() (bool, error)) error {
 	for {

@@ -19,9 +19,9 @@ const (
 )
 
 // watches monitors machines after a step has found them ready. If such a machine crashes, that step fails. Each machine
-// is monitored for at least Options.Watch before the run completes or destroys the replaced machine. Monitoring ends
-// before a later step starts, stops, restarts, updates or destroys the machine, or destroys the machine that it
-// replaces, because nothing can be undone after that.
+// is monitored for at least Options.Watch before the run completes or destroys the machine that it replaces. Monitoring
+// ends before a later step starts, stops, restarts, updates or destroys the machine. It also ends before a later step
+// destroys the machine that it replaces, because nothing can be undone after that.
 type watches struct {
 	*executor
 	graph graph
@@ -162,17 +162,17 @@ func (w *watches) failStep(ctx context.Context, i int, since time.Time, err erro
 // crashed reads a machine whenever it changes, and returns an error once its program has crashed. It returns nil when
 // ctx is done.
 func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
-	id, was := w.journal.machine(i), w.journal.get(i).ready
+	id, ready := w.journal.machine(i), w.journal.get(i).ready
 	for {
 		changed, _ := w.news.next(id) // must precede reading the machine
 		row, there, known := w.news.row(id)
-		if !known || !there || row.State != bourse.StateStarted || row.Instance != was.instance || row.Starts != was.starts {
+		if !known || !there || row.State != bourse.StateStarted || row.Instance != ready.instance || row.Starts != ready.starts {
 			var m machinesapi.Machine
 			unread := w.requests.request(ctx, id.Tag(), watchTimeout, func(ctx context.Context) (err error) {
 				m, err = w.api.Machine(ctx, id)
 				return err
 			})
-			if how := describeCrash(&m, &was); unread == nil && how != "" { // an unresponsive worker is not a crash
+			if how := describeCrash(&m, &ready); unread == nil && how != "" { // an unresponsive worker is not a crash
 				return bourse.Errorf(bourse.CodeFailedPrecondition, "it crashed %s after it was ready%s", time.Since(since).Round(time.Second/10), how)
 			}
 		}
@@ -190,16 +190,16 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 }
 
 // describeCrash describes how a machine's program has failed since the machine was ready, or returns "" if it has not.
-// It updates was if an idle machine was stopped and started again.
-func describeCrash(m *machinesapi.Machine, was *version) string {
-	if m.InstanceID != was.instance {
+// If an idle machine was stopped and started again, describeCrash records the new start in ready.
+func describeCrash(m *machinesapi.Machine, ready *version) string {
+	if m.InstanceID != ready.instance {
 		return ""
 	}
 	exit := m.Exit
-	if exit == nil && m.Starts > was.starts {
+	if exit == nil && m.Starts > ready.starts {
 		exit = latestExit(m)
 	}
-	was.starts = max(was.starts, m.Starts)
+	ready.starts = max(ready.starts, m.Starts)
 	switch {
 	case m.State == bourse.StateFailed && exit == nil:
 		return fmt.Sprintf(": it is %s", m.State)

@@ -33,13 +33,12 @@ type Config struct {
 	Snapshotter string   // default overlayfs
 	Devices     []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
 	// Runc is the command line of a program that passes secrets to containers by calling
-	// [BecomeRunc]. The driver appends the arguments for BecomeRunc. If Runc is empty or the
-	// runtime is not runc, secrets are part of a container's environment, which containerd stores
-	// on its disk.
+	// [BecomeRunc]. The driver appends the arguments for BecomeRunc. If Runc is empty or the runtime is not
+	// runc, secrets become part of the container's environment, which containerd stores on disk.
 	Runc   []string
 	VM     *vm.Host // runs tasks with the runtime "vm" in virtual machines; nil if the host does not support them
 	Keeper Keeper
-	Log    *slog.Logger // default: discards
+	Log    *slog.Logger // default: discards all records
 }
 
 // Keeper stores the output of containers in logs, even while no daemon is running. *logs.Keeper implements it.
@@ -48,11 +47,11 @@ type Keeper interface {
 	Start(ctx context.Context) error
 	// Keep starts reading a task's output. It is idempotent.
 	Keep(ctx context.Context, s logs.Source) error
-	// Done returns when the output of an ended task is in its log. It does nothing for unknown sources.
+	// Done waits until all output of an ended task is in its log. It does nothing if the source is unknown.
 	Done(ctx context.Context, s logs.Source) error
 	// Logs implements driver.Driver's Logs.
 	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
-	// Destroy removes a machine's log, and ends calls of Logs that follow it.
+	// Destroy removes a machine's log. Calls of Logs that follow the log then return.
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 
@@ -82,14 +81,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Time limits and the intervals between retries.
+// Time limits and retry intervals.
 const (
-	launchTimeout = time.Minute            // limit for a whole start
+	launchTimeout = time.Minute            // limit for starting a container
 	bootTimeout   = 2 * time.Minute        // limit for a virtual machine's boot
 	removeTimeout = 30 * time.Second       // limit for undoing a start or for one attempt to remove leftovers
-	drainGrace    = 500 * time.Millisecond // limit for output that an exec's child processes hold open
+	drainGrace    = 500 * time.Millisecond // limit for reading output that an exec's child processes hold open
 	startGrace    = 15 * time.Second       // limit for starting an exec's command after its caller's context has ended
-	killGrace     = 5 * time.Second        // limit for processes to end after SIGKILL
+	killGrace     = 5 * time.Second        // limit for killed processes to exit
 	doneTimeout   = 10 * time.Second       // limit for the keeper to finish a log before an exit is reported
 	minRetryDelay = 10 * time.Millisecond  // initial pause between attempts
 	maxRetryDelay = time.Second            // maximum pause

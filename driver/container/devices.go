@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// injectDevices adds the devices with the given qualified CDI names to a container's
-// specification. It adds their device nodes, and all other changes that the host's CDI
-// specifications require for them. It reads the specifications on each call, because they change
+// injectDevices adds the devices with the given qualified CDI names to a container's specification:
+// their device nodes, mounts, hooks and whatever else the host's CDI specifications require. dirs
+// lists the directories of the CDI specifications. They are read on each call, because they change
 // when a device driver is updated, and containers with devices are rare.
 func injectDevices(dirs []string, s *specs.Spec, names []string) error {
 	if len(names) == 0 {

@@ -11,29 +11,28 @@
 //	daemon: Driver ── gRPC ──▶ containerd ── ttrpc ──▶ shim ── fork ──▶ container
 //	          └── socket ──▶ keeper ◀── FIFOs ───────────┘
 //
-// All data that the driver needs after a restart is in containerd: a container's id identifies its
-// driver and its task, and its labels record its exit. The driver's directory contains only FIFOs,
-// programs' stdin, name resolution files, and a mark for each started task.
+// All data that the driver needs after a restart is in containerd: a container's id identifies the
+// driver and the task, and the container's labels contain the exit. The driver's directory contains
+// only FIFOs, programs' stdin, name resolution files, and a mark for each started task.
 //
 // # Guarantees
 //
 //   - If the daemon exits, its containers keep running, and their exits and output are not
-//     lost. Recover adopts started containers and removes all parts of incomplete ones. Objects
-//     that containerd finishes creating only after Recover are removed during the next half
-//     minute.
+//     lost. Recover adopts started containers and removes incomplete ones. Objects that
+//     containerd finishes creating only after Recover are removed within half a minute.
 //   - If containerd exits, containers keep running, too. Calls then return CodeUnavailable, but
-//     Wait continues to wait. No running task is reported as ended.
-//   - A failed start leaves no container, snapshot, task, directory, scratch files or cgroup
-//     behind. If containerd is unavailable, they are removed once it is available again.
-//   - When an exit is reported, no process of the container is alive, the output is in the log,
-//     and the exit says whether the container ran out of memory. If the keeper cannot finish
-//     writing the log, the exit is delayed by up to ten seconds.
-//   - A container whose shim was killed ends with code -1 and an error, and its
-//     processes are killed.
-//   - An ended task has no shim and no mounts: its exit is stored in the container's
-//     record, and then the task is deleted.
-//   - Several drivers may use one containerd: each changes only objects with its
-//     mark, which is derived from its directory's path.
+//     Wait continues to wait. Running tasks are never reported as ended.
+//   - After a failed start, the container, snapshot, task, directory, scratch files and cgroup
+//     are removed. If containerd is unavailable, they are removed once it is available again.
+//   - When an exit is reported, all of the container's processes have ended, the output is in the
+//     log, and the exit states whether the container ran out of memory. If the keeper cannot
+//     finish writing the log, the driver waits up to ten seconds before it reports the exit.
+//   - If a container's shim is killed, the container's processes are killed, and its exit has
+//     code -1 and an error.
+//   - Once a task's exit is stored in the container's record, the task is deleted in containerd,
+//     so ended tasks do not have shims or mounts.
+//   - Several drivers may use one containerd. Each changes only objects with its own mark, which
+//     is derived from its directory's path.
 //   - Labels contains only limits that the host can enforce.
 //
 // # Isolation
@@ -52,39 +51,39 @@
 // runc's input (BecomeRunc). The secrets survive the daemon and are removed with the container.
 // Secret files are mounted read-only from that directory.
 //
-// # Steps of a start, and what a crash after each of them leaves
+// # Steps of a start, and how Recover handles a crash after each step
 //
-//	directory, FIFOs   removed by Recover together with stdin, because there is no container
-//	keeper reads       stopped by Recover
-//	snapshot           has our mark: removed by Recover; a label protects it from the garbage collector
-//	secrets            the directory has our mark: removed by Recover
-//	container record   without a task and a start mark: removed by Recover
-//	task created       removed by Recover
-//	task started       adopted by Recover
+//	directory, FIFOs   removed, together with stdin, because there is no container
+//	keeper reads       stopped
+//	snapshot           removed, because it has our mark; a label protects it from the garbage collector
+//	secrets            removed, because their directory has our mark
+//	container record   removed, because there is neither a task nor a start mark
+//	task created       removed
+//	task started       adopted
 //
-// A start continues even if its caller's context ends. Destroy waits for it.
+// If the caller's context ends, a start continues in the background. Destroy waits for it.
 //
 // # Goroutines and locks
 //
 // Each running task has a goroutine that waits until containerd reports the task's end (about 30
-// KiB). Each start in progress also has a goroutine. Another goroutine removes remains, if there
-// is any. Close waits for all of them. Driver.mu guards the table of machines, the status of
-// tasks and the client, and is not held during calls.
+// KiB). Each start in progress also has a goroutine. If there are remains of failed starts, another
+// goroutine removes them. Close waits for all of them. Driver.mu guards the table of machines, the
+// status of tasks and the client, and is not held during calls.
 //
 // # Trade-offs
 //
-//   - The hot path consists of four calls to containerd (snapshot, container, create,
-//     start) and one to the keeper, which is concurrent with the first. Images'
-//     configurations are cached, and users are looked up without a mount.
+//   - A start makes four calls to containerd (snapshot, container, create, start) and one to
+//     the keeper, which is concurrent with the first. Image configurations are cached, and
+//     users are looked up without a mount.
 //   - containerd reports 128+n both for signal n and for an exit with that code. The driver
 //     interprets it as the signal if n is below 32.
-//   - The kernel delivers only those signals to a container's main process that the process
-//     handles. If the process is still starting, Stop therefore sends the signal again once the
+//   - The kernel delivers a signal to a container's main process only if the process handles
+//     it. If the process is still starting, Stop therefore sends the signal again once the
 //     process handles it.
 //   - While a runtime starts a container, it uses part of the container's memory and threads.
 //     The minimum memory limit is therefore 16 MiB, and a limit of fewer than 32 processes
 //     applies only from the program's first instruction on.
 //   - Writing files into an image's root requires a temporary mount. The kernel syncs
 //     the file system when it is unmounted.
-//   - When an exec ends normally, processes that it has started in the background keep running.
+//   - When an exec ends normally, its background processes keep running.
 package container

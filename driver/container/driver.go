@@ -23,7 +23,7 @@ type Driver struct {
 	layout layout
 	images *images
 	groups cgroup.Tree
-	shims  func() map[string]string // the installed runtimes; see hostShims
+	shims  func() map[string]string // returns the installed runtimes; see hostShims
 	tasks  *table
 	ctx    context.Context //nolint:containedctx // lifetime of the driver's goroutines, from New to Close
 	cancel context.CancelCauseFunc
@@ -80,9 +80,9 @@ func (d *Driver) beginCall() bool {
 	return d.ctx.Err() == nil
 }
 
-// connect returns a client, and a context that contains the namespace and is canceled when the
-// driver is closed. The caller must call release when done. connect itself does not contact
-// containerd; if containerd is unavailable, the first call fails.
+// connect returns a client, and a context that contains the namespace and is canceled when the driver is closed.
+// The caller must call release when done. connect does not contact containerd, so if containerd is unavailable,
+// only the client's first call fails.
 func (d *Driver) connect(ctx context.Context) (_ context.Context, _ *containerd.Client, release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, nil, err
@@ -125,7 +125,7 @@ func (d *Driver) Labels() map[string]string {
 	return maps.Clone(d.labels)
 }
 
-// Inspect implements driver.Driver. It uses the driver's table and does not ask containerd.
+// Inspect implements driver.Driver. It reads the driver's table and does not query containerd.
 func (d *Driver) Inspect(ctx context.Context, id driver.TaskID) (driver.Status, error) {
 	t, err := d.find(ctx, id)
 	if err != nil {
@@ -155,7 +155,7 @@ func (d *Driver) find(ctx context.Context, id driver.TaskID) (*task, error) {
 	return t, nil
 }
 
-// newTask returns a task that is not in the table yet.
+// newTask returns a new task, which is not in the table yet.
 func (d *Driver) newTask(id driver.TaskID) *task {
 	return &task{
 		id: id, container: d.layout.container(id),

@@ -43,9 +43,8 @@ func toErrdefs(err error) error {
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(toErrdefs(err)) }
 
 // withCode adds a code to an error from a call to containerd. If the caller's context has ended, it
-// returns the context's error instead. It also does so if containerd reports that the caller's
-// deadline has passed, because on a busy host containerd may detect this before the context
-// ends.
+// returns the context's error instead. On a busy host, containerd may notice that the caller's deadline
+// has passed before ctx ends; withCode then returns context.DeadlineExceeded.
 func withCode(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -82,8 +81,8 @@ func isTransport(err error) bool {
 // containerd reports this only as text.
 func isShimGone(err error) bool { return err != nil && strings.Contains(err.Error(), "ttrpc: closed") }
 
-// refusals lists phrases in a runtime's error that show that no host could run the order.
-// Runtimes report errors only as text, without codes.
+// refusals lists phrases that identify a runtime's error as the order's fault. Runtimes report errors only
+// as text, without codes.
 var refusals = []string{
 	"executable file not found", // command not found
 	"no such file or directory",
@@ -101,9 +100,10 @@ var refusals = []string{
 	"OOM-killed", // out of memory before the program started
 }
 
-// startError converts containerd's error from creating or starting a task into an error for the
-// caller, with the runtime's message. Its code is internal unless the order caused the failure.
-// hidden lists paths of the host that the message must not contain.
+// startError converts containerd's error from creating or starting a task to an error for the caller that
+// contains the runtime's message. Its code is invalid if the order caused the failure,
+// insufficient_capacity if the disk is full, unavailable if containerd is unreachable, and internal
+// otherwise. hidden lists paths on the host that the message must not reveal.
 func startError(ctx context.Context, err error, hidden ...string) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok || ctx.Err() != nil {
 		return withCode(ctx, err)
@@ -126,10 +126,12 @@ func startError(ctx context.Context, err error, hidden ...string) error {
 
 const cannotStart = "the container cannot be started: "
 
-// rootfs matches the path of a container's root on the host. The rest of the path is within the container.
+// rootfs matches the host's path of a container's root directory. The part of a path after the match is a
+// path in the container.
 var rootfs = regexp.MustCompile(`[^\s"'=:,]*/io\.containerd\.[^\s"'=:,]*/rootfs`)
 
-// removePaths removes from a runtime's error each path of the host that begins with a prefix in hidden.
+// removePaths removes host paths from a runtime's error: the root directories of containers, and all paths
+// that begin with a prefix in hidden.
 func removePaths(text string, hidden []string) string {
 	text = rootfs.ReplaceAllLiteralString(text, "")
 	for _, path := range hidden {
@@ -155,8 +157,7 @@ func removePaths(text string, hidden []string) string {
 	return text
 }
 
-// layers lists the prefixes that the programs between the runtime and this driver add to an
-// error, outermost first.
+// layers lists prefixes that containerd, the shim and runc add to an error, outermost first.
 var layers = []string{
 	"failed to create task for container: ", "failed to create shim task: ", "failed to create shim: ",
 	"failed to start shim: ", "OCI runtime create failed: ", "OCI runtime start failed: ", "OCI runtime exec failed: ",
@@ -164,7 +165,8 @@ var layers = []string{
 	"unable to start container process: ", "cannot start a stopped process: ", "error during container init: ",
 }
 
-// shortenRuntimeError returns the relevant part of a runtime's error.
+// shortenRuntimeError returns the relevant part of a runtime's error, without the prefixes in layers and
+// without control characters.
 func shortenRuntimeError(text string) string {
 	const most = 512 // short enough for a person to read
 	text = strings.TrimSuffix(strings.TrimSpace(text), ": unknown")

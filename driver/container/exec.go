@@ -27,10 +27,10 @@ import (
 )
 
 // Exec implements driver.Driver. When ctx ends, it kills the processes in the command's session,
-// and returns the output so far together with ctx's error. It does not kill processes that have
-// left the session. If the command ends normally, processes that it has left running in the
-// container are not killed either. It does not wait for a Stdin that blocks in Read, but does wait
-// for a Stdout that blocks in Write.
+// but not those that have left the session, and returns the output so far together with ctx's
+// error. When the command exits on its own, processes that it has left in the background keep
+// running. Exec does not wait for a Stdin that blocks in Read, but does wait for a Stdout that
+// blocks in Write.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	if err := checkExec(exec); err != nil {
 		return driver.ExecResult{}, err
@@ -74,17 +74,17 @@ func checkExec(exec driver.Exec) error {
 	return checkSize(exec.Command)
 }
 
-// execPrefix is the prefix of the id of every exec and of its directory's name.
+// execPrefix is the prefix of every exec's id, which is also the name of the exec's directory.
 const execPrefix = "exec-"
 
-// execution is an Exec in progress.
+// execution is an Exec call in progress.
 type execution struct {
 	*Driver
 	c    *containerd.Client
 	task *task
 	exec driver.Exec
 	id   string
-	args []string // of an agent in the container of a virtual machine, instead of exec.Command
+	args []string // if not nil, the command line to run in a virtual machine's container, instead of exec.Command in the guest
 	out  *output
 	err  *output
 	eof  chan struct{} // closed when the command's stdin has ended
@@ -126,7 +126,8 @@ func (x *execution) run(ctx context.Context) (driver.ExecResult, error) {
 	return driver.ExecResult{Exit: exit, Stdout: x.out.close(), Stderr: x.err.close()}, err
 }
 
-// spec returns the container's process specification, changed to run the exec's command.
+// spec returns the process specification of the exec's command, derived from that of the
+// container's main process.
 func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 	record, err := x.c.ContainerService().Get(ctx, x.task.container)
 	if err != nil {
@@ -143,9 +144,9 @@ func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 		p.ConsoleSize = &specs.Box{Height: uint(term.Size.Rows), Width: uint(term.Size.Cols)}
 	}
 	if x.task.vm {
-		p.OOMScoreAdj = new(1000) // if there are too many execs, the kernel kills one of them, and not the machine
+		p.OOMScoreAdj = new(1000) // if execs use too much memory, the kernel kills one of them instead of the machine
 		if p.Args = x.args; p.Args == nil {
-			p.Args, err = x.giveProgram()
+			p.Args, err = x.writeProgram()
 		}
 	}
 	return p, err
@@ -153,14 +154,14 @@ func (x *execution) spec(ctx context.Context) (*specs.Process, error) {
 
 const defaultTerm = "xterm"
 
-// open creates the FIFOs of the command and starts copying.
+// open creates FIFOs for the command's stdin, stdout and stderr in dir, and starts copying data.
 func (x *execution) open(dir string) (cio.IO, error) {
 	x.out, x.err = newOutput(x.exec.Stdout, x.exec.Limit), newOutput(x.exec.Stderr, x.exec.Limit)
 	if x.exec.Stdout != nil && x.exec.Stderr == nil {
-		x.err.to = io.Discard // no output is returned if either is streamed
+		x.err.to = io.Discard // if stdout is streamed, stderr is not returned either
 	}
 	var ready chan struct{}
-	if x.task.vm && x.exec.Terminal != nil { // until the agent has configured the terminal, it would change the input
+	if x.task.vm && x.exec.Terminal != nil { // a terminal that the agent has not configured yet would alter the input
 		ready = make(chan struct{})
 		x.out.ready = func() { close(ready) }
 	}
@@ -178,8 +179,8 @@ func (x *execution) open(dir string) (cio.IO, error) {
 	return cio.NewCreator(options...)(x.id)
 }
 
-// start starts the command and returns its process id. It continues even if ctx is canceled,
-// because a half-started command could not be killed.
+// start starts the command and returns its process id. It continues even if ctx ends, because a
+// command that is being started cannot be killed.
 func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startGrace)
 	defer cancel()
@@ -222,8 +223,8 @@ func (x *execution) await(ctx context.Context, pid int) (bourse.Exit, error) {
 	return exitFrom(r.ExitStatus, r.ExitedAt), cause
 }
 
-// kill kills the command and the processes in its session. It also asks the shim to do so,
-// because with some runtimes, the container's processes are not processes of this host.
+// kill kills the command and the processes in its session. It also asks the shim to kill the
+// command, because with some runtimes, the host does not see the processes in a container.
 func (x *execution) kill(ctx context.Context, pid int) {
 	_, _ = x.c.TaskService().Kill(ctx, &tasks.KillRequest{
 		ContainerID: x.task.container, ExecID: x.id, Signal: uint32(unix.SIGKILL),
@@ -231,8 +232,8 @@ func (x *execution) kill(ctx context.Context, pid int) {
 	x.groups.KillSession(cgroup.PathOf(x.layout.mark(), x.task.container), pid, killGrace)
 }
 
-// closeStdin tells the shim to close the command's input once the exec's Stdin has ended. The
-// shim otherwise holds the input open.
+// closeStdin makes the shim close the command's stdin once the exec's Stdin has ended. Without this
+// call, the shim would keep the command's stdin open.
 func (x *execution) closeStdin(ctx context.Context) {
 	select {
 	case <-x.eof:
@@ -261,11 +262,11 @@ func (x *execution) resize(ctx context.Context) {
 	}
 }
 
-// drain waits until the reader has received the rest of an ended command's output, however slow
-// the reader is. It does not wait for output of the command's children.
+// drain waits until the rest of an exited command's output has been received and forwarded, however
+// slowly the receiver accepts it. It does not wait until the command's children close the output.
 func (x *execution) drain(ctx context.Context) {
 	done := make(chan struct{})
-	go func() { // this goroutine ends when closeIO has closed the FIFOs
+	go func() { // exits once closeIO has closed the FIFOs
 		x.io.Wait()
 		close(done)
 	}()
@@ -286,7 +287,7 @@ func (x *execution) drain(ctx context.Context) {
 	}
 }
 
-// maxPipe exceeds the capacity of the pipes between a command and this process.
+// maxPipe is an upper bound for the data in the pipes between a command and this process, in bytes.
 const maxPipe = 1 << 20
 
 func (x *execution) closeIO() {
@@ -294,8 +295,8 @@ func (x *execution) closeIO() {
 	_ = x.io.Close()
 }
 
-// clear removes the FIFOs and the shim's data about the command. If the command is running, or may
-// have been started, clear kills it.
+// clear removes the FIFOs and the shim's data about the command. If the command is still running,
+// for example because start has failed halfway, clear kills it first.
 func (x *execution) clear(ctx context.Context, dir string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
 	defer cancel()
@@ -310,7 +311,7 @@ func (x *execution) clear(ctx context.Context, dir string) {
 	}
 	if err == nil || isNotFound(err) {
 		_ = os.RemoveAll(dir)
-		return // the next Recover finds the directory
+		return // if the directory was not removed, the next Recover tries again
 	}
 	x.cfg.Log.Warn("exec may still be running", "machine", x.task.id.Machine, "boot", x.task.id.Boot, "err", err)
 }

@@ -7,10 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// execLimit is the default limit, in bytes, of each output that an exec returns.
+// execLimit is the default for the maximum number of bytes that an exec returns from each of stdout and stderr.
 const execLimit = 1 << 20
 
-// output forwards an exec's stdout or stderr, or stores its beginning.
+// output receives an exec's stdout or stderr. It forwards the data to a writer or, if there is none, stores the
+// beginning.
 type output struct {
 	to    io.Writer // if nil, the output is stored
 	limit int       // maximum number of bytes to store
@@ -18,7 +19,8 @@ type output struct {
 	taken   atomic.Int64 // bytes received
 	writing atomic.Int32 // writes in progress
 
-	// ready is called when the first byte arrives, which is then dropped. It is nil if the first byte is output.
+	// If ready is not nil, the first byte only indicates that the command is ready. Write then calls ready and
+	// drops this byte.
 	ready func()
 
 	mu     sync.Mutex // held while output is forwarded
@@ -33,8 +35,8 @@ func newOutput(to io.Writer, limit int) *output {
 	return &output{to: to, limit: limit}
 }
 
-// Write implements io.Writer. It drops data beyond the limit, and all data after a write to the
-// receiver has failed, so that the command is not blocked.
+// Write implements io.Writer. It never fails, so that the command is not blocked: it drops data beyond the
+// limit and, after a write to o.to has failed, all further data.
 func (o *output) Write(b []byte) (int, error) {
 	o.writing.Add(1)
 	defer o.writing.Add(-1)
@@ -66,22 +68,22 @@ func (o *output) close() []byte {
 	return o.kept.Bytes()
 }
 
-// input is the stdin of an exec. When the Reader ends, input calls end. For a terminal, it sends
-// an end-of-transmission character instead.
+// input provides an exec's stdin, which it reads from Reader. After the last byte, it calls end. If stdin is a
+// terminal, it instead returns an end-of-transmission character, and then waits until the command has ended.
 type input struct {
 	io.Reader
 	terminal bool
-	end      func()          // called when stdin has ended, except with a terminal
+	end      func()          // called after the last byte, unless stdin is a terminal
 	over     <-chan struct{} // closed when the command has ended
 	ready    <-chan struct{} // if not nil, Read waits until it is closed
 
 	begun bool // whether the last line is incomplete
 	ended bool
-	last  []byte // bytes that Read returns after the end of the Reader
+	last  []byte // bytes that Read still has to return after the Reader's last byte
 }
 
-// endOfTransmission is the character that ends a terminal's input at the beginning of a line.
-// Within a line, it only submits the typed part of the line.
+// endOfTransmission is the character ^D. At the beginning of a line, it ends a terminal's input. Within a line,
+// it only submits what was typed so far.
 const endOfTransmission = "\x04"
 
 // Read implements io.Reader.

@@ -13,17 +13,16 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// inRoot opens a directory of a root file system as a program inside it would: links, including
-// absolute ones, are resolved within the root.
+// inRoot opens a directory in a root file system. It resolves links, including absolute ones,
+// within the root, as the kernel does for programs in the container.
 func inRoot(root int, name string) (int, error) {
 	return unix.Openat2(root, name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	})
 }
 
-// writeFile writes an ordered file into the root file system at dir, creating missing parent
-// directories. It replaces an existing file or link, and does not follow the link. It returns
-// CodeInvalid if the path is a directory.
+// writeFile writes f into the root file system at dir, creating missing parent directories. It
+// replaces an existing file or link. It returns CodeInvalid if the path is a directory.
 func writeFile(dir string, f driver.File) error {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -47,7 +46,8 @@ func writeFile(dir string, f driver.File) error {
 	return fmt.Errorf("write file %s: %w", f.Path, err)
 }
 
-// makeDirs opens a directory of a root file system, creating missing parts.
+// makeDirs opens a directory in a root file system, creating it and its parents if they do not
+// exist.
 func makeDirs(root int, dir string) (int, error) {
 	at, err := inRoot(root, "/")
 	if err != nil {
@@ -75,8 +75,9 @@ func makeDirs(root int, dir string) (int, error) {
 	return at, nil
 }
 
-// replaceFile replaces a file in a directory with a new file. It does not write to the existing
-// file, because opening that file could block or have side effects.
+// replaceFile removes the file with the given name, if there is one, and creates a new file. It
+// does not write to the existing file, because opening a FIFO or device could block or have side
+// effects.
 func replaceFile(dir int, name string, f driver.File) error {
 	if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
@@ -87,11 +88,11 @@ func replaceFile(dir int, name string, f driver.File) error {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	_, err = file.Write(f.Data)
-	// os.File's Chmod would ignore setuid bits in the mode
+	// os.File.Chmod would ignore the setuid bits in this mode
 	return errors.Join(err, unix.Fchmod(fd, f.Mode&0o7777), file.Close())
 }
 
-// isDir reports whether a directory exists in a root file system.
+// isDir reports whether name is a directory in the root file system at dir.
 func isDir(dir, name string) bool {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -41,7 +41,7 @@ func (d *Driver) Freeze(ctx context.Context, id driver.TaskID, frozen bool) erro
 	return withCode(ctx, err)
 }
 
-// thaw resumes a task, unless it is not frozen.
+// thaw resumes a task if it is frozen.
 func (d *Driver) thaw(ctx context.Context, c *containerd.Client, t *task) error {
 	if frozen, err := isFrozen(ctx, c, t.container); err != nil || !frozen && !t.suspending.Load() {
 		return err
@@ -73,7 +73,7 @@ func isFrozen(ctx context.Context, c *containerd.Client, container string) (bool
 	return r.Process.Status == tasktypes.Status_PAUSED || r.Process.Status == tasktypes.Status_PAUSING, nil
 }
 
-// errFrozen returns the error of an Exec in a frozen task.
+// errFrozen returns the error of an Exec call for a frozen task.
 func errFrozen(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 }

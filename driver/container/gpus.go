@@ -33,14 +33,14 @@ type GPU struct {
 	Bus   string // PCI address, such as "0000:65:00.0"
 	UUID  string // "GPU-…"; empty if the driver does not report it
 	Model string // such as "NVIDIA L40S"
-	Kind  string // the model as part of a resource's name, such as "l40s"
+	Kind  string // the model in the form used in resource names, such as "l40s"
 }
 
 // GPUs is the result of [DetectGPUs].
 type GPUs struct {
 	Kinds   map[string][]string // CDI names by kind; each card has one name
 	Unnamed []GPU               // cards without a CDI name, which machines cannot use
-	Broken  []error             // errors of unreadable CDI specifications
+	Broken  []error             // one error for each unreadable CDI specification
 }
 
 const (
@@ -49,10 +49,10 @@ const (
 	maxCardFile = 1 << 16
 )
 
-// DetectGPUs finds the host's GPUs and their names in the Container Device Interface,
-// "vendor.com/class=name", which machines use to request them. The CDI specifications that define
-// these names are created by the vendor's tools or the operator. DetectGPUs does not open the
-// cards' device files. If the host has cards, it runs nvidia-smi once and waits for it.
+// DetectGPUs finds the host's GPUs and their names in the Container Device Interface (CDI). Machines
+// request GPUs by these names, which have the form "vendor.com/class=name". They are defined in CDI
+// specifications, which the vendor's tools or the operator create. DetectGPUs does not open the cards'
+// device files. If the host has GPUs, DetectGPUs runs nvidia-smi once and waits for it.
 func DetectGPUs(ctx context.Context, s GPUSources) GPUs {
 	if s.Proc == nil {
 		s.Proc = os.DirFS("/proc")
@@ -81,8 +81,8 @@ func DetectGPUs(ctx context.Context, s GPUSources) GPUs {
 	return found
 }
 
-// deviceNames returns the names of all devices in directories of CDI specifications,
-// and the errors of unreadable specifications.
+// deviceNames returns the names of all devices that are defined in the given CDI directories, and an
+// error for each unreadable specification.
 func deviceNames(specs []string) ([]string, []error) {
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(specs...), cdi.WithAutoRefresh(false))
 	if err != nil {
@@ -105,8 +105,8 @@ func nameOfGPU(card GPU, names []string) (string, bool) {
 	return "", false
 }
 
-// nvidiaGPUs returns the cards known to NVIDIA's driver, sorted by PCI address, because the
-// driver numbers them in that order. proc is the host's /proc.
+// nvidiaGPUs returns the cards that NVIDIA's driver lists in proc, the host's /proc. The cards are
+// sorted by PCI address, because the driver numbers them in that order.
 func nvidiaGPUs(proc fs.FS) []GPU {
 	cards, err := fs.ReadDir(proc, nvidiaCards)
 	if err != nil { // the driver is not loaded
@@ -129,7 +129,8 @@ func nvidiaGPUs(proc fs.FS) []GPU {
 	return out
 }
 
-// parseCard parses the driver's file about a card, in which each line has the form "Name: value".
+// parseCard parses the driver's description of a card, which consists of lines of the form "Name:
+// value".
 func parseCard(text []byte) GPU {
 	var g GPU
 	for line := range bytes.Lines(text) {
@@ -158,8 +159,8 @@ func hostSMI() SMI {
 	}
 }
 
-// addSMI adds data from nvidia-smi to cards: their memory, which is part of some kinds' names,
-// and the driver's own numbers.
+// addSMI updates cards with data from nvidia-smi: the driver's own numbers for them, and their memory
+// sizes, which are part of some Kinds. If nvidia-smi fails, cards are unchanged.
 func addSMI(ctx context.Context, smi SMI, cards []GPU) []GPU {
 	if smi == nil {
 		return cards
@@ -204,8 +205,8 @@ func parseSMI(line string) (g GPU, memory int64, ok bool) {
 	return GPU{Index: index, Bus: fields[1], UUID: fields[2], Model: fields[3]}, memory, true
 }
 
-// samePCIAddress reports whether two PCI addresses identify the same device. The domain of each may have
-// four or eight digits.
+// samePCIAddress reports whether two PCI addresses identify the same device. In each address, the domain
+// may be written with four or eight digits.
 func samePCIAddress(a, b string) bool {
 	normal := func(s string) string {
 		domain, rest, ok := strings.Cut(strings.ToLower(s), ":")
@@ -217,10 +218,9 @@ func samePCIAddress(a, b string) bool {
 	return normal(a) == normal(b)
 }
 
-// kindOfGPU converts a model's name to a part of a resource's name: "NVIDIA A100-PCIE-40GB"
-// becomes a100-pcie-40gb, and "NVIDIA L40S" becomes l40s. A100 and H100 cards have different
-// memory sizes. If such a model's name does not include the size, kindOfGPU appends it. memory
-// is in MiB.
+// kindOfGPU converts a model name to a Kind: "NVIDIA A100-PCIE-40GB" becomes "a100-pcie-40gb", and
+// "NVIDIA L40S" becomes "l40s". A100 and H100 cards come in different memory sizes. If the name of such
+// a model does not contain the size, kindOfGPU appends it. memory is in MiB, or 0 if it is unknown.
 func kindOfGPU(model string, memory int64) string {
 	name := strings.ToLower(strings.TrimSpace(model))
 	name = strings.TrimPrefix(name, "nvidia ")

@@ -19,7 +19,8 @@ type imageInfo struct {
 	config ocispec.ImageConfig
 }
 
-// images caches images from which containers were started. A name contains a digest, so its image never changes.
+// images caches the images of started containers. Each image's name contains a digest, so cached entries never
+// become outdated.
 type images struct {
 	mu   sync.Mutex
 	info map[string]*imageInfo

@@ -15,7 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Labels of the driver's objects in containerd. The id of a container identifies its task.
+// Labels of the driver's objects in containerd. There is no label for the task, because the container's id
+// identifies it.
 const (
 	labelMark   = "bourse.dev/mark"   // the driver's mark, also on snapshots
 	labelTTY    = "bourse.dev/tty"    // "1": the output is one stream
@@ -48,7 +49,8 @@ func exitLabel(exit bourse.Exit) (string, error) {
 	return string(b), err
 }
 
-// exitOf decodes the exit in the labels of a container's record. It returns nil if there is none.
+// exitOf decodes the exit that is stored in the labels of a container's record. It returns nil if no valid exit is
+// stored.
 func exitOf(r containers.Container) *bourse.Exit {
 	text, ok := r.Labels[labelExit]
 	var exit bourse.Exit
@@ -58,11 +60,13 @@ func exitOf(r containers.Container) *bourse.Exit {
 	return &exit
 }
 
-// runtimeName is the pattern of a runtime's name. containerd itself would accept the path of any program on the host.
+// runtimeName is the pattern for valid runtime names. It excludes paths, because containerd would execute a program
+// at any path on the host as a runtime.
 var runtimeName = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
-// runtimeOf returns containerd's name for a runtime. name comes from the order. It may be short:
-// "runsc" stands for io.containerd.runsc.v1. shims contains the installed shims.
+// runtimeOf returns containerd's name for the runtime that an order requests. The order may use the short name, for
+// example "runsc" for io.containerd.runsc.v1. shims maps the short names of the installed runtimes to containerd's
+// names.
 func runtimeOf(name string, shims map[string]string) (string, error) {
 	if !runtimeName.MatchString(name) {
 		return "", bourse.Errorf(bourse.CodeInvalid, "runtime %s: use a name such as io.containerd.runc.v2", bourse.Quoted(name))
@@ -76,9 +80,8 @@ func runtimeOf(name string, shims map[string]string) (string, error) {
 	return name, nil
 }
 
-// shimsIn finds the runtimes whose shims are in the directories listed in path, a list like
-// $PATH. The returned map's keys are the runtimes' short names, and its values are containerd's
-// names.
+// shimsIn finds the runtimes that are installed in the directories listed in path, which has the form of $PATH. It
+// returns a map from the runtimes' short names to containerd's names.
 func shimsIn(path string) map[string]string {
 	out := map[string]string{}
 	for _, dir := range filepath.SplitList(path) {
@@ -95,8 +98,9 @@ func shimsIn(path string) map[string]string {
 	return out
 }
 
-// factsOf returns the driver's labels for a host with these shims.
-func (d *Driver) factsOf(shims map[string]string) map[string]string {
+// driverLabels returns the labels for driver.Driver's Labels method: the enforceable limits, support for virtual
+// machines, and one label for each runtime in shims.
+func (d *Driver) driverLabels(shims map[string]string) map[string]string {
 	out := d.groups.Labels()
 	out["container"] = "containerd"
 	out[driver.LabelDefaultRuntime] = d.cfg.Runtime

@@ -19,14 +19,14 @@ import (
 
 // layout describes the driver's directory:
 //
-//	tasks/<machine>-<boot>/   for a task with a container in containerd
-//	  stdout, stderr          FIFOs that its shim writes to and the keeper reads
-//	  stdin                   its program's stdin: see makeStdin
-//	  started                 its program was started: if no task is found later, it was lost
-//	  hosts, resolv.conf, …   for its network
-//	  exec-…/                 FIFOs of commands executed in it
-//	  machine/                sockets and status of its virtual machine
-//	mnt/<machine>-<boot>/     its root file system, while files are written into it
+//	tasks/<machine>-<boot>/   directory of a task that has a container
+//	  stdout, stderr          FIFOs that the shim writes to and the keeper reads from
+//	  stdin                   the program's stdin; see makeStdin
+//	  started                 exists once the program was started; if containerd then has no such task, it was lost
+//	  hosts, resolv.conf, …   name resolution files of the task's network
+//	  exec-…/                 FIFOs of a command executed in the task
+//	  machine/                sockets and status files of its virtual machine
+//	mnt/<machine>-<boot>/     mount point of the root file system while files are written into it
 type layout struct{ dir string }
 
 func newLayout(dir string) (layout, error) {
@@ -43,14 +43,15 @@ func newLayout(dir string) (layout, error) {
 	return layout{abs}, err
 }
 
-// mark returns the mark of this driver's containers and cgroups.
+// mark returns the string that marks containers and cgroups as belonging to this driver. It is a
+// hash of the directory's path.
 func (l layout) mark() string {
 	sum := sha256.Sum256([]byte(l.dir))
 	return hex.EncodeToString(sum[:6])
 }
 
-// container returns the id that a task's container, snapshot and cgroup share. The id contains
-// the mark, because runtimes store their state by container id for the whole host.
+// container returns the id of a task's container, snapshot and cgroup. The id contains the mark,
+// because runtimes require container ids to be unique on the host.
 func (l layout) container(id driver.TaskID) string { return l.mark() + "-" + taskName(id) }
 
 // taskName returns the part of a container's id that identifies the task.
@@ -74,7 +75,8 @@ func (l layout) taskOf(container string) (driver.TaskID, bool) {
 	return parseTaskName(name)
 }
 
-// The task ids used in these paths are valid: each consists of hex digits and a number.
+// Task ids are safe to use in these paths: they have been validated and consist of hex digits and a
+// number.
 
 func (l layout) tasks() string                { return filepath.Join(l.dir, "tasks") }
 func (l layout) task(id driver.TaskID) string { return filepath.Join(l.tasks(), taskName(id)) }
@@ -88,7 +90,7 @@ func (l layout) machine(id driver.TaskID) string {
 func (l layout) mounts() string                { return filepath.Join(l.dir, "mnt") }
 func (l layout) mount(id driver.TaskID) string { return filepath.Join(l.mounts(), taskName(id)) }
 
-// source returns the FIFOs of a task's output.
+// source returns the description of a task's output for the keeper.
 func (l layout) source(id driver.TaskID, tty bool) logs.Source {
 	s := logs.Source{Machine: id.Machine, Boot: id.Boot, Stdout: filepath.Join(l.task(id), "stdout")}
 	if !tty {
@@ -115,7 +117,7 @@ func (l layout) makeTask(id driver.TaskID, tty bool) error {
 	return nil
 }
 
-// list returns the tasks that have a directory.
+// list returns the ids of all tasks that have a directory.
 func (l layout) list() ([]driver.TaskID, error) {
 	entries, err := os.ReadDir(l.tasks())
 	if err != nil {
@@ -130,8 +132,8 @@ func (l layout) list() ([]driver.TaskID, error) {
 	return out, nil
 }
 
-// shimSocket returns the path of a shim's socket, which a killed shim leaves behind. See
-// SocketAddress in containerd.
+// shimSocket returns the path of a container's shim socket, which must be removed if the shim was
+// killed. See SocketAddress in containerd.
 func shimSocket(address, namespace, container string) string {
 	const root = "/run/containerd/s"
 	sum := sha256.Sum256([]byte(filepath.Join(address, namespace, container)))

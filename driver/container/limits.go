@@ -9,16 +9,16 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// minMemory and minPIDs are the lowest limits under which a runtime can start a container,
-// because the runtime is a Go program that itself runs within the limits. Once the container is
-// created, the process limit is lowered to the ordered value; the memory limit is not.
-const minMemory, minPIDs = 16, 32 // in MiB, and in threads
+// minMemory (in MiB) and minPIDs are the lowest limits with which a runtime can start a container.
+// The limits also apply to the runtime itself, which is a Go program. Once the container is created,
+// the process limit is lowered to the ordered value; the memory limit is not.
+const minMemory, minPIDs = 16, 32
 
-// cpuTime is a limit of processor time. All values are in µs, as in the kernel.
+// cpuTime is a limit on processor time. All values are in µs, as in the kernel.
 type cpuTime struct{ period, quota, burst int64 }
 
-// cpuTimeOf converts the processor limits of an order with a quota, and adjusts them to the
-// kernel's bounds.
+// cpuTimeOf converts l's processor limits and adjusts them to the kernel's bounds. l must have a
+// CPUQuota.
 func cpuTimeOf(l driver.Limits) cpuTime {
 	const least, longest, usual = 1000, 1_000_000, 100_000
 	c := cpuTime{period: usual}
@@ -30,9 +30,8 @@ func cpuTimeOf(l driver.Limits) cpuTime {
 	return c
 }
 
-// resourcesOf returns a container's limits in the form that a runtime expects. Fields that are
-// nil mean no limit. swap reports whether the host accounts for swap; if so, the memory limit
-// includes swap.
+// resourcesOf converts a task's limits to the form that a runtime expects. A nil field means no
+// limit. If swap is set, the memory limit includes swap; see cgroup.Tree.Swap.
 func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	r := &specs.LinuxResources{}
 	if l.Memory > 0 {
@@ -46,8 +45,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 		r.Pids = &specs.LinuxPids{Limit: new(int64(max(l.PIDs, minPIDs)))}
 	}
 	if l.CPUWeight > 0 {
-		// One CPU corresponds to the kernel's default of 1024, and the bounds are the kernel's.
-		// Runtimes convert shares to a v2 weight.
+		// One CPU is 1024 shares, the kernel's default. The bounds are also the kernel's. With
+		// cgroup v2, runtimes convert the shares to a weight.
 		shares := min(max(2, uint64(l.CPUWeight)*1024/1000), 262144)
 		r.CPU = &specs.LinuxCPU{Shares: &shares}
 	}
@@ -61,8 +60,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	return r
 }
 
-// setLateLimits sets the limits that a runtime either does not support or could not start under. The
-// container must have been created, but its program must not be running yet.
+// setLateLimits sets limits that the runtime does not support, and limits that are too low for the
+// runtime itself. Call it after the container was created and before its program is started.
 func setLateLimits(g *cgroup.Tree, path string, l driver.Limits) error {
 	if l.PIDs > 0 && l.PIDs < minPIDs && g.Has("pids") {
 		if err := g.Set("pids", path, "pids.max", strconv.Itoa(l.PIDs)); err != nil {
@@ -70,7 +69,7 @@ func setLateLimits(g *cgroup.Tree, path string, l driver.Limits) error {
 		}
 	}
 	if burst := cpuTimeOf(l).burst; l.CPUQuota > 0 && burst > 0 {
-		_ = g.Set("cpu", path, g.BurstFile(), strconv.FormatInt(burst, 10)) // the file is missing before Linux 5.14
+		_ = g.Set("cpu", path, g.BurstFile(), strconv.FormatInt(burst, 10)) // fails before Linux 5.14, which lacks the file
 	}
 	return nil
 }

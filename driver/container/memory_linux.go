@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tmpfs returns the directory for the secrets of all drivers. It is on an in-memory file system
+// tmpfs returns the directory in which all drivers store secrets. It is on an in-memory file system
 // that containerd can access.
 func tmpfs() (string, error) {
 	for _, dir := range []string{"/run", "/dev/shm"} {
@@ -38,8 +38,8 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// inMemory writes data to an unnamed file in memory and returns a path by which this process, and
-// a program that replaces it, can open the file.
+// inMemory writes data to an unnamed file in memory. It returns a path at which this process can
+// open the file, even after it has executed another program.
 func inMemory(data []byte) (string, error) {
 	fd, err := unix.MemfdCreate("process.json", 0)
 	if err != nil {
@@ -55,9 +55,10 @@ func inMemory(data []byte) (string, error) {
 	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-// ExecRunc turns this process into runc with the container's secrets. args consists of the
-// directory with all containers' secrets, followed by runc's arguments. ExecRunc returns only if it
-// fails. It then also writes the error to the log file that the shim reads.
+// ExecRunc replaces this process with runc and passes the container's secrets to it. The first
+// element of args is the directory that contains all containers' secrets; the others are arguments
+// for runc. ExecRunc returns only if it fails. It then also writes the error to the log file that
+// the shim reads.
 func ExecRunc(args []string) error {
 	runc, err := exec.LookPath("runc")
 	if err == nil {

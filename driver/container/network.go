@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// setNetwork makes the container join its network's namespace, with name resolution files in dir.
-// If n is nil, the container uses the host's network and files.
+// setNetwork makes the container join the namespace of n and mounts the name resolution files in
+// dir. If n is nil, the container uses the host's network and name resolution files.
 func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	bind := func(target, source, mode string) {
 		s.Mounts = append(s.Mounts, specs.Mount{
@@ -38,7 +38,7 @@ func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	}
 	s.Linux.Namespaces = append(namespaces, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: n.Namespace})
 	s.Linux.Sysctl = map[string]string{
-		// In its own network, a program may listen on port 80 and send pings without
+		// In its own network, a program may listen on ports below 1024 and send pings without
 		// privileges.
 		"net.ipv4.ip_unprivileged_port_start": "0",
 		"net.ipv4.ping_group_range":           "0 2147483647",
@@ -51,7 +51,7 @@ func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	}
 }
 
-// writeNetwork writes to dir the name resolution files that setNetwork mounts.
+// writeNetwork writes the name resolution files that setNetwork mounts to dir.
 func writeNetwork(n *driver.Network, hostname, dir string) error {
 	if n == nil || n.Namespace == "" {
 		return nil
@@ -64,8 +64,8 @@ func writeNetwork(n *driver.Network, hostname, dir string) error {
 	return nil
 }
 
-// networkFiles returns the contents of a container's name resolution files by their names in
-// /etc.
+// networkFiles returns the contents of a container's name resolution files. The keys are the files'
+// names in /etc.
 func networkFiles(n *driver.Network, hostname string) map[string]string {
 	var resolv strings.Builder
 	for _, address := range n.Resolver {
@@ -85,5 +85,5 @@ func networkFiles(n *driver.Network, hostname string) map[string]string {
 	return map[string]string{"resolv.conf": resolv.String(), "hosts": hosts.String(), "hostname": hostname + "\n"}
 }
 
-// oneLine replaces line breaks, so that a value stays on one line of a file.
+// oneLine replaces line breaks in a value, so that it cannot add lines to a file.
 func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }

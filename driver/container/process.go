@@ -19,7 +19,7 @@ const (
 	maxTotal  = 2 << 20
 )
 
-// defaultPath is the PATH for an image that sets none.
+// defaultPath is the PATH for images that do not set PATH.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // commandOf returns a container's command line: the order's Command if it is set, and otherwise
@@ -44,7 +44,7 @@ func commandOf(task driver.Task, image ocispec.ImageConfig) ([]string, error) {
 }
 
 // envOf returns a container's environment: the image's variables, overridden by the order's. It
-// drops entries of the image that are not assignments.
+// drops entries of the image that do not have the form NAME=value.
 func envOf(image, task []string) []string {
 	var out []string
 	at := map[string]int{}
@@ -63,10 +63,11 @@ func envOf(image, task []string) []string {
 	return out
 }
 
-// validCString reports whether s can be passed unchanged through JSON and to a C program.
+// validCString reports whether s remains unchanged when it is encoded as JSON and passed to a C
+// program.
 func validCString(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// checkTask returns an error for tasks that cannot be run with any image.
+// checkTask returns an error if a task is invalid, whatever its image.
 func checkTask(task driver.Task) error {
 	if err := checkID(task.ID); err != nil {
 		return err
@@ -106,7 +107,7 @@ func checkID(id driver.TaskID) error {
 		return err
 	}
 	if id.Boot < 1 {
-		return bourse.Errorf(bourse.CodeInvalid, "boot %d: the first one is 1", id.Boot)
+		return bourse.Errorf(bourse.CodeInvalid, "boot %d: boot numbers start at 1", id.Boot)
 	}
 	return nil
 }

@@ -51,12 +51,12 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 		return nil, err
 	}
 	d.mu.Lock()
-	d.labels = d.factsOf(d.shims())
+	d.labels = d.driverLabels(d.shims())
 	d.mu.Unlock()
 	return d.tasks.list(), nil
 }
 
-// lockDir creates and locks the driver's directory once.
+// lockDir creates and locks the driver's directory. It does nothing if the directory is already locked.
 func (d *Driver) lockDir(ctx context.Context) error {
 	if d.layout.dir != "" {
 		return nil
@@ -78,7 +78,7 @@ func (d *Driver) lockDir(ctx context.Context) error {
 	return nil
 }
 
-// foundObjects lists the existing objects of this driver's tasks.
+// foundObjects lists the objects that exist for this driver's tasks.
 type foundObjects struct {
 	containers map[driver.TaskID]containers.Container
 	tasks      map[driver.TaskID]*tasktypes.Process
@@ -130,7 +130,7 @@ func (d *Driver) findObjects(ctx context.Context, c *containerd.Client) (*foundO
 	return s, err
 }
 
-// adoptAll adopts the tasks that the survey found and removes all other objects in it.
+// adoptAll adopts the tasks in s whose start was completed, and removes all other objects in s.
 func (d *Driver) adoptAll(ctx context.Context, c *containerd.Client, s *foundObjects) error {
 	var half atomic.Bool // whether a start was incomplete
 	parts, ctx := errgroup.WithContext(ctx)
@@ -160,7 +160,7 @@ func (d *Driver) adoptAll(ctx context.Context, c *containerd.Client, s *foundObj
 	return nil
 }
 
-// all returns every task for which an object exists.
+// all returns the ids of all tasks for which an object exists.
 func (s *foundObjects) all() map[driver.TaskID]bool {
 	out := maps.Clone(s.others)
 	for id := range s.tasks {
@@ -172,13 +172,12 @@ func (s *foundObjects) all() map[driver.TaskID]bool {
 	return out
 }
 
-// adoptContainer adds a container's task to the table as running, ended or lost. It returns false
-// if the container's start never completed. The caller must then remove the container, because no
-// worker knows about it.
+// adoptContainer adds a container's task to the table as running, ended or lost. It returns false if the task's
+// start was never completed. The caller must then remove the container, because no worker knows about it.
 func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id driver.TaskID, r containers.Container, p *tasktypes.Process) (bool, error) {
 	t := d.newTask(id)
 	t.tty, t.signal, t.vm = r.Labels[labelTTY] != "", bourse.Signal(r.Labels[labelSignal]), r.Labels[labelVM] != ""
-	t.suspending.Store(t.vm) // by the earlier daemon
+	t.suspending.Store(t.vm) // the earlier daemon may have been suspending it
 	status := driver.Status{ID: id, StartedAt: r.CreatedAt.UTC()}
 	if status.Exit = exitOf(r); status.Exit != nil {
 		d.tasks.adopt(t, status)
@@ -219,8 +218,8 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	return true, os.WriteFile(d.layout.started(id), nil, 0o600)
 }
 
-// endTask records that no goroutine uses an ended task any more. If release is true, it first
-// terminates the task's shim in the background.
+// endTask records that no goroutine uses an ended task any more. If release is true, it first releases the task in
+// the background; see Driver.release.
 func (d *Driver) endTask(t *task, release bool) {
 	if !release {
 		close(t.gone)
@@ -232,7 +231,7 @@ func (d *Driver) endTask(t *task, release bool) {
 	})
 }
 
-// sweepMounts removes mounts left by a daemon that died while it was writing files.
+// sweepMounts removes mounts that an earlier daemon left behind because it died while writing files.
 func (d *Driver) sweepMounts() {
 	entries, err := os.ReadDir(d.layout.mounts())
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Remains are objects that no caller knows about. Starts that fail while containerd is unavailable leave such objects
-// behind. They also appear if containerd finishes creating an object after the daemon that requested it has died. The
-// driver removes remains as soon as possible.
+// Remains are objects of tasks that, as far as callers know, do not exist. A start that fails while containerd is
+// unavailable leaves such objects behind. They also appear if containerd finishes creating an object after the daemon
+// that requested it has died. The driver removes remains as soon as possible.
 
 // remains lists the known remains. Driver.mu guards it.
 type remains struct {
@@ -21,7 +21,7 @@ type remains struct {
 	cleaning bool                   // whether a goroutine is removing remains
 }
 
-// removeLater records remains and starts their removal.
+// removeLater records that a task has remains, and starts their removal in the background.
 func (d *Driver) removeLater(id driver.TaskID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -32,7 +32,7 @@ func (d *Driver) removeLater(id driver.TaskID) {
 	}
 }
 
-// clean removes remains until there are none.
+// clean removes remains until there are none or the driver is closed.
 func (d *Driver) clean() {
 	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		for _, id := range d.remainsOf("") {
@@ -54,8 +54,8 @@ func (d *Driver) clean() {
 	}
 }
 
-// remainsOf returns a machine's tasks that have remains. If machine is empty, it returns the tasks
-// of all machines.
+// remainsOf returns the ids of a machine's tasks that have remains. If machine is empty, it returns those of all
+// machines.
 func (d *Driver) remainsOf(machine bourse.MachineID) []driver.TaskID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,8 +78,8 @@ func (d *Driver) removeRemains(ctx context.Context, machine bourse.MachineID) er
 	return nil
 }
 
-// purge removes all objects of a task that no caller knows about, including objects that
-// containerd has lost track of. It also makes the keeper stop reading the task's output.
+// purge removes all objects of a task that callers do not know about, including objects that containerd has lost
+// track of. It also makes the keeper stop reading the task's output.
 func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	if err := d.remove(ctx, c, id); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.Task
 	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // the keeper ignores tty here
 }
 
-// removeLeftover removes all objects of a task, unless the task is in the table and is
-// therefore in use. A concurrent start of the same task waits and then fails.
+// removeLeftover removes all remains of a task, unless the task is in the table and therefore in use. A concurrent
+// start of the same task waits and then fails.
 func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	t := d.newTask(id)
 	if !d.tasks.clear(t) {
@@ -113,12 +113,11 @@ func (d *Driver) forgetRemains(id driver.TaskID) {
 	delete(d.remains.tasks, id)
 }
 
-// sweepDelays lists the intervals at which the driver searches, after Recover, for objects that an
-// earlier daemon had requested and that containerd has finished creating since.
+// sweepDelays lists the pauses between the searches for remains after Recover. They are needed because containerd may
+// still finish creating objects that an earlier daemon requested.
 var sweepDelays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
-// sweepLater searches again for objects that no caller knows about, in case some appeared after
-// Recover, and removes them.
+// sweepLater searches for remains that appeared after Recover, and removes them.
 func (d *Driver) sweepLater() {
 	for _, after := range sweepDelays {
 		timer := time.NewTimer(after)

@@ -28,7 +28,7 @@ func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	return d.discard(ctx, t)
 }
 
-// discard removes an ended task and its entry in the table.
+// discard removes an ended task's objects and its entry in the table.
 func (d *Driver) discard(ctx context.Context, t *task) error {
 	if err := d.await(ctx, t.gone); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (d *Driver) discard(ctx context.Context, t *task) error {
 	if err := d.remove(ctx, c, t.id); err != nil {
 		return withCode(ctx, err)
 	}
-	if t.vm { // its image may have been removed before
+	if t.vm { // its image may have been removed earlier; remove the image's disk now
 		d.removeDisks(ctx, c)
 	}
 	d.tasks.remove(t)
@@ -77,13 +77,14 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// destroyTask kills and removes a task, which may be starting.
+// destroyTask kills and removes a task. If the task is still starting, destroyTask waits for the
+// start.
 func (d *Driver) destroyTask(ctx context.Context, t *task) error {
 	if err := d.await(ctx, t.started); err != nil {
 		return err
 	}
 	if t.err != nil {
-		return nil //nolint:nilerr // the start has been undone
+		return nil //nolint:nilerr // the start failed and was undone
 	}
 	if d.tasks.status(t).Exit == nil {
 		if err := d.Stop(ctx, t.id, "SIGKILL", 0); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
@@ -93,7 +94,7 @@ func (d *Driver) destroyTask(ctx context.Context, t *task) error {
 	return d.discard(ctx, t)
 }
 
-// Shutdown destroys every machine with a task in this driver, and closes the driver.
+// Shutdown destroys every machine that has a task in this driver, and then closes the driver.
 func (d *Driver) Shutdown(ctx context.Context) error {
 	var all error
 	for _, status := range d.tasks.list() {
@@ -123,8 +124,8 @@ func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.Tas
 	return errors.Join(RemoveSecrets(container), os.RemoveAll(d.layout.task(id)))
 }
 
-// deleteTask deletes a container's task in containerd. If the task is running, deleteTask kills
-// it.
+// deleteTask deletes a container's task from containerd. If the task is running, deleteTask kills
+// it first.
 func deleteTask(ctx context.Context, c *containerd.Client, container string) error {
 	service := c.TaskService()
 	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {

@@ -20,9 +20,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm"
 )
 
-// prepare creates a container's snapshot and returns the mounts of its root file system. A label
-// protects the snapshot from containerd's garbage collector, because the container that refers to
-// the snapshot does not exist yet.
+// prepare creates a container's snapshot and returns the mounts of its root file system. Because the
+// container, which will refer to the snapshot, does not exist yet, a label protects the snapshot from
+// containerd's garbage collector.
 func (d *Driver) prepare(ctx context.Context, c *containerd.Client, task driver.Task, image *imageInfo) ([]mount.Mount, error) {
 	service := c.SnapshotService(d.cfg.Snapshotter)
 	mounts, err := d.snapshot(ctx, service, task, image)
@@ -55,14 +55,14 @@ func (d *Driver) snapshot(ctx context.Context, service snapshots.Snapshotter, ta
 	return mounts, makeScratch(task.Root.Scratch)
 }
 
-// Subdirectories of a scratch directory.
+// Subdirectories of a task's scratch directory.
 const (
 	scratchUpper = "upper"
 	scratchWork  = "work"
 )
 
-// makeScratch creates an overlay's directories. It first removes an earlier boot's files,
-// because every boot starts from the unchanged image.
+// makeScratch creates the directories of an overlay mount in dir. It first removes the files of an earlier
+// boot, because every boot starts from the unchanged image.
 func makeScratch(dir string) error {
 	if err := clearScratch(dir); err != nil {
 		return err
@@ -77,8 +77,8 @@ func clearScratch(dir string) error {
 	return errors.Join(os.RemoveAll(filepath.Join(dir, scratchUpper)), os.RemoveAll(filepath.Join(dir, scratchWork)), os.RemoveAll(filepath.Join(dir, vm.ScratchDisk)))
 }
 
-// overlayOn converts the mount of a read-only snapshot to an overlay mount that stores changes in
-// a scratch directory.
+// overlayOn converts a read-only snapshot's mount to an overlay mount that stores changes in a scratch
+// directory.
 func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
 	errCannot := bourse.Errorf(bourse.CodeInvalid, "this host's snapshotter does not support scratch directories")
 	if len(view) != 1 || strings.ContainsAny(scratch, ":,\\") {
@@ -101,8 +101,8 @@ func overlayOn(view []mount.Mount, scratch string) ([]mount.Mount, error) {
 	return []mount.Mount{{Type: "overlay", Source: "overlay", Options: options}}, nil
 }
 
-// writeFiles writes the order's files into a root file system. It also checks that the order's
-// working directory exists, because a runtime would create a missing one. It mounts the file
+// writeFiles writes the order's files, except secret ones, into a root file system. It also checks that the
+// order's working directory exists, because a runtime would create a missing directory. It mounts the file
 // system only if necessary.
 func (d *Driver) writeFiles(task driver.Task, root []mount.Mount) (err error) {
 	dir := task.Dir
@@ -132,7 +132,8 @@ func (d *Driver) writeFiles(task driver.Task, root []mount.Mount) (err error) {
 	return nil
 }
 
-// isMounted reports whether dir is the root or is within a mount.
+// isMounted reports whether dir is the root directory, or is at or below a mount's target. Such a directory
+// need not exist in the image.
 func isMounted(dir string, mounts []driver.Mount) bool {
 	dir = path.Clean("/" + dir)
 	return dir == "/" || slices.ContainsFunc(mounts, func(m driver.Mount) bool {
@@ -141,8 +142,8 @@ func isMounted(dir string, mounts []driver.Mount) bool {
 	})
 }
 
-// unmount removes the mount that writeFiles created, if it exists. An earlier daemon may have died
-// before it could remove the mount.
+// unmount removes the mount at target, if there is one, and the directory. An earlier daemon may have died
+// before it removed the mount.
 func unmount(target string) error {
 	return errors.Join(mount.UnmountAll(target, 0), os.Remove(target))
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// prepare adds the container's secret variables to the container or exec that runc will create,
-// and returns the arguments for runc. args consists of the directory with all containers' secrets,
-// followed by runc's arguments.
+// prepare adds the container's secret variables to the specification of the container or exec that
+// runc will create, and returns the arguments for runc. The first element of args is the directory
+// that contains all containers' secrets; the others are the original arguments for runc.
 func prepare(args []string) ([]string, error) {
 	if len(args) < 3 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "no arguments for runc")
@@ -51,9 +51,9 @@ func prepare(args []string) ([]string, error) {
 	return args, redirect(filepath.Join(args[i+1], "config.json"), filepath.Join(dir, "config.json"), env)
 }
 
-// redirect copies the file config to the path in its second parameter, adding variables to the
-// copy, and replaces config with a link to the copy.
-func redirect(config, to string, env []string) error {
+// redirect copies the specification in the file config to target, with env added, and replaces
+// config with a link to target.
+func redirect(config, target string, env []string) error {
 	text, err := os.ReadFile(config)
 	if err != nil {
 		return err
@@ -68,18 +68,18 @@ func redirect(config, to string, env []string) error {
 	if text, err = json.Marshal(spec); err != nil {
 		return err
 	}
-	if err := writeNew(to, text); err != nil {
+	if err := writeNew(target, text); err != nil {
 		return err
 	}
 	link := config + ".link"
 	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return errors.Join(os.Symlink(to, link), os.Rename(link, config))
+	return errors.Join(os.Symlink(target, link), os.Rename(link, config))
 }
 
-// withEnv adds variables to a process of the runtime's specification, overriding existing
-// variables.
+// withEnv adds variables to a process specification in JSON, overriding existing variables with the
+// same name.
 func withEnv(process []byte, more []string) ([]byte, error) {
 	var p map[string]json.RawMessage
 	var env []string
@@ -98,7 +98,7 @@ func withEnv(process []byte, more []string) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// mergeEnv returns env with the variables in more added. They override variables with the same name.
+// mergeEnv returns env with the variables in more added. Variables in more override those in env.
 func mergeEnv(env, more []string) []string {
 	out := slices.Clone(env)
 	for _, entry := range more {

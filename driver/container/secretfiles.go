@@ -17,9 +17,9 @@ import (
 // wrapper is the name of the script that containerd's shim runs instead of runc.
 const wrapper = "runc-with-secrets"
 
-// script runs runc. For the commands that start a program, it runs a program that calls ExecRunc,
-// which in turn executes runc. The script executes all other commands with runc directly, so
-// that containers can be killed and deleted even if the executable that calls ExecRunc is gone.
+// script is the script that runs runc. For "create" and "exec", it runs a program that calls ExecRunc,
+// which then executes runc. For all other commands, it executes runc directly, so that containers can
+// be killed and deleted even if the program that calls ExecRunc no longer exists.
 const script = `#!/bin/sh
 for a in "$@"; do
 	case $a in create|exec) exec %s "$@" ;; esac
@@ -27,8 +27,8 @@ done
 exec runc "$@"
 `
 
-// Wrapper writes the script to dir, unless dir already contains it, and returns its path. command
-// runs a program that calls [ExecRunc]; the script appends the arguments for ExecRunc to it.
+// Wrapper writes the script to dir, unless dir already contains it, and returns its path. command is
+// the command line of a program that calls [ExecRunc] with the arguments that the script appends.
 func Wrapper(dir string, command []string) (string, error) {
 	base, err := tmpfs()
 	if err != nil {
@@ -48,8 +48,8 @@ func Wrapper(dir string, command []string) (string, error) {
 	return path, nil
 }
 
-// StoreSecrets writes a container's secret variables and files, replacing earlier ones, and returns the
-// paths of the files.
+// StoreSecrets writes a container's secret variables and files to memory, replacing earlier ones. It
+// returns the paths of the files, in the same order.
 func StoreSecrets(container string, env []string, files []driver.File) ([]string, error) {
 	base, err := tmpfs()
 	if err != nil {
@@ -101,8 +101,7 @@ func ContainersWithSecrets() []string {
 	return out
 }
 
-// writeNew writes a file that only the current user can read. It replaces a file left by an
-// interrupted start.
+// writeNew writes a file that only the current user can read, replacing an existing file.
 func writeNew(path string, data []byte) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -110,9 +109,9 @@ func writeNew(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// makePrivate creates a container's directory on the tmpfs. Other users may also create
-// directories there (in /dev/shm), so makePrivate fails unless the parent directory belongs to
-// the current user.
+// makePrivate creates a container's directory dir, and its parent base if necessary, on the tmpfs.
+// Because other users may also create directories in /dev/shm, it returns an error if base belongs to
+// another user.
 func makePrivate(base, dir string) error {
 	var err error
 	for range 3 { // another driver may remove the parent while it is empty

@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// BecomeRunc turns this process into runc and passes a container its secrets. args are the
+// BecomeRunc replaces this process with runc and passes the container's secrets to it. args are the
 // arguments that the driver appended to Config.Runc. BecomeRunc returns only if it fails.
 func BecomeRunc(args []string) error { return ExecRunc(args) }
 
-// storeSecrets stores a task's secrets in memory and adds the mounts of its secret files to s. It
-// returns runtime options that make the shim pass the secret variables to the program, or nil
-// if there are no such variables. If the runtime does not support this, storeSecrets adds the
-// variables to the environment in s.
+// storeSecrets stores a task's secrets in memory and mounts its secret files in s. It returns
+// runtime options that make the shim pass the secret variables to the program, or nil if there are
+// none. If the runtime does not support this, storeSecrets instead adds the variables to the
+// environment in s.
 func (l *launch) storeSecrets(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	env := l.order.Secrets
 	hidden := len(l.cfg.Runc) > 0 && runtime == DefaultRuntime

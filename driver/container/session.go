@@ -7,7 +7,7 @@ import (
 	containerd "github.com/containerd/containerd/v2/client"
 )
 
-// endExecs kills the execs that an earlier daemon started in a task, because nobody waits for them any more.
+// endExecs kills the execs that an earlier daemon started in a task, because their callers are gone.
 func (d *Driver) endExecs(ctx context.Context, c *containerd.Client, t *task) {
 	dirs, _ := filepath.Glob(filepath.Join(d.layout.task(t.id), execPrefix+"*"))
 	for _, dir := range dirs {

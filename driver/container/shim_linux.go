@@ -15,11 +15,11 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// If a daemon dies at the wrong moment during a start, containerd loses track of the shim, which
-// keeps running. The driver finds such shims by their command line, which contains the
+// If the daemon dies at the wrong moment during a start, containerd loses track of the shim, and the
+// shim keeps running. The driver finds such shims by their command lines, which contain the
 // container's id.
 
-// shims returns the process ids of the shims of this driver's containers, by task.
+// shims returns the process ids of the running shims for this driver's tasks.
 func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	out := map[driver.TaskID][]int{}
 	entries, _ := os.ReadDir("/proc")
@@ -35,7 +35,8 @@ func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	return out
 }
 
-// shimOf returns the task of a shim process. It returns false for other processes.
+// shimOf returns the task that a shim process belongs to. It returns false if the process is not a
+// shim of this driver.
 func (l layout) shimOf(pid int, namespace string) (driver.TaskID, bool) {
 	args := arguments(pid)
 	if !strings.Contains(args[0], "containerd-shim") || argAfter(args, "-namespace") != namespace {
@@ -44,7 +45,8 @@ func (l layout) shimOf(pid int, namespace string) (driver.TaskID, bool) {
 	return l.taskOf(argAfter(args, "-id"))
 }
 
-// arguments returns a process's command line. If the process has ended, it returns one empty argument.
+// arguments returns a process's command line. If the process has exited, it returns a single empty
+// argument.
 func arguments(pid int) []string {
 	text, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return strings.Split(string(text), "\x00")
@@ -57,8 +59,7 @@ func argAfter(args []string, name string) string {
 	return ""
 }
 
-// endShims terminates a task's shims that containerd has lost track of, and removes their
-// mounts.
+// endShims terminates shims of a task that containerd has lost track of, and removes their mounts.
 func (d *Driver) endShims(id driver.TaskID) {
 	for _, pid := range d.layout.shims(d.cfg.Namespace)[id] {
 		fd, err := unix.PidfdOpen(pid, 0)

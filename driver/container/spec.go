@@ -21,9 +21,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// specOf returns the runtime's specification of a container: containerd's defaults, overridden by
-// the image and then by the order. root contains the mounts of the container's root file system,
-// in which users are looked up.
+// specOf returns the specification of a container for the runtime: containerd's defaults, overridden by the image's
+// settings and then by the order's. root contains the mounts of the container's root file system, which is used to
+// look up users.
 func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo, root []mount.Mount) (*specs.Spec, error) {
 	command, err := commandOf(task, image.config)
 	if err != nil {
@@ -58,13 +58,13 @@ func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo,
 	if err := injectDevices(d.cfg.Devices, s, task.Devices); err != nil {
 		return nil, err
 	}
-	// last, because the profile depends on the capabilities
+	// must be last, because the seccomp profile depends on the capabilities
 	return s, seccomp.WithDefaultProfile()(ctx, nil, record, s)
 }
 
-// openFiles returns the limit on open files. The soft limit is low, because old programs that use
-// select do not support a higher one. The hard limit is as high as a server may need, but not
-// higher than this process's own limit, which even root cannot exceed in some environments.
+// openFiles returns a container's limit on open files. The soft limit is low, because old programs that use select
+// do not support higher file descriptors. The hard limit is high enough for large servers, but not higher than this
+// process's own limit, which even root cannot exceed in some environments.
 func openFiles() specs.POSIXRlimit {
 	l := specs.POSIXRlimit{Type: "RLIMIT_NOFILE", Soft: 1024, Hard: 1 << 19}
 	var own unix.Rlimit
@@ -83,8 +83,7 @@ func (d *Driver) setGroups(s *specs.Spec, l driver.Limits, container string) {
 	s.Linux.Resources.Devices = devices
 }
 
-// setMounts adds the ordered directories of the host. Programs cannot use device nodes in these
-// directories.
+// setMounts adds the order's mounts. Device nodes in the mounted directories cannot be used.
 func setMounts(s *specs.Spec, list []driver.Mount) {
 	for _, m := range list {
 		options := []string{"rbind", "rprivate", "nodev", "rw"}
@@ -95,8 +94,8 @@ func setMounts(s *specs.Spec, list []driver.Mount) {
 	}
 }
 
-// setUser sets the program's user: "user[:group]", names or numbers, looked up in the root file system's /etc/passwd
-// and /etc/group.
+// setUser sets the program's user. user has the form "user[:group]", with names or numbers, which are looked up in
+// the /etc/passwd and /etc/group of the root file system.
 func setUser(ctx context.Context, s *specs.Spec, user string, record *containers.Container, root []mount.Mount) error {
 	client := rootOf{mounts: root}
 	if user != "" {
@@ -111,8 +110,8 @@ func setUser(ctx context.Context, s *specs.Spec, user string, record *containers
 	return nil
 }
 
-// rootOf is the client that containerd's spec options use to look up users. It provides only the
-// mounts of a single root file system.
+// rootOf is a client for containerd's spec options, which use it to look up users. It provides access to only one
+// root file system.
 type rootOf struct {
 	snapshots.Snapshotter
 	mounts []mount.Mount

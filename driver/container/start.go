@@ -19,9 +19,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Start implements driver.Driver. A start continues after its caller's context has ended,
-// because containerd's operations cannot be interrupted halfway. The next Start of the same
-// task then waits for this start. Destroy removes the task.
+// Start implements driver.Driver. If ctx ends first, the start continues in the background, because
+// containerd's operations cannot be interrupted halfway. A repeated Start of the same task waits for
+// it, and Destroy undoes it.
 func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Status{}, err
@@ -45,7 +45,7 @@ func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, e
 	return d.tasks.status(t), nil
 }
 
-// launch starts a reserved task and then watches it.
+// launch starts a reserved task, records the result, and then watches the task until it ends.
 func (d *Driver) launch(t *task, order driver.Task) {
 	defer d.work.Done()
 	l := &launch{Driver: d, task: t, order: order}
@@ -60,7 +60,7 @@ func (d *Driver) launch(t *task, order driver.Task) {
 	}
 }
 
-// launch is a start in progress.
+// launch is the state of a start in progress.
 type launch struct {
 	*Driver
 	c     *containerd.Client
@@ -190,7 +190,8 @@ func (l *launch) makeRoot(ctx context.Context) ([]mount.Mount, error) {
 	return root, l.writeFiles(l.order, root)
 }
 
-// chooseRuntime sets the order's runtime to containerd's name, or marks the task as a virtual machine.
+// chooseRuntime replaces the order's runtime with containerd's name for it. If the order requests a
+// virtual machine, chooseRuntime sets task.vm and uses the default runtime.
 func (l *launch) chooseRuntime() error {
 	name := cmp.Or(l.order.Root.Runtime, l.cfg.Runtime)
 	if l.task.vm = name == bourse.RuntimeVM; l.task.vm {
@@ -204,7 +205,7 @@ func (l *launch) chooseRuntime() error {
 	return err
 }
 
-// record returns the container's record in containerd.
+// record returns the container's record, which is then created in containerd.
 func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	spec, err := l.specOf(ctx, l.order, l.image, l.root)
 	if err != nil {
@@ -238,7 +239,7 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 	source := l.layout.source(l.order.ID, l.order.TTY)
 	root, limits := l.root, l.order.Limits
 	if l.task.vm {
-		root, limits.PIDs = nil, 0 // the guest mounts the image's disk itself, and its processes do not count
+		root, limits.PIDs = nil, 0 // the guest mounts the image's disk, and the process limit applies within the guest
 	}
 	request := &tasks.CreateTaskRequest{
 		ContainerID: l.task.container, Rootfs: mount.ToProto(root),
@@ -262,11 +263,11 @@ func (l *launch) begin(ctx context.Context) (pid int, err error) {
 			return 0, err
 		}
 	}
-	// not synced, because the file only has to survive this process
+	// The file is not synced, because it only has to survive a crash of this process.
 	return int(made.Pid), os.WriteFile(l.layout.started(l.order.ID), nil, 0o600)
 }
 
-// hostPaths returns the paths on the host that are passed to the runtime.
+// hostPaths returns the paths on the host that errors from the runtime must not reveal.
 func (l *launch) hostPaths() []string {
 	paths := []string{l.layout.dir, l.order.Root.Scratch}
 	for _, m := range l.order.Mounts {

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// stdin returns the path of a task's stdin.
+// stdin returns the path of the file that contains a task's stdin.
 func (l layout) stdin(id driver.TaskID) string { return filepath.Join(l.task(id), "stdin") }
 
 // makeStdin writes a task's stdin to a file in the task's directory before the task is started.

@@ -51,7 +51,7 @@ func kill(ctx context.Context, c *containerd.Client, container string, signal ui
 	return toErrdefs(err)
 }
 
-// isEnded reports whether err means that the process to be killed has already ended.
+// isEnded reports whether err means that the process has already ended.
 func isEnded(err error) bool {
 	return err != nil && (isNotFound(err) || errdefs.IsFailedPrecondition(err) || strings.Contains(err.Error(), "process already finished"))
 }
@@ -88,7 +88,7 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 		grace, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		err := d.thaw(grace, c, t)
-		if err != nil && !isEnded(err) && !t.vm && (ctx.Err() != nil || grace.Err() == nil) { // a virtual machine that cannot be resumed is killed
+		if err != nil && !isEnded(err) && !t.vm && (ctx.Err() != nil || grace.Err() == nil) { // if a virtual machine cannot be resumed, continue and kill it
 			return err
 		}
 		err = d.signalAndWait(grace, c, t, signal)
@@ -106,8 +106,9 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 	return d.await(ctx, t.done)
 }
 
-// signalAndWait sends a signal to a task and waits for its end. The kernel drops signals that the main process does not handle,
-// so signalAndWait repeats the signal once a starting program handles it.
+// signalAndWait sends a signal to a task and waits until the task ends. The kernel drops signals
+// that the main process does not handle. If the program is still starting and does not handle the
+// signal yet, signalAndWait sends it again as soon as the program does.
 func (d *Driver) signalAndWait(ctx context.Context, c *containerd.Client, t *task, signal bourse.Signal) error {
 	pid := d.tasks.status(t).PID
 	awaitProgram(ctx, pid)
@@ -163,13 +164,12 @@ func awaitProgram(ctx context.Context, pid int) {
 	}
 }
 
-// stopInterval is the initial interval at which ask checks whether a program handles a signal or has
-// been stopped.
+// stopInterval is the initial interval at which signalAndWait checks whether a program handles the
+// signal or has been stopped.
 const stopInterval = 20 * time.Millisecond
 
-// handlesSignal reports whether a process would receive a signal, because it catches the signal, or
-// blocks it and will receive it later. If that cannot be determined, handlesSignal returns true. See
-// proc_pid_status(5).
+// handlesSignal reports whether a process catches a signal or blocks it, in which case it receives
+// the signal later. It returns true if this cannot be determined. See proc_pid_status(5).
 func handlesSignal(pid, signal int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil || pid <= 0 {

@@ -17,7 +17,7 @@ type table struct {
 	machines map[bourse.MachineID]*machine
 }
 
-// machine is the driver's entry for a machine until it is destroyed. Its fields are guarded by table.mu.
+// machine is the table's entry for a machine that has not been destroyed. table.mu guards its fields.
 type machine struct {
 	tasks      map[int]*task // by boot; discarded tasks are removed
 	newest     int           // the highest boot that this daemon has started or adopted
@@ -35,13 +35,13 @@ type task struct {
 	// Immutable.
 	clearing bool // a placeholder that reserves the id while the remains of an earlier task are removed
 
-	// Set before started is closed, immutable after that.
+	// Set before started is closed, then immutable.
 	err    error // why the start failed
 	signal bourse.Signal
 	tty    bool
 	vm     bool // the container's program is a virtual machine
 
-	suspending atomic.Bool // the agent of a virtual machine may have suspended it although its container is not frozen
+	suspending atomic.Bool // the virtual machine may be suspended even if its container is not frozen
 
 	status driver.Status // guarded by table.mu
 }
@@ -66,9 +66,9 @@ func (t *table) dropLocked(id bourse.MachineID) {
 }
 
 // reserve adds the new task n to the table and returns it, with mine set to true. The caller
-// must then launch and settle the task. If the table already contains a task with that id,
-// reserve returns that task instead. reserve calls begin before it adds the task, and fails if
-// begin returns false.
+// must then launch and settle the task. If the table already contains a task with that id, reserve
+// returns that task instead. Before it adds the task, reserve calls begin. If begin returns false,
+// reserve returns an error.
 func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,9 +96,8 @@ func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err err
 	return n, true, nil
 }
 
-// clear adds the placeholder n to the table while the remains of an earlier task are removed,
-// so that no start of the same boot interferes. It returns false if the table contains a task
-// with that id.
+// clear adds the placeholder n to the table, so that nobody can start the same boot while the remains of
+// an earlier start are removed. It returns false if the table already contains a task with that id.
 func (t *table) clear(n *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -206,8 +205,8 @@ func (t *table) beginDestroy(id bourse.MachineID) []*task {
 	return slices.Collect(maps.Values(m.tasks))
 }
 
-// endDestroy allows new starts of a machine's tasks again. If the machine was destroyed, boots may
-// be numbered from 1 again.
+// endDestroy allows new starts of a machine's tasks again. If the machine was destroyed, its next boot
+// may have any number.
 func (t *table) endDestroy(id bourse.MachineID, destroyed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

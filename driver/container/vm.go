@@ -23,9 +23,10 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// This file runs tasks in virtual machines. Package vm describes how.
+// The code in this file runs tasks in virtual machines. See package vm for the design.
 
-// makeDisk returns the image's disk for virtual machines. root contains the mounts of a new snapshot of the image.
+// makeDisk returns the path of the image's disk, which virtual machines use instead of a snapshot. If the disk does not
+// exist, makeDisk creates it from root, the mounts of a new snapshot.
 func (l *launch) makeDisk(ctx context.Context, root []mount.Mount) (string, error) {
 	return l.cfg.VM.Disk(ctx, l.image.chain, func(context.Context) (string, func() error, error) {
 		target := l.layout.mount(l.order.ID)
@@ -39,8 +40,8 @@ func (l *launch) makeDisk(ctx context.Context, root []mount.Mount) (string, erro
 	})
 }
 
-// removeDisks removes the disks of images that containerd has removed. If that fails, it tries again when the next virtual
-// machine ends.
+// removeDisks removes the disks of images that no longer exist in containerd. If that fails, it only logs the error,
+// because it is called again when the next virtual machine is discarded.
 func (d *Driver) removeDisks(ctx context.Context, c *containerd.Client) {
 	if d.cfg.VM == nil {
 		return
@@ -55,7 +56,8 @@ func (d *Driver) removeDisks(ctx context.Context, c *containerd.Client) {
 	}
 }
 
-// machineSpec returns the specification of the container around a virtual machine that replaces a container.
+// machineSpec returns the specification of a container that runs a virtual machine. inner is the specification of an
+// ordinary container with the same program, whose settings the guest applies.
 func (l *launch) machineSpec(ctx context.Context, inner *specs.Spec) (*specs.Spec, error) {
 	inner.Process.Env = envOf(inner.Process.Env, l.order.Secrets)
 	if err := clearScratch(l.order.Root.Scratch); err != nil {
@@ -86,7 +88,7 @@ func (l *launch) machineSpec(ctx context.Context, inner *specs.Spec) (*specs.Spe
 	return spec, os.Chown(paths[0], user, user)
 }
 
-// bootInterval is the maximum interval at which a booting machine's status is read.
+// bootInterval is the maximum interval between checks of a booting machine's status.
 const bootInterval = 100 * time.Millisecond
 
 // awaitGuest waits until the guest has started the program.
@@ -101,7 +103,7 @@ func (l *launch) awaitGuest(ctx context.Context) error {
 			return err
 		}
 		if r.Process.Status == tasktypes.Status_STOPPED {
-			return bourse.Errorf(bourse.CodeInternal, "the virtual machine has ended before its program was started")
+			return bourse.Errorf(bourse.CodeInternal, "the virtual machine ended before its program was started")
 		}
 		timer := time.NewTimer(pause)
 		pause = min(2*pause, bootInterval)
@@ -114,8 +116,9 @@ func (l *launch) awaitGuest(ctx context.Context) error {
 	}
 }
 
-// freezeMachine replaces the memory of a virtual machine by a snapshot on the disk and freezes the rest of its container, or the
-// reverse. If the machine cannot be suspended, it continues. If it cannot be resumed, it has ended.
+// freezeMachine suspends or resumes a virtual machine. To suspend it, freezeMachine makes the agent write the machine's
+// state to a snapshot on disk, and then freezes the container. If the machine cannot be suspended, it keeps running. If
+// it cannot be resumed, it is killed.
 func (d *Driver) freezeMachine(ctx context.Context, c *containerd.Client, t *task, frozen bool) error {
 	if frozen {
 		if is, err := isFrozen(ctx, c, t.container); err != nil || is {
@@ -146,8 +149,9 @@ func (d *Driver) freezeMachine(ctx context.Context, c *containerd.Client, t *tas
 	return cmp.Or(d.stop(ctx, c, t, "SIGKILL", 0), errEnded(t.id))
 }
 
-// askAgent lets the agent in the container of a virtual machine suspend or resume it. If ctx ends first, the agent continues. It returns
-// CodeFailedPrecondition only if the agent has refused. After any other error, the machine may have been suspended or resumed.
+// askAgent makes the agent in a virtual machine's container suspend or resume the machine. If ctx ends first, the agent
+// continues. askAgent returns CodeFailedPrecondition if the agent refused. After any other error, the machine may or
+// may not have been suspended or resumed.
 func (d *Driver) askAgent(ctx context.Context, c *containerd.Client, t *task, suspend bool) error {
 	if !d.beginCall() {
 		return errUnavailable(errClosed)
@@ -165,12 +169,12 @@ func (d *Driver) askAgent(ctx context.Context, c *containerd.Client, t *task, su
 	if r.Exit.Code == session.Refused {
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "virtual machine: %s", text)
 	}
-	return bourse.Errorf(bourse.CodeUnavailable, "virtual machine: its agent has failed with exit code %d: %s", r.Exit.Code, text)
+	return bourse.Errorf(bourse.CodeUnavailable, "virtual machine: the agent failed with exit code %d: %s", r.Exit.Code, text)
 }
 
-// giveProgram writes the exec's program for an agent in the container of a virtual machine, and returns the agent's
-// command line.
-func (x *execution) giveProgram() ([]string, error) {
+// writeProgram writes the exec's program to a file in the virtual machine's directory. It returns the command line of
+// an agent that runs this program in the guest.
+func (x *execution) writeProgram() ([]string, error) {
 	program := session.Program{Args: x.exec.Command, Terminal: x.exec.Terminal != nil, Stdin: x.exec.Stdin != nil || x.exec.Terminal != nil}
 	if x.exec.Terminal != nil {
 		program.Term = cmp.Or(x.exec.Terminal.Term, defaultTerm)

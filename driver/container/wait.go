@@ -27,8 +27,8 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *d.tasks.status(t).Exit, nil
 }
 
-// watch waits until a task ends, and then finishes the task. It continues to wait while
-// containerd is unavailable. It also returns when the driver is closed.
+// watch waits until a task ends, and then finishes and releases it. It keeps waiting while
+// containerd is unavailable, and returns early if the driver is closed.
 func (d *Driver) watch(t *task) {
 	defer close(t.gone)
 	exit, err := d.awaitExit(t)
@@ -40,7 +40,8 @@ func (d *Driver) watch(t *task) {
 	}
 }
 
-// awaitExit waits until containerd reports a task's exit.
+// awaitExit waits until containerd reports a task's exit, or the task is lost. It returns an error
+// only if the driver is closed.
 func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 	missing := 0
 	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
@@ -75,9 +76,9 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 // task's shim runs. The retries take about two seconds.
 const lostAfter = 8
 
-// lostExit returns the exit of a task whose shim no longer exists.
+// lostExit returns the exit to report for a task whose shim no longer exists.
 func lostExit(at time.Time) bourse.Exit {
-	return bourse.Exit{Code: -1, Error: "lost: the container's shim has ended without reporting the exit", At: at.UTC()}
+	return bourse.Exit{Code: -1, Error: "lost: the container's shim ended without reporting the exit", At: at.UTC()}
 }
 
 // askExit waits until containerd reports a task's exit, or until the call fails.
@@ -91,12 +92,12 @@ func (d *Driver) askExit(t *task) (bourse.Exit, error) {
 	if err == nil {
 		return exitFrom(r.ExitStatus, r.ExitedAt), nil
 	}
-	// whether or not the wait failed, use the task's current state in containerd
+	// the call may have failed after the task ended, so ask for the task's current state
 	return d.askState(ctx, c, t)
 }
 
-// askState returns a task's exit. If isNotFound holds for the returned error, the task does not
-// exist. After any other error, the task is running or its state is unknown.
+// askState returns a task's exit. If isNotFound(err) is true, containerd does not have the task.
+// After any other error, the task is running or its state is unknown.
 func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (bourse.Exit, error) {
 	r, err := c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: t.container})
 	if err != nil {
@@ -108,8 +109,9 @@ func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (b
 	return bourse.Exit{}, bourse.Errorf(bourse.CodeUnavailable, "task %s is %s", t.container, r.Process.Status)
 }
 
-// exitFrom interprets a shim's exit status. A status of 128+n means either signal n or an exit
-// with that code. exitFrom assumes signal n, which is nearly always right.
+// exitFrom converts a shim's exit status. A status of 128+n means that the program was killed by
+// signal n or exited with that code. If n is the number of a signal, exitFrom assumes the former,
+// which is nearly always right.
 func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	const firstRealtime = 32
 	exit := bourse.Exit{Code: int(status & 0xff), At: at.AsTime().UTC()}
@@ -119,14 +121,14 @@ func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	return exit
 }
 
-// finish publishes a task's exit after ensuring that none of its processes is alive and its
-// output is in the log. It first writes the exit to the container's record, which outlives this
-// process and containerd. It returns true if the write succeeded, because then the task and its
-// shim can be deleted.
+// finish kills the remaining processes of an ended task, waits for its output to be in the log, and
+// then publishes its exit. Before that, it stores the exit in the container's record, where it
+// survives this process and containerd. If that succeeds, finish returns true, and the caller may
+// delete the task and its shim.
 func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	path := cgroup.PathOf(d.layout.mark(), t.container)
-	// Only a lost container may still have processes. The processes of other containers end with
-	// their pid namespaces.
+	// Only a lost container can still have processes. The kernel has killed the processes of other
+	// containers together with their pid namespaces.
 	d.groups.Kill(path, killGrace)
 	exit.OOMKilled = exit.Failed() && (d.groups.OOMKills(path) > 0 || t.vm && vm.OutOfMemory(d.layout.machine(t.id)))
 	d.drain(t)
@@ -150,15 +152,15 @@ func (d *Driver) drain(t *task) {
 		case <-ctx.Done():
 			timer.Stop()
 			if d.ctx.Err() == nil {
-				d.cfg.Log.Warn("reporting exit before its output is complete in the log", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
+				d.cfg.Log.Warn("reporting exit before the output is complete in the log", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
 			}
 			return
 		}
 	}
 }
 
-// recordExit stores an exit in the container's record. It tries only once, because containerd
-// retains the exit status as long as the task exists.
+// recordExit stores an exit in the container's record. It tries only once, because containerd also
+// keeps the exit status until the task is deleted.
 func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 	label, err := exitLabel(exit)
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Killed repeatedly kills a daemon under load and checks its successor: every operation that the killed daemon
-// acknowledged must still be in effect, and only objects that it announced may exist.
+// Killed is a test that repeatedly kills a daemon under load and then checks the recovered driver: the effects
+// of all operations that a daemon reported as completed must have survived, and every machine that exists must
+// have been announced by a daemon.
 type Killed struct {
-	// Daemon returns the command of a process that calls LiveOn and writes to stdout. first is
-	// the number of its first machine.
+	// Daemon returns the command of a process that calls LiveOn with first and os.Stdout.
 	Daemon func(ctx context.Context, first int) *exec.Cmd
 	Kills  int
 	Every  int           // number of kills between two calls of Look
-	Within time.Duration // maximum time from a daemon's first output, or from the start of its second or fourth machine, until the daemon is killed
-	// Look recovers a driver and calls check with the driver and its tasks. It may check other
-	// things on the host itself.
+	Within time.Duration // maximum delay of the kill after a daemon's first output, or after the start of its second or fourth machine
+	// Look recovers a driver and calls check with the driver and the recovered tasks. It may also inspect the
+	// host directly.
 	Look func(t *testing.T, check func(d driver.Driver, list []driver.Status))
 }
 
@@ -46,13 +46,12 @@ func (k Killed) Run(t *testing.T) {
 	}
 	t.Logf("%d machines were started by %d daemons", len(known.started), k.Kills)
 	if len(known.started) < k.Kills {
-		t.Errorf("only %d machines were started, so the test proves nothing", len(known.started))
+		t.Errorf("only %d machines were started, want at least %d", len(known.started), k.Kills)
 	}
 }
 
-// kill starts a daemon, records its output in known, and kills it. Depending on the round, the
-// delay before the kill begins with the daemon's first output, or when one of its machines has
-// started.
+// kill starts a daemon, records its output in known, and kills it after a delay. Depending on the round, the
+// delay begins with the daemon's first output, or when its second or fourth machine has started.
 func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Duration) {
 	t.Helper()
 	const numbers = 100_000 // machine numbers reserved for each daemon
@@ -67,7 +66,7 @@ func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Du
 	}
 	in := bufio.NewReader(out)
 	if _, err := in.Peek(1); err != nil {
-		t.Fatalf("the daemon of round %d printed nothing: %v", round, err)
+		t.Fatalf("round %d: the daemon did not print anything: %v", round, err)
 	}
 	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
 	defer kill.Stop()
@@ -82,7 +81,7 @@ func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Du
 	_ = cmd.Wait() // an error is expected, because the process was killed
 }
 
-// acknowledged contains the records that the store of a killed daemon would contain.
+// acknowledged contains the operations that killed daemons reported, like the records in a daemon's store.
 type acknowledged struct {
 	intents    map[bourse.MachineID]bool
 	started    map[bourse.MachineID]int // process ids of the machines
@@ -90,8 +89,8 @@ type acknowledged struct {
 	destroyed  map[bourse.MachineID]bool
 }
 
-// read reads the daemon's output until the daemon exits, and calls started for each machine that
-// it reports as started.
+// read parses the daemon's output until the daemon exits, and adds the operations to the records. It calls
+// started whenever the daemon reports a started machine.
 func (a *acknowledged) read(t *testing.T, r io.Reader, started func()) {
 	t.Helper()
 	lines := bufio.NewScanner(r)
@@ -117,33 +116,33 @@ func (a *acknowledged) read(t *testing.T, r io.Reader, started func()) {
 	}
 }
 
-// check compares the records with the tasks of a recovered driver.
+// check compares the records with the tasks in list, which the driver d recovered.
 func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status) {
 	t.Helper()
 	got := map[bourse.MachineID]driver.Status{}
 	for _, status := range list {
 		got[status.ID.Machine] = status
 		if !a.intents[status.ID.Machine] {
-			t.Errorf("%s exists without an intent", status.ID.Machine)
+			t.Errorf("%s exists, but no daemon announced its start", status.ID.Machine)
 		}
 	}
 	for id, pid := range a.started {
 		status, ok := got[id]
 		switch fate := fateOf(id); {
 		case a.destroyed[id] && ok:
-			t.Errorf("%s was destroyed but exists again: %+v", id, status)
+			t.Errorf("%s was destroyed but still exists: %+v", id, status)
 		case a.destroying[id]: // the machine may or may not exist
 		case !ok:
 			t.Errorf("%s was started but no longer exists", id)
 		case fate == fateLeft && (status.Exit != nil || status.PID != pid):
-			t.Errorf("%s was started as process %d, but is now %+v, %+v", id, pid, status, status.Exit)
+			t.Errorf("%s was started with pid %d; got %+v with exit %+v, want it running with that pid", id, pid, status, status.Exit)
 		case fate == fateEnds:
 			checkEnded(t, d, status.ID)
 		}
 	}
 }
 
-// checkEnded checks the exit and the log of a machine whose program ended without being stopped.
+// checkEnded checks the exit and the log of a machine whose program exits on its own.
 func checkEnded(t *testing.T, d driver.Driver, id driver.TaskID) {
 	t.Helper()
 	n := numberOf(id.Machine)
@@ -158,6 +157,6 @@ func checkEnded(t *testing.T, d driver.Driver, id driver.TaskID) {
 		return nil
 	})
 	if err != nil || lines != 1 {
-		t.Errorf("the log of %s contains its line %d times, %v", id.Machine, lines, err)
+		t.Errorf("the log of %s contains its line %d times, %v, want once", id.Machine, lines, err)
 	}
 }

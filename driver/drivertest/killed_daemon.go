@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// liveLanes is the number of machines that a daemon handles concurrently. It is coprime to the
-// number of fates, so that every fate occurs in each lane.
+// liveLanes is the number of goroutines that concurrently handle machines. It is coprime to the number of fates, so
+// that every fate occurs in each goroutine.
 const liveLanes = 5
 
 // LiveOn acts as a daemon that a test will kill. It recovers d, then starts, stops and destroys machines as fast as it
 // can. The machines are numbered starting with first. LiveOn writes a line before each operation and another line after
-// the operation has succeeded. like contains the fields that all tasks share, such as an image with a shell and an
+// the operation has succeeded. like is the template for all tasks, with the image, which must contain a shell, and the
 // environment. LiveOn returns only if d cannot be recovered.
 func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	ctx := context.Background()
@@ -62,11 +62,11 @@ func numberOf(id bourse.MachineID) (n int) {
 	return n
 }
 
-// killedInput is the size of the input of a fateEnds program, in bytes. It exceeds what the pipes
-// to the program can hold.
+// killedInput is the number of bytes that a fateEnds program reads from stdin. It is more than the pipe to the program
+// can hold.
 const killedInput = 300 << 10
 
-// live starts one machine and then performs the operations that its fate requires.
+// live starts machine number n and then performs the operations that the machine's fate requires.
 func live(ctx context.Context, d driver.Driver, t driver.Task, n int, tell func(string, ...any)) {
 	t.ID = driver.TaskID{Machine: bourse.MachineID(fmt.Sprintf(numbered, n)), Boot: 1}
 	t.Command = []string{"sleep", "1000"}

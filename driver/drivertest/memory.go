@@ -30,9 +30,8 @@ type Memory struct {
 	starts   int
 }
 
-// Hooks are called before and after every call of the host's drivers, without holding the host's
-// locks. They may block, return an error, panic, or call runtime.Goexit to simulate the death of
-// the daemon at that point.
+// Hooks are functions that the host's drivers call before and after every operation, without holding the host's locks.
+// A hook may block, return an error, panic, or call runtime.Goexit to simulate the death of the daemon at that point.
 type Hooks struct {
 	// Before is called before the call has an effect. If it returns an error, the call returns
 	// that error and has no effect.
@@ -42,7 +41,7 @@ type Hooks struct {
 	After func(ctx context.Context, call Call) error
 }
 
-// Call identifies the call of a driver's method to which a hook applies.
+// Call describes the driver method call for which a hook is called.
 type Call struct {
 	Op      string // the method's name: "Start", "Stop", …
 	ID      driver.TaskID
@@ -84,7 +83,7 @@ func (m *Memory) SetHooks(h Hooks) {
 	m.hooks = h
 }
 
-// SetLabels sets the labels that the drivers' Labels method returns.
+// SetLabels sets the labels that Labels returns on all of the host's drivers.
 func (m *Memory) SetLabels(labels map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

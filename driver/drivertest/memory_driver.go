@@ -145,13 +145,14 @@ func (m *Memory) startLocked(task driver.Task) *memTask {
 	t.program = &program{task: task, rest: task.Command, stdin: string(task.Stdin), line: machine.log.add, end: func(e bourse.Exit) { m.endLocked(t, e) }}
 	machine.tasks[task.ID.Boot] = t
 	machine.newest = task.ID.Boot
-	t.program.step(m.again(t, t.program))
+	t.program.step(m.timerFor(t, t.program))
 	return t
 }
 
-// again returns a function that runs the callbacks of the program's timers. The function runs a callback with the
-// host's mutex held, unless the program has been stopped. While the task is frozen, it delays the callback.
-func (m *Memory) again(t *memTask, p *program) func(func()) {
+// timerFor returns the function that the program p must use to run callbacks of timers. This function runs a
+// callback with the host's mutex held. If the task is frozen, it runs the callback when the task is resumed. If
+// p was stopped, it drops the callback.
+func (m *Memory) timerFor(t *memTask, p *program) func(func()) {
 	return func(fn func()) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -224,7 +225,7 @@ func errEnded(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d has ended", id.Machine, id.Boot)
 }
 
-// await waits until t has ended, without holding the host's mutex.
+// await waits until t has ended. It does not hold the host's mutex.
 func (d *MemoryDriver) await(ctx context.Context, t *memTask) error {
 	select {
 	case <-t.done:

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Exec implements driver.Driver. It reads all of Stdin before the program starts. It simulates
-// a terminal that has only a size and a single output stream.
+// Exec implements driver.Driver. It reads all of Stdin before it starts the program. Of a terminal,
+// it simulates only the size and the single output stream.
 func (d *MemoryDriver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	err := d.do(ctx, Call{Op: "Exec", ID: id}, func() error {
@@ -68,7 +68,7 @@ func (d *MemoryDriver) exec(ctx context.Context, id driver.TaskID, p *program, o
 		return result, err
 	}
 	p.task, t.execs[p] = t.task, true
-	p.step(m.again(t, p))
+	p.step(m.timerFor(t, p))
 	m.mu.Unlock()
 	err = d.stream(ctx, &memTask{done: done}, out)
 	m.mu.Lock()
@@ -119,7 +119,7 @@ func newMemOutput(exec driver.Exec) *memOutput {
 	}
 	out.writers = [2]io.Writer{exec.Stdout, exec.Stderr}
 	if exec.Stdout != nil && exec.Stderr == nil {
-		out.writers[1] = io.Discard // if one output is streamed, none is stored
+		out.writers[1] = io.Discard // if stdout is streamed, stderr is not stored either
 	}
 	return out
 }
@@ -146,7 +146,7 @@ func (o *memOutput) add(stream, text string, partial bool) {
 	}
 }
 
-// flush writes the pending output. After a writer's first error, it receives no more output.
+// flush writes the pending output. After a write has failed, flush no longer writes to that writer.
 func (o *memOutput) flush(m *Memory) {
 	m.mu.Lock()
 	pending := o.pending

@@ -41,8 +41,8 @@ func (l *memLog) since(want driver.LogQuery) int {
 	return i
 }
 
-// Logs implements driver.Driver. For an unknown machine, it returns no lines, or waits for lines if
-// want.Follow is set.
+// Logs implements driver.Driver. An unknown machine has no lines yet; if want.Follow is set, Logs
+// waits for them.
 func (d *MemoryDriver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	return d.do(ctx, Call{Op: "Logs", Machine: id}, func() error {
 		m := d.host

@@ -21,13 +21,13 @@ import (
 //	user          print Task.User to stdout
 //	cat           copy stdin to stdout
 //	size          print "size ROWS COLUMNS" of the terminal to stdout (in an Exec)
-//	sleep DUR     wait
-//	ignore        from now on, only SIGKILL ends the program
+//	sleep DUR     wait for a duration, such as 100ms
+//	ignore        ignore all signals except SIGKILL from now on
 //	run           continue until a signal ends the program
-//	oom           be killed for using too much memory
+//	oom           end as if killed for exceeding its memory limit
 //	exit CODE     exit with this code; a program without exit ends with code 0
 //
-// A program whose first word is not an instruction, for example "missing", does not exist.
+// A command whose first word is not an instruction, such as "missing", cannot be started.
 func Script(words ...string) []string { return words }
 
 // arity maps each instruction to the number of its arguments.
@@ -48,7 +48,7 @@ type program struct {
 	end     func(bourse.Exit)
 }
 
-// checkScript returns CodeInvalid for a command that cannot be started.
+// checkScript returns CodeInvalid if a command contains an unknown or incomplete instruction.
 func checkScript(words []string) error {
 	if len(words) == 0 || words[0] == "" {
 		return bourse.Errorf(bourse.CodeInvalid, "no command")
@@ -63,9 +63,9 @@ func checkScript(words []string) error {
 	return nil
 }
 
-// step executes instructions until the program sleeps or ends. After a sleep, a timer resumes the program by passing
-// another call of step to again, which runs it with the host's mutex held.
-func (p *program) step(again func(func())) {
+// step executes instructions until the program sleeps or ends. After a sleep, a timer calls run with a function
+// that continues the program. run must call this function with the host's mutex held.
+func (p *program) step(run func(func())) {
 	for len(p.rest) > 0 {
 		word := p.rest[0]
 		args := p.rest[1 : 1+arity[word]]
@@ -73,7 +73,7 @@ func (p *program) step(again func(func())) {
 		switch word {
 		case "sleep":
 			d, _ := time.ParseDuration(args[0])
-			p.timer = time.AfterFunc(d, func() { again(func() { p.step(again) }) })
+			p.timer = time.AfterFunc(d, func() { run(func() { p.step(run) }) })
 			return
 		case "run":
 			p.rest = nil

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// memory is the number of bytes that a running program on the host uses.
+// memory is the simulated memory usage of each running program, in bytes.
 const memory = 1 << 20
 
 // Usage implements driver.Driver. A running task uses one processor, or less if its CPUQuota is

@@ -31,9 +31,9 @@ func Netns(t *testing.T) string {
 	return path
 }
 
-// mountNewNetns creates a network namespace. It uses a thread that ends with its goroutine. The
-// process's first thread never ends and would remain in the namespace, so mountNewNetns avoids
-// it.
+// mountNewNetns creates a network namespace and mounts it at a path. Creating the namespace moves a
+// thread into it, so mountNewNetns uses a thread that exits with its goroutine. It avoids the
+// process's first thread, which would never exit.
 func mountNewNetns(path string) error {
 	made := make(chan error, 1)
 	go func() {

@@ -7,11 +7,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Shell returns programs for hosts and images that have a POSIX shell and the common commands, as
-// busybox does. refused is the path of a file that is not executable.
+// Shell returns programs for hosts and images that contain a POSIX shell and the common commands,
+// for example from busybox. refused is the path of a file that is not executable.
 //
-// If the program is the first process in a container, Run and Ignore must be replaced, because
-// the kernel delivers to that process only signals that it handles.
+// If programs run as the first process in a container, replace Run and Ignore: the kernel delivers
+// only signals that this process handles.
 func Shell(refused string) Programs {
 	return Programs{
 		Run:    sh("echo ready; exec sleep 1000"),

@@ -22,8 +22,8 @@ type Harness struct {
 	Env      []string
 	Programs Programs
 	Many     int           // number of machines in the case "many at once"; default 200
-	Sizes    bool          // limits are the size of a machine, which has to boot with them
-	Limit    time.Duration // time limit of each case; default 3 minutes, which is far longer than any case should take
+	Sizes    bool          // limits determine the size of a machine, which must be able to boot with them
+	Limit    time.Duration // time limit for each case; default 3 minutes, far longer than any case should take
 }
 
 // Host is a machine on which drivers run.
@@ -33,16 +33,16 @@ type Host interface {
 	Open(t *testing.T) driver.Driver
 }
 
-// MachineryKiller is implemented by a Host whose driver has its own processes, which can be killed, for instance a
+// MachineryKiller is implemented by a Host whose driver has processes of its own that a test can kill, such as a
 // supervisor.
 type MachineryKiller interface {
 	KillMachinery(t *testing.T)
 }
 
-// Lister is implemented by a Host that can count the processes of its machines by asking the
-// system instead of the driver.
+// Lister is implemented by a Host that can count its machines' processes by asking the operating system instead of
+// the driver.
 type Lister interface {
-	// Processes returns the total number of processes that run for the host's tasks.
+	// Processes returns the total number of processes of all tasks on the host.
 	Processes(t *testing.T) int
 }
 
@@ -51,7 +51,7 @@ type Lister interface {
 type Programs struct {
 	Run      []string                                  // prints "ready", then runs until a signal ends it
 	Ignore   []string                                  // like Run, but only SIGKILL ends it
-	Exit     func(code int) []string                   // exits at once with the given code
+	Exit     func(code int) []string                   // exits with the given code immediately
 	Print    func(stdout, stderr string) []string      // prints a line to each output and exits with 0
 	Lines    func(from, to int) []string               // prints "line N" for from <= N < to and exits with 0
 	Slow     func(n int, pause time.Duration) []string // like Lines(0, n), but pauses between lines
@@ -61,19 +61,19 @@ type Programs struct {
 	User     []string                                  // prints its user id; fails unless Task.User was applied
 	Cat      []string                                  // copies stdin to stdout
 	LateCat  []string                                  // like Cat, but starts reading only after a moment
-	Echo     func(text string) []string                // prints text, which is one of its arguments
-	Tree     []string                                  // prints "ready"; runs children and grandchildren, some ignoring signals, until killed
-	Leaver   []string                                  // exits at once with 0 and leaves children in its process group
-	Escaper  []string                                  // exits with 0 and leaves a child in another session that holds its output open
+	Echo     func(text string) []string                // prints text, which it receives as an argument
+	Tree     []string                                  // prints "ready", then runs children and grandchildren, some of which ignore signals, until killed
+	Leaver   []string                                  // exits with 0 immediately and leaves children behind in its process group
+	Escaper  []string                                  // exits with 0 and leaves a child behind that is in another session and holds its output open
 	Allocate func(m bourse.MiB) []string               // allocates and fills m of memory, prints "allocated", exits with 0
 	Forks    func(n int) []string                      // runs n concurrent processes; exits with 0 if all of them started
 	Busy     []string                                  // prints "ready", then uses a processor until a signal ends it
 	Read     func(path string) []string                // copies a file to stdout; fails if the file does not exist
-	Write    func(path, text string) []string          // writes a file; fails if it cannot
+	Write    func(path, text string) []string          // writes a file; exits with an error if that is impossible
 	Networks []string                                  // prints the names of the network interfaces that it sees, one per line
 	Converse []string                                  // like Cat, but copies each line as soon as it is read
 	Terminal []string                                  // prints $TERM and exits with 0 if its three files are its controlling terminal
-	Size     []string                                  // prints "size <rows> <columns>" at first and after changes; exits with 7 after a line of input
+	Size     []string                                  // prints "size <rows> <columns>" at startup and after each change; exits with 7 after a line of input
 	Missing  []string                                  // does not exist
 	Refused  []string                                  // exists and is not executable
 }
@@ -127,7 +127,8 @@ func (s *suite) reopen() []driver.Status {
 	return got
 }
 
-// need skips the test case unless the harness provides the required program. what describes the program.
+// need skips the test case unless ok is true, which means that the harness provides a program for it. what
+// describes the program.
 func (s *suite) need(what string, provided bool) {
 	s.Helper()
 	if !provided {
@@ -188,7 +189,7 @@ func (s *suite) run(task driver.Task) bourse.Exit {
 	return s.wait(task.ID)
 }
 
-// wantCode reports a test error unless err has the code want.
+// wantCode reports a test error unless the code of err is want.
 func (s *suite) wantCode(what string, err error, want bourse.Code) {
 	s.Helper()
 	if got := bourse.CodeOf(err); got != want {
@@ -196,7 +197,7 @@ func (s *suite) wantCode(what string, err error, want bourse.Code) {
 	}
 }
 
-// logs returns the log lines of a machine that a query selects.
+// logs returns the lines of a machine's log that a query selects.
 func (s *suite) logs(id bourse.MachineID, want driver.LogQuery) []driver.LogLine {
 	s.Helper()
 	var out []driver.LogLine
@@ -249,13 +250,12 @@ func (s *suite) destroy(id bourse.MachineID) {
 		s.Fatalf("Destroy: %v", err)
 	}
 	if l := s.logs(id, driver.LogQuery{}); len(l) > 0 {
-		s.Errorf("a destroyed machine has %d log lines", len(l))
+		s.Errorf("got %d log lines of a destroyed machine, want none", len(l))
 	}
 }
 
-// wantProcesses reports a test error unless the tasks on the host have this many processes. It
-// waits for missing processes to appear, because a newly executed process may not be
-// recognizable yet.
+// wantProcesses reports a test error unless the tasks on the host have this many processes. If there are fewer, it
+// waits for more to appear, because a newly executed process may not be recognizable yet.
 func (s *suite) wantProcesses(want int) {
 	s.Helper()
 	if l, ok := s.host.(Lister); ok {

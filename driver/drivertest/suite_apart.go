@@ -44,7 +44,7 @@ var apartCases = map[string]func(*suite){
 		s.awaitReady(task.ID.Machine)
 		got, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Networks})
 		if err != nil || string(got.Stdout) != "lo\n" {
-			s.Errorf("it sees %q, %v, want only lo", got.Stdout, err)
+			s.Errorf("the task's interfaces are %q, %v, want only lo", got.Stdout, err)
 		}
 		s.stop(task.ID)
 	},
@@ -67,7 +67,7 @@ var apartCases = map[string]func(*suite){
 			}
 		}
 		if now, _ := os.ReadFile("/etc/resolv.conf"); string(now) != string(hosts) {
-			s.Errorf("the host's resolv.conf is %q, previously %q", now, hosts)
+			s.Errorf("the host's resolv.conf is %q, want it unchanged: %q", now, hosts)
 		}
 		s.stop(task.ID)
 	},
@@ -79,13 +79,13 @@ var apartCases = map[string]func(*suite){
 		task := s.task(s.p.Write(file, "hello"))
 		task.Mounts = []driver.Mount{{Source: source, Target: target}}
 		if exit := s.run(task); exit.Failed() {
-			s.Errorf("writing through the mount: exit %+v", exit)
+			s.Errorf("writing through the mount: exit %+v, want success", exit)
 		}
 		if got, err := os.ReadFile(filepath.Join(source, "file")); err != nil || string(got) != "hello" {
 			s.Errorf("the mount's source contains %q, %v, want the text that was written through the mount", got, err)
 		}
 		if _, err := os.Stat(file); err == nil {
-			s.Errorf("the mount is visible on the host")
+			s.Errorf("the task's mount is visible on the host")
 		}
 		task.ID.Boot, task.Command, task.Mounts[0].ReadOnly = 2, s.p.Write(file, "changed"), true
 		if exit := s.run(task); !exit.Failed() {

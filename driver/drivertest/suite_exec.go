@@ -26,7 +26,7 @@ var execCases = map[string]func(*suite){
 			s.Errorf("got %q, %v, want the task's environment", got.Stdout, err)
 		}
 		if lines := s.logs(id.Machine, driver.LogQuery{}); len(texts(lines, "stdout")) != 1 {
-			s.Errorf("the log has %v, want no output of an exec", lines)
+			s.Errorf("the log contains %v, want only the task's own line", lines)
 		}
 		_, err = s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Missing})
 		s.wantCode("a missing command", err, bourse.CodeInvalid)
@@ -39,18 +39,18 @@ var execCases = map[string]func(*suite){
 		in := strings.Repeat("a line of input\n", 5000)
 		got, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Cat, Stdin: strings.NewReader(in)})
 		if err != nil || string(got.Stdout) != in {
-			s.Errorf("%d of %d bytes came back, %v", len(got.Stdout), len(in), err)
+			s.Errorf("got %d bytes, %v, want the %d bytes from stdin", len(got.Stdout), err, len(in))
 		}
 		got, err = s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Cat})
 		if err != nil || len(got.Stdout) != 0 {
-			s.Errorf("without stdin: got %q, %v", got.Stdout, err)
+			s.Errorf("without stdin: got %q, %v, want no output", got.Stdout, err)
 		}
 	},
 	"exec returns bounded output": func(s *suite) {
 		id := s.running()
 		got, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Lines(0, 50_000), Limit: 1000})
 		if err != nil || got.Exit.Failed() || len(got.Stdout) != 1000 || !bytes.HasPrefix(got.Stdout, []byte("line 0\nline 1\n")) {
-			s.Errorf("%d bytes, exit %+v, %v; want the first 1000 bytes, and a program that was not blocked", len(got.Stdout), got.Exit, err)
+			s.Errorf("got %d bytes, exit %+v, %v; want the first 1000 bytes and exit code 0", len(got.Stdout), got.Exit, err)
 		}
 	},
 	"exec is killed with its context": func(s *suite) {
@@ -96,7 +96,7 @@ func (s *suite) running() driver.TaskID {
 }
 
 // awaitProcesses waits until the tasks on the host have this many processes. It polls, because
-// the system sends no notification.
+// there are no notifications about new processes.
 func (s *suite) awaitProcesses(want int) {
 	s.Helper()
 	l, ok := s.host.(Lister)

@@ -22,7 +22,7 @@ var freezeCases = map[string]func(*suite){
 		before := len(s.logs(task.ID.Machine, driver.LogQuery{}))
 		s.pass(100 * time.Millisecond)
 		if after := len(s.logs(task.ID.Machine, driver.LogQuery{})); after != before {
-			s.Errorf("a frozen task continued to write: %d lines, and then %d", before, after)
+			s.Errorf("a frozen task continued to write: got %d and later %d log lines", before, after)
 		}
 		if status, err := s.d.Inspect(s.ctx, task.ID); err != nil || status.Exit != nil {
 			s.Errorf("Inspect returned %+v, %v, want a running task", status, err)
@@ -50,7 +50,7 @@ var freezeCases = map[string]func(*suite){
 		s.freeze(task.ID, false)
 		s.awaitLines(task.ID.Machine, before+5)
 		if _, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Exit(0)}); err != nil {
-			s.Errorf("exec in a thawed task: %v", err)
+			s.Errorf("exec in a resumed task: %v", err)
 		}
 		s.stop(task.ID)
 	},

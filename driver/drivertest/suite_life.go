@@ -120,7 +120,7 @@ var lifeCases = map[string]func(*suite){
 		task := s.task(s.p.Run)
 		s.start(task)
 		if err := s.d.DiscardExit(s.ctx, task.ID); err != nil {
-			s.Errorf("DiscardExit of a running task: %v", err)
+			s.Errorf("DiscardExit of a running task: %v, want no error", err)
 		}
 		if _, err := s.d.Inspect(s.ctx, task.ID); err != nil {
 			s.Errorf("DiscardExit removed a running task: %v", err)

@@ -25,7 +25,7 @@ var outputCases = map[string]func(*suite){
 		}
 		for _, l := range lines {
 			if l.At.Before(before) || l.At.After(time.Now().Add(time.Second)) {
-				s.Errorf("line at %s, want about now", l.At)
+				s.Errorf("a line has the time %s, want the current time", l.At)
 			}
 		}
 	},
@@ -113,15 +113,15 @@ var outputCases = map[string]func(*suite){
 		for i := 0; i < len(all); i += 9 {
 			behind := s.logs(task.ID.Machine, driver.LogQuery{After: all[i].Position, Tail: 1, Since: time.Now()})
 			if !slices.Equal(behind, all[i+1:]) {
-				s.Errorf("after line %d at %q: %d lines, want %d", i, all[i].Position, len(behind), len(all)-i-1)
+				s.Errorf("after line %d at position %q: got %d lines, want %d", i, all[i].Position, len(behind), len(all)-i-1)
 			}
 		}
 		s.wantLines(texts(s.logs(task.ID.Machine, driver.LogQuery{Since: middle, Tail: 3}), "stdout"), 107, 110)
 		if got := s.logs(task.ID.Machine, driver.LogQuery{Since: time.Now().Add(time.Hour)}); len(got) != 0 {
-			s.Errorf("Since in the future: %d lines, want none", len(got))
+			s.Errorf("Since in the future: got %d lines, want none", len(got))
 		}
 		if got := s.logs(s.task(nil).ID.Machine, driver.LogQuery{}); len(got) != 0 {
-			s.Errorf("an unknown machine has %d lines", len(got))
+			s.Errorf("got %d lines of an unknown machine, want none", len(got))
 		}
 	},
 	"environment and directory": func(s *suite) {

@@ -35,7 +35,7 @@ var recoverCases = map[string]func(*suite){
 		s.start(task)
 		old := s.d
 		s.reopen()
-		if status, err := old.Inspect(s.ctx, task.ID); status.Exit == nil { // otherwise the task has ended before the old daemon
+		if status, err := old.Inspect(s.ctx, task.ID); status.Exit == nil { // otherwise, the task ended while the old daemon was still connected
 			s.wantCode("the old daemon's driver", err, bourse.CodeUnavailable)
 		}
 		if exit := s.wait(task.ID); exit.Code != 9 {

@@ -93,7 +93,7 @@ var signalCases = map[string]func(*suite){
 			s.Errorf("exit %+v, want success", exit)
 		}
 		if got := texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout"); len(got) != 1 || got[0] != "left" {
-			s.Errorf("output %q, want the output from before the end", got)
+			s.Errorf("got output %q, want the line that the task printed before it exited", got)
 		}
 		s.wantProcesses(0)
 	},

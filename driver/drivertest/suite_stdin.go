@@ -49,7 +49,7 @@ var stdinCases = map[string]func(*suite){
 	},
 }
 
-// fed runs a program that copies its stdin to stdout, and returns its output.
+// fed runs a program that copies stdin to stdout, passes it in as stdin, and returns its output.
 func (s *suite) fed(in string) string {
 	s.Helper()
 	task := s.task(s.p.Cat)

@@ -17,7 +17,7 @@ var streamCases = map[string]func(*suite){
 		var out, err bytes.Buffer
 		got, failed := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Print("to out", "to err"), Stdout: &out, Stderr: &err})
 		if failed != nil || got.Exit.Failed() || out.String() != "to out\n" || err.String() != "to err\n" {
-			s.Errorf("got %+v, %v and streams %q and %q", got, failed, &out, &err)
+			s.Errorf("got %+v, %v, stdout %q and stderr %q; want exit code 0 and one line in each stream", got, failed, &out, &err)
 		}
 		if len(got.Stdout)+len(got.Stderr) > 0 {
 			s.Errorf("streamed output was also returned: %q, %q", got.Stdout, got.Stderr)
@@ -25,7 +25,7 @@ var streamCases = map[string]func(*suite){
 		out.Reset()
 		got, failed = s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Print("to out", "to err"), Stdout: &out})
 		if failed != nil || out.String() != "to out\n" || len(got.Stdout)+len(got.Stderr) > 0 {
-			s.Errorf("with only stdout: got %+v, %v and %q", got, failed, &out)
+			s.Errorf("with only Stdout set: got %+v, %v and stdout %q; want stdout in the stream and no output in the result", got, failed, &out)
 		}
 	},
 	"exec streams output immediately": func(s *suite) {
@@ -53,7 +53,7 @@ var streamCases = map[string]func(*suite){
 		}
 		_ = inW.Close()
 		if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
-			s.Errorf("unexpected output: %q, %v", rest, err)
+			s.Errorf("after the last line: got %q, %v, want no output", rest, err)
 		}
 		if err := <-done; err != nil {
 			s.Errorf("Exec: %v", err)
@@ -65,7 +65,7 @@ var streamCases = map[string]func(*suite){
 		out := &slow{pause: time.Second}
 		got, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Lines(0, lines), Stdout: out})
 		if err != nil || got.Exit.Failed() {
-			s.Errorf("got %+v, %v", got, err)
+			s.Errorf("got %+v, %v, want success", got, err)
 		}
 		s.wantLines(strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"), 0, lines)
 	},
@@ -78,7 +78,7 @@ var streamCases = map[string]func(*suite){
 	},
 }
 
-// slow is a writer whose first write takes time.
+// slow is a writer whose first Write takes time.
 type slow struct {
 	bytes.Buffer
 	pause time.Duration

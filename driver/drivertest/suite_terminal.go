@@ -23,7 +23,7 @@ var terminalCases = map[string]func(*suite){
 				Command: s.p.Terminal, Stdout: &out, Terminal: &driver.Terminal{Size: driver.Size{Rows: 24, Cols: 80}, Term: term},
 			})
 			if err != nil || got.Exit.Failed() || strings.TrimSpace(out.String()) != want {
-				s.Errorf("got %+v, %v and %q, want %q", got, err, &out, want)
+				s.Errorf("got %+v, %v and output %q, want %q", got, err, &out, want)
 			}
 		}
 		if got, err := s.d.Exec(s.ctx, id, driver.Exec{Command: s.p.Terminal}); err != nil || !got.Exit.Failed() {
@@ -57,7 +57,7 @@ var terminalCases = map[string]func(*suite){
 				Command: s.p.Cat, Stdin: strings.NewReader(in), Stdout: &out, Terminal: &driver.Terminal{Size: driver.Size{Rows: 24, Cols: 80}},
 			})
 			if err != nil || got.Exit.Failed() || strings.Count(out.String(), strings.TrimSpace(in)) < 1 {
-				s.Errorf("after %q: got %+v, %v and %q", in, got, err, &out)
+				s.Errorf("after input %q: got %+v, %v and output %q; want success and the input in the output", in, got, err, &out)
 			}
 		}
 	},
@@ -77,7 +77,7 @@ var terminalCases = map[string]func(*suite){
 	},
 }
 
-// terminal is a command running in a terminal, together with the user's side of the terminal.
+// terminal is a command that runs in a terminal, with the user's side of that terminal.
 type terminal struct {
 	id       driver.TaskID
 	keyboard io.Writer
@@ -116,7 +116,7 @@ func (s *suite) terminal(ctx context.Context, command []string, size driver.Size
 	return t
 }
 
-// await waits until the command prints the line want.
+// await waits until the command has printed the line want.
 func (t *terminal) await(s *suite, want string) {
 	s.Helper()
 	timer := time.NewTimer(s.h.Limit)

@@ -17,16 +17,16 @@ var usageCases = map[string]func(*suite){
 		s.awaitReady(task.ID.Machine)
 		first := s.usage(task.ID)
 		if first.Memory <= 0 || first.PIDs < 1 {
-			s.Errorf("usage %+v, want some memory and at least one process", first)
+			s.Errorf("usage is %+v, want some memory and at least one process", first)
 		}
 		if first.CPU < 0 {
-			s.Skip("processor time is not accounted on this host")
+			s.Skip("this host does not measure processor time")
 		}
 		for u := first; u.CPU < first.CPU+50*time.Millisecond; u = s.usage(task.ID) {
 			select {
 			case <-time.After(5 * time.Millisecond): // usage grows only as time passes
 			case <-s.ctx.Done():
-				s.Fatalf("usage is %+v, at first %+v, want more processor time", u, first)
+				s.Fatalf("usage is %+v, was %+v, want more processor time", u, first)
 			}
 		}
 		s.stop(task.ID)
@@ -45,7 +45,7 @@ var usageCases = map[string]func(*suite){
 		s.awaitProcesses(2)
 		if _, ok := s.host.(Lister); ok {
 			if now := s.usage(id); now.PIDs <= before.PIDs && s.d.Labels()["cgroup"] != "none" {
-				s.Errorf("usage %+v, previously %+v, want one more process", now, before)
+				s.Errorf("usage is %+v, was %+v, want one more process", now, before)
 			}
 		}
 		s.stop(id)

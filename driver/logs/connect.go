@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// Timeouts, intervals and the number of attempts for calls to the keeper's process.
+// Timeouts, retry intervals and the number of attempts for calls to the keeper's process.
 const (
 	connectTimeout = 30 * time.Second
 	minRetryDelay  = 20 * time.Millisecond
@@ -53,14 +53,14 @@ func (k *Keeper) ensure(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeInvalid:
 			return err
-		case try == callTries: // each attempt may have reached a process that was about to exit
+		case try == callTries: // earlier attempts may have reached processes that were about to exit
 			return errUnreached(err)
 		}
 	}
 }
 
-// connect finds or starts the process. It sends all held sources to the process before other
-// goroutines can use the connection.
+// connect finds or starts the keeper's process. It sends all held sources to the process before it
+// lets other goroutines use the connection.
 func (k *Keeper) connect(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
@@ -68,8 +68,8 @@ func (k *Keeper) connect(ctx context.Context) error {
 	}
 	conn, err := k.connectOrSpawn(ctx, l)
 	if errors.Is(err, errVersion) {
-		// The old process exits without changing anything, and a process of this release
-		// continues its work.
+		// The old process exits without discarding anything, and a process of this release takes
+		// over.
 		k.cfg.Log.Info("replacing a keeper of another release", "err", err)
 		if err := endProcess(ctx, l); err != nil {
 			return err
@@ -101,9 +101,10 @@ func (k *Keeper) connect(ctx context.Context) error {
 	return nil
 }
 
-// watchProcess waits for the process to exit, and starts another process if there are held sources.
+// watchProcess waits for the keeper's process to exit. If there are held sources, it then starts
+// another process.
 func (k *Keeper) watchProcess(conn *net.UnixConn) {
-	_, _ = io.Copy(io.Discard, conn) // the process sends nothing
+	_, _ = io.Copy(io.Discard, conn) // returns when the process exits, because it does not send anything
 	k.drop(conn)
 	k.reap()
 	k.mu.Lock()
@@ -141,8 +142,8 @@ func (k *Keeper) drop(conn *net.UnixConn) {
 	}
 }
 
-// reap waits briefly for the process to exit. If this daemon started the process, reap then
-// collects its exit status.
+// reap waits briefly for the keeper's process to exit. If this daemon started the process, reap
+// then collects its exit status.
 func (k *Keeper) reap() {
 	ctx, cancel := context.WithTimeout(k.ctx, reapGrace)
 	defer cancel()
@@ -158,8 +159,8 @@ func (k *Keeper) reap() {
 	}
 }
 
-// call sends a request to the process. If the process dies in the meantime, call repeats the
-// request with a new process. All requests may safely be repeated.
+// call sends a request to the keeper's process. If the process dies before it answers, call sends
+// the request to a new process. It is safe to repeat any request.
 func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 	for try := 1; ; try++ {
 		if err := k.ensure(ctx); err != nil {
@@ -172,7 +173,7 @@ func (k *Keeper) call(ctx context.Context, req *request, news func()) error {
 		k.mu.Lock()
 		lease := k.lease
 		k.mu.Unlock()
-		k.drop(lease) // mind may not have noticed yet that the process has exited
+		k.drop(lease) // watchProcess may not have noticed yet that the process has exited
 	}
 }
 
@@ -181,12 +182,13 @@ func isUnreached(err error) bool {
 	return ok
 }
 
-// unreached wraps the error if the process could not be reached or the connection broke.
+// unreached wraps errors that mean that the process could not be reached or the connection broke.
 type unreached struct{ error }
 
 func (u *unreached) Unwrap() error { return u.error }
 
-// ask sends one request on a new connection. It calls news for each frame before the final one.
+// ask sends one request on a new connection and waits for the final frame of the answer. It calls
+// news for each frame before that.
 func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 	lost := func(err error) error {
 		if ctx.Err() != nil {
@@ -220,8 +222,8 @@ func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 	}
 }
 
-// watch asks the process to report new lines in a log, and calls news for each report. It continues
-// when the process is replaced, and returns nil when the machine is destroyed.
+// watch asks the keeper's process to report new lines in a log, and calls news for each report. If
+// the process is replaced, it asks the new one. It returns nil when the machine is destroyed.
 func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	k.mu.Lock()
 	r := k.removals[id]
@@ -238,7 +240,7 @@ func (k *Keeper) watch(ctx context.Context, id bourse.MachineID, news func()) er
 			delete(k.removals, id)
 		}
 	}()
-	news() // existing lines can be read without a process
+	news() // existing lines can be read even if no process is running
 	for {
 		k.mu.Lock()
 		up := k.connected

@@ -15,7 +15,7 @@ import (
 
 var errVersion = errors.New("the running keeper belongs to another release")
 
-// connectOrSpawn connects to the process, starting it if necessary, and sends the hello.
+// connectOrSpawn connects to the keeper's process, starting it if necessary, and sends the hello.
 func (k *Keeper) connectOrSpawn(ctx context.Context, l layout) (*net.UnixConn, error) {
 	conn, err := k.dial(ctx, l)
 	if err != nil {
@@ -40,7 +40,8 @@ func (k *Keeper) connectOrSpawn(ctx context.Context, l layout) (*net.UnixConn, e
 	return conn, nil
 }
 
-// dial connects to the process. It waits for a process that is starting or exiting.
+// dial connects to the keeper's process, starting it if necessary. If a process is already starting
+// or exiting, dial waits for it.
 func (k *Keeper) dial(ctx context.Context, l layout) (*net.UnixConn, error) {
 	for pause := time.Millisecond; ; pause = min(2*pause, maxRetryDelay) {
 		conn, err := companion.Dial(ctx, l.run())
@@ -67,7 +68,7 @@ func (k *Keeper) dial(ctx context.Context, l layout) (*net.UnixConn, error) {
 	}
 }
 
-// spawn starts the process. Nothing waits for it, because it has to outlive this daemon.
+// spawn starts the keeper's process, which outlives this daemon.
 func (k *Keeper) spawn(ctx context.Context, l layout) error {
 	command := k.cfg.Command
 	if len(command) > 0 {
@@ -89,7 +90,7 @@ func (k *Keeper) spawn(ctx context.Context, l layout) error {
 	return nil
 }
 
-// endProcess terminates the process that uses the directory, regardless of the process's
+// endProcess terminates the keeper's process that uses the directory, whatever the process's
 // release.
 func endProcess(ctx context.Context, l layout) error {
 	conn, err := companion.Dial(ctx, l.run())

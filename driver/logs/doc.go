@@ -1,26 +1,26 @@
-// Package logs stores the output of machines in files. It defines the files' format and rotation,
-// and reads and follows them. A machine's log contains both output streams of all its boots.
+// Package logs stores machines' output in log files. It writes, rotates, reads and follows these
+// files. A machine's log contains both output streams of all of the machine's boots.
 //
-//	<dir>/<machine>/<n>    records in the CRI's format; the highest n is being written
+//	<dir>/<machine>/<n>    records in the CRI log format; new records go to the file with the highest n
 //
 // # Writers and readers
 //
-// A [Log] is the only writer of a machine's files. Readers are other processes and need no lock:
-// files only grow and are never renamed, and a new file is created only after the last write to
-// the previous file. Written data is not synced to disk: it survives the crash of any process, but
-// not a crash of the host.
+// A [Log] is the only writer of a machine's files. Readers in other processes do not need a lock,
+// because files only grow and are never renamed, and a new file is created only after the last
+// write to the previous file. Data is not synced to disk, so it survives a crash of any process,
+// but not a crash of the host.
 //
 // # The keeper
 //
-// If the daemon itself read the containers' output, output would be lost when the daemon exits. A
-// keeper reads it instead. The keeper is a small process that outlives the daemon; each worker has
-// one. [Keep] is its main function, and [Keeper] is the daemon's side. The keeper reads the FIFOs
-// to which a container's shim writes:
+// If the daemon itself read the containers' output, output would be lost whenever the daemon exits.
+// Instead, each worker has a keeper, a small process that outlives the daemon. [Keep] is the
+// keeper's main function, and [Keeper] is its counterpart in the daemon. The keeper reads from the
+// FIFOs to which the containers' shims write:
 //
 //	container ── shim ──▶ FIFO ──▶ keeper ──▶ log      daemon reads the log
 //
-// The keeper may be killed, too. The shim holds both ends of a FIFO open, so its writes do not
-// fail, and the next keeper continues with the data in the FIFO. Only the data that the killed
-// keeper had read but not written is lost: at most 128 KiB of each stream, and the beginning of an
-// incomplete line. A keeper that exits on request loses nothing.
+// The keeper may be killed, too. A shim holds both ends of its FIFOs open, so its writes do not
+// fail, and the next keeper reads the data that is still in the FIFOs. Only data that the killed
+// keeper had read but not yet written is lost: for each stream, up to 128 KiB and the beginning of
+// an incomplete line. If a keeper exits on request, no output is lost.
 package logs

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Files provides access to the logs of all machines in one directory, which must exist. Machine
-// ids become file names, so they must be valid.
+// Files provides access to all machines' logs in one directory, which must exist. All machine ids passed to
+// its methods must be valid, because they are used as file names.
 type Files struct{ Dir string }
 
 func (f Files) dir(id bourse.MachineID) string { return filepath.Join(f.Dir, string(id)) }
@@ -20,7 +20,8 @@ func (f Files) path(id bourse.MachineID, n int) string {
 	return filepath.Join(f.dir(id), strconv.Itoa(n))
 }
 
-// numbers returns the numbers of a machine's log files, oldest first, or none if the machine has no directory.
+// numbers returns the numbers of a machine's log files, oldest first. It returns none if the machine has no
+// directory.
 func (f Files) numbers(id bourse.MachineID) ([]int, error) {
 	entries, err := os.ReadDir(f.dir(id))
 	if err != nil && !os.IsNotExist(err) {
@@ -51,7 +52,8 @@ func (f Files) Machines() ([]bourse.MachineID, error) {
 	return out, nil
 }
 
-// Read calls line with the existing lines of a machine's log. An unknown machine has no lines.
+// Read calls line with the existing lines of a machine's log that want selects. An unknown machine has no
+// lines.
 func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	r, err := f.open(id, want)
 	if err != nil {
@@ -61,5 +63,5 @@ func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.
 	return r.read(line)
 }
 
-// Remove removes a machine's log. The machine's [Log] must have been destroyed before.
+// Remove removes a machine's log. If the machine has a [Log], it must have been destroyed.
 func (f Files) Remove(id bourse.MachineID) error { return os.RemoveAll(f.dir(id)) }

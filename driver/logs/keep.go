@@ -20,13 +20,13 @@ import (
 // KeepConfig configures Keep.
 type KeepConfig struct {
 	Dir string       // the same as KeeperConfig.Dir
-	Log *slog.Logger // default: discards
+	Log *slog.Logger // default: discards all records
 	// Grace is how long an idle keeper waits before it exits; default 10 s.
 	Grace time.Duration
 }
 
-// server is the state of the keeper's process. mu guards the table of machines and is not held
-// during blocking operations.
+// server is the state of a keeper's process. mu guards the fields below it and is not held during
+// blocking operations.
 type server struct {
 	layout layout
 	log    *slog.Logger
@@ -39,20 +39,19 @@ type server struct {
 	settings settings
 	reading  int  // number of sources being read
 	stopping bool // whether new sources are rejected
-	ending   bool // whether over has been closed
+	ending   bool // whether exit has been closed
 }
 
 // Timeouts of the keeper.
 const (
 	keepGrace    = 10 * time.Second
 	helloTimeout = 5 * time.Second
-	sendTimeout  = 10 * time.Second // a daemon that has not read for this long counts as dead
+	sendTimeout  = 10 * time.Second // a daemon that does not read for this long is considered dead
 )
 
-// Keep is the main function of a keeper's process. It copies the output of containers to log
-// files, even while no daemon is running. It returns when it has had nothing to read for Grace,
-// on SIGTERM, when a daemon requests it, or when ctx ends. Another keeper can then continue its
-// work.
+// Keep is the main function of a keeper's process. It copies the output of containers to log files,
+// even while no daemon is running. It returns if it has been idle for Grace, on SIGTERM, when a
+// daemon requests it, or when ctx ends. Another keeper can then take over.
 func Keep(ctx context.Context, cfg KeepConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -70,7 +69,7 @@ func Keep(ctx context.Context, cfg KeepConfig) error {
 	return k.serve(ctx, cfg.Grace, listener)
 }
 
-// prepareKeep locks the directory and prepares the process.
+// prepareKeep locks the directory, prepares the process, and starts listening.
 func prepareKeep(cfg KeepConfig) (*server, *net.UnixListener, error) {
 	l, err := newLayout(cfg.Dir)
 	if err != nil {
@@ -105,7 +104,7 @@ func (k *server) serve(ctx context.Context, grace time.Duration, listener *net.U
 	for done := false; !done; {
 		select {
 		case sig := <-signals:
-			done = sig == syscall.SIGTERM // ignores other signals, such as those of a terminal
+			done = sig == syscall.SIGTERM // other signals, such as those from a terminal, are ignored
 		case <-k.wake:
 			idle.Reset(grace)
 		case <-idle.C:

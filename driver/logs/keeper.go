@@ -28,13 +28,13 @@ type KeeperConfig struct {
 	// Command is the command that runs Keep, for example {"/proc/self/exe", "keeper"}. Dir is appended as its last
 	// argument.
 	Command []string
-	Log     *slog.Logger // default: discards
+	Log     *slog.Logger // default: discards all records
 	Bytes   int64        // size in bytes at which a machine's log file is rotated; default 10 MiB
 	Files   int          // maximum number of log files per machine; default 3
 }
 
-// Keeper is the daemon's side of a keeper's process. It finds that process, or starts it when there is output to
-// read, and restarts it when it dies. All methods are safe for concurrent use. Errors have a bourse code:
+// Keeper manages a keeper's process for the daemon. It connects to a running process, or starts one when there is
+// output to read, and replaces it if it dies. All methods are safe for concurrent use. Errors have a bourse code:
 // CodeUnavailable if the process cannot be reached or started, CodeInvalid if a path is not a FIFO.
 type Keeper struct {
 	cfg        KeeperConfig
@@ -46,22 +46,22 @@ type Keeper struct {
 	mu        sync.Mutex
 	layout    layout
 	held      map[sourceID]*heldSource
-	lease     *net.UnixConn // connection to the process; closed when the process ends; nil if there is none
+	lease     *net.UnixConn // connection to the process; breaks when the process exits; nil if there is none
 	connected chan struct{} // closed while there is a lease
-	child     *os.Process   // the process if this daemon has started it, otherwise nil
+	child     *os.Process   // the keeper's process if this daemon started it, otherwise nil
 	pid       int           // process id of the latest process that answered
 	removals  map[bourse.MachineID]*removal
 }
 
-// heldSource is a source that is sent to every new process.
+// heldSource is a source that must be read. It is sent to every new keeper process.
 type heldSource struct {
 	Source
-	// The reading ends of the FIFOs. The daemon never reads from them: they only preserve the
-	// FIFOs' contents while the process is being replaced, even if the writers have ended.
+	// The reading ends of the FIFOs. The daemon never reads from them. They preserve the FIFOs' contents while the
+	// keeper's process is being replaced, even if all writers have exited.
 	pipes []*os.File
 }
 
-// removal notifies the followers of a machine's log that it was removed.
+// removal notifies the followers of a machine's log of the log's removal.
 type removal struct {
 	refs int
 	done chan struct{}
@@ -82,8 +82,8 @@ func NewKeeper(cfg KeeperConfig) *Keeper {
 	}
 }
 
-// Start creates the directory and connects to the keeper's process of an earlier daemon, if it is
-// still running. If not, a process is started only when there is output to read.
+// Start creates the directory. If the keeper's process of an earlier daemon is still running, Start connects to
+// it. Otherwise, a process is started later, when there is output to read.
 func (k *Keeper) Start(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
@@ -95,7 +95,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	return k.ensure(ctx)
 }
 
-// prepare creates the directory once.
+// prepare creates the directory on the first call, and returns its layout.
 func (k *Keeper) prepare() (layout, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,8 +110,9 @@ func (k *Keeper) prepare() (layout, error) {
 	return l, nil
 }
 
-// Keep starts copying the output of a machine's boot to its log. The FIFOs must exist; a container may be started
-// with them once Keep has returned. Keep is idempotent. It returns CodeNotFound if a FIFO does not exist.
+// Keep starts copying the output of one boot of a machine to the machine's log. Once Keep has returned, a
+// container that writes to the FIFOs may be started. Keep is idempotent. It returns CodeNotFound if a FIFO does
+// not exist.
 func (k *Keeper) Keep(ctx context.Context, src Source) error {
 	if err := src.validate(); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (k *Keeper) Keep(ctx context.Context, src Source) error {
 	if err != nil {
 		return err
 	}
-	// From here on every new process receives the source, even if this call fails.
+	// From here on, every new process receives the source, even if this call of Keep fails.
 	k.mu.Lock()
 	if have := k.held[src.id()]; have != nil {
 		h.release()
@@ -152,9 +153,9 @@ func (h *heldSource) release() {
 	}
 }
 
-// Done ends the logging of a boot that has ended. When it returns, the boot's output is in the
-// log. If an escaped process holds an output open, Done waits for two more seconds. It does
-// nothing if the source is unknown or already done.
+// Done stops copying the output of a boot that has ended. When it returns nil, all of the boot's output is in the
+// log. If an escaped process holds an output open, Done waits for up to two seconds. It does nothing if the source
+// is unknown or already done.
 func (k *Keeper) Done(ctx context.Context, src Source) error {
 	err := k.call(ctx, &request{Op: opDone, Source: src}, nil)
 	if err == nil {
@@ -163,12 +164,12 @@ func (k *Keeper) Done(ctx context.Context, src Source) error {
 	return err
 }
 
-// forget discards every held source whose id satisfies the given function.
-func (k *Keeper) forget(which func(sourceID) bool) {
+// forget discards all held sources for which match returns true.
+func (k *Keeper) forget(match func(sourceID) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, h := range k.held {
-		if which(id) {
+		if match(id) {
 			h.release()
 			delete(k.held, id)
 		}
@@ -247,8 +248,8 @@ func (k *Keeper) Close() error {
 	return nil
 }
 
-// Shutdown terminates the process, if there is one, and closes the keeper. The logs remain, and a
-// later process can append to them.
+// Shutdown terminates the keeper's process, if there is one, and closes the keeper. The logs remain, and a later
+// process can append to them.
 func (k *Keeper) Shutdown(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {

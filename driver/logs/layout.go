@@ -9,8 +9,8 @@ import (
 //
 //	run/            accessible only to this user, like logs
 //	  keeper.lock   locked (flock) by the running keeper
-//	  keeper.log    its log
-//	  socket        its socket
+//	  keeper.log    the process's own log
+//	  socket        the process's socket
 //	logs/           see Files
 type layout struct{ dir string }
 

@@ -9,15 +9,15 @@ import (
 
 // Log files use the CRI format, which log collectors support:
 //
-//	2026-01-02T15:04:05.000000006Z stdout F the line
-//	2026-01-02T15:04:05.000000006Z stdout P part of a long line, but not the last part
+//	2026-01-02T15:04:05.000000006Z stdout F a line, or the last part of a long line
+//	2026-01-02T15:04:05.000000006Z stdout P another part of a long line
 //
 // See kubernetes/cri-api: docs/logging, "container runtime logging".
 
 // maxLine is the maximum length in bytes of a line that is not split.
 const maxLine = 16 << 10
 
-// recordOverhead is an upper bound for the size of a record without its text.
+// recordOverhead is an upper bound for the size of a record in bytes, not counting its text.
 const recordOverhead = 64
 
 // appendLine appends one record to b.
@@ -55,9 +55,9 @@ func parseLine(b []byte) (driver.LogLine, bool) {
 	return driver.LogLine{At: at, Stream: string(stream), Partial: rest[0] == 'P', Text: string(rest[2:])}, true
 }
 
-// piece returns the first line of data without its newline, or the first piece of a long line.
-// size is the number of bytes that the returned text occupies in data, including the newline.
-// It is 0 if data contains only the beginning of a line.
+// piece returns the first line in data without its newline or, if the line is too long, the first
+// piece of it. size is the number of bytes that text occupies in data, including the newline. It is
+// 0 if data contains only the beginning of a line.
 func piece(data []byte) (text []byte, size int, partial bool) {
 	i := bytes.IndexByte(data[:min(len(data), maxLine+1)], '\n')
 	switch {
@@ -69,8 +69,8 @@ func piece(data []byte) (text []byte, size int, partial bool) {
 	return nil, 0, false
 }
 
-// splitLines splits data into lines and calls line with each. It splits long lines into pieces;
-// all pieces except the last are partial. It returns the incomplete line at the end of data.
+// splitLines calls line with each line in data. It splits long lines into pieces, of which all
+// except the last are partial. It returns the incomplete line at the end of data.
 func splitLines(data []byte, line func(text []byte, partial bool)) []byte {
 	for {
 		text, size, partial := piece(data)

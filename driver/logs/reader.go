@@ -15,7 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// reader reads a machine's log files, oldest first. Each read continues where the previous one stopped.
+// reader reads a machine's log files, oldest first. Each call of read continues where the previous call
+// stopped.
 type reader struct {
 	files  Files
 	id     bourse.MachineID
@@ -74,8 +75,8 @@ func (r *reader) seekTail(n int) error {
 	return nil
 }
 
-// position returns the position of the line that ends at the offset end in the file with the
-// given number.
+// position returns the [driver.LogLine] position of the line that ends at offset end of the file with
+// the given number.
 func position(number int, end int64) string {
 	b := strconv.AppendInt(make([]byte, 0, 24), int64(number), 10)
 	return string(strconv.AppendInt(append(b, '.'), end, 10))
@@ -91,8 +92,7 @@ func parsePosition(s string) (number int, end int64, err error) {
 	return int(n), int64(o), nil
 }
 
-// countLines returns the number of complete lines in a file, and the offset at which the last
-// complete line ends.
+// countLines returns the number of complete lines in a file, and the offset of the end of the last one.
 func countLines(path string) (lines int, end int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -117,7 +117,7 @@ func countLines(path string) (lines int, end int64, err error) {
 	}
 }
 
-// read calls line with every complete record that has not been read.
+// read calls line with every complete record that has not been read yet.
 func (r *reader) read(line func(driver.LogLine) error) error {
 	for {
 		if r.file == nil {
@@ -126,8 +126,8 @@ func (r *reader) read(line func(driver.LogLine) error) error {
 				return err
 			}
 		}
-		// Check for a next file before reading this one to its end, because the writer creates the
-		// next file only after its last write to this one.
+		// List the files before reading this one to its end. If there is a next file now, this one is
+		// complete, because the writer creates the next file only after its last write to this one.
 		files, err := r.files.numbers(r.id)
 		if err != nil {
 			return err
@@ -144,8 +144,8 @@ func (r *reader) read(line func(driver.LogLine) error) error {
 	}
 }
 
-// open opens the next file to read: the file r.number or the oldest file after it. It returns
-// false if there is no such file.
+// open opens the next file to read, which is the oldest file whose number is at least r.number. It
+// returns false if there is no such file.
 func (r *reader) open() (bool, error) {
 	for {
 		files, err := r.files.numbers(r.id)
@@ -172,7 +172,7 @@ func (r *reader) open() (bool, error) {
 		if next != r.number {
 			r.offset, r.skip, r.number = 0, 0, next
 		} else if info, err := f.Stat(); err == nil && info.Size() < r.offset {
-			r.offset = info.Size() // the end of the file was lost; the next line starts at the current end
+			r.offset = info.Size() // the end of the file was lost in a crash; the next line starts at the current end
 		}
 		r.file = f
 		return true, nil
@@ -187,12 +187,12 @@ func (r *reader) readFile(line func(driver.LogLine) error) error {
 	for {
 		b, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			// A Log never writes records this long, so skip the data.
+			// Skip the data, because a Log never writes records this long.
 			r.offset += int64(len(b))
 			continue
 		}
 		if err == io.EOF {
-			return nil // an unterminated last record is still being written
+			return nil // if the last record is unterminated, it is still being written
 		}
 		if err != nil {
 			return err

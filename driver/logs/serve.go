@@ -38,8 +38,8 @@ func (k *server) accept(ctx context.Context, l *net.UnixListener) {
 	}
 }
 
-// serveConn handles the one request of a connection. The request is canceled when the other side closes the
-// connection or dies.
+// serveConn reads and handles a connection's single request. If the other side closes the connection or
+// dies, the request is canceled.
 func (k *server) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	if err := companion.CheckPeer(conn); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (k *server) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k.work.Go(func() {
-		_, _ = io.Copy(io.Discard, in) // the client sends nothing more, so this returns when it disconnects
+		_, _ = io.Copy(io.Discard, in) // the client does not send anything else, so this returns when it disconnects
 		cancel()
 	})
 	send := func(r *reply) error {
@@ -97,7 +97,7 @@ func (k *server) handle(ctx context.Context, req *request, send func(*reply) err
 	return send(&reply{Error: companion.ErrorOf(err)})
 }
 
-// hello answers a daemon's hello and applies the daemon's settings. The connection remains open
+// hello answers a daemon's hello and applies the daemon's settings. It then keeps the connection open
 // until the daemon or this process exits.
 func (k *server) hello(ctx context.Context, req *request, send func(*reply) error) error {
 	if err := send(&reply{Version: protocolVersion, PID: os.Getpid()}); err != nil || req.Version != protocolVersion {
@@ -114,7 +114,7 @@ func (k *server) hello(ctx context.Context, req *request, send func(*reply) erro
 	return nil
 }
 
-// stop makes the process exit. Further calls have no effect.
+// stop makes the process exit. It may be called repeatedly.
 func (k *server) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,10 +19,10 @@ type openSource struct {
 	copies sync.WaitGroup
 }
 
-// input is one output of a machine, which the keeper reads.
+// input is an output stream of a machine that the keeper reads.
 type input struct {
 	stream *Stream
-	guard  *os.File // the keeper's own writing end; reads do not return EOF until it is closed
+	guard  *os.File // the keeper's own writing end, which prevents reads from returning EOF
 }
 
 // openInput opens a FIFO. It returns CodeNotFound if the file does not exist, and CodeInvalid if
@@ -62,16 +62,16 @@ func newSource(src Source, log *Log) (*openSource, error) {
 	return s, nil
 }
 
-// run starts reading the outputs.
+// run starts copying the outputs to the log.
 func (s *openSource) run() {
 	for _, in := range s.inputs {
 		s.copies.Go(in.stream.Copy)
 	}
 }
 
-// stop stops reading when no other process holds the FIFOs open for writing, or after grace.
-// Everything that could be read is then in the log. If ctx ends first, reading continues, and
-// stop may be called again.
+// stop stops reading once no other process holds the FIFOs open for writing, but at the latest
+// after grace. When it returns nil, all data that was in the FIFOs is in the log. If ctx ends
+// first, reading continues, and stop may be called again.
 func (s *openSource) stop(ctx context.Context, grace time.Duration) error {
 	for _, in := range s.inputs {
 		_ = in.guard.Close() // stop may have been called before

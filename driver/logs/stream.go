@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// chunk is the size of a read from a pipe. Buffers are taken from a pool when there is data and
-// returned before waiting for more, so that a machine without output holds no buffer.
+// chunk is the maximum number of bytes to read from a pipe at a time. A buffer is taken from the pool only while
+// there is data to read, so that machines without output do not occupy memory for buffers.
 const chunk = 2 * maxLine
 
 type ioBuffers struct {
@@ -22,7 +22,7 @@ var buffers = sync.Pool{New: func() any {
 	return &ioBuffers{in: make([]byte, chunk), out: make([]byte, 0, flushSize+maxLine+128)}
 }}
 
-// Stream copies one output of a program from a pipe into its machine's log.
+// Stream copies one of a program's output streams from a pipe to the machine's log.
 type Stream struct {
 	Name string   // "stdout" or "stderr"
 	Pipe *os.File // non-blocking; closed by Copy
@@ -30,8 +30,8 @@ type Stream struct {
 	rest []byte // the beginning of an incomplete line; usually empty
 }
 
-// Copy reads until all writers have closed the pipe, or its read deadline has passed and the available data has been
-// read.
+// Copy copies data until all writers have closed the pipe. If the pipe's read deadline passes first, Copy copies the
+// data that is still available and returns.
 func (s *Stream) Copy() {
 	defer s.Pipe.Close()
 	raw, err := s.Pipe.SyscallConn()
@@ -57,7 +57,7 @@ func (s *Stream) Copy() {
 	}
 }
 
-// take reads once and logs the data. again is true if no data is available.
+// take reads once and logs the data. It returns again=true if no data was available yet.
 func (s *Stream) take(fd int) (again bool, err error) {
 	b := buffers.Get().(*ioBuffers)
 	defer buffers.Put(b)
@@ -81,8 +81,8 @@ func (s *Stream) take(fd int) (again bool, err error) {
 // maxPipe is the kernel's default for the maximum capacity of a pipe.
 const maxPipe = 1 << 20
 
-// drain reads the remaining data of a pipe that other processes hold open. It reads at most a
-// pipe's capacity, because those processes may continue to write.
+// drain reads the data that remains in a pipe that other processes hold open. It reads no more than the capacity of
+// a pipe, because those processes may continue to write.
 func (s *Stream) drain(raw syscall.RawConn) {
 	_ = raw.Control(func(fd uintptr) {
 		for range maxPipe / chunk {
@@ -93,7 +93,7 @@ func (s *Stream) drain(raw syscall.RawConn) {
 	})
 }
 
-// write logs the complete lines in data and stores the incomplete line at its end.
+// write logs the complete lines in data, and saves an incomplete line at the end for the next call.
 func (s *Stream) write(b *ioBuffers, data []byte, at time.Time) {
 	if len(s.rest) > 0 {
 		data = append(s.rest, data...)

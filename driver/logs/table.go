@@ -9,17 +9,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// keptMachine is the keeper's entry for a machine while it is in use. Operations on its sources are serialized.
+// keptMachine is the keeper's table entry for a machine that is in use. Changes of its sources are serialized.
 type keptMachine struct {
 	log      *Log
 	refs     int           // number of users; guarded by the table's mutex
 	changing chan struct{} // has capacity 1; full while a goroutine is changing sources
 
-	sources map[int]*openSource // by boot; the holder of changing may access it
+	sources map[int]*openSource // by boot; accessed only by the goroutine that has filled changing
 }
 
-// doneGrace is how long an output may continue after its program has ended: the process that
-// copies the output may need a moment, or an escaped process may hold it open.
+// doneGrace is how long to wait for the end of an output after the program has ended. The process that copies the
+// output may need a moment, or an escaped process may hold the output open.
 const doneGrace = 2 * time.Second
 
 // hold returns a machine's entry, which the caller must pass to release.
@@ -52,7 +52,8 @@ func (k *server) release(id bourse.MachineID, m *keptMachine) {
 	}
 }
 
-// change calls fn while holding the machine's turn. It fails if the keeper is shutting down.
+// change calls fn with a machine's entry. Calls for the same machine wait for each other. change returns an error
+// if the keeper is shutting down.
 func (k *server) change(ctx context.Context, id bourse.MachineID, fn func(m *keptMachine) error) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -70,7 +71,7 @@ func (k *server) change(ctx context.Context, id bourse.MachineID, fn func(m *kep
 	}
 }
 
-// tryChange is one attempt of change. again is true if the machine was destroyed while tryChange
+// tryChange makes one attempt for change. It returns again=true if the machine was destroyed while tryChange
 // waited. The caller must then try again with the machine's new entry.
 func (k *server) tryChange(ctx context.Context, id bourse.MachineID, m *keptMachine, fn func(m *keptMachine) error) (again bool, err error) {
 	select {
@@ -88,7 +89,7 @@ func (k *server) tryChange(ctx context.Context, id bourse.MachineID, m *keptMach
 	return false, fn(m)
 }
 
-// keep starts reading a source. It returns nil if the source is already being read.
+// keep starts reading a source, unless the source is already being read.
 func (k *server) keep(ctx context.Context, src Source) error {
 	if err := src.validate(); err != nil {
 		return err
@@ -113,8 +114,7 @@ func (k *server) keep(ctx context.Context, src Source) error {
 	})
 }
 
-// begin adds a source. The source counts as a user of its machine's entry until it is passed to
-// end.
+// begin adds a source to a machine's entry. Until the source is passed to end, it counts as a user of the entry.
 func (k *server) begin(m *keptMachine, s *openSource) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -137,8 +137,8 @@ func (k *server) end(m *keptMachine, s *openSource) {
 	k.wakeUp()
 }
 
-// done stops reading a source whose task has ended. When it returns, the source's output is in
-// the log. If the source's FIFOs exist but are not being read, done reads them first.
+// done stops reading a source whose task has ended. When it returns nil, all of the source's output is in the log.
+// If the source is not being read but its FIFOs exist, done reads them first.
 func (k *server) done(ctx context.Context, src Source) error {
 	if err := k.keep(ctx, src); err != nil && bourse.CodeOf(err) != bourse.CodeNotFound {
 		return err
@@ -168,8 +168,8 @@ func (k *server) destroy(ctx context.Context, id bourse.MachineID) error {
 		if err := m.log.Destroy(); err != nil {
 			return err
 		}
-		// Remove the entry, so that later users get a new log. The watchers of the old log have
-		// been notified.
+		// Remove the entry, so that later users get a new Log. Goroutines that watch the old Log have been
+		// notified.
 		k.mu.Lock()
 		if k.machines[id] == m {
 			delete(k.machines, id)
@@ -179,8 +179,8 @@ func (k *server) destroy(ctx context.Context, id bourse.MachineID) error {
 	})
 }
 
-// watch calls news at once and whenever there are new lines in a machine's log. It returns nil when the machine is
-// destroyed.
+// watch calls news immediately, and again whenever there are new lines in a machine's log. It returns nil when the
+// machine is destroyed.
 func (k *server) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (k *server) stopReading() {
 func (k *server) retire() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.reading > 0 || k.stopping { // the caller of stop ends the process
+	if k.reading > 0 || k.stopping { // if stopping is set, the process is already exiting
 		return false
 	}
 	k.stopping = true

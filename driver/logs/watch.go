@@ -12,11 +12,12 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// watchPause is the minimum time between two notifications about a log, so that the output of a
-// machine that writes continuously is read in larger pieces.
+// watchPause is the minimum time between two notifications about a log. Followers therefore read the output of a
+// machine that writes continuously in larger pieces.
 const watchPause = 5 * time.Millisecond
 
-// Watch calls news at once and whenever there are new lines in the log. It returns nil when the log is destroyed.
+// Watch calls news immediately, and again whenever there are new lines in the log. It returns nil when the log is
+// destroyed.
 func (m *Log) Watch(ctx context.Context, news func()) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -40,10 +41,10 @@ func (m *Log) Watch(ctx context.Context, news func()) error {
 	}
 }
 
-// Follow calls line with a machine's lines until ctx ends. It returns nil if the machine is
-// destroyed. watch must call news at once, and again whenever there may be new lines in the
-// files, until ctx ends or the machine is destroyed. It must return nil if the machine was
-// destroyed; any error ends Follow.
+// Follow calls line with a machine's lines until ctx ends. It returns nil if the machine is destroyed. Follow
+// calls watch to learn of new lines: watch must call news immediately, and again whenever there may be new lines
+// in the files, until ctx ends or the machine is destroyed. If the machine is destroyed, watch must return nil.
+// Follow returns any error from watch.
 func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQuery,
 	watch func(ctx context.Context, news func()) error, line func(driver.LogLine) error,
 ) error {
@@ -73,7 +74,7 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if r == nil { // opened only after watch has called news, so that no line is missed
+		if r == nil { // open the reader only after watch has called news, so that it does not miss lines
 			var err error
 			if r, err = f.open(id, want); err != nil {
 				return err
@@ -89,8 +90,8 @@ func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}
 }
 
-// isRemoved reports whether the log was removed after the reader had begun to read it. This can
-// happen without a notification.
+// isRemoved reports whether the log was removed after the reader had begun to read it, which can happen without a
+// notification.
 func (r *reader) isRemoved() bool {
 	if r.number == 0 {
 		return false

@@ -5,20 +5,20 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// protocolVersion is the version of this release's protocol. The hello, its answer and the end request never change,
-// so that a daemon can always replace a keeper of another release.
+// protocolVersion is the version of this release's protocol. The hello, its answer and the end request are the same
+// in all versions, so that a daemon can always replace a keeper of another release.
 const protocolVersion = 1
 
 // op is the operation of a request. Each request has its own connection, and closing it cancels the request.
 type op string
 
 const (
-	opHello   op = "hello"   // get one answer; the connection remains open until the keeper ends
-	opKeep    op = "keep"    //
-	opDone    op = "done"    //
-	opWatch   op = "watch"   // get a frame at once and whenever there are new lines in a log, until the machine is destroyed
-	opDestroy op = "destroy" //
-	opEnd     op = "end"     // exit without changing anything
+	opHello   op = "hello"   // answered once; the connection then remains open until the keeper exits
+	opKeep    op = "keep"    // starts reading Source
+	opDone    op = "done"    // answered once all output of Source is in the log
+	opWatch   op = "watch"   // answered with a frame immediately, and again whenever there are new lines in a log, until the machine is destroyed
+	opDestroy op = "destroy" // removes all data about Machine
+	opEnd     op = "end"     // makes the keeper exit without discarding anything
 )
 
 // request is a frame from the daemon. The fields in use depend on Op.
@@ -30,7 +30,7 @@ type request struct {
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 }
 
-// settings are part of a daemon's hello and apply to all logs from then on.
+// settings are part of a daemon's hello. From then on, they apply to all logs.
 type settings struct {
 	Bytes int64 `json:"bytes"`
 	Files int   `json:"files"`
@@ -66,7 +66,7 @@ func (s Source) validate() error {
 		return err
 	}
 	if s.Boot < 1 {
-		return bourse.Errorf(bourse.CodeInvalid, "boot %d: the first one is 1", s.Boot)
+		return bourse.Errorf(bourse.CodeInvalid, "boot %d: boot numbers start at 1", s.Boot)
 	}
 	if s.Stdout == "" || s.Stdout == s.Stderr {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid outputs %s and %s: use two FIFOs, or one for a terminal", bourse.Quoted(s.Stdout), bourse.Quoted(s.Stderr))

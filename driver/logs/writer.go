@@ -12,13 +12,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// flushSize is the number of bytes of formatted records that are collected for one write.
+// flushSize is the number of bytes of formatted records that are combined into one write.
 const flushSize = 32 << 10
 
 // Log writes a machine's log files. It writes to the file with the highest number and creates the
-// next one when that file is full. Files are never renamed, so a reader that has read a file to
-// its end only has to check whether there is a next file. A Log opens a file only when it has
-// something to write. Use Files.Log to create a Log. A Log is safe for concurrent use.
+// next one when that file is full. Files are never renamed, so a reader that has read a file to its end
+// only has to check whether there is a next file. A Log opens a file only when there is something to write.
+// Use Files.Log to create a Log. A Log is safe for concurrent use.
 type Log struct {
 	files Files
 	id    bourse.MachineID
@@ -68,8 +68,8 @@ func (m *Log) limit() int64 {
 	return m.maximum
 }
 
-// append writes complete records. Records that cannot be written are dropped and reported once the disk accepts
-// writes again, because a full disk must not block the program.
+// append writes complete records. Because a full disk must not block the program, append drops records that
+// cannot be written, and logs their number of bytes once the disk accepts writes again.
 func (m *Log) append(records []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +109,7 @@ func (m *Log) writeLocked(b []byte) error {
 	}
 	n, err := m.file.Write(b)
 	if err != nil && n > 0 {
-		// A partial record would make the next record unreadable, too.
+		// Remove the partial record, because it would make the next record unreadable, too.
 		err = errors.Join(err, m.file.Truncate(m.size))
 		n = 0
 	}
@@ -117,8 +117,8 @@ func (m *Log) writeLocked(b []byte) error {
 	return err
 }
 
-// openLocked opens the newest file, or creates the first one. If a killed process left an
-// incomplete record, openLocked adds a newline, so that the next record starts on a new line.
+// openLocked opens the newest file, or creates the first one. If the file ends with an incomplete record
+// because a process was killed, openLocked adds a newline, so that the next record starts on a new line.
 func (m *Log) openLocked() error {
 	files, err := m.files.numbers(m.id)
 	if err != nil {
@@ -157,20 +157,20 @@ func (m *Log) rotateLocked() error {
 	if err != nil {
 		return err
 	}
-	_ = m.file.Close() // an error does not matter, because the data has been written
+	_ = m.file.Close() // errors do not matter, because the data has been written
 	m.file, m.size = next, 0
 	m.number++
 	files, err := m.files.numbers(m.id)
 	for i := 0; err == nil && i < len(files)-m.keep; i++ {
 		if err := os.Remove(m.files.path(m.id, files[i])); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil // an additional old file does no harm, and the next rotation tries again
+			return nil // an additional old file is harmless, and the next rotation tries again
 		}
 	}
 	return nil
 }
 
-// Close closes the file. It is called when no task of the machine is running. A later write
-// opens the file again.
+// Close closes the file, if it is open. The next write opens it again. The keeper calls Close when none of
+// the machine's tasks is running.
 func (m *Log) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,7 +184,7 @@ func (m *Log) closeLocked() {
 	}
 }
 
-// Destroy ends the log permanently. It notifies the log's watchers and removes its files.
+// Destroy removes the log's files and ends all calls of Watch. All later writes are dropped.
 func (m *Log) Destroy() error {
 	m.end()
 	return m.files.Remove(m.id)

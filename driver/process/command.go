@@ -15,8 +15,9 @@ import (
 // defaultPath is the search path for commands if neither the task nor the supervisor has a PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// lookup returns the path of a command to be executed in dir. A name without a slash is looked up in path. Relative
-// entries of path are ignored, so that a program in the working directory is not executed by accident.
+// lookup returns the path of a command that will be executed in dir. A name without a slash is looked up in the
+// directories listed in path. Relative directories are ignored, so that a program in the working directory is not
+// executed by accident.
 func lookup(name, path, dir string) (string, error) {
 	if name == "" {
 		return "", bourse.Errorf(bourse.CodeInvalid, "no command")
@@ -50,8 +51,8 @@ func lookup(name, path, dir string) (string, error) {
 	return "", bourse.Errorf(bourse.CodeInvalid, "command %s was not found in PATH %s", bourse.Quoted(name), bourse.Quoted(path))
 }
 
-// executable reports whether a file exists. It returns CodeInvalid if no user may execute
-// the file. Whether the task's user may execute it is checked by the kernel later.
+// executable reports whether the file at full exists. It returns CodeInvalid if no user may execute the file. The
+// kernel later checks whether the task's user may execute it. name is the command's name for error messages.
 func executable(name, full string) (exists bool, err error) {
 	info, err := os.Stat(full)
 	switch {
@@ -84,8 +85,8 @@ func startError(name string, with *taskEnv, err error) error {
 	return bourse.Errorf(code, "command %s cannot be executed: %w", bourse.Quoted(name), err)
 }
 
-// variable returns the value of a variable in env, and whether it is set. Like most programs, it
-// uses the variable's last entry.
+// variable returns the value of a variable in env, and whether the variable is set. If env contains the variable
+// several times, it returns the last value, as most programs do.
 func variable(env []string, name string) (string, bool) {
 	for _, kv := range slices.Backward(env) {
 		if value, ok := strings.CutPrefix(kv, name+"="); ok {

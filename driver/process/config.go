@@ -7,13 +7,13 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// LimitMode selects whether tasks' limits are enforced.
+// LimitMode specifies whether the driver enforces tasks' limits.
 type LimitMode string
 
 // The possible values of LimitMode.
 const (
 	LimitsAuto LimitMode = "auto" // enforce the limits that the host supports; the default
-	LimitsOff  LimitMode = "off"  // enforce no limits
+	LimitsOff  LimitMode = "off"  // do not enforce limits
 )
 
 // Config configures a Driver. Dir and Supervisor are required.
@@ -24,7 +24,7 @@ type Config struct {
 	// Supervisor is the command that runs Supervise, for example {"/proc/self/exe", "supervisor"}. Dir is appended as
 	// its last argument.
 	Supervisor []string
-	Log        *slog.Logger // default: discards
+	Log        *slog.Logger // default: discards all records
 	Limits     LimitMode    // default LimitsAuto
 	LogBytes   int64        // a machine's log file is rotated at this size in bytes; default 10 MiB
 	LogFiles   int          // maximum number of log files per machine; default 3
@@ -44,19 +44,19 @@ func (c Config) withDefaults() Config {
 // SupervisorConfig configures Supervise.
 type SupervisorConfig struct {
 	Dir string       // the same as Config.Dir
-	Log *slog.Logger // default: discards
-	// Grace is how long a supervisor without tasks waits for a daemon to connect before it exits;
-	// default 2 s. For the first daemon, it waits at least 10 s.
+	Log *slog.Logger // default: discards all records
+	// Grace is how long a supervisor without tasks waits for a daemon to connect before it exits; default 2 s. After
+	// it was started, a supervisor waits at least 10 s.
 	Grace time.Duration
 }
 
 // Timeouts of the supervisor.
 const (
-	drainGrace   = Grace            // maximum wait for output that an escaped process holds open
-	killGrace    = 5 * time.Second  // maximum wait for processes that survive SIGKILL, for example because of a failed disk
-	execGrace    = time.Second      // maximum wait for a process whose environment cannot be read yet, because it is starting a program
+	drainGrace   = Grace            // how long to read output that an escaped process holds open
+	killGrace    = 5 * time.Second  // how long to wait for killed processes, which may hang in the kernel, for example because of a failed disk
+	execGrace    = time.Second      // how long to wait for the environment of a process that is starting a program
 	shutdownTerm = time.Second      // time between SIGTERM and SIGKILL during a shutdown
 	hangupGrace  = 2 * time.Second  // time between SIGHUP and SIGKILL after a terminal's user has disconnected
-	firstGrace   = 10 * time.Second // time until the daemon that started the supervisor connects
+	firstGrace   = 10 * time.Second // how long a new supervisor waits for the daemon that started it to connect
 	idleGrace    = 2 * time.Second
 )

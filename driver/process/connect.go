@@ -18,7 +18,8 @@ const (
 	maxRetryDelay  = 2 * time.Second
 )
 
-// Recover implements driver.Driver: it connects to the running supervisor or starts one. It can be called only once.
+// Recover implements driver.Driver: it connects to the running supervisor or starts one. After it has succeeded, it
+// must not be called again.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	d.mu.Lock()
 	again := d.begun
@@ -42,8 +43,8 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	return d.mirror.all(), nil
 }
 
-// connect tries to connect to the supervisor until it succeeds, ctx ends, or further attempts
-// are useless. On success, a goroutine reads the new link, and reconnects when the link ends.
+// connect tries to connect to the supervisor until it succeeds, ctx ends, or an error is permanent. On success, a
+// goroutine reads from the new link, and reconnects when the link breaks.
 func (d *Driver) connect(ctx context.Context) error {
 	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		err := d.tryConnect(ctx)
@@ -86,8 +87,8 @@ func (d *Driver) tryConnect(ctx context.Context) error {
 	return nil
 }
 
-// greet sends the hello on a new link and updates the mirror. Only then does it make the link
-// available to other goroutines.
+// greet sends the hello on a new link and updates the mirror. After that, it makes the link available to other
+// goroutines.
 func (d *Driver) greet(ctx context.Context, l *link) error {
 	own := settings{LogBytes: d.cfg.LogBytes, LogFiles: d.cfg.LogFiles, NoLimits: d.cfg.Limits == LimitsOff}
 	r, err := l.call(ctx, &request{Op: opHello, Hello: &hello{Version: protocolVersion, Settings: own}}, nil)
@@ -95,7 +96,7 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 	case err != nil:
 		return err
 	case r.Hello == nil:
-		return bourse.Errorf(bourse.CodeUnavailable, "the supervisor sent an invalid hello")
+		return bourse.Errorf(bourse.CodeUnavailable, "the supervisor sent an invalid answer to the hello")
 	case r.Hello.Version != protocolVersion:
 		return bourse.Errorf(bourse.CodeUnavailable,
 			"%w: process %d uses protocol version %d, this daemon uses %d; start that release again, or stop its machines and then end the process with SIGTERM",
@@ -118,14 +119,14 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 		return errLinkEnded(context.Cause(d.ctx))
 	}
 	if err := l.ended(); err != nil {
-		return errLinkEnded(err) // the link ended before it was in use
+		return errLinkEnded(err) // the link broke before it was in use
 	}
 	d.link, d.labels, d.pid = l, r.Hello.Labels, r.Hello.PID
 	close(d.linked)
 	return nil
 }
 
-// keep reads from a link until it ends, and then reconnects if the link was in use.
+// keep reads from a link until the link breaks. If the link was in use, keep then reconnects.
 func (d *Driver) keep(l *link) {
 	err := l.read(func(r *reply) {
 		if r.Status != nil {

@@ -57,8 +57,8 @@ func (s *supervisor) killTasks(ctx context.Context, tasks []*task) error {
 	return all
 }
 
-// shutdown stops all tasks and removes all data of their machines. No task can be
-// started afterwards.
+// shutdown stops all tasks and removes all data about the directory's machines. The supervisor must
+// already be stopping, so that no new tasks are started.
 func (s *supervisor) shutdown(ctx context.Context) error {
 	tasks := s.tasks()
 	for _, t := range tasks {
@@ -84,7 +84,7 @@ func (s *supervisor) shutdown(ctx context.Context) error {
 	return all
 }
 
-// known returns every machine that has an entry in the table, a directory or a log.
+// known returns the ids of all machines that have an entry in the table, a directory or a log.
 func (s *supervisor) known() []bourse.MachineID {
 	s.mu.Lock()
 	defer s.mu.Unlock()

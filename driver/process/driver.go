@@ -63,7 +63,7 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// current returns the link. It returns CodeUnavailable if there is none.
+// current returns the link to the supervisor. It returns CodeUnavailable if the driver is not connected.
 func (d *Driver) current() (*link, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -202,14 +202,14 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Shutdown stops all tasks of this directory, removes all data stored for their machines,
-// terminates the supervisor, and closes the driver.
+// Shutdown stops all tasks in this directory, removes all data about their machines, terminates the supervisor, and
+// closes the driver.
 func (d *Driver) Shutdown(ctx context.Context) error {
 	l, err := d.current()
 	if err != nil {
 		return err
 	}
-	// The supervisor now closes the connection, which is not an error.
+	// From here on, the supervisor may close the connection, which is not an error.
 	d.cancel(errClosed)
 	if _, err := l.call(ctx, &request{Op: opShutdown}, nil); err != nil {
 		return errors.Join(err, d.Close())
@@ -217,12 +217,12 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	return errors.Join(companion.AwaitEnd(ctx, d.layout.lock()), d.Close())
 }
 
-// hostSignal returns the number of a signal on this system.
+// hostSignal returns the number of a signal on this operating system.
 func hostSignal(s bourse.Signal) int {
 	return int(signalNumbers[s])
 }
 
-// signalNumbers contains the numbers of signals, which differ between systems.
+// signalNumbers maps signals to their numbers, which differ between operating systems.
 var signalNumbers = map[bourse.Signal]syscall.Signal{
 	"SIGHUP": syscall.SIGHUP, "SIGINT": syscall.SIGINT, "SIGQUIT": syscall.SIGQUIT, "SIGABRT": syscall.SIGABRT,
 	"SIGKILL": syscall.SIGKILL, "SIGUSR1": syscall.SIGUSR1, "SIGUSR2": syscall.SIGUSR2, "SIGALRM": syscall.SIGALRM,

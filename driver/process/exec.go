@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// serveExec runs a command in a task's environment. The request carries descriptors for the
-// command's stdin, stdout and stderr. The daemon uses their other ends directly. When the
-// connection ends, because either side has died, the command's process group is killed.
+// serveExec runs a command in a task's environment. files are the descriptors that were sent with the request, for
+// the command's stdin, stdout and stderr. The daemon reads and writes their other ends itself. If the connection
+// breaks, serveExec kills the command's process group. If this process dies, its successor kills the command.
 func (s *supervisor) serveExec(ctx context.Context, conn *net.UnixConn, req *request, files []int) error {
 	answer := &reply{ID: req.ID}
 	exit, err := s.exec(ctx, conn, req, files)
@@ -72,7 +72,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	s.work.Go(func() {
 		defer close(gone)
 		var b [1]byte
-		_, _ = conn.Read(b[:]) // the client sends nothing more, so this returns when it disconnects
+		_, _ = conn.Read(b[:]) // the client does not send anything else, so this returns when it disconnects
 	})
 	e, ok := s.awaitExec(ctx, t, running{pid: pid, terminal: p.terminal, end: end}, gone)
 	if p.terminal {
@@ -91,8 +91,8 @@ func withTerm(env []string, term string) []string {
 	return append(out, "TERM="+cmp.Or(term, "xterm"))
 }
 
-// join returns the environment of a running task, or nil if the task has ended. The caller must call forks.Done after
-// forking.
+// join returns the environment in which to fork commands for a running task, or nil if the task has ended. The caller
+// must call forks.Done when it no longer uses the environment.
 func (s *supervisor) join(t *task) *taskEnv {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,15 +102,15 @@ func (s *supervisor) join(t *task) *taskEnv {
 	return t.with
 }
 
-// running is a command that runs in a task.
+// running is a running command that was executed in a task.
 type running struct {
 	pid      int
 	terminal bool
 	end      <-chan ended
 }
 
-// awaitExec waits until a command ends. It kills the command if the client disconnects or the
-// task ends. It returns false if the client has disconnected.
+// awaitExec waits until a command ends. If the client disconnects or the task ends first, it kills the command. It
+// returns false if the client has disconnected.
 func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-chan struct{}) (ended, bool) {
 	select {
 	case e := <-r.end:
@@ -132,9 +132,8 @@ func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-c
 	}
 }
 
-// hangUp sends SIGHUP to a command whose terminal's user has disconnected. If the command
-// ends within hangupGrace, and before its task ends, hangUp returns how it ended and
-// true.
+// hangUp sends SIGHUP to a command in a terminal after the client has disconnected. If the command ends within
+// hangupGrace and before its task, hangUp returns how the command ended, and true.
 func (r running) hangUp(ctx context.Context, t *task) (ended, bool) {
 	if !r.terminal {
 		return ended{}, false

@@ -18,9 +18,9 @@ import (
 // Exec implements driver.Driver. When ctx ends, it returns the output so far together with ctx's error. It does not
 // wait for a Stdin that blocks in Read, but does wait for a Stdout that blocks in Write.
 //
-// With a terminal, the command leads its own session. When ctx ends, the command receives SIGHUP
-// and is killed soon after. All other processes in the session are killed when the command has
-// ended. The end of Stdin has the effect of ^D.
+// A command with a terminal leads its own session. When ctx ends, the command receives SIGHUP and is killed soon
+// after. When the command has ended, all other processes in the session are killed. The end of Stdin has the same
+// effect as typing ^D.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	if err := checkExec(exec); err != nil {
@@ -37,7 +37,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 		return result, errLinkEnded(err)
 	}
 	defer conn.Close()
-	// The supervisor kills the command when the connection is closed.
+	// Closing the connection makes the supervisor kill the command.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	stopToo := context.AfterFunc(d.ctx, func() { _ = conn.Close() })
@@ -61,7 +61,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	case answer.Error != nil:
 		return result, answer.Error.Err()
 	case answer.Exit == nil:
-		return result, bourse.Errorf(bourse.CodeUnavailable, "the supervisor returned no exit")
+		return result, bourse.Errorf(bourse.CodeUnavailable, "the supervisor did not return an exit")
 	}
 	result.Exit = *answer.Exit
 	return result, nil
@@ -77,7 +77,8 @@ func checkExec(exec driver.Exec) error {
 	return nil
 }
 
-// askExec sends the request with the command's files and waits for the command's end.
+// askExec sends the request and the command's files, and waits for the answer, which is sent when the command has
+// ended.
 func askExec(conn *net.UnixConn, req *request, files Files) (*reply, error) {
 	theirs := files.CommandFiles()
 	err := sendWithFiles(conn, req, theirs[:])
@@ -88,7 +89,7 @@ func askExec(conn *net.UnixConn, req *request, files Files) (*reply, error) {
 	return r, companion.ReadFrame(bufio.NewReader(conn), r)
 }
 
-// sendWithFiles writes a frame and passes the descriptors with its first bytes.
+// sendWithFiles writes a frame and sends the files' descriptors along with its first bytes.
 func sendWithFiles(conn *net.UnixConn, req *request, files []*os.File) error {
 	var b bytes.Buffer
 	if err := companion.WriteFrame(&b, req); err != nil {
@@ -97,7 +98,7 @@ func sendWithFiles(conn *net.UnixConn, req *request, files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
-		// Commands expect blocking files.
+		// Make the files blocking, as commands expect.
 		if err := unix.SetNonblock(fds[i], false); err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// freezeLimit is the maximum time for freezing a task's processes. A process that waits for a
-// failed disk cannot be frozen.
+// freezeLimit is the time limit for freezing a task's processes. A process that hangs in the
+// kernel, for example because of a failed disk, cannot be frozen.
 const freezeLimit = 10 * time.Second
 
 // Freeze implements driver.Driver.
@@ -26,8 +26,9 @@ func errFrozen(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 }
 
-// freeze is the supervisor's part of Freeze. It prevents concurrent forks in the group,
-// because a child that is frozen before it executes its program would block every other fork.
+// freeze is the supervisor's part of Driver.Freeze. It prevents concurrent forks in the group,
+// because a child that is frozen before it executes its program would block all other forks of this
+// process.
 func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) error {
 	t, err := s.find(id)
 	if err != nil {
@@ -56,14 +57,14 @@ func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) 
 	return nil
 }
 
-// kill kills a task's process group. A frozen task dies without executing any more of its
-// program.
+// kill kills a task's process group. A frozen task dies without being resumed.
 func (s *supervisor) kill(t *task) {
 	killGroup(t.pid, syscall.SIGKILL)
 	s.thaw(t, true)
 }
 
-// thaw resumes or kills a frozen task.
+// thaw resumes a frozen task or, if kill is set, kills it. It does nothing if the task is not
+// frozen.
 func (s *supervisor) thaw(t *task, kill bool) {
 	with := s.join(t)
 	if with == nil {
@@ -79,7 +80,7 @@ func (s *supervisor) thaw(t *task, kill bool) {
 		with.group.KillAll(killGrace)
 	default:
 		if err := with.group.Freeze(context.Background(), false); err != nil {
-			s.log.Warn("thaw task failed", "machine", t.id.Machine, "err", err)
+			s.log.Warn("resume task failed", "machine", t.id.Machine, "err", err)
 		}
 	}
 	with.frozen = false

@@ -13,20 +13,20 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// isolation describes how a task's environment differs from the host's: the task can have
-// another network, and directories and name servers that replace the host's. For most tasks
-// it is nil.
+// isolation describes how a task's environment differs from the host's. The task may have its own
+// network, name servers and mounts. A nil isolation means that there are no differences, as for
+// most tasks.
 //
-// A child is created in the namespaces of the thread that forks it. A task with its own namespaces
-// is therefore forked by a new thread that enters them first. The thread exits afterwards, because
-// no other goroutine may run on it.
+// A child is created in the namespaces of the thread that forks it. To start a task with its own
+// namespaces, a new thread therefore enters the namespaces and then forks. After that, the thread
+// exits, because no other goroutine may run on it.
 type isolation struct {
 	namespace string // path of a network namespace, or "" for the host's
 	resolver  []byte // contents of /etc/resolv.conf; nil for the host's
 	mounts    []driver.Mount
 
-	// The task's own namespaces, which commands executed in the task also enter. A field is
-	// nil before the task is forked, or if the task uses the host's namespace.
+	// The task's own namespaces, which commands executed in the task also enter. Each field is nil
+	// until the task is forked, and remains nil if the task uses the host's namespace.
 	network, mount *os.File
 }
 
@@ -37,8 +37,8 @@ type places struct {
 	dir     string // the task's working directory
 }
 
-// isolationOf returns a task's differences from the host, or nil if there are none. It returns
-// CodeInvalid for invalid settings.
+// isolationOf returns the isolation for a task with this network and these mounts. It returns
+// CodeInvalid if a setting is invalid.
 func isolationOf(network *driver.Network, mounts []driver.Mount) (*isolation, error) {
 	if network == nil && len(mounts) == 0 {
 		return nil, nil
@@ -61,8 +61,8 @@ func isolationOf(network *driver.Network, mounts []driver.Mount) (*isolation, er
 	return a, err
 }
 
-// resolvConf returns the contents of /etc/resolv.conf, or nil if the network configures no name
-// resolution. See resolv.conf(5).
+// resolvConf returns the contents of /etc/resolv.conf for a network, or nil if the network does not
+// configure name resolution. See resolv.conf(5).
 func resolvConf(n *driver.Network) ([]byte, error) {
 	var b strings.Builder
 	for _, address := range n.Resolver {
@@ -90,18 +90,20 @@ func resolvConf(n *driver.Network) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// changesFiles reports whether the task sees files that differ from the host's.
+// changesFiles reports whether some files differ from the host's, so that the task needs its own
+// mount namespace.
 func (a *isolation) changesFiles() bool { return a.resolver != nil || len(a.mounts) > 0 }
 
-// close closes the namespaces. The kernel removes a namespace when its last process
-// exits.
+// close closes the files that refer to the namespaces. The kernel removes a namespace when the last
+// process in it has exited.
 func (a *isolation) close() {
 	if a != nil {
 		_, _ = a.network.Close(), a.mount.Close() // Close on a nil file only returns an error
 	}
 }
 
-// errIsolation returns the error of a failed setup step. Its code depends on err.
+// errIsolation returns the error of a failed setup step: CodeInvalid if err means that a setting is
+// wrong, and CodeUnavailable otherwise.
 func errIsolation(what string, err error) error {
 	code := bourse.CodeUnavailable
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) {

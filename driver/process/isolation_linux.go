@@ -18,8 +18,8 @@ import (
 // resolvPath is the file that lists a program's name servers.
 const resolvPath = "/etc/resolv.conf"
 
-// enter moves the calling thread into the task's namespaces. The thread must exit soon afterwards.
-// The first call, for the task's program, creates the namespaces; later calls reuse them.
+// enter moves the calling thread into the task's namespaces. The thread must exit soon afterwards. The first
+// call, which is for the task's program, creates the namespaces; later calls reuse them.
 func (a *isolation) enter(in places) error {
 	if a.network == nil && a.mount == nil {
 		return a.make(in)
@@ -55,8 +55,9 @@ func (a *isolation) makeMounts(in places) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return errIsolation("create a mount namespace", err)
 	}
-	// Mounts made here do not propagate to the host. Unmounts on the host propagate here; otherwise every running
-	// task would hold the volumes mounted at its start.
+	// Make the mounts slaves of the host's. Mounts in this namespace then do not propagate to the host, but
+	// unmounts on the host propagate here. Otherwise, all volumes that are mounted now would stay mounted as long
+	// as this task runs.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errIsolation("separate from the host's mounts", err)
 	}
@@ -78,9 +79,9 @@ func (a *isolation) makeMounts(in places) error {
 	return err
 }
 
-// dropOthers unmounts the directories of other machines from the task's namespace. If the host's
-// root mount is private, unmounts on the host do not propagate here. Another machine's volume
-// would then stay mounted, and would not be written back, as long as this task runs.
+// dropOthers unmounts other machines' directories in the task's namespace. This is necessary if the host's root
+// mount is private, because unmounts on the host then do not propagate. Without it, another machine's volume
+// would stay mounted, with unwritten data, as long as this task runs.
 func (a *isolation) dropOthers(in places) error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(in.data))
 	if err != nil {
@@ -104,8 +105,7 @@ func (a *isolation) dropOthers(in places) error {
 	return nil
 }
 
-// resolved returns a path with all symbolic links resolved, because mountinfo lists
-// such paths.
+// resolved resolves all symbolic links in a path, because mountinfo contains resolved paths.
 func resolved(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		return to
@@ -116,8 +116,8 @@ func resolved(path string) string {
 // within reports whether path is dir or is below dir.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// mountResolver mounts the task's resolv.conf over the host's. The temporary file is unlinked
-// once it is mounted.
+// mountResolver mounts a file with the task's name servers over /etc/resolv.conf. The file, which it creates in
+// scratch, is unlinked once it is mounted.
 func (a *isolation) mountResolver(scratch string) error {
 	f, err := os.CreateTemp(scratch, "resolv-")
 	if err != nil {
@@ -131,7 +131,7 @@ func (a *isolation) mountResolver(scratch string) error {
 	return errors.Join(err, os.Remove(f.Name()))
 }
 
-// bind mounts a directory or file of the host at another path.
+// bind mounts a directory or file at another path in the calling thread's mount namespace.
 func bind(m driver.Mount) error {
 	what := fmt.Sprintf("mount %s on %s", bourse.Quoted(m.Source), bourse.Quoted(m.Target))
 	if err := unix.Mount(m.Source, m.Target, "", unix.MS_BIND, ""); err != nil {
@@ -140,7 +140,7 @@ func bind(m driver.Mount) error {
 	if !m.ReadOnly {
 		return nil
 	}
-	// Remounting resets the mount's other flags unless they are repeated.
+	// Repeat the mount's other flags, because remounting would reset them.
 	var stat unix.Statfs_t
 	if err := unix.Statfs(m.Target, &stat); err != nil {
 		return errIsolation(what, err)
@@ -155,7 +155,7 @@ func bind(m driver.Mount) error {
 // join moves the calling thread into the namespaces of a running task.
 func (a *isolation) join() error {
 	if a.mount != nil {
-		// A thread that shares its working directory with others cannot enter a mount namespace.
+		// A thread that shares its working directory with other threads cannot enter a mount namespace.
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return errIsolation("unshare the working directory", err)
 		}

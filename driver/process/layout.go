@@ -15,10 +15,10 @@ import (
 //
 //	run/             accessible only to this user, like logs/
 //	  supervisor.lock  locked (flock) by the running supervisor
-//	  supervisor.log   its log
-//	  socket           its socket
+//	  supervisor.log   the supervisor's own log
+//	  socket           the supervisor's socket
 //	machines/<id>/   a machine's default working directory
-//	logs/            the machines' output: see package logs
+//	logs/            the machines' output; see package logs
 type layout struct{ dir string }
 
 func newLayout(dir string) (layout, error) {
@@ -26,7 +26,7 @@ func newLayout(dir string) (layout, error) {
 	if err != nil {
 		return layout{}, fmt.Errorf("directory %s: %w", dir, err)
 	}
-	// The mode is 0711, because a task's user must be able to reach its working directory.
+	// The mode is 0711, because tasks' users must be able to reach their working directories.
 	if err := os.MkdirAll(filepath.Join(abs, "machines"), 0o711); err != nil {
 		return layout{}, err
 	}
@@ -45,15 +45,16 @@ func (l layout) run() string  { return filepath.Join(l.dir, "run") }
 func (l layout) lock() string { return filepath.Join(l.dir, "run", "supervisor.lock") }
 func (l layout) log() string  { return filepath.Join(l.dir, "run", "supervisor.log") }
 
-// home returns a machine's own directory. The id is valid: it consists of hex digits.
+// home returns the path of a machine's own directory. id must be valid or empty.
 func (l layout) home(id bourse.MachineID) string {
 	return filepath.Join(l.dir, "machines", string(id))
 }
 
-// logs returns the machines' logs.
+// logs provides access to the machines' logs.
 func (l layout) logs() logs.Files { return logs.Files{Dir: filepath.Join(l.dir, "logs")} }
 
-// mark returns the mark of this directory's processes and cgroups.
+// mark returns the string that marks processes and cgroups as belonging to this directory. It is a
+// hash of the directory's path.
 func (l layout) mark() string {
 	sum := sha256.Sum256([]byte(l.dir))
 	return hex.EncodeToString(sum[:6])

@@ -14,7 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// markedAs determines which task a process belongs to from the mark in its environment.
+// markedAs returns the task in the mark that a process's environment contains. It returns false if there is no such
+// mark.
 func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 	prefix := []byte(markVariable + "=" + mark + "/")
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
@@ -31,7 +32,8 @@ func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 	return driver.TaskID{}, false
 }
 
-// markOf returns the task that a running process belongs to, which it reads from the mark in the process's environment.
+// markOf returns the task that a process belongs to, according to the mark in the process's environment. It returns
+// false if the process has no such mark.
 func markOf(pid int, mark string) (driver.TaskID, bool) {
 	for deadline := time.Now().Add(execGrace); ; time.Sleep(100 * time.Microsecond) {
 		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -44,8 +46,8 @@ func markOf(pid int, mark string) (driver.TaskID, bool) {
 	}
 }
 
-// hasEnvironment reports whether a process has an environment, or will have one in a moment. While the kernel replaces
-// a process's program, the environment reads as empty.
+// hasEnvironment reports whether a process has an environment or is just getting one. While the kernel replaces a
+// process's program, the environment appears to be empty.
 func hasEnvironment(pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // from the third field in proc(5), because the second one may contain spaces
@@ -56,8 +58,7 @@ func hasEnvironment(pid int) bool {
 	return size != "0" && (end == "0" || start != end) // a size of 0 means that the process has ended or is a kernel thread
 }
 
-// Indexes of fields in /proc/PID/stat. Index 0 is the process's state, the third
-// field in proc(5).
+// Indexes of fields in /proc/PID/stat. Index 0 stands for the process's state, the third field in proc(5).
 const (
 	statSize     = 20
 	statEnvStart = 47
@@ -75,8 +76,8 @@ func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	}
 }
 
-// killMarked kills each of the given processes that has the directory's mark and belongs to a task
-// for which doomed returns true. It returns the number of processes that it killed.
+// killMarked kills those of the given processes that have the directory's mark and belong to a task for which
+// doomed returns true. It returns the number of killed processes.
 func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int {
 	killed := 0
 	for _, pid := range pids {
@@ -87,12 +88,12 @@ func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int
 	return killed
 }
 
-// killLeftovers kills every process on the host that has the directory's mark and belongs to no
-// running task. It searches until it finds none, because the processes may fork.
+// killLeftovers kills all processes on the host that have the directory's mark but do not belong to a running task.
+// It repeats the search until it finds none, because the processes may fork.
 func (s *supervisor) killLeftovers() {
 	all := 0
 	for range 10 {
-		n := s.killMarked(numbers("/proc"), func(id driver.TaskID) bool { return !s.runs(id) })
+		n := s.killMarked(numbers("/proc"), func(id driver.TaskID) bool { return !s.isRunning(id) })
 		if all += n; n == 0 {
 			break
 		}
@@ -103,8 +104,8 @@ func (s *supervisor) killLeftovers() {
 	}
 }
 
-// killStrays kills processes of a task without a cgroup that have left the task's process group.
-// It finds them among this process's children, because this process adopts the task's orphans.
+// killStrays kills processes that have left the process group of a task without a cgroup. It finds them among this
+// process's children, because this process adopts orphans.
 func (s *supervisor) killStrays(id driver.TaskID) {
 	deadline := time.Now().Add(killGrace)
 	for time.Now().Before(deadline) {
@@ -121,10 +122,10 @@ func (s *supervisor) killStrays(id driver.TaskID) {
 	}
 }
 
-// ownChildren returns this process's children.
+// ownChildren returns the process ids of this process's children.
 func ownChildren() []int { return childrenOf("self") }
 
-// childrenOf returns a process's children.
+// childrenOf returns the process ids of a process's children.
 func childrenOf(pid string) []int {
 	var out []int
 	for _, tid := range numbers("/proc/" + pid + "/task") {

@@ -21,13 +21,13 @@ type link struct {
 	mu    sync.Mutex
 	last  uint64
 	calls map[uint64]*pending
-	err   error // set when the connection has ended
+	err   error // set when the connection has broken
 }
 
 // pending is a request that has not been answered.
 type pending struct {
-	done  chan *reply  // has capacity 1; closed without a value when the link ends
-	apply func(*reply) // the reader calls it with each frame of the answer, before it sends the last frame to done; may be nil
+	done  chan *reply  // has capacity 1; closed without a value if the link breaks
+	apply func(*reply) // called by the reader with each frame of the answer, before the last frame is sent to done; may be nil
 }
 
 func newLink(conn *net.UnixConn) *link {
@@ -38,8 +38,8 @@ func errLinkEnded(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the supervisor cannot be reached", Err: cause}
 }
 
-// send sends a request. The returned channel receives the answer, or is closed without one when the link ends. apply
-// may be nil.
+// send sends a request. The returned channel receives the last frame of the answer. If the link breaks first, the
+// channel is closed. apply may be nil; see pending.
 func (l *link) send(req *request, apply func(*reply)) (<-chan *reply, error) {
 	p := &pending{done: make(chan *reply, 1), apply: apply}
 	l.mu.Lock()
@@ -75,9 +75,9 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 		}
 		return r, r.Error.Err()
 	case <-ctx.Done():
-		// An answer that arrives later is still passed to apply.
+		// If the answer still arrives, it is passed to apply.
 		if req.Op == opWatch || req.Op == opStop || req.Op == opFreeze || req.Op == opDestroy {
-			_ = l.write(&request{ID: req.ID, Op: opCancel}) // if it fails, the link is ending anyway
+			_ = l.write(&request{ID: req.ID, Op: opCancel}) // if this fails, the link is broken, which also cancels the request
 		}
 		return nil, ctx.Err()
 	}
@@ -101,10 +101,10 @@ func (l *link) ended() error {
 	return l.err
 }
 
-// errReplaced is a link's error if another daemon has connected to the supervisor.
+// errReplaced is the error of a link that broke because another daemon has connected to the supervisor.
 var errReplaced = errors.New("another daemon has connected to the supervisor")
 
-// read reads answers and events until the connection ends.
+// read reads answers and events until the connection breaks. It calls news with each event.
 func (l *link) read(news func(*reply)) error {
 	err := l.readAll(news)
 	_ = l.conn.Close()

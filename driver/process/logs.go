@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Logs implements driver.Driver. The daemon reads the files itself; the supervisor only notifies it of new lines. An
-// unknown machine has no lines yet.
+// Logs implements driver.Driver. The daemon reads the log files itself; the supervisor only notifies it of new
+// lines. An unknown machine has no lines yet.
 func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if err := id.Validate(); err != nil {
 		return err
@@ -28,8 +28,8 @@ func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQ
 	}, give)
 }
 
-// watch asks the supervisor to report new lines in a log, and calls news for each report. It keeps
-// watching if the supervisor is replaced, and returns nil when the machine is destroyed.
+// watch asks the supervisor to report new lines in a log, and calls news for each report. If the supervisor is
+// replaced, it asks the new one. It returns nil when the machine is destroyed.
 func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	tell := func(r *reply) {
 		if r.More {
@@ -60,8 +60,8 @@ func (d *Driver) watch(ctx context.Context, id bourse.MachineID, news func()) er
 	}
 }
 
-// watch is the supervisor's part of Driver.watch: it calls news at once, and whenever there are
-// new lines in a machine's log. It returns nil when the machine is destroyed.
+// watch is the supervisor's part of Driver.watch. It calls news immediately, and again whenever there are new
+// lines in a machine's log. It returns nil when the machine is destroyed.
 func (s *supervisor) watch(ctx context.Context, id bourse.MachineID, news func()) error {
 	if err := id.Validate(); err != nil {
 		return err

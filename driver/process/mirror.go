@@ -9,7 +9,7 @@ import (
 )
 
 // mirror is the daemon's copy of the supervisor's table. Updates are applied in the order in which the supervisor
-// sends them. While there is a connection, only the goroutine that reads it changes the mirror.
+// sends them. While there is a connection, only the goroutine that reads from it changes the mirror.
 type mirror struct {
 	mu    sync.Mutex
 	tasks map[driver.TaskID]*mirrored
@@ -20,8 +20,8 @@ type mirrored struct {
 	done   chan struct{} // closed once status.Exit is set
 }
 
-// put stores a status. It never overwrites an exit, because the answer to a Start may arrive
-// after the event that reports the task's end.
+// put stores a task's status. It never overwrites a status that contains an exit, because the answer to a Start may
+// arrive after the event that reports the task's end.
 func (m *mirror) put(status driver.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -75,9 +75,9 @@ func (m *mirror) all() []driver.Status {
 	return out
 }
 
-// replace updates the mirror from list, the tasks of a newly connected supervisor. A running task that is missing from
-// list is recorded as ended with the exit lost. replace returns all tasks that are missing from list, which have now
-// ended.
+// replace updates the mirror with list, the tasks of a newly connected supervisor. If a running task is missing from
+// list, replace records lost as its exit. It returns the statuses of all tasks that the supervisor does not have; all
+// of them have ended.
 func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []driver.Status) {
 	for _, status := range list {
 		m.put(status)
@@ -99,8 +99,7 @@ func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []drive
 	return slices.Clip(unheld)
 }
 
-// exit returns the exit of a task whose done channel was closed. It returns an error if the task
-// was discarded in the meantime.
+// exit returns the exit of an ended task. It returns an error if the task was discarded in the meantime.
 func (m *mirror) exit(id driver.TaskID) (bourse.Exit, error) {
 	status, _, ok := m.get(id)
 	if !ok || status.Exit == nil {

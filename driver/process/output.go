@@ -8,15 +8,15 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// output copies both output streams of a task.
+// output copies a task's stdout and stderr to the log.
 type output struct {
 	opened chan struct{} // closed once pipes are set
 	pipes  [2]*os.File
 	wg     sync.WaitGroup
 }
 
-// newOutput starts copying from two pipes and takes ownership of them. It does all work in
-// other goroutines, so that its caller can return from a start without delay.
+// newOutput starts copying from two pipes and takes ownership of them. It does all work in other
+// goroutines, so that it does not delay the start of a task.
 func newOutput(stdout, stderr int, log *logs.Log) *output {
 	o := &output{opened: make(chan struct{})}
 	o.wg.Go(func() {
@@ -30,8 +30,8 @@ func newOutput(stdout, stderr int, log *logs.Log) *output {
 	return o
 }
 
-// finish waits for the end of both streams. If a process outside the task still holds a stream
-// open after the grace period, finish copies the data that is available and returns.
+// finish waits until both streams have ended. If an escaped process still holds a stream open after
+// the grace period, finish returns once the data that is then available has been copied.
 func (o *output) finish(grace time.Duration) {
 	done := make(chan struct{})
 	go func() { o.wg.Wait(); close(done) }()

@@ -20,6 +20,6 @@ func pipe() (r, w int, err error) {
 	return p[0], p[1], nil
 }
 
-// adoptOrphans makes this process the parent of its descendants' orphans, so that it can find and
-// reap them.
+// adoptOrphans makes the kernel reparent orphaned descendants to this process, so that it can find
+// and reap them.
 func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

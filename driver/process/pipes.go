@@ -11,14 +11,15 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// execLimit is the default limit in bytes of each returned output.
+// execLimit is the default for the maximum number of bytes that an exec returns from each of stdout
+// and stderr.
 const execLimit = 1 << 20
 
-// pipes holds the files of a command without a terminal.
+// pipes implements Files for commands without a terminal.
 type pipes struct {
 	outputs      [2]*os.File // stdout and stderr
 	commandFiles [3]*os.File
-	buffered     [2]cappedBuffer // store the beginning of each output that is not streamed to a writer
+	buffered     [2]cappedBuffer // store the beginning of outputs that are not streamed
 	work         sync.WaitGroup
 }
 
@@ -48,7 +49,7 @@ func newPipes(exec driver.Exec) (*pipes, error) {
 	e.outputs, e.commandFiles = [2]*os.File{outR, errR}, [3]*os.File{inR, outW, errW}
 	streams := [2]io.Writer{exec.Stdout, exec.Stderr}
 	if exec.Stdout != nil && exec.Stderr == nil {
-		streams[1] = io.Discard // no output is returned if either is streamed
+		streams[1] = io.Discard // if stdout is streamed, stderr is not returned either
 	}
 	for i, to := range streams {
 		if to == nil {
@@ -83,15 +84,15 @@ func (e *pipes) Finish() (stdout, stderr []byte) {
 	return e.buffered[0].b, e.buffered[1].b
 }
 
-// feed copies stdin to w until either side ends. Nobody waits for feed, because a blocking Read
-// cannot be interrupted.
+// feed copies stdin to the command until stdin ends or the command no longer reads. Nobody waits for
+// feed to return, because a blocking Read cannot be interrupted.
 func feed(w *os.File, r io.Reader) {
-	_, _ = io.Copy(w, r) // if copying fails, the command sees the end of its input
+	_, _ = io.Copy(w, r) // if this fails, the command's input ends
 	_ = w.Close()
 }
 
-// copyOutput copies until the output ends, or until its read deadline has passed and the
-// available data has been read.
+// copyOutput copies output until it ends. If the read deadline passes first, copyOutput copies the
+// data that is still available and returns.
 func copyOutput(to io.Writer, from *os.File) {
 	w := &blackholeWriter{w: to}
 	_, err := io.Copy(w, from)
@@ -114,8 +115,8 @@ func copyOutput(to io.Writer, from *os.File) {
 	})
 }
 
-// blackholeWriter is a writer that accepts all data, even after a write to w has failed. A command is
-// therefore not blocked when the reader of its output disconnects.
+// blackholeWriter forwards data to w until a write fails, and then discards all further data. A
+// command is therefore not blocked if the receiver of its output disconnects.
 type blackholeWriter struct {
 	w      io.Writer
 	failed bool
@@ -129,8 +130,8 @@ func (p *blackholeWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// cappedBuffer stores the first bytes written to it, up to its limit, and discards the rest, so that
-// the writer is never blocked.
+// cappedBuffer is a writer that stores the first bytes, up to its limit, and discards the rest. It
+// accepts all data, so that the command is not blocked.
 type cappedBuffer struct {
 	b     []byte
 	limit int

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// children notifies callers when the processes that they have started end. No thread or goroutine
-// waits for a single child: at each SIGCHLD, one goroutine reaps all children that have ended.
+// children tracks the processes that this process has started, and calls a function when one of
+// them ends. No thread or goroutine waits for a single child: at each SIGCHLD, one goroutine reaps
+// all children that have ended.
 //
 // Lock order: forkLock is locked before mu, and never together with another lock.
 type children struct {
-	// forkLock is locked for reading from before a fork until the child is in byPID. After reaping
-	// an unknown pid, the reaper locks it for writing; then the pid is either in byPID or belongs
-	// to an orphan.
+	// forkLock is locked for reading from before a fork until the child is in byPID. If the reaper
+	// has reaped an unknown pid, it locks forkLock for writing and looks again. If the pid still is
+	// not in byPID, it belongs to an orphan.
 	forkLock sync.RWMutex
 
 	mu    sync.Mutex
@@ -27,8 +28,8 @@ type ended struct {
 	at     time.Time
 }
 
-// start calls fork, which returns the child's pid and a function to call when the child has
-// ended. That function is called once, in the reaper's goroutine, and must not block.
+// start calls fork, which returns the child's pid and the function onEnd. onEnd is called once,
+// when the child has ended. It runs in the reaper's goroutine and must not block.
 func (c *children) start(fork func() (pid int, onEnd func(ended), err error)) (int, error) {
 	c.forkLock.RLock()
 	defer c.forkLock.RUnlock()
@@ -42,7 +43,7 @@ func (c *children) start(fork func() (pid int, onEnd func(ended), err error)) (i
 	return pid, nil
 }
 
-// reap reaps every child that has ended. It is called at each SIGCHLD.
+// reap reaps all children that have ended. It is called at each SIGCHLD.
 func (c *children) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -53,8 +54,8 @@ func (c *children) reap() {
 		if err != nil || pid <= 0 {
 			return
 		}
-		// Kill the rest of the process group at once. The group's number cannot have been reused
-		// yet, because the kernel assigns numbers cyclically.
+		// Kill the rest of the process group immediately. The group's id cannot have been reused
+		// yet, because the kernel assigns ids cyclically.
 		onEnd := c.take(pid)
 		if onEnd != nil {
 			killGroup(pid, syscall.SIGKILL)
@@ -94,12 +95,12 @@ func killGroup(pgid int, s syscall.Signal) bool {
 	return pgid > 1 && syscall.Kill(-pgid, s) != syscall.ESRCH
 }
 
-// awaitGroup waits until a killed process group is empty. It waits for at most grace, because a
+// awaitGroup waits until a killed process group is empty, but no longer than grace, because a
 // process may hang in the kernel.
 func awaitGroup(pgid int, grace time.Duration) {
 	deadline := time.Now().Add(grace)
-	// The group is almost always empty immediately. If it is not, poll, because the kernel does
-	// not report when other processes' children exit.
+	// The group is almost always empty immediately. Otherwise, poll, because the kernel does not
+	// report when children of other processes exit.
 	for pause := 100 * time.Microsecond; killGroup(pgid, 0) && time.Now().Before(deadline); pause = min(2*pause, 20*time.Millisecond) {
 		time.Sleep(pause)
 	}

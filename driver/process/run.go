@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// enterDir determines the working directory of a machine's program. If the task specifies no
+// enterDir determines the working directory of a machine's program. If the task does not specify a
 // directory, enterDir creates and uses the machine's own directory.
 func (s *supervisor) enterDir(id bourse.MachineID, with *taskEnv) error {
 	if with.dir == "" {
@@ -26,7 +26,7 @@ func (s *supervisor) enterDir(id bourse.MachineID, with *taskEnv) error {
 		return nil
 	}
 	if with.isolation != nil {
-		return nil // checked later, because only the task's own thread can see the directory
+		return nil // checked later, because the directory may be visible only in the task's namespaces
 	}
 	return checkDir(with)
 }
@@ -51,22 +51,22 @@ type child struct {
 	env      []string
 	files    [3]uintptr // stdin, stdout and stderr
 	terminal bool       // whether files are a terminal, which becomes the program's controlling terminal
-	// started is called as soon as the child exists, before its end can be handled. The function
-	// that it returns is called when the child has ended.
+	// started is called as soon as the child exists. The function that it returns is called when the
+	// child has ended.
 	started func(pid int) func(ended)
 }
 
-// maxForkThreads is the maximum number of threads for concurrent forks. The forks themselves are
-// serialized in a Go program (syscall.ForkLock).
+// maxForkThreads is the maximum number of threads that prepare forks concurrently. Go serializes the
+// forks themselves (syscall.ForkLock).
 const maxForkThreads = 4
 
-// run looks up a program and forks it in the given surroundings. It enters the task's groups first,
-// because within the task's namespaces the groups' paths may lead to other files.
+// run looks up a program and starts it in a task's cgroups and namespaces. It enters the cgroups first,
+// because the paths of the cgroups may not be valid in the namespaces.
 func (s *supervisor) run(with *taskEnv, p child) (pid int, err error) {
-	inGroup := func() { pid, err = s.runApart(with, p, &syscall.SysProcAttr{}) }
+	inGroup := func() { pid, err = s.runInGroup(with, p, &syscall.SysProcAttr{}) }
 	if g := with.group; g != nil {
 		inGroup = func() {
-			pid, err = g.Fork(func(sys *syscall.SysProcAttr) (int, error) { return s.runApart(with, p, sys) })
+			pid, err = g.Fork(func(sys *syscall.SysProcAttr) (int, error) { return s.runInGroup(with, p, sys) })
 		}
 	}
 	if with.isolation == nil && (with.group == nil || !s.groups.ByThread()) {
@@ -79,8 +79,9 @@ func (s *supervisor) run(with *taskEnv, p child) (pid int, err error) {
 	return pid, err
 }
 
-// runApart is the second part of run, after the calling thread has entered the task's groups.
-func (s *supervisor) runApart(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
+// runInGroup is the second part of run. The calling thread, or the child that it will fork, is in the
+// task's cgroups.
+func (s *supervisor) runInGroup(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
 	if with.isolation != nil {
 		if err := with.isolation.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {
 			return 0, err
@@ -89,17 +90,17 @@ func (s *supervisor) runApart(with *taskEnv, p child, sys *syscall.SysProcAttr) 
 			return 0, err
 		}
 	}
-	return s.runHere(with, p, sys)
+	return s.runInNamespaces(with, p, sys)
 }
 
-// runHere is the last part of run, after the calling thread has entered the task's groups and namespaces.
-func (s *supervisor) runHere(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
+// runInNamespaces is the last part of run. The calling thread is also in the task's namespaces.
+func (s *supervisor) runInNamespaces(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {
 		return 0, err
 	}
 	return s.children.start(func() (int, func(ended), error) {
-		// A session leader also leads a process group.
+		// A program with a terminal leads a session, and therefore also a process group.
 		sys.Setpgid, sys.Setsid, sys.Setctty = !p.terminal, p.terminal, p.terminal
 		if u := with.user; u != nil && os.Geteuid() == 0 {
 			sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}

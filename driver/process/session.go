@@ -20,15 +20,15 @@ import (
 )
 
 // session is a daemon's connection. The supervisor has at most one session. A new session
-// disconnects the previous one and waits until the previous session's requests have been
-// handled, so that a late request of a dead daemon cannot undo something that its successor has
-// seen.
+// disconnects the previous session and waits until all of that session's requests have been
+// handled. Otherwise, a late request from a dead daemon could undo an effect that the new daemon
+// has already observed.
 type session struct {
 	conn   *net.UnixConn
 	cancel context.CancelFunc
 	work   sync.WaitGroup // requests in progress
 	slots  chan struct{}  // limits the number of requests in progress
-	read   chan struct{}  // closed when the session reads no more requests
+	read   chan struct{}  // closed when the session has stopped reading requests
 
 	writing sync.Mutex
 
@@ -40,7 +40,7 @@ type session struct {
 const (
 	helloTimeout = 5 * time.Second
 	readTimeout  = time.Second      // for reading the remaining requests of a replaced daemon
-	sendTimeout  = 10 * time.Second // a daemon that has not read for this long counts as dead
+	sendTimeout  = 10 * time.Second // a daemon that does not read for this long is considered dead
 	maxRequests  = 16384            // including followed logs and stops in progress
 )
 
@@ -58,7 +58,7 @@ func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
 		}
 		s.work.Go(func() {
 			defer conn.Close()
-			// Connected clients must not delay the supervisor's exit.
+			// Disconnect clients when the supervisor exits, so that they do not delay its exit.
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer stop()
 			if err := s.serveConn(ctx, conn); err != nil && ctx.Err() == nil {
@@ -68,7 +68,8 @@ func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
 	}
 }
 
-// serveConn reads the first frame, which determines the purpose of the connection.
+// serveConn serves a connection according to its first frame, which is either an exec request or a
+// daemon's hello.
 func (s *supervisor) serveConn(ctx context.Context, conn *net.UnixConn) error {
 	if err := companion.CheckPeer(conn); err != nil {
 		return err
@@ -138,7 +139,7 @@ func closeAll(files []int) {
 	}
 }
 
-// serveDaemon replaces the previous daemon's connection.
+// serveDaemon serves a daemon's connection, which replaces the previous daemon's connection.
 func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bufio.Reader, first *request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -151,12 +152,12 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 		return nil
 	}
 	if !s.setSession(me, first.Hello.Settings) {
-		return nil // the daemon will try again and find or start the next supervisor
+		return nil // the daemon will try again, and find or start another supervisor
 	}
 	defer s.endSession(me)
 	defer close(me.read)
-	// Kill leftovers of the previous supervisor, which are found by their mark. Processes of running
-	// tasks are known and are not killed.
+	// Kill leftover processes of the previous supervisor's tasks. They are found by their mark;
+	// processes of this supervisor's running tasks are not killed.
 	me.work.Go(s.killLeftovers)
 	answer.Hello.Labels = s.grouping().Labels()
 	me.send(answer)
@@ -214,8 +215,8 @@ func (me *session) cancelCall(id uint64) {
 	}
 }
 
-// setSession makes me the current session. It returns false if the supervisor is
-// shutting down.
+// setSession makes me the current session, after disconnecting the previous one. It returns false
+// if the supervisor is shutting down.
 func (s *supervisor) setSession(me *session, settings settings) bool {
 	for {
 		s.mu.Lock()
@@ -233,11 +234,12 @@ func (s *supervisor) setSession(me *session, settings settings) bool {
 		s.mu.Unlock()
 		before.send(&reply{Replaced: true})
 		// Requests that the previous daemon has already written are still handled, because that
-		// daemon may have reported that a task is running. It cannot write further requests.
+		// daemon may already have reported their effect, for example that a task is running. It
+		// cannot write any more requests.
 		_ = before.conn.CloseRead()
 		select {
 		case <-before.read:
-		case <-time.After(readTimeout): // its reader was blocked by a write to a daemon that does not read
+		case <-time.After(readTimeout): // the session's reader is blocked in a write to a daemon that does not read
 		}
 		before.close()
 		before.work.Wait()
@@ -261,7 +263,7 @@ func (me *session) close() {
 	_ = me.conn.Close()
 }
 
-// send writes a frame. If that fails, it closes the connection, and the reader ends the session.
+// send writes a frame. If that fails, it closes the connection, which ends the session.
 func (me *session) send(r *reply) {
 	me.writing.Lock()
 	defer me.writing.Unlock()
@@ -301,7 +303,7 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 		s.sendList(me, req.ID)
 		return
 	case opShutdown:
-		// For all other open requests, the end of the connection is the answer.
+		// All other open requests are answered by closing the connection.
 		me.send(answer)
 		s.work.Go(func() { s.endAll(context.WithoutCancel(ctx)) })
 		return

@@ -25,9 +25,9 @@ func (d *Driver) spawn(ctx context.Context) error {
 	return nil
 }
 
-// reap stores p, the supervisor that this process has just started. If this process had started
-// an earlier supervisor, which is now exiting, reap waits for it in the background. No other
-// code waits for a supervisor, because it has to outlive this process.
+// reap stores p, the supervisor that this process has just started. If this process had started an
+// earlier supervisor, which is now exiting, reap collects its exit status in the background.
+// Running supervisors are not waited for, because they outlive this process.
 func (d *Driver) reap(p *os.Process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

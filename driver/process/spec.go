@@ -5,16 +5,16 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// specOf returns a task's description for the supervisor. It returns CodeInvalid for settings
-// that image host does not support. It ignores devices, because the host's devices are available
-// anyway.
+// specOf converts a task to the form that the supervisor expects. It returns CodeInvalid if the
+// task has settings that image "host" does not support. It ignores devices, because the task can
+// access the host's devices anyway.
 func specOf(task driver.Task) (*spec, error) {
 	if err := task.ID.Machine.Validate(); err != nil {
 		return nil, err
 	}
 	switch {
 	case task.ID.Boot < 1:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "boot %d: the first one is 1", task.ID.Boot)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "boot %d: boot numbers start at 1", task.ID.Boot)
 	case len(task.Command) == 0 && len(task.Entrypoint)+len(task.Args) > 0:
 		return nil, errOfImage("an entrypoint, or arguments without a command")
 	case len(task.Command) == 0 || task.Command[0] == "":

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// stdin returns an open file with the contents of a task's stdin. The program therefore receives
-// its input even if the daemon and the supervisor die. The file has no name, so it disappears
-// when the program has ended. If text is empty, stdin returns the null device.
+// stdin returns an open file that contains a task's stdin, so that the program receives its input
+// even if the daemon and the supervisor die. The file has no name, so it disappears when the
+// program has ended. If text is empty, stdin returns the null device.
 func (s *supervisor) stdin(text []byte) (*os.File, error) {
 	if len(text) == 0 {
 		return s.devNull, nil

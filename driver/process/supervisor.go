@@ -32,7 +32,7 @@ type supervisor struct {
 	nice         int
 	children     children
 	threads      chan struct{}  // limits the number of threads that run uses
-	work         sync.WaitGroup // goroutines that must end before Supervise returns
+	work         sync.WaitGroup // goroutines that must exit before Supervise returns
 	wake         chan struct{}  // has capacity 1; a value makes the main loop check whether the supervisor is idle
 	shutdownDone chan struct{}  // closed when a shutdown is complete
 
@@ -46,8 +46,8 @@ type supervisor struct {
 // Supervise is the main function of a supervisor process. It manages the tasks of one directory,
 // even while no daemon is running. It returns after a shutdown was requested (by
 // Driver.Shutdown, SIGTERM, or the end of ctx), or when it has no task and no daemon is
-// connected. It changes the process's working directory, signal handling and scheduling, and
-// reaps every child, so the process cannot do anything else.
+// connected. It changes the process's working directory, signal handling and scheduling, and reaps
+// every child, so the process cannot be used for anything else.
 func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -62,8 +62,7 @@ func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	return s.serve(ctx, cfg, listener)
 }
 
-// prepare locks the directory. Once it holds the lock, it kills all processes that an earlier
-// supervisor left behind.
+// prepare locks the directory, and then kills all processes that an earlier supervisor left behind.
 func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	layout, err := newLayout(cfg.Dir)
 	if err != nil {
@@ -72,7 +71,7 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 	if err := companion.Lock(layout.lock()); err != nil {
 		return nil, nil, err
 	}
-	// Otherwise the current directory's file system could not be unmounted.
+	// Leave the current directory; otherwise, its file system could not be unmounted.
 	if err := os.Chdir("/"); err != nil {
 		return nil, nil, err
 	}
@@ -101,12 +100,12 @@ func prepare(cfg SupervisorConfig) (*supervisor, *net.UnixListener, error) {
 
 // serve runs until the supervisor is no longer needed.
 func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *net.UnixListener) error {
-	// A fork occupies a processor of the Go runtime until the child has executed its program.
-	// More processors would only make threads search for work.
+	// A fork occupies one of the Go runtime's processors until the child executes its program. With
+	// more processors, threads would only spend more time searching for work.
 	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4))
-	// Because this process handles these signals, the programs that it executes start with the
-	// signals' default actions, even if the supervisor's parent ignores the signals. Signals from a
-	// terminal do not end this process.
+	// Handle these signals, so that signals from a terminal do not end this process. As a result,
+	// programs also start with the default actions for these signals, even if the supervisor's
+	// parent ignores them.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -150,8 +149,8 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	return err
 }
 
-// awaitWork waits for the work in progress. The work may include waiting for a killed command, so
-// awaitWork continues to reap children.
+// awaitWork waits for the goroutines in s.work. It continues to reap children, because some of
+// these goroutines may be waiting for a killed command.
 func (s *supervisor) awaitWork(signals <-chan os.Signal) {
 	done := make(chan struct{})
 	go func() { s.work.Wait(); close(done) }()
@@ -165,8 +164,8 @@ func (s *supervisor) awaitWork(signals <-chan os.Signal) {
 	}
 }
 
-// endAll stops all tasks and removes all data of their machines. Only the first
-// call has an effect.
+// endAll stops all tasks, removes all data about the directory's machines, and makes Supervise
+// return. Only the first call has an effect.
 func (s *supervisor) endAll(ctx context.Context) {
 	s.mu.Lock()
 	first := !s.stopping
@@ -189,7 +188,7 @@ func (s *supervisor) wakeUp() {
 	}
 }
 
-// grouping returns the cgroups for new tasks.
+// grouping returns the Groups to use for new tasks.
 func (s *supervisor) grouping() cgroup.Groups {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +198,8 @@ func (s *supervisor) grouping() cgroup.Groups {
 	return s.groups
 }
 
-// runs reports whether a task is known and has not ended.
-func (s *supervisor) runs(id driver.TaskID) bool {
+// isRunning reports whether a task is in the table and has not ended.
+func (s *supervisor) isRunning(id driver.TaskID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.machines[id.Machine]

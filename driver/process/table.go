@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// machine is the supervisor's entry for a machine until it is destroyed.
+// machine is the table's entry for a machine that has not been destroyed.
 type machine struct {
 	tasks      map[int]*task // by boot; discarded tasks are removed
 	newest     int           // the highest boot that was ever started
@@ -30,7 +30,7 @@ func (s *supervisor) machineLocked(id bourse.MachineID) *machine {
 	return m
 }
 
-// dropLocked removes a machine's entry if the entry contains no information.
+// dropLocked removes a machine's entry if the entry is no longer needed.
 func (s *supervisor) dropLocked(id bourse.MachineID) {
 	if m := s.machines[id]; m != nil && len(m.tasks) == 0 && m.newest == 0 && m.watchers == 0 && m.destroying == 0 {
 		delete(s.machines, id)
@@ -56,8 +56,9 @@ func (s *supervisor) start(sp *spec) (driver.Status, error) {
 	return t.status, nil
 }
 
-// reserve adds a task to the table, or returns the existing task with that id. If mine is true,
-// the task is new, and the caller must launch and settle it.
+// reserve adds a new task to the table and returns it, with mine set to true. The caller must then
+// launch and settle the task. If the table already contains a task with that id, reserve returns
+// that task instead.
 func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	if err := id.Machine.Validate(); err != nil {
 		return nil, false, err
@@ -76,8 +77,8 @@ func (s *supervisor) reserve(id driver.TaskID) (t *task, mine bool, err error) {
 	return t, true, nil
 }
 
-// newTaskLocked creates a task. It returns an error if the machine may not start
-// another task.
+// newTaskLocked creates a task. It returns an error if the machine cannot start this boot, for
+// example because an earlier boot is still running.
 func (s *supervisor) newTaskLocked(m *machine, id driver.TaskID) (*task, error) {
 	switch {
 	case s.stopping:
@@ -117,8 +118,8 @@ func (s *supervisor) settle(t *task) {
 	s.dropLocked(t.id.Machine)
 }
 
-// end records a task's end and notifies the daemon. It sends the event before it closes done, so
-// that no answer that depends on the end can overtake the event.
+// end records a task's exit and notifies the daemon. It sends the event before it closes done,
+// because answers to requests that wait for done must arrive after the event.
 func (s *supervisor) end(t *task, exit bourse.Exit) {
 	s.mu.Lock()
 	t.status = driver.Status{ID: t.id, StartedAt: t.at, Exit: &exit}
@@ -132,7 +133,8 @@ func (s *supervisor) end(t *task, exit bourse.Exit) {
 	close(t.done)
 }
 
-// find returns a task that has started.
+// find returns a task. If the task is still starting, find waits for the start. It returns
+// CodeNotFound if there is no such task or the start fails.
 func (s *supervisor) find(id driver.TaskID) (*task, error) {
 	s.mu.Lock()
 	var t *task
@@ -181,7 +183,7 @@ func (s *supervisor) forget(id driver.TaskID) {
 	}
 }
 
-// storeExits stores exits of an earlier supervisor's tasks.
+// storeExits adds tasks of an earlier supervisor to the table, with their exits.
 func (s *supervisor) storeExits(list []driver.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +203,7 @@ func (s *supervisor) storeExits(list []driver.Status) {
 	}
 }
 
-// list returns the status of every known task, sorted by id.
+// list returns the status of every task in the table, sorted by id.
 func (s *supervisor) list() []driver.Status {
 	var out []driver.Status
 	for _, t := range s.tasks() {

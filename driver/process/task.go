@@ -15,38 +15,37 @@ import (
 	"github.com/bourse-dev/bourse/driver/logs"
 )
 
-// task is the supervisor's state of a task. The table's mutex guards the fields status and
-// with. The other fields do not change after started is closed.
+// task is the supervisor's entry for a task. supervisor.mu guards the fields that are marked below. The other
+// fields do not change after started is closed.
 type task struct {
 	id      driver.TaskID
-	status  driver.Status
+	status  driver.Status // guarded by supervisor.mu
 	started chan struct{} // closed when the start has succeeded or failed
 	err     error         // why the start failed; read only after started is closed
 	done    chan struct{} // closed when status.Exit is set
 
 	pid    int
 	at     time.Time // time of the start
-	with   *taskEnv  // nil once the task has ended
-	output *output
+	with   *taskEnv  // guarded by supervisor.mu; nil once the task has ended
+	output *output   // guarded by supervisor.mu; nil once the task has ended
 	log    *logs.Log
 }
 
-// taskEnv contains the settings that a task's program shares with the commands executed in the
-// task.
+// taskEnv is the environment that a task's program shares with the commands executed in the task.
 type taskEnv struct {
 	env       []string
 	dir       string
 	user      *identity
 	group     cgroup.Group   // nil if the host has no usable cgroups
 	isolation *isolation     // nil if the task has the host's network, directories and name servers
-	forks     sync.WaitGroup // operations in progress on the group; incremented before the first fork, later under the table's mutex
+	forks     sync.WaitGroup // users of the environment; after the task's start, incremented only while supervisor.mu is held
 
 	freezing sync.RWMutex // locked to freeze and thaw the group; locked for reading while an exec forks
 	frozen   bool         // guarded by freezing
 }
 
-// markVariable is the environment variable that marks a task's processes and their descendants:
-// BOURSE_TASK=<mark>/<machine>/<boot>.
+// markVariable is the name of the environment variable that marks a task's processes and their descendants. Its
+// value is <mark>/<machine>/<boot>.
 const markVariable = "BOURSE_TASK"
 
 func (s *supervisor) marked(env []string, id driver.TaskID) []string {
@@ -59,8 +58,8 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 	return append(out, fmt.Sprintf("%s=%s/%s/%d", markVariable, s.mark, id.Machine, id.Boot))
 }
 
-// launch starts the program of a task that is in the table, after preparing its environment. The
-// program's end is handled only after launch has returned.
+// launch prepares the environment of a task that is in the table, and starts its program. finish handles the
+// program's end once launch no longer uses the environment.
 func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	with := &taskEnv{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
 	if with.isolation, err = isolationOf(sp.Network, sp.Mounts); err != nil {
@@ -117,8 +116,8 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	return nil
 }
 
-// finish cleans up after the end of a task's program: it kills all remaining processes, waits for the output to be
-// written and removes the group. Only then does it report the end.
+// finish cleans up after a task's program has ended: it kills all remaining processes, waits until the output is
+// in the log, and removes the group. Then it reports the exit.
 func (s *supervisor) finish(t *task, e ended) {
 	s.mu.Lock()
 	with := t.with
@@ -155,8 +154,7 @@ func exitOf(e ended) bourse.Exit {
 	return exit
 }
 
-// ended reports whether the task has ended and its end has been recorded. The task must have
-// started.
+// ended reports whether the task's exit has been recorded. The task must have started.
 func (t *task) ended() bool {
 	select {
 	case <-t.done:

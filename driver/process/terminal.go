@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// terminal is the terminal of a command. The daemon holds the master side, so the command
-// receives SIGHUP if the daemon dies.
+// terminal implements Files for a command with a terminal. The daemon holds the master side, so the
+// command receives SIGHUP if the daemon dies.
 type terminal struct {
 	screen      *os.File
 	commandFile *os.File // the command's side, which is its stdin, stdout and stderr
@@ -49,8 +49,8 @@ func newTerminal(exec driver.Exec) (*terminal, error) {
 	return e, nil
 }
 
-// openTerminal opens a terminal whose master side supports deadlines. The file that pty.Open
-// returns does not, because it is blocking.
+// openTerminal opens a terminal whose master side supports deadlines. The file from pty.Open does
+// not support them, because it is blocking.
 func openTerminal() (screen, given *os.File, err error) {
 	blocking, given, err := pty.Open()
 	if err != nil {
@@ -67,7 +67,7 @@ func openTerminal() (screen, given *os.File, err error) {
 	return os.NewFile(uintptr(fd), "screen"), given, nil
 }
 
-// resize sets the terminal's size. The kernel notifies the command.
+// resize sets the terminal's size. The kernel then notifies the command with SIGWINCH.
 func (e *terminal) resize(size driver.Size) {
 	raw, err := e.screen.SyscallConn()
 	if err != nil {
@@ -92,12 +92,12 @@ func (e *terminal) Finish() (stdout, stderr []byte) {
 	return nil, nil
 }
 
-// endOfInput is the character ^D. At the beginning of a line it ends the input; anywhere else, it
-// only submits the typed part of the line.
+// endOfInput is the character ^D. At the beginning of a line, it ends a terminal's input. Within a
+// line, it only submits what was typed so far.
 const endOfInput = 4
 
-// feed types the data from stdin into the terminal, followed by ^D. Nobody waits for feed,
-// because a blocking Read cannot be interrupted.
+// feed types the data from stdin into the terminal, followed by ^D. Nobody waits for feed to
+// return, because a blocking Read cannot be interrupted.
 func (e *terminal) feed(stdin io.Reader) {
 	w := &terminalWriter{w: e.screen}
 	if stdin != nil {

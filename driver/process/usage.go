@@ -6,9 +6,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Usage implements driver.Driver. A value that the task's cgroups do not provide is the sum over
-// the task's running processes. The sum does not include ended processes whose parents have not
-// waited for them.
+// Usage implements driver.Driver. If the task's cgroups do not provide a value, Usage returns the
+// sum over the task's running processes. This sum does not include exited processes whose parents
+// have not waited for them.
 func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
 		return driver.Usage{}, errEnded(id)
@@ -25,7 +25,7 @@ func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, err
 	return u, nil
 }
 
-// usage is the supervisor's part of Usage.
+// usage is the supervisor's part of Driver.Usage.
 func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
 	t, err := s.find(id)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
 	return &u, nil
 }
 
-// fillMissing returns u with its negative values replaced by the values from more.
+// fillMissing returns u, with negative values replaced by those in more.
 func fillMissing(u, more driver.Usage) driver.Usage {
 	if u.CPU < 0 {
 		u.CPU = more.CPU

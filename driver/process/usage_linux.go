@@ -12,11 +12,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// tick is the unit of times in /proc. It is called USER_HZ and is 100 Hz on all systems that Go
-// supports.
+// tick is the unit of processor times in /proc. Its frequency, USER_HZ, is 100 on all systems that Go supports.
 const tick = 10 * time.Millisecond
 
-// account returns the total usage of running processes according to /proc.
+// account returns the total resource usage of the given processes according to /proc.
 func account(pids []int) driver.Usage {
 	u := driver.Usage{}
 	for _, pid := range pids {
@@ -68,8 +67,8 @@ func parseStat(b []byte) (procStat, bool) {
 	return procStat{session: session, cpu: time.Duration(ticks) * tick}, true
 }
 
-// private returns the number of a process's resident pages that are not shared, from the contents
-// of /proc/<pid>/statm.
+// private returns the number of a process's resident pages that are not shared, given the contents of
+// /proc/<pid>/statm.
 func private(statm string) int64 {
 	f := strings.Fields(statm)
 	if len(f) < 3 {
@@ -86,7 +85,7 @@ func private(statm string) int64 {
 	return max(0, resident-shared)
 }
 
-// processTree returns a process and all its descendants.
+// processTree returns the process ids of a process and all its descendants.
 func processTree(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {

@@ -10,8 +10,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// identityOf looks up "user[:group]". It returns nil for the daemon's own user. It returns
-// CodeInvalid if the user does not exist or the daemon cannot switch to it.
+// identityOf looks up the user and group in a string of the form "user[:group]". It returns nil if the
+// daemon's own user must be used, and CodeInvalid if the user does not exist or the daemon cannot switch
+// to it.
 func identityOf(name string) (*identity, error) {
 	if name == "" {
 		return nil, nil
@@ -44,7 +45,7 @@ type foundUser struct {
 	groups   []uint32
 }
 
-// findUser looks up a user by name or number. A user with that number need not exist.
+// findUser looks up a user by name or number. A number is valid even if no such user exists.
 func findUser(name string) (foundUser, error) {
 	u, err := user.Lookup(name)
 	if n, numErr := number(name); err != nil && numErr == nil {
@@ -84,7 +85,8 @@ func findGroup(name string) (uint32, error) {
 	return 0, bourse.Errorf(bourse.CodeInvalid, "group %s does not exist", bourse.Quoted(name))
 }
 
-// number parses a user or group number. The highest number means "unchanged" to the kernel and is invalid.
+// number parses a user or group number. The highest 32-bit number is invalid, because it means "unchanged"
+// to the kernel.
 func number(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err == nil && n == 1<<32-1 {

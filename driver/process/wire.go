@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// protocolVersion is the version of this release's protocol. The hello and its answer never change, so that all
-// releases can exchange their versions.
+// protocolVersion is the version of this release's protocol. The hello and its answer are the same in all
+// versions, so that any two releases can exchange their versions.
 const protocolVersion = 1
 
 // listChunk is the maximum number of statuses in one frame of an answer.
@@ -21,7 +21,7 @@ type op string
 const (
 	opHello    op = "hello"    // first request on the daemon's connection; replaces the previous session
 	opExec     op = "exec"     // first and only request on a separate connection
-	opList     op = "list"     // list all known tasks; answered by several frames
+	opList     op = "list"     // list all tasks; the answer may consist of several frames
 	opHold     op = "hold"     // store these exits of an earlier supervisor's tasks
 	opStart    op = "start"    //
 	opSignal   op = "signal"   //
@@ -30,8 +30,8 @@ const (
 	opDestroy  op = "destroy"  //
 	opFreeze   op = "freeze"   //
 	opUsage    op = "usage"    //
-	opWatch    op = "watch"    // get a frame at once and whenever there are new lines in a log, until the machine is destroyed
-	opCancel   op = "cancel"   // cancel the request with this id; not answered
+	opWatch    op = "watch"    // answered with a frame immediately, and again whenever there are new lines in a log, until the machine is destroyed
+	opCancel   op = "cancel"   // cancel the request with this ID; not answered
 	opShutdown op = "shutdown" // stop all tasks, remove everything, and exit
 )
 
@@ -63,7 +63,7 @@ type reply struct {
 	Usage    *driver.Usage    `json:"usage,omitempty"`
 	More     bool             `json:"more,omitempty"`     // whether another frame of this answer follows
 	Exit     *bourse.Exit     `json:"exit,omitempty"`     // for opExec
-	Replaced bool             `json:"replaced,omitempty"` // another daemon has connected, so this one must not reconnect
+	Replaced bool             `json:"replaced,omitempty"` // another daemon has connected, so the receiver must not reconnect
 }
 
 // hello is the first frame on a daemon's connection.
@@ -72,8 +72,8 @@ type hello struct {
 	Settings settings `json:"settings"`
 }
 
-// settings are a daemon's settings. Each hello contains them, so that a restarted daemon can
-// change the settings of a running supervisor. They apply to tasks that are started later.
+// settings are the settings that a daemon sends with each hello, so that a restarted daemon can change
+// the settings of a running supervisor. They apply to tasks that are started later.
 type settings struct {
 	LogBytes int64 `json:"log_bytes"`
 	LogFiles int   `json:"log_files"`
@@ -86,8 +86,8 @@ type helloReply struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-// spec describes a task for the supervisor. Strings are encoded as byte slices, because JSON
-// would alter invalid UTF-8.
+// spec is a task in the form that is sent to the supervisor. Strings are encoded as byte slices, because
+// JSON would alter invalid UTF-8.
 type spec struct {
 	ID      driver.TaskID   `json:"id"`
 	Command [][]byte        `json:"command"`
@@ -100,7 +100,7 @@ type spec struct {
 	Stdin   []byte          `json:"stdin,omitempty"`
 }
 
-// identity is the user that a task runs as.
+// identity is the user and groups that a task runs as.
 type identity struct {
 	Name   string   `json:"name"`
 	UID    uint32   `json:"uid"`

@@ -14,10 +14,11 @@ type Claimer struct {
 	Ticket Ticket // the poller's ticket; for a host, the ticket of its registration
 }
 
-// Claim assigns an offered job to the first caller. When it returns nil, the claim is on disk.
-// Errors: not_found if the job or the host does not exist; conflict if another poller has claimed
-// the job, or the host has no room for it; forbidden if the host was registered with another
-// ticket; unavailable if the claim could not be written, in which case the job is still offered.
+// Claim assigns an offered job to the first caller that claims it. When it returns nil, the claim
+// is on disk. Errors: not_found if the job or the host does not exist; conflict if another poller
+// has claimed the job, or the host has no room for it; forbidden if the host was registered with
+// another ticket; unavailable if the claim could not be written, in which case the job is still
+// offered.
 func (d *Driver) Claim(name string, who Claimer) error {
 	d.mu.Lock()
 	j, err := d.claimable(name, who)
@@ -25,7 +26,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 		d.mu.Unlock()
 		return err
 	}
-	if j.phase == running { // the claimer repeats its claim
+	if j.phase == running { // a repeated claim
 		j.lastSeen = time.Now()
 		d.mu.Unlock()
 		return nil
@@ -48,12 +49,12 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	d.useCapacity(j)
 	j.lastSeen = time.Now()
 	j.enter(running)
-	d.notify() // wakes the followers of its log
+	d.notify() // wakes calls of Logs that follow the machine's log
 	return nil
 }
 
-// claimable returns the job with the given name. It returns an error if the claimer has not
-// claimed the job and may not claim it. mu must be held.
+// claimable returns the job with the given name if who may claim it or has already claimed it, and
+// an error otherwise. mu must be held.
 func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	h, err := d.hostNamed(who.Host, who.Ticket)
 	if err != nil {
@@ -66,7 +67,7 @@ func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	case j.phase == running && who.Ticket.matches(j.Ticket) && j.Host == who.Host:
 		return j, nil
 	case j.phase != offered:
-		return nil, bourse.Errorf(bourse.CodeConflict, "job %s has been claimed", name)
+		return nil, bourse.Errorf(bourse.CodeConflict, "job %s was already claimed", name)
 	case h != nil && j.to != h && !d.free(h).holds(j.Size):
 		return nil, bourse.Errorf(bourse.CodeConflict, "host %s no longer has room for job %s", h.name, name)
 	}
@@ -77,7 +78,7 @@ func errNoJob(name string) error {
 	return bourse.Errorf(bourse.CodeNotFound, "job %s not found", bourse.Quoted(name))
 }
 
-// Report is a poller's report about the end of a job.
+// Report is a poller's report of the end of a job.
 type Report struct {
 	Code   int    // exit code from 0 to 255, or -1 if Error is set
 	Error  string // if set, the reason why the poller returned the job without an exit code
@@ -86,7 +87,7 @@ type Report struct {
 }
 
 // End records the end of a job. When it returns nil, the end is on disk. A repeated End returns nil
-// and changes nothing. Errors: not_found; invalid for an impossible code; forbidden if the job was
+// and has no effect. Errors: not_found; invalid for an impossible code; forbidden if the job was
 // claimed with another ticket; conflict if the job is not claimed or has been given up; unavailable
 // if the end could not be written.
 func (d *Driver) End(name string, r Report) error {
@@ -112,7 +113,7 @@ func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) e
 	for j.phase == ending { // another call is recording the end; the first call wins
 		changed := j.changed
 		d.mu.Unlock()
-		<-changed // closed after a write to disk
+		<-changed // closed when the write has succeeded or failed
 		d.mu.Lock()
 	}
 	switch j.phase {
@@ -120,7 +121,7 @@ func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) e
 	case ended:
 		defer d.mu.Unlock()
 		if j.GivenUp && !givenUp {
-			return bourse.Errorf(bourse.CodeConflict, "job %s has been given up: %s", j.Name, j.Exit.Error)
+			return bourse.Errorf(bourse.CodeConflict, "job %s was given up: %s", j.Name, j.Exit.Error)
 		}
 		return nil
 	case offered, claiming, ending, withdrawn:

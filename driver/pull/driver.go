@@ -16,9 +16,9 @@ import (
 // Config configures a Driver.
 type Config struct {
 	Dir   string        // the driver's directory, created if missing; required
-	Offer time.Duration // how long a poller may take to claim its offer before another poller gets the offer, too; default 2 s
-	Lost  time.Duration // a claimed job is given up if its poller shows no sign of life for this long; default 1 min
-	Log   *slog.Logger  // default: discards
+	Offer time.Duration // how long a poller may take to claim its offer before the job is also offered to another poller; default 2 s
+	Lost  time.Duration // the driver gives up a claimed job if its poller shows no sign of life for this long; default 1 min
+	Log   *slog.Logger  // default: discards all records
 }
 
 func (c Config) withDefaults() Config {
@@ -34,7 +34,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Driver hands tasks to pollers. Create it with Open, call Recover before anything else, and run Run in a goroutine.
+// Driver hands out tasks to pollers. Create it with Open, call Recover before anything else, and call Run in a
+// goroutine.
 type Driver struct {
 	cfg   Config
 	root  *os.Root
@@ -53,7 +54,7 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// Open returns a driver. It does not start anything.
+// Open returns a driver. It creates the directory but does not read it or start any goroutines.
 func Open(cfg Config) (*Driver, error) {
 	cfg = cfg.withDefaults()
 	dir := filepath.Join(cfg.Dir, jobsDir)
@@ -70,10 +71,10 @@ func Open(cfg Config) (*Driver, error) {
 	}, nil
 }
 
-// Close closes the directory. Claimed jobs continue at their pollers.
+// Close closes the directory. Pollers continue to run their claimed jobs.
 func (d *Driver) Close() error { return d.root.Close() }
 
-// Recover implements driver.Driver. It counts as a sign of life for all jobs of an earlier daemon.
+// Recover implements driver.Driver. It counts as a sign of life for all jobs that it finds.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -130,8 +131,8 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *j.Exit, nil
 }
 
-// DiscardExit implements driver.Driver. It changes nothing on disk, because the worker calls it
-// again after a restart.
+// DiscardExit implements driver.Driver. It does not change the job's file, because the worker calls it again
+// after a restart.
 func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -144,7 +145,8 @@ func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	return nil
 }
 
-// claimed returns the claimed job of a task. mu must be held.
+// claimed returns the claimed job for a task. It returns CodeNotFound if there is none or its exit was
+// discarded. mu must be held.
 func (d *Driver) claimed(id driver.TaskID) (*job, error) {
 	j := d.jobs[id.Machine]
 	if j == nil || j.ID != id || j.forgotten {
@@ -153,7 +155,7 @@ func (d *Driver) claimed(id driver.TaskID) (*job, error) {
 	return j, nil
 }
 
-// until waits until j has reached the phase want.
+// until waits until j has reached the phase want or a later one.
 func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 	for {
 		d.mu.Lock()
@@ -171,7 +173,7 @@ func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 }
 
 // errUnsupported is returned by operations that this driver cannot perform.
-var errUnsupported = bourse.Errorf(bourse.CodeFailedPrecondition, "a poller runs the machine: signals, exec and usage are not supported")
+var errUnsupported = bourse.Errorf(bourse.CodeFailedPrecondition, "signals, exec, suspend and usage are not supported for machines that run on a poller")
 
 // Signal implements driver.Driver.
 func (d *Driver) Signal(ctx context.Context, id driver.TaskID, _ bourse.Signal) error {
@@ -197,5 +199,5 @@ func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, err
 	return driver.Usage{}, errors.Join(err, errUnsupported)
 }
 
-// Labels implements driver.Driver. This driver enforces no limits.
+// Labels implements driver.Driver. It returns nil, because this driver does not enforce limits.
 func (d *Driver) Labels() map[string]string { return nil }

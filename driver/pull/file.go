@@ -13,10 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// The directory contains a file jobs/<machine>.json for each machine with a claimed job, until
-// the machine is destroyed. The file contains one record and is replaced as a whole: a new file
-// is written, synced and renamed, and the directory is synced. A crash therefore leaves either
-// the old record or the new one.
+// For each machine with a claimed job, the directory contains the file jobs/<machine>.json until
+// the machine is destroyed. The file contains one record. It is replaced atomically: a new file is
+// written, synced and renamed, and the directory is synced. After a crash, the file therefore
+// contains either the old record or the new one.
 const (
 	jobsDir       = "jobs"
 	suffix        = ".json"
@@ -33,8 +33,8 @@ const (
 	stageSynced  = "synced" // the record is durable, but the write has not been reported yet
 )
 
-// MaxOutput is the maximum size in bytes of the output stored for a job. If the output is longer,
-// only its end is stored.
+// MaxOutput is the maximum number of bytes of output that is stored for a job. If the output is
+// longer, only the end is stored.
 const MaxOutput = 1 << 20
 
 // record contains the durable data of a job.
@@ -48,7 +48,7 @@ type record struct {
 	Size      Size          `json:"size"`
 	StartedAt time.Time     `json:"started_at"`
 	Exit      *bourse.Exit  `json:"exit,omitempty"`
-	GivenUp   bool          `json:"given_up,omitempty"` // the driver has given the job up and refuses later reports
+	GivenUp   bool          `json:"given_up,omitempty"` // the driver has given up the job and refuses reports about it
 	Output    []byte        `json:"output,omitempty"`
 }
 
@@ -67,7 +67,7 @@ func decodeRecord(text []byte) (record, error) {
 	return r, errors.Join(r.ID.Machine.Validate(), bourse.ValidateMachineName(r.Name))
 }
 
-// write makes r durable.
+// write stores r durably in the machine's file.
 func (d *Driver) write(r record) error {
 	r.Form = recordVersion
 	text, err := json.Marshal(r)
@@ -89,7 +89,7 @@ func (d *Driver) write(r record) error {
 	return errors.Join(d.syncDir(), d.fault(stageSynced))
 }
 
-// erase removes the record of a machine.
+// erase removes a machine's record. It does nothing if there is none.
 func (d *Driver) erase(id bourse.MachineID) error {
 	err := d.root.Remove(string(id) + suffix)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,8 +106,8 @@ func (d *Driver) syncDir() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// readAll reads all records and removes the remains of interrupted writes. If it cannot read a
-// file, it logs an error, and the job is lost.
+// readAll reads all records and removes files left by interrupted writes. If it cannot read a
+// record, it logs the error and skips the job.
 func (d *Driver) readAll() ([]record, error) {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {

@@ -14,28 +14,28 @@ type host struct {
 	ticketHash []byte // hash of the host's ticket
 	size       Size
 	polls      int       // number of open calls of Next
-	lastSeen   time.Time // time when the latest call of Next ended or when the host registered, whichever is later
+	lastSeen   time.Time // when the host last registered, or when its latest call of Next ended, whichever is later
 }
 
 // MaxHosts is the maximum number of registered hosts.
 const MaxHosts = 10_000
 
-// Register adds a host or changes its size. If running is not nil, it lists the jobs that the
-// host still has; the host's other jobs are given up. Errors: invalid for an invalid name or
-// size; forbidden if the host or its jobs belong to another ticket; rate_limited if there are
-// too many hosts; unavailable if the end of a job could not be written.
+// Register adds a host or changes its size. If running is not nil, it lists the jobs that are still running on
+// the host, and Register gives up all other jobs of the host. Errors: invalid for an invalid name or size;
+// forbidden if the host or its jobs belong to another ticket; rate_limited if there are too many hosts;
+// unavailable if the end of a job could not be written.
 func (d *Driver) Register(name string, ticket Ticket, size Size, running []string) error {
 	if err := d.addHost(name, ticket, size); err != nil || running == nil {
 		return err
 	}
 	var errs []error
 	for _, j := range d.missing(name, running) {
-		errs = append(errs, d.giveUp(j, "host "+name+" has registered again without this job"))
+		errs = append(errs, d.giveUp(j, "host "+name+" registered again without this job"))
 	}
 	return errors.Join(errs...)
 }
 
-// missing returns the claimed jobs of a host whose names are not in reported.
+// missing returns a host's running jobs whose names are not in reported.
 func (d *Driver) missing(name string, reported []string) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,9 +72,9 @@ func (d *Driver) addHost(name string, ticket Ticket, size Size) error {
 	return nil
 }
 
-// belongsToOther reports whether a host belongs to a ticket other than the given one. A host belongs
-// to the ticket with which it was registered. After a restart of the daemon, it belongs to the
-// ticket of its jobs until it registers again. mu must be held.
+// belongsToOther reports whether a host belongs to another ticket than the given one. A host belongs to the
+// ticket with which it was first registered. After a restart of the daemon, it belongs to the ticket of its jobs
+// until it registers again. mu must be held.
 func (d *Driver) belongsToOther(name string, ticket Ticket) bool {
 	if h := d.hosts[name]; h != nil {
 		return !ticket.matches(h.ticketHash)
@@ -91,8 +91,8 @@ func errNotThisHost(name string) error {
 	return bourse.Errorf(bourse.CodeForbidden, "host %s was registered with another ticket", bourse.Quoted(name))
 }
 
-// hostNamed returns the registered host with the given name, or nil if name is empty. mu must
-// be held.
+// hostNamed returns the registered host with the given name, or nil if name is empty. It returns an error if the
+// host is not registered or belongs to another ticket. mu must be held.
 func (d *Driver) hostNamed(name string, ticket Ticket) (*host, error) {
 	if name == "" {
 		return nil, nil
@@ -119,8 +119,8 @@ func (d *Driver) free(h *host) Size {
 	return left
 }
 
-// useCapacity adds the size of j to the used capacity of the host that has claimed it. releaseCapacity subtracts
-// it. mu must be held.
+// useCapacity adds j's size to the used capacity of the host that claimed j, and releaseCapacity subtracts it.
+// mu must be held.
 func (d *Driver) useCapacity(j *job) {
 	if j.Host != "" {
 		d.used[j.Host] = d.used[j.Host].plus(j.Size)

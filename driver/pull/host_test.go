@@ -100,7 +100,7 @@ func (r *rig) pollersNow() []*poller {
 }
 
 // TestHostsComeAndGo checks that a waiting host counts as alive, and that a host that has disappeared is removed and
-// its jobs are given up. A host that registers again lists the jobs that it still has.
+// its jobs are given up. A host that registers again lists its running jobs.
 func TestHostsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

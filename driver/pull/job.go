@@ -40,8 +40,8 @@ func (s Size) holds(need Size) bool {
 }
 
 // waste returns the sum of the unused fractions of a host's resources. s is the host's unused
-// capacity, and total is its size. A job fits best on the host with the least waste after the
-// job is placed.
+// capacity after placing a job, and total is the host's size. The job fits best on the host with
+// the least waste.
 func (s Size) waste(total Size) float64 {
 	part := func(left, of int64) float64 {
 		if of <= 0 {
@@ -52,8 +52,8 @@ func (s Size) waste(total Size) float64 {
 	return part(int64(s.CPU), int64(total.CPU)) + part(int64(s.Memory), int64(total.Memory)) + part(int64(s.Disk), int64(total.Disk))
 }
 
-// phase is the progress of a job. It never goes back, with one exception: if a claim or an end
-// cannot be written, the job returns to its previous phase.
+// phase is the progress of a job. A job never returns to an earlier phase, with one exception: if a
+// claim or an end cannot be written, the job returns to its previous phase.
 type phase int
 
 const (
@@ -66,7 +66,7 @@ const (
 )
 
 // job is one boot of a machine. Driver.mu guards all fields. In the phases claiming and ending,
-// only the writer of the record changes them.
+// only the goroutine that writes the record changes them.
 type job struct {
 	record
 	task  driver.Task // cleared once the job is claimed
@@ -74,8 +74,8 @@ type job struct {
 
 	to        *host     // host of the latest offer; nil if the poller has no host
 	at        time.Time // time of the latest offer
-	due       bool      // whether the job must be offered to the next poller
-	forgotten bool      // whether the worker has recorded the job's end
+	due       bool      // whether the job must be offered to the next suitable caller of Next
+	forgotten bool      // whether the worker has discarded the job's exit
 	cancel    uint64
 	watchers  int       // number of open calls of Cancellations that name the job
 	lastSeen  time.Time // time of the latest other sign of life
@@ -90,7 +90,8 @@ func jobOf(r *record) *job {
 	return j
 }
 
-// claimed reports whether j has been claimed; it may have ended. Driver.mu must be held.
+// claimed reports whether j was claimed. It is also true after the job has ended. Driver.mu must be
+// held.
 func (j *job) claimed() bool { return j.phase == running || j.phase == ending || j.phase == ended }
 
 // enter sets j's phase and wakes the goroutines that wait for a change.
@@ -115,11 +116,11 @@ func (j *job) description() Job {
 // Held describes a claimed job.
 type Held struct {
 	By     string // display name of the poller that claimed the job
-	Host   string // the registered host of the poller, or ""
+	Host   string // the poller's registered host, or ""
 	Output []byte // output reported with the job's end
 }
 
-// Held returns a machine's claimed job. It returns false if there is none.
+// Held returns information about a machine's latest claimed job. It returns false if there is none.
 func (d *Driver) Held(id bourse.MachineID) (Held, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

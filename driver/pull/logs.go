@@ -13,11 +13,11 @@ import (
 // maxLine is the maximum length in bytes of a line that is not split.
 const maxLine = 8 << 10
 
-// Logs implements driver.Driver. It returns the output that was reported with the end of the
-// machine's latest job. All lines have the time of that end. If want.Follow is set, Logs waits
-// for the job to end, and then for later jobs, until ctx ends or the machine is destroyed.
+// Logs implements driver.Driver. It returns the output that was reported when the machine's latest
+// job ended. The end of the job is also the time of all lines. If want.Follow is set, Logs waits for
+// the job to end, and then for later jobs, until ctx ends or the machine is destroyed.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
-	var reported *job // the latest job whose output was returned or was not requested
+	var reported *job // the latest job whose output was passed to writeOutput
 	seen := false
 	for first := true; ; first = false {
 		d.mu.Lock()
@@ -45,8 +45,8 @@ func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver
 	}
 }
 
-// writeOutput calls line for each line of output of a job that has ended. The job's record no longer
-// changes.
+// writeOutput calls line with each line of an ended job's output that want selects. mu need not be
+// held, because the record of an ended job does not change.
 func writeOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if want.After == "" && (j.Exit.At.Before(want.Since) || want.Tail < 0) {
 		return nil
@@ -70,8 +70,8 @@ func writeOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) 
 	return nil
 }
 
-// linesUntil returns the number of a job's lines up to and including the position after. It
-// returns 0 if the position is in an earlier job.
+// linesUntil returns the number of a job's lines up to and including the line at position after. It
+// returns 0 if the position belongs to another job.
 func linesUntil(j *job, after string) (int, error) {
 	job, line, ok := strings.Cut(after, ".")
 	at, err1 := strconv.ParseInt(job, 10, 64)

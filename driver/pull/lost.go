@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Run gives up jobs without signs of life and removes hosts that have disappeared. It returns
-// when ctx ends.
+// Run gives up jobs, and removes hosts, that have shown no sign of life for Config.Lost. It returns when ctx
+// ends.
 func (d *Driver) Run(ctx context.Context) error {
 	look := time.NewTicker(d.cfg.Lost / 4)
 	defer look.Stop()
@@ -26,8 +26,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// removeSilent removes hosts without a recent sign of life, and returns the jobs whose pollers have not shown one
-// either.
+// removeSilent removes hosts that have shown no sign of life for Config.Lost, and returns the running jobs that
+// have not shown one either.
 func (d *Driver) removeSilent(now time.Time) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +41,7 @@ func (d *Driver) removeSilent(now time.Time) []*job {
 		if j.phase != running || j.watchers > 0 || now.Sub(j.lastSeen) <= d.cfg.Lost {
 			continue
 		}
-		if h := d.hosts[j.Host]; h != nil { // keep the job if its host was heard recently or has an open call
+		if h := d.hosts[j.Host]; h != nil { // the host has shown a sign of life
 			continue
 		}
 		out = append(out, j)

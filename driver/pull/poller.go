@@ -13,15 +13,16 @@ import (
 
 // poller is an open call of Next.
 type poller struct {
-	host *host     // nil if the caller named no host; such a poller has room for one job of any size
+	host *host     // nil if the caller did not name a host; such a poller accepts one job of any size
 	got  chan *job // receives the poller's offer; capacity 1
 }
 
-// Next waits for a job to offer to the caller. The caller must then claim the job. hostName is
-// "" or the name of a registered host. ok is false if ctx ended first. If ctx was canceled, the
-// caller counts as disconnected, and a job that was already offered to it is offered to another
-// poller. If ctx's deadline has passed, such a job is still returned. Errors: not_found for an
-// unknown host, forbidden if the host belongs to another ticket.
+// Next waits for a job and offers it to the caller, which must then claim the job. hostName is ""
+// or the name of a registered host. Next returns ok=false if ctx ends first. If it ends when a job
+// was just offered to the caller, the reason matters: if ctx was canceled, the caller is considered
+// disconnected, and the job is offered to another poller. If ctx's deadline has passed, the job is
+// still returned. Errors: not_found for an unknown host, forbidden if the host belongs to another
+// ticket.
 func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Job, ok bool, err error) {
 	d.mu.Lock()
 	h, err := d.hostNamed(hostName, ticket)
@@ -64,7 +65,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 	return Job{}, false, nil
 }
 
-// polled records that one of a host's calls of Next has ended.
+// polled records that a host's call of Next has ended.
 func (d *Driver) polled(h *host) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -72,7 +73,7 @@ func (d *Driver) polled(h *host) {
 	h.lastSeen = time.Now()
 }
 
-// offer removes p from the waiting pollers and offers j to it. mu must be held.
+// offer removes p from the waiting pollers and offers job j to p. mu must be held.
 func (d *Driver) offer(j *job, p *poller) {
 	i := slices.Index(d.pollers, p)
 	d.pollers = slices.Delete(d.pollers, i, i+1)
@@ -80,8 +81,8 @@ func (d *Driver) offer(j *job, p *poller) {
 	p.got <- j
 }
 
-// reoffer offers the unclaimed job j to another waiting poller or, if there is none, to the next
-// suitable caller of Next. mu must be held.
+// reoffer offers the unclaimed job j to another waiting poller. If no suitable poller is waiting, j
+// will be offered to the next suitable caller of Next. mu must be held.
 func (d *Driver) reoffer(j *job) {
 	j.to, j.due = nil, true
 	if p := d.pick(j.Size); p != nil {
@@ -89,8 +90,8 @@ func (d *Driver) reoffer(j *job) {
 	}
 }
 
-// dueFor returns a job that is waiting for the next poller and fits on the host h. It returns
-// nil if there is none. h may be nil. mu must be held.
+// dueFor returns a job that is waiting for the next caller of Next and fits on the host h, or nil
+// if there is none. If h is nil, every job fits. mu must be held.
 func (d *Driver) dueFor(h *host) *job {
 	for _, j := range d.offers {
 		if j.due && j.phase == offered && (h == nil || d.free(h).holds(j.Size)) {
@@ -100,9 +101,9 @@ func (d *Driver) dueFor(h *host) *job {
 	return nil
 }
 
-// pick returns the poller to which a job of size need is offered: the waiting host that the job
-// fits best, or otherwise the longest-waiting poller without a host. It returns nil if no
-// suitable poller is waiting. mu must be held.
+// pick selects the poller to which a job of size need is offered. It prefers the waiting host that
+// the job fits best. If the job does not fit on any waiting host, pick returns the longest-waiting
+// poller without a host, or nil if there is none. mu must be held.
 func (d *Driver) pick(need Size) *poller {
 	var best, first *poller
 	least := 0.0
@@ -127,8 +128,8 @@ func (d *Driver) pick(need Size) *poller {
 	return first
 }
 
-// Room returns a refusal for a task with these limits. It returns nil if a poller that could
-// run the task is waiting.
+// Room returns nil if a poller that could run a task with these limits is waiting, and a refusal
+// otherwise.
 func (d *Driver) Room(limits driver.Limits) *bourse.Refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()

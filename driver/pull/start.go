@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Start implements driver.Driver. It returns when a poller has claimed the task. If no suitable
-// poller is waiting, it returns CodeInsufficient. If ctx ends first, the offer is withdrawn, and
-// the task cannot be claimed any more.
+// Start implements driver.Driver. It waits until a poller has claimed the task. If no suitable
+// poller is waiting, it returns CodeInsufficient. If ctx ends first, Start withdraws the offer, so
+// that the task can no longer be claimed.
 func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, error) {
 	if err := validate(&task); err != nil {
 		return driver.Status{}, err
@@ -75,8 +75,8 @@ func (d *Driver) begin(task *driver.Task) (*job, error) {
 	return j, nil
 }
 
-// freeName returns the name by which pollers know a task: its machine's name, or the machine's id
-// if another job that has not ended uses that name.
+// freeName returns the name under which pollers know a task. This is the machine's name or, if that
+// name is invalid or another job that has not ended uses it, the machine's id.
 func (d *Driver) freeName(task *driver.Task) string {
 	if bourse.ValidateMachineName(task.Name) != nil {
 		return string(task.ID.Machine)
@@ -87,7 +87,8 @@ func (d *Driver) freeName(task *driver.Task) string {
 	return string(task.ID.Machine)
 }
 
-// awaitClaim offers j to one poller after another until it is claimed or ctx ends.
+// awaitClaim waits until j is claimed. If a poller does not claim its offer in time, awaitClaim
+// offers j to another one. When ctx ends, it withdraws the offer.
 func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	again := time.NewTicker(d.cfg.Offer / 4)
 	defer again.Stop()
@@ -125,7 +126,7 @@ func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	}
 }
 
-// withdraw withdraws an offer that is not claimed. mu must be held.
+// withdraw withdraws the offer of an unclaimed job. mu must be held.
 func (d *Driver) withdraw(j *job) {
 	delete(d.offers, j.ID.Machine)
 	d.releaseName(j)
@@ -133,8 +134,8 @@ func (d *Driver) withdraw(j *job) {
 	d.notify()
 }
 
-// releaseName releases j's name. If the job of the machine's previous boot had the same name, the
-// name refers to that job again.
+// releaseName removes j's name from the table. If the job of the machine's previous boot had the
+// same name, the name refers to that job again.
 func (d *Driver) releaseName(j *job) {
 	if d.names[j.Name] != j {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Stop implements driver.Driver. Regardless of the signal, it asks the job's poller to end the
-// job. If the poller has not reported the end within timeout, the job is given up, because the
-// driver cannot kill a poller's program.
+// Stop implements driver.Driver. It ignores the signal and asks the job's poller to end the job. If
+// the poller does not report the end within timeout, the driver gives up the job, because it cannot
+// kill the poller's program.
 func (d *Driver) Stop(ctx context.Context, id driver.TaskID, _ bourse.Signal, timeout time.Duration) error {
 	d.mu.Lock()
 	j, err := d.claimed(id)
@@ -71,7 +71,7 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return d.erase(id)
 }
 
-// settle waits until a claim has been written. mu must be held; settle releases it while it
+// settle waits until the claim of j has been written. mu must be held; settle unlocks it while it
 // waits.
 func (d *Driver) settle(ctx context.Context, j *job) error {
 	d.mu.Unlock()
@@ -80,17 +80,18 @@ func (d *Driver) settle(ctx context.Context, j *job) error {
 	return err
 }
 
-// notify wakes the goroutines that wait in Cancellations or follow a log. mu must be held.
+// notify wakes goroutines that wait in Cancellations or Logs. mu must be held.
 func (d *Driver) notify() {
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// Cancellations waits until there are jobs to end, and returns their names. If ctx ends first, it
-// returns none. If jobs is not empty, it returns those of the named jobs that were canceled, are
-// no longer running, or do not belong to ticket. While it waits, the call counts as a sign of
-// life for the remaining jobs. If jobs is empty, it returns every job whose cancellation number
-// is greater than after. next is the latest cancellation number.
+// Cancellations waits until there are jobs that the caller must end, and returns their names. If
+// ctx ends first, it returns no names. If jobs is not empty, Cancellations returns those of the
+// named jobs that were canceled, are no longer running, or do not belong to ticket. While it waits,
+// the call counts as a sign of life for the named jobs that belong to ticket. If jobs is empty, it
+// returns all canceled jobs whose cancellation number is greater than after. next is the latest
+// cancellation number, to be passed as after in the next call.
 func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string, after uint64) (names []string, next uint64) {
 	defer d.watch(ticket, jobs)()
 	for {
@@ -109,7 +110,8 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 	}
 }
 
-// canceled returns the names that Cancellations must return now, if any. mu must be held.
+// canceled returns the names that Cancellations must return, or none if it must continue to wait.
+// mu must be held.
 func (d *Driver) canceled(ticket Ticket, jobs []string, after uint64) (names []string) {
 	for _, name := range jobs {
 		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.matches(j.Ticket) {
@@ -128,8 +130,8 @@ func (d *Driver) canceled(ticket Ticket, jobs []string, after uint64) (names []s
 	return names
 }
 
-// watch makes the calling request count as a sign of life for the named jobs until the returned
-// function is called.
+// watch records a continuous sign of life for those of the named jobs that belong to ticket. It
+// lasts until the returned function is called.
 func (d *Driver) watch(ticket Ticket, jobs []string) func() {
 	var watched []*job
 	d.mu.Lock()

@@ -8,19 +8,20 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ticket is the secret with which a poller or host claims a job. Only the ticket's holder can keep
-// the job alive or end it. All pollers share the gateway's token, but nobody else knows the
-// ticket.
+// Ticket is the secret with which a poller or host claims jobs. Only the ticket's holder can keep
+// these jobs alive or end them. All pollers use the same gateway token, but each keeps its ticket
+// to itself.
 type Ticket string
 
-// hash returns the hash under which the ticket is stored. It needs no salt, because tickets are
-// random.
+// hash returns the hash that is stored instead of the ticket. It does not need a salt, because
+// tickets are random.
 func (t Ticket) hash() []byte {
 	sum := sha256.Sum256([]byte(t))
 	return sum[:]
 }
 
-// String returns the hash in hexadecimal, so that logs and records do not contain the ticket.
+// String returns the ticket's hash in hexadecimal. A ticket that is logged or formatted is
+// therefore not revealed.
 func (t Ticket) String() string { return hex.EncodeToString(t.hash()) }
 
 // Named reports whether s is the String of this ticket.

@@ -16,15 +16,17 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// The user of a machine's container owns the machine's directory. A program that has broken out of its guest could
-// therefore replace the files in it, for example with links to the host's files. The functions in this file do not
-// follow links.
+// A machine's directory belongs to the user of the machine's container. A program that has broken out of the guest
+// could therefore replace the files in the directory, for example with links to files of the host. The functions in
+// this file do not follow links.
 
-// ExecCommand returns the command line of an agent that runs another program in the guest.
+// ExecCommand returns the command line to execute in a machine's container to run another program in the guest. The
+// program must have been written with [WriteExec] under the same name.
 func ExecCommand(name string) []string { return []string{agentFile, "exec", name} }
 
-// SuspendCommand returns the command line of an agent that suspends its machine, or resumes it. Both operations are
-// idempotent. If a machine cannot be suspended, it keeps running. If it cannot be resumed, it is terminated.
+// SuspendCommand returns the command line to execute in a machine's container to suspend the machine or, if suspend
+// is false, to resume it. Both operations are idempotent. A machine that cannot be suspended keeps running. A machine
+// that cannot be resumed is terminated.
 func SuspendCommand(suspend bool) []string {
 	if suspend {
 		return []string{agentFile, session.Suspend}
@@ -32,7 +34,7 @@ func SuspendCommand(suspend bool) []string {
 	return []string{agentFile, session.Resume}
 }
 
-// WriteExec writes the program of an exec to a machine's directory.
+// WriteExec writes an exec's program to the machine's directory, for the command that [ExecCommand] returns.
 func WriteExec(dir, container, name string, program session.Program) error {
 	data, err := json.Marshal(program)
 	if err != nil {
@@ -47,7 +49,7 @@ func WriteExec(dir, container, name string, program session.Program) error {
 	return errors.Join(err, f.Chown(user, user), f.Close())
 }
 
-// ExecError returns the error of an exec whose program the guest could not start, or nil.
+// ExecError returns the guest's error if it could not start an exec's program, and nil otherwise.
 func ExecError(dir, name string) error {
 	r, err := readReport(within(dir, session.ExecErrorFile(name)))
 	if errors.Is(err, os.ErrNotExist) {
@@ -59,13 +61,13 @@ func ExecError(dir, name string) error {
 	return startError(r)
 }
 
-// RemoveExec removes the files of an exec. What it cannot remove is removed with the machine.
+// RemoveExec removes an exec's files. Files that it fails to remove are removed together with the machine.
 func RemoveExec(dir, name string) {
 	_ = os.Remove(within(dir, session.ExecErrorFile(name)))
 	_ = os.Remove(within(dir, session.ExecFile(name)))
 }
 
-// Started reports whether a machine's program has started. Once it cannot start any more, Started returns the reason.
+// Started reports whether a machine's program has started. If starting it has failed, Started returns the error.
 func Started(dir string) (bool, error) {
 	r, err := readReport(filepath.Join(dir, session.Status))
 	if errors.Is(err, os.ErrNotExist) {
@@ -77,13 +79,13 @@ func Started(dir string) (bool, error) {
 	return r.Started, startError(r)
 }
 
-// OutOfMemory reports whether an ended machine's guest has killed processes because it was out of memory.
+// OutOfMemory reports whether the guest of an ended machine had killed processes because it was out of memory.
 func OutOfMemory(dir string) bool {
 	var exit session.Exit
 	return readFile(filepath.Join(dir, session.Ended), &exit) == nil && exit.OutOfMemory
 }
 
-// within returns the path of a file in a machine's directory, given the file's path in the container.
+// within converts a path in the container to the path of the same file in the machine's directory dir.
 func within(dir, path string) string { return filepath.Join(dir, filepath.Base(path)) }
 
 func readReport(path string) (r session.Report, err error) {
@@ -91,9 +93,9 @@ func readReport(path string) (r session.Report, err error) {
 	return r, err
 }
 
-// readFile decodes a file that an agent has written.
+// readFile decodes a JSON file that an agent has written.
 func readFile(path string, into any) error {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // not waiting for a writer of a FIFO
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // opening a FIFO must not block
 	if err != nil {
 		return err
 	}
@@ -104,8 +106,8 @@ func readFile(path string, into any) error {
 	return json.NewDecoder(io.LimitReader(f, session.MaxShort)).Decode(into)
 }
 
-// Printable returns the beginning of a text from a guest or its agent, without characters that are not printable. The guest may
-// be hostile.
+// Printable returns the first KiB of text, which comes from a possibly hostile guest, and replaces unprintable
+// characters with spaces.
 func Printable(text string) string {
 	const maxText = 1 << 10
 	return strings.TrimSpace(strings.Map(func(c rune) rune {
@@ -116,7 +118,7 @@ func Printable(text string) string {
 	}, strings.ToValidUTF8(text[:min(len(text), maxText)], "")))
 }
 
-// startError returns the error in a report, or nil if the program was started.
+// startError converts a report to an error. It returns nil if the program was started.
 func startError(r session.Report) error {
 	text := Printable(r.Error)
 	switch {

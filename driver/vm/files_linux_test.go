@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// TestHostileFiles replaces the files in a machine's directory as a program could that has broken out of its guest.
+// TestHostileFiles replaces files in a machine's directory, as a program that has broken out of its guest could.
 func TestHostileFiles(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(`{"started":true}`), 0o600); err != nil {
@@ -67,7 +67,7 @@ func errorsOf(errs ...error) error {
 	return nil
 }
 
-// TestReports checks the results of reports that agents write.
+// TestReports checks how Started and ExecError interpret agents' reports.
 func TestReports(t *testing.T) {
 	dir := t.TempDir()
 	if started, err := Started(dir); started || err != nil {
@@ -98,7 +98,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestNewestKernel checks that numbers in names are compared as numbers.
+// TestNewestKernel checks that version numbers in kernels' names are compared numerically.
 func TestNewestKernel(t *testing.T) {
 	if compareVersions("/boot/vmlinuz-6.1.0-9-cloud-amd64", "/boot/vmlinuz-6.1.0-56-cloud-amd64") >= 0 {
 		t.Error("release 9 comes after release 56")

@@ -26,7 +26,7 @@ type Config struct {
 	Dir    string // for the images' disks and the guests' initial file system; created if missing
 	Kernel string // the guests' kernel; default: the newest /boot/vmlinuz-*
 	Agent  []byte // default: the agent in this program
-	// AllowEmulation says that machines may be emulated even if their orders don't allow it.
+	// AllowEmulation allows emulation for all machines, even if their orders do not allow it.
 	AllowEmulation bool
 }
 
@@ -38,12 +38,13 @@ type Host struct {
 	once    func() error // writes the files that all machines share
 	disks   singleflight.Group
 
-	mu    sync.Mutex // held while KVM is tried
-	tried bool       // whether noKVM is known
+	mu    sync.Mutex // held by KVM, which sets tried and noKVM
+	tried bool       // whether noKVM contains the result of tryKVM
 	noKVM error
 }
 
-// New returns a Host, or an error that says what the host lacks. It changes nothing on the host.
+// New returns a Host. It returns CodeFailedPrecondition, with a list of everything that is missing, if this host cannot
+// run virtual machines. It does not change anything on the host.
 func New(cfg Config) (*Host, error) {
 	var missing []string
 	if cfg.Agent == nil {
@@ -80,8 +81,8 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// modulesOf returns the directory with a kernel's modules: "modules" beside the kernel if that exists, otherwise the
-// one for the kernel's release in /lib/modules.
+// modulesOf returns the directory of a kernel's modules. This is the directory "modules" next to the kernel if it
+// exists, and otherwise the directory in /lib/modules for the kernel's release.
 func modulesOf(kernel string) string {
 	if beside := filepath.Join(filepath.Dir(kernel), "modules"); exists(beside) {
 		return beside
@@ -94,7 +95,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// emulator returns the name of the qemu for this host's processors.
+// emulator returns the name of the qemu program for this host's architecture.
 func emulator() string {
 	if runtime.GOARCH == "arm64" {
 		return "qemu-system-aarch64"
@@ -102,7 +103,7 @@ func emulator() string {
 	return "qemu-system-x86_64"
 }
 
-// lookPath is like exec.LookPath, and also finds programs for administrators, which not every daemon has in its $PATH.
+// lookPath is like exec.LookPath, but also searches /usr/sbin and /sbin, which may be missing from a daemon's $PATH.
 func lookPath(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	for _, dir := range []string{"/usr/sbin", "/sbin"} {
@@ -113,8 +114,8 @@ func lookPath(program string) (string, error) {
 	return path, err
 }
 
-// compareKernels orders kernels by release. If two kernels have the same release, a kernel built for virtual machines
-// comes last.
+// compareKernels orders kernels by release, oldest first. Of two kernels with the same release, the one that was built
+// for virtual machines is last.
 func compareKernels(a, b string) int {
 	forMachines := func(s string) int { return strings.Count(s, "cloud") + strings.Count(s, "virtual") }
 	return cmp.Or(compareVersions(a, b), cmp.Compare(forMachines(a), forMachines(b)))
@@ -133,7 +134,8 @@ func compareVersions(a, b string) int {
 	return slices.Compare(numbers(a), numbers(b))
 }
 
-// Labels returns the host's labels.
+// Labels returns the driver labels for virtual machines on this host: whether qemu uses KVM or emulation, and whether
+// emulation is always allowed.
 func (h *Host) Labels() map[string]string {
 	out := map[string]string{driver.LabelVM: driver.Accelerated}
 	if h.KVM() != nil {
@@ -145,7 +147,8 @@ func (h *Host) Labels() map[string]string {
 	return out
 }
 
-// KVM returns nil if virtual machines use KVM, and otherwise an error that says why qemu emulates them.
+// KVM returns nil if virtual machines use KVM. Otherwise, qemu emulates them, and KVM returns an error that explains
+// why.
 func (h *Host) KVM() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,7 +158,7 @@ func (h *Host) KVM() error {
 	ctx, cancel := context.WithTimeout(context.Background(), kvmLimit)
 	defer cancel()
 	err := h.tryKVM(ctx)
-	if ctx.Err() != nil { // this host is busy; the next call tries again
+	if ctx.Err() != nil { // the host is too busy; the next call tries again
 		return err
 	}
 	h.tried, h.noKVM = true, err
@@ -164,11 +167,11 @@ func (h *Host) KVM() error {
 
 const kvmDevice = "/dev/kvm"
 
-// kvmLimit limits the time of tryKVM.
+// kvmLimit is the time limit for tryKVM.
 const kvmLimit = 10 * time.Second
 
-// tryKVM creates a machine with KVM, but does not run it. On some hosts, above all those that are virtual machines themselves,
-// /dev/kvm exists, and qemu cannot use it.
+// tryKVM makes qemu create a machine with KVM, without running it. This is necessary because on some hosts, especially
+// virtual machines, /dev/kvm exists but does not work with qemu.
 func (h *Host) tryKVM(ctx context.Context) error {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if err != nil {
@@ -198,7 +201,7 @@ func (h *Host) disk(image string) string {
 	return filepath.Join(h.cfg.Dir, "images", strings.ReplaceAll(image, ":", "-")+".erofs")
 }
 
-// prepare writes the files that all machines share. Running machines keep using earlier ones.
+// prepare writes the files that all machines share. Machines that are already running keep using the previous versions.
 func (h *Host) prepare() error {
 	for _, dir := range []string{h.cfg.Dir, filepath.Join(h.cfg.Dir, "images")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -227,8 +230,8 @@ func (h *Host) prepare() error {
 	return makeSkeleton(h.root())
 }
 
-// replace writes a file and puts it in place of an earlier one, whose readers keep it. The file is complete even after a
-// crash of the host.
+// replace writes a file and atomically replaces an existing one with it. Programs that have opened the old file keep
+// reading the old contents. Even if the host crashes, the file is never incomplete.
 func replace(path string, mode os.FileMode, write func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "new-*")
 	if err != nil {
@@ -244,11 +247,12 @@ func replace(path string, mode os.FileMode, write func(*os.File) error) error {
 	return nil
 }
 
-// diskTimeout limits the time in which an image's disk is created.
+// diskTimeout is the time limit for creating an image's disk.
 const diskTimeout = 15 * time.Minute
 
-// Disk returns the path of an image's disk. It creates the disk if it does not exist, from the image's root file system, which
-// mount mounts and unmount unmounts. If ctx ends first, the creation continues, and the next call waits for it.
+// Disk returns the path of an image's disk. If the disk does not exist, Disk calls mount, creates the disk from the
+// root file system in dir, and calls unmount. If ctx ends first, the creation continues in the background, and the next
+// call waits for it.
 func (h *Host) Disk(ctx context.Context, image string, mount func(context.Context) (dir string, unmount func() error, err error)) (string, error) {
 	if err := h.once(); err != nil {
 		return "", err
@@ -277,7 +281,8 @@ func (h *Host) Disk(ctx context.Context, image string, mount func(context.Contex
 	}
 }
 
-// RemoveDisks removes the disks of all images except those that keep lists. Machines that use a removed disk keep it.
+// RemoveDisks removes the disks of all images for which keep returns false. Machines that use a removed disk are not
+// affected.
 func (h *Host) RemoveDisks(keep func(image string) bool) error {
 	paths, err := filepath.Glob(h.disk("*"))
 	for _, path := range paths {
@@ -289,7 +294,7 @@ func (h *Host) RemoveDisks(keep func(image string) bool) error {
 	return err
 }
 
-// runTool runs a program and returns its output in the error if it fails.
+// runTool runs a program. If the program fails, the error contains its output.
 func runTool(ctx context.Context, program string, args ...string) error {
 	path, err := lookPath(program)
 	if err != nil {

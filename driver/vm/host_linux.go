@@ -15,8 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// addTap adds a tap device for a user to a machine's namespace, replacing the one of an earlier boot. All packets that
-// arrive at eth0 leave by the tap device, and the other way around, so the namespace itself receives none.
+// addTap adds a tap device that belongs to user to a machine's network namespace, replacing an earlier boot's device.
+// It redirects all packets that arrive at eth0 to the tap device and vice versa, so the namespace itself no longer
+// receives packets.
 func addTap(namespace string, user uint32) (device, error) {
 	type result struct {
 		device
@@ -24,18 +25,18 @@ func addTap(namespace string, user uint32) (device, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends in the namespace
+		runtime.LockOSThread() // never unlocked, so the thread, which is in the namespace, exits with this goroutine
 		d, err := addTapIn(namespace, user)
 		done <- result{d, err}
 	}()
 	r := <-done
 	if r.err != nil {
-		return device{}, fmt.Errorf("connect the virtual machine with its network: %w", r.err)
+		return device{}, fmt.Errorf("connect the virtual machine to its network: %w", r.err)
 	}
 	return r.device, nil
 }
 
-// addTapIn is addTap on the calling thread, which it moves to the namespace.
+// addTapIn is the part of addTap that runs in the namespace, to which it moves the calling thread.
 func addTapIn(namespace string, user uint32) (device, error) {
 	f, err := os.Open(namespace)
 	if err != nil {
@@ -80,7 +81,7 @@ func addTapIn(namespace string, user uint32) (device, error) {
 	return describe(nl, eth0)
 }
 
-// redirect makes packets that arrive at one device leave by the other.
+// redirect adds a rule to the first device that sends all packets arriving there out through the second device.
 func redirect(nl *netlink.Handle, from, to netlink.Link) error {
 	handle := netlink.MakeHandle(0xffff, 0)
 	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: from.Attrs().Index, Parent: netlink.HANDLE_INGRESS, Handle: handle}}
@@ -100,7 +101,8 @@ func redirect(nl *netlink.Handle, from, to netlink.Link) error {
 	return nil
 }
 
-// describe returns what the guest has to set up: the interface's addresses and its gateways.
+// describe returns the settings of eth0 that the guest must apply to its own interface, such as its addresses and
+// gateways.
 func describe(nl *netlink.Handle, eth0 netlink.Link) (device, error) {
 	d := device{mac: eth0.Attrs().HardwareAddr.String(), mtu: eth0.Attrs().MTU}
 	addrs, err := nl.AddrList(eth0, netlink.FAMILY_ALL)
@@ -140,7 +142,8 @@ func hardwareAddress(neighbors []netlink.Neigh, ip net.IP) string {
 	return ""
 }
 
-// deviceNumbers returns the numbers of a character device. It returns false if there is none.
+// deviceNumbers returns the numbers of the character device at path. It returns false if path is not a character
+// device.
 func deviceNumbers(path string) (major, minor int64, ok bool) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
@@ -149,8 +152,8 @@ func deviceNumbers(path string) (major, minor int64, ok bool) {
 	return int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev)), true
 }
 
-// findBlockDevice returns a block device's numbers, including the sequence number that no other device has had since the
-// host has booted.
+// findBlockDevice returns the numbers of the block device at path, including its sequence number, which the kernel does
+// not reuse until the host reboots.
 func findBlockDevice(path string) (blockDevice, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/cavaliergopher/cpio"
 )
 
-// modules lists the kernel's modules that the guest loads. A kernel may contain some of them itself.
+// modules lists the kernel modules that the guest loads. Missing modules are skipped, because a
+// kernel may have them built in.
 var modules = []string{
 	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "virtio_console",
 	"failover", "net_failover", "virtio_net", "crc32c_generic", "libcrc32c", "erofs", "overlay", "crc16", "mbcache", "jbd2", "ext4",
@@ -54,7 +55,7 @@ func (h *Host) writeInitrd(f *os.File) error {
 	return w.Close()
 }
 
-// findModules returns the paths of all modules in a directory by their names.
+// findModules returns the paths of all kernel modules below a directory, by module name.
 func findModules(dir string) (map[string]string, error) {
 	out := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A guest that has broken out of qemu can neither control its loop devices nor the agent.
+// A guest that has broken out of qemu must not be able to control its loop devices or the agent.
 func TestRestrict(t *testing.T) {
 	profile := seccomp.DefaultProfile(&specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}, Linux: &specs.Linux{}})
 	restrict(profile)

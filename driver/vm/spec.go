@@ -28,7 +28,7 @@ import (
 // Machine is a virtual machine to start.
 type Machine struct {
 	Container string      // the container's id
-	Spec      *specs.Spec // the container that the guest replaces: its program, host name, cgroup and limits
+	Spec      *specs.Spec // the ordinary container for the task; the program, host name, cgroup and limits are taken from it
 	Task      driver.Task
 	Files     []driver.File // in addition to the task's
 	Disk      string        // the image's disk
@@ -37,18 +37,19 @@ type Machine struct {
 }
 
 const (
-	defaultMemory bourse.MiB = 512      // of a machine whose task has no limit
+	defaultMemory bourse.MiB = 512      // for a machine whose task has no memory limit
 	maxScratch               = 16 << 30 // bytes; the disk takes only the space that the machine uses
 )
 
-// maxProcesses is the maximum number of processes and threads of the container around a machine: of qemu, and of the
-// agents of concurrent execs.
+// maxProcesses is the maximum number of processes and threads in a machine's container. They belong to qemu and to
+// the agents of concurrent execs.
 const maxProcesses = 4096
 
-// overhead is the memory that a container may use in addition to the guest's, for qemu and the agent.
+// overhead is the memory that a machine's container may use for qemu and the agent, in addition to the guest's
+// memory.
 const overhead bourse.MiB = 192
 
-// place is where a file or directory of the host is in the container around a machine.
+// place maps a file or directory of the host (source) to a path in a machine's container (target).
 type place struct {
 	source, target string
 	writable       bool
@@ -63,8 +64,8 @@ const (
 )
 
 // Prepare creates the machine's directory, scratch disk and network device. It returns the specification of the
-// container around the machine, without the machine's configuration: the caller writes config to a file in memory
-// that only the returned user can read, and mounts it at session.MachineFile.
+// machine's container, and the machine's configuration. The caller must write config to an in-memory file that
+// only [User] can read, and add [MachineMount] for that file to s.
 func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []byte, err error) {
 	if err := check(m.Task); err != nil {
 		return nil, nil, err
@@ -125,7 +126,7 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 	return s, config, nil
 }
 
-// check refuses what virtual machines do not support.
+// check returns CodeInvalid if the task requires something that virtual machines do not support.
 func check(task driver.Task) error {
 	switch {
 	case len(task.Mounts) > maxVolumes:
@@ -136,10 +137,12 @@ func check(task driver.Task) error {
 	return nil
 }
 
-// User returns the user of a machine's container. Only this user can read its files.
+// User returns the numeric id of the user and group of a machine's container. Only this user and root can read the
+// machine's files.
 func User(container string) int { return int(userOf(container)) }
 
-// userOf returns an unprivileged user for a container, which no other container and no program on the host has.
+// userOf derives a container's user id from the container's id. Other containers and programs on the host do not
+// normally have this user id.
 func userOf(container string) uint32 {
 	const first, count = 1 << 30, 1 << 29
 	sum := sha256.Sum256([]byte(container))
@@ -149,17 +152,17 @@ func userOf(container string) uint32 {
 // ScratchDisk is the name of a machine's scratch disk in its scratch directory.
 const ScratchDisk = "disk"
 
-// makeScratch creates an empty disk in a directory.
+// makeScratch creates a disk with an empty file system in dir, and returns its path.
 func makeScratch(ctx context.Context, dir string, user uint32) (string, error) {
 	path := filepath.Join(dir, ScratchDisk)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // an earlier boot's, whose space is free then
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // left by an earlier boot; removed first to free its space
 		return "", err
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
 		return "", fmt.Errorf("scratch directory: %w", err)
 	}
-	const reserved = 16 // one part is for the file's own metadata
+	const reserved = 16 // 1/reserved of the space is for the file's own metadata
 	size := min(fs.Bavail*uint64(fs.Bsize)/reserved*(reserved-1), maxScratch)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -179,7 +182,7 @@ func filesOf(m Machine) []session.File {
 	return out
 }
 
-// command returns qemu's command line, without network devices.
+// command returns qemu's command line, without network devices and volumes.
 func (h *Host) command(task driver.Task) []string {
 	machine, console := platform()
 	accel, cpu := "tcg", "max"
@@ -204,7 +207,7 @@ func (h *Host) command(task driver.Task) []string {
 	return append(args, disk("scratch", scratchFile, ",cache=unsafe,discard=unmap")...)
 }
 
-// platform returns the kind of qemu's machine for this host's processors, and the console of its guests.
+// platform returns qemu's machine type for this host's architecture, and the guest's name for its console.
 func platform() (machine, console string) {
 	if runtime.GOARCH == "arm64" {
 		return "virt", "ttyAMA0"
@@ -212,25 +215,27 @@ func platform() (machine, console string) {
 	return "pc", "ttyS0"
 }
 
-// memory returns the size of a guest's memory.
+// memory returns the size of the guest's memory for a task with limits l.
 func memory(l driver.Limits) bourse.MiB {
 	return max(cmp.Or(l.Memory, defaultMemory), bourse.MinVMMemory)
 }
 
-// maxSnapshot returns the maximum size of a snapshot in bytes: the guest's memory, with a header for each page, and its devices.
+// maxSnapshot returns the maximum size of a snapshot in bytes. A snapshot contains the guest's memory, with a
+// header for each page, and the state of its devices.
 func maxSnapshot(l driver.Limits) int64 {
 	const devices = 16 << 20
 	size := int64(memory(l)) << 20
 	return size + size/100 + devices
 }
 
-// processors returns the number of a guest's processors, at most the host's.
+// processors returns the number of the guest's processors for a task with limits l. The guest never has more
+// processors than the host.
 func processors(l driver.Limits) int {
 	const whole = 1000
 	return max(1, min(int((max(l.CPUQuota, l.CPUWeight)+whole-1)/whole), runtime.NumCPU()))
 }
 
-// specOf returns the specification of the container around a machine.
+// specOf returns the specification of a machine's container.
 func (h *Host) specOf(ctx context.Context, m Machine, user uint32, places []place) (*specs.Spec, error) {
 	record := &containers.Container{ID: m.Container}
 	s, err := oci.GenerateSpecWithPlatform(ctx, nil, "linux/"+runtime.GOARCH, record, oci.WithoutRunMount)
@@ -272,7 +277,8 @@ func (h *Host) specOf(ctx context.Context, m Machine, user uint32, places []plac
 	return s, nil
 }
 
-// setResources sets the limits of the container around a machine.
+// setResources sets the limits and devices of a machine's container. inner contains the limits of the task's
+// ordinary container.
 func setResources(s *specs.Spec, inner *specs.LinuxResources, l driver.Limits) {
 	r := s.Linux.Resources
 	r.CPU = inner.CPU
@@ -293,12 +299,13 @@ func setResources(s *specs.Spec, inner *specs.LinuxResources, l driver.Limits) {
 	}
 }
 
-// hostDirs are the host's directories with programs and libraries. They are links on some hosts.
+// hostDirs lists the host's directories that contain programs and libraries. On some hosts, some of them are
+// links.
 var hostDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
 const libraryCache = "/etc/ld.so.cache"
 
-// makeSkeleton creates the root file system of all containers around machines: links and the places of mounts.
+// makeSkeleton creates the root file system for all machines' containers. It contains only links and mount points.
 func makeSkeleton(root string) error {
 	for _, dir := range []string{"dev", "proc", "sys", "etc", session.Dir} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
@@ -327,7 +334,7 @@ func makeSkeleton(root string) error {
 	return nil
 }
 
-// MachineMount returns the mount of a machine's configuration.
+// MachineMount returns the mount of a machine's configuration, which the file at path contains.
 func MachineMount(path string) specs.Mount {
 	return specs.Mount{Destination: session.MachineFile, Type: "bind", Source: path, Options: []string{"bind", "rprivate", "nodev", "nosuid", "ro"}}
 }

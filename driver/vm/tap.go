@@ -2,10 +2,12 @@ package vm
 
 import "github.com/bourse-dev/bourse/driver/vm/session"
 
-// tapName is the name of the device next to eth0 that belongs to qemu.
+// tapName is the name of qemu's network device in the machine's namespace, which also contains
+// eth0.
 const tapName = "tap0"
 
-// device is the guest's network interface, which takes the place of the namespace's eth0.
+// device contains the settings of the guest's network interface. They are those of eth0 in the
+// machine's namespace.
 type device struct {
 	mac       string
 	mtu       int

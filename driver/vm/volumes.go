@@ -12,17 +12,18 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// maxVolumes is the maximum number of a machine's volumes. Each takes one of the 32 slots of qemu's PCI bus.
+// maxVolumes is the maximum number of volumes of a machine. Each volume occupies one of the 32 slots of qemu's PCI bus.
 const maxVolumes = 16
 
-// volumeName returns the name of a machine's volume in the container around the machine, which is also the serial number
-// of the guest's disk.
+// volumeName returns the name of a volume's device node in the machine's container. It is also the serial number of the
+// disk in the guest.
 func volumeName(i int) string { return "volume" + strconv.Itoa(i) }
 
 func volumeDevice(i int) string { return "/dev/" + volumeName(i) }
 
-// volumeDisk returns the arguments that make qemu give a volume to the guest. The host does not cache its data, so the data is on
-// the disk when the guest has flushed it. The blocks are as large as those of the volume's device and file system.
+// volumeDisk returns the qemu arguments that add a volume's disk to the guest. The host does not cache the disk, so
+// data that the guest has flushed is on the volume's device. The block size is the same as that of the device and its
+// file system.
 func volumeDisk(i int) []string {
 	name := volumeName(i)
 	return []string{
@@ -37,7 +38,8 @@ type blockDevice struct {
 	sequence     uint64
 }
 
-// findVolumes returns the devices of a machine's volumes.
+// findVolumes returns the block devices of a task's mounts. It returns CodeInvalid if a mount is read-only or is not a
+// block device.
 func findVolumes(mounts []driver.Mount) ([]blockDevice, error) {
 	var out []blockDevice
 	for _, m := range mounts {
@@ -53,7 +55,7 @@ func findVolumes(mounts []driver.Mount) ([]blockDevice, error) {
 	return out, nil
 }
 
-// sequencesOf returns the devices as the agent in the container must find them.
+// sequencesOf returns the volumes' paths and sequence numbers, which the agent in the container checks.
 func sequencesOf(volumes []blockDevice) []session.Device {
 	var out []session.Device
 	for i, d := range volumes {
@@ -62,7 +64,7 @@ func sequencesOf(volumes []blockDevice) []session.Device {
 	return out
 }
 
-// addVolumes gives the container around a machine access to the devices of the machine's volumes.
+// addVolumes adds the volumes' block devices to a machine's container.
 func addVolumes(s *specs.Spec, volumes []blockDevice) {
 	mode, user := os.FileMode(0o600), s.Process.User.UID
 	r := s.Linux.Resources

@@ -44,7 +44,7 @@ func run() error {
 	}
 }
 
-// greeter returns a handler that replies with one line.
+// greeter returns a handler that replies with a one-line greeting.
 func greeter(since time.Time) http.Handler {
 	var asked atomic.Int64
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -57,7 +57,7 @@ func run(frames bool) error {
 // payload is the decoded payload of a call.
 type payload struct {
 	N        int64
-	SleepSec float64 // delay of the answer
+	SleepSec float64 // how long to wait before answering, in seconds
 }
 
 var errPayload = errors.New(`send a number, or {"N":41,"SleepSec":0.5}`)
@@ -85,7 +85,7 @@ func increment(ctx context.Context, body []byte) ([]byte, error) {
 	return append(strconv.AppendInt(nil, in.N+1, 10), '\n'), nil
 }
 
-// answerCall answers a call in frames.
+// answerCall answers a call that was sent as a frame.
 func answerCall(ctx context.Context, call *warm.Call) warm.Answer {
 	answer, err := increment(ctx, call.Payload)
 	if err != nil {

@@ -37,8 +37,7 @@ type peer struct {
 	cancel context.CancelFunc // cancels the attempt
 }
 
-// ended reports whether the attempt has failed or the connection accepts no more
-// calls.
+// ended reports whether the attempt has failed or the connection no longer accepts calls.
 func (p *peer) ended() bool {
 	select {
 	case <-p.ready:

@@ -60,8 +60,7 @@ type TLS func() *tls.Config
 // New returns a fabric that uses plain HTTP if config is nil, and HTTP/2 with TLS otherwise.
 func New(config TLS) *Fabric { return NewOver(TCP, config, admission.Proof{}) }
 
-// NewOver is like New, but uses the given dialer instead of [TCP], and sends proof to the
-// servers.
+// NewOver is like New, but uses the given dialer instead of [TCP], and identifies this server to others with proof.
 func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 	dial := wrapDialErrors(dialer)
 	f := &Fabric{
@@ -98,9 +97,9 @@ func (f *Fabric) Renew() {
 	f.conns.drain()
 }
 
-// newStreams returns the transport for upgrades and for requests whose bodies have no known length. Each of these gets
-// its own connection, because on a shared HTTP/2 connection, a few megabytes that a server does not read would block
-// the bodies of all other requests. Connections are not reused, because the server might already be closing them, and
+// newStreams returns the transport for upgrades and for requests whose bodies have no known length. Each of these
+// gets its own connection: on a shared HTTP/2 connection, a few megabytes that a server does not read would block the
+// bodies of all other requests. Connections are not reused, because the server might already be closing them, and
 // these requests cannot be repeated.
 func newStreams(dial Dialer, config TLS) *http.Transport {
 	t := &http.Transport{DisableKeepAlives: true, DisableCompression: true, Protocols: new(http.Protocols), DialContext: dial}
@@ -162,9 +161,10 @@ type callTrace struct {
 	connected atomic.Bool // whether there was a connection, so that bytes of the request may have been sent
 }
 
-// failed converts the transport's error to the call's error. If there was no connection, nothing was sent. The same is
-// true if dialing failed after an earlier connection, because the transport opens a second connection only if nothing
-// was written to the first. Requests that only read are an exception, but sending these twice is harmless.
+// failed converts the transport's error to the call's error. The request was not sent if there never was a
+// connection. It was also not sent if the transport had a connection and then failed to dial another one, because it
+// dials again only if nothing was written to the first one. (If a request only reads, the transport may dial again
+// even after a write, but sending such a request twice is harmless.)
 func (t *callTrace) failed(ctx context.Context, err error) error {
 	if _, dialing := errors.AsType[*dialError](err); dialing || !t.connected.Load() {
 		return fabric.Unsent(t.to, err)
@@ -250,8 +250,8 @@ func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certi
 
 var errNoTLS = errors.New("servers cannot prove their identity without TLS")
 
-// handshake performs the TLS handshake, in which the server must prove that it has the given name. It closes the
-// connection if the handshake fails.
+// handshake performs a TLS handshake. The server must prove that it has the given name. If this fails, handshake
+// closes the connection.
 func handshake(ctx context.Context, c net.Conn, config TLS, name, protocol string) (net.Conn, error) {
 	own := config().Clone()
 	own.ServerName = name

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// headerTo names the worker to which a request is addressed.
+// headerTo names the worker that a request is addressed to.
 const headerTo = "Bourse-To"
 
 // Handler returns a handler that passes requests for the worker with this ID to h. Requests addressed to another worker

@@ -21,7 +21,7 @@ const (
 )
 
 // Serve answers requests on ln, over TLS if config is not nil, until ctx ends. It then accepts no more requests and
-// gives those in progress a few seconds to finish. After that, it ends the contexts of the remaining requests and
+// gives those in progress a few seconds to finish. After that, it cancels the contexts of the remaining requests and
 // closes their connections. Serve returns once the listener and all connections are closed and the handlers of calls
 // have returned. It returns nil if it stopped because ctx ended. Request bodies are subject to the limits of package
 // throttle. Handlers of endless streams should return when their component stops.

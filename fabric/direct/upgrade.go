@@ -58,8 +58,8 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 
 var errUnexpectedData = errors.New("the server sent data before it received a request")
 
-// refused is the error for a server that does not accept calls from this server. It contains the server's response,
-// which becomes the answer to every call.
+// refused is the error that results if a server does not accept calls from this server. It contains the server's
+// response, which becomes the answer to every call.
 type refused struct{ answer fabric.Answer }
 
 func (r *refused) Error() string {

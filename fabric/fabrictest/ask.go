@@ -62,7 +62,7 @@ func testAsk(t *testing.T, n Network) {
 // lateAnswers is how long to wait for further answers after the valid ones.
 const lateAnswers = 500 * time.Millisecond
 
-// askRound asks members, two of which return valid quotes.
+// askRound requests quotes from members, two of which return valid ones.
 func askRound(t *testing.T, n Network, members []bourse.Member) {
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
@@ -70,10 +70,10 @@ func askRound(t *testing.T, n Network, members []bourse.Member) {
 	var inside, returned atomic.Bool
 	n.Fabric().Ask(ctx, members, &bourse.Order{Name: "four"}, func(q bourse.Quote) {
 		if inside.Swap(true) || returned.Load() {
-			t.Error("an answer arrived concurrently with another, or after the end")
+			t.Error("got an answer during another one or after Ask returned")
 		}
 		if q.AppMachines != 4 {
-			t.Errorf("worker %s received a different order: %+v", q.Worker, q)
+			t.Errorf("worker %s: got a quote with %d app machines, want 4, the length of the order's name", q.Worker, q.AppMachines)
 		}
 		if got = append(got, q.Worker); len(got) == 2 {
 			time.AfterFunc(lateAnswers, cancel)
@@ -101,10 +101,10 @@ func testAskEnds(t *testing.T, n Network) {
 		}
 	}
 	if ctx.Err() != nil {
-		t.Error("Ask took until its deadline although all workers had answered")
+		t.Error("Ask returned at its deadline, want earlier, because all workers had answered")
 	}
 }
 
 func testAskNobody(t *testing.T, n Network) {
-	n.Fabric().Ask(soon(t), nil, &bourse.Order{}, func(q bourse.Quote) { t.Errorf("got %+v although nobody was asked", q) })
+	n.Fabric().Ask(soon(t), nil, &bourse.Order{}, func(q bourse.Quote) { t.Errorf("got quote %+v, want none", q) })
 }

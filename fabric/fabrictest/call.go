@@ -47,7 +47,7 @@ func testEcho(t *testing.T, n Network) {
 	}
 	defer resp.Body.Close()
 	if d := cmp.Diff(seen{"POST", path, "a=1&a=2", "application/cbor", "the request"}, <-got); d != "" {
-		t.Errorf("the worker received a different request (-want +got):\n%s", d)
+		t.Errorf("request received by the worker (-want +got):\n%s", d)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || string(body) != "the reply" || resp.StatusCode != http.StatusAccepted || resp.Header.Get("X-Reply") != "yes" {
@@ -64,7 +64,7 @@ func testIDs(t *testing.T, n Network) {
 	for _, id := range []bourse.MachineID{"148e21ea1d5389", "", ".", "..", "a/../../worker/facts", "a b", "a?deleted=true", "a#b", "a%2fb", "…", "a\x00b", "\r\nX: y"} {
 		m, err := fabric.MachineShow.Call(soon(t), n.Fabric(), w.Member, id)
 		if err != nil || m.Name != string(id) {
-			t.Errorf("machine %q: the worker saw %q (%v)", id, m.Name, err)
+			t.Errorf("machine %q: the worker received %q (%v)", id, m.Name, err)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func testStream(t *testing.T, n Network) {
 		return nil
 	})
 	if d := cmp.Diff([]string{"first", "second"}, got); err != nil || d != "" {
-		t.Errorf("logs: %v (-want +got):\n%s", err, d)
+		t.Errorf("logs: error %v (-want +got):\n%s", err, d)
 	}
 }
 

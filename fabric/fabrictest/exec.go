@@ -29,7 +29,7 @@ func testExec(t *testing.T, n Network) {
 	const lines = 200_000
 	w := n.Serve("w1", running(func(_ context.Context, e fabric.ExecIO) (bourse.Exit, error) {
 		if e.Start.Terminal != nil || e.Resize != nil || strings.Join(e.Start.Command, " ") != "tee 2" {
-			t.Errorf("the worker was asked to run %+v", e.Start)
+			t.Errorf("got command %+v, want tee 2 without a terminal", e.Start)
 		}
 		_, err := io.Copy(io.MultiWriter(e.Stdout, e.Stderr), e.Stdin)
 		return bourse.Exit{Code: 7}, err
@@ -56,10 +56,10 @@ func testExec(t *testing.T, n Network) {
 		t.Errorf("got %+v, %v, want code 7", exit, err)
 	}
 	if !bytes.Equal(stdout.Bytes(), sent.Bytes()) || !bytes.Equal(stderr.Bytes(), sent.Bytes()) {
-		t.Errorf("sent %d bytes, got %d and %d", sent.Len(), stdout.Len(), stderr.Len())
+		t.Errorf("sent %d bytes, got %d on stdout and %d on stderr, want the same bytes", sent.Len(), stdout.Len(), stderr.Len())
 	}
 	if _, err := s.Write([]byte("late")); err == nil {
-		t.Error("input is accepted after the end")
+		t.Error("write after the command ended: got no error")
 	}
 }
 
@@ -125,7 +125,7 @@ func testExecEnds(t *testing.T, n Network) {
 		}
 		s.Close()
 		if err := <-ended; bourse.CodeOf(err) != bourse.CodeCanceled {
-			t.Errorf("the command ended because of %v", err)
+			t.Errorf("got cause %v, want code canceled", err)
 		}
 	})
 	t.Run("when the worker dies", func(t *testing.T) {
@@ -152,7 +152,7 @@ func testTunnel(t *testing.T, n Network) {
 		var mux http.ServeMux
 		fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
 			if to != (fabric.TunnelRequest{Machine: machine, Port: 8080}) {
-				t.Errorf("the worker was asked for %+v", to)
+				t.Errorf("got request %+v, want port 8080 of the test machine", to)
 			}
 			ours, its, err := connected(t)
 			if err != nil {

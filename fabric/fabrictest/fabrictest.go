@@ -26,12 +26,12 @@ type Network interface {
 // Worker is a worker on a Network.
 type Worker struct {
 	Member bourse.Member
-	// Kill ends the worker as SIGKILL would: its connections break, and nothing listens at its address anymore. It does
-	// not wait for handlers.
+	// Kill ends the worker as SIGKILL would: its connections break, and its address stops accepting connections. It
+	// does not wait for handlers.
 	Kill func()
 }
 
-// patience is the time within which expected events must happen.
+// patience is the time limit for each event that a test expects.
 const patience = 20 * time.Second
 
 // Run runs the suite with a new network for each test.

@@ -124,7 +124,7 @@ func testDropped(t *testing.T, n Network) {
 			t.Errorf("%s connection: the worker received the claim %d times, want 1", connection, got)
 		}
 		if err := echo(soon(t), n.Fabric(), w.Member, "call"); err != nil {
-			t.Errorf("%s connection: the next call: %v", connection, err)
+			t.Errorf("%s connection: call after the lost one: %v", connection, err)
 		}
 	}
 }

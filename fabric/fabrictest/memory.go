@@ -15,13 +15,13 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Memory is a fabric within this process. The function returns the handler of a worker, or nil if the worker cannot be
-// reached.
+// Memory is a fabric within this process. It is a function that returns a worker's handler, or nil if the worker
+// cannot be reached.
 type Memory func(bourse.WorkerID) http.Handler
 
 var _ fabric.Fabric = Memory(nil)
 
-// Serving returns a fabric on which one handler serves all workers.
+// Serving returns a fabric where one handler serves all workers.
 func Serving(h http.Handler) Memory { return func(bourse.WorkerID) http.Handler { return h } }
 
 var (

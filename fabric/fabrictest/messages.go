@@ -101,12 +101,12 @@ func (s *Seen) agrees(t *testing.T, name string, a fabric.Answer, err error, sta
 	unsent := bourse.CodeOf(err) == bourse.CodeUnavailable || a.Status == http.StatusServiceUnavailable
 	switch {
 	case times > 1:
-		t.Errorf("%s was seen %d times", name, times)
+		t.Errorf("%s: received %d times, want at most once", name, times)
 	case unsent && times > 0:
-		t.Errorf("%s was unavailable (%v), but was seen", name, err)
+		t.Errorf("%s: got %v, but the worker received the message", name, err)
 	case err == nil && !unsent && (!done || string(a.Body) != name):
-		t.Errorf("%s was answered with %q, done: %v", name, a.Body, done)
+		t.Errorf("%s: got answer %q (handler done: %v), want the message", name, a.Body, done)
 	case stays && bourse.CodeOf(err) == bourse.CodeTimeout && (done || times == 0):
-		t.Errorf("%s: %v, seen %d times, done: %v", name, err, times, done)
+		t.Errorf("%s: got %v, but the message was received %d times (handler done: %v)", name, err, times, done)
 	}
 }

@@ -31,7 +31,7 @@ func bothWays(t *testing.T, h func(w io.Writer, r *http.Request)) http.Handler {
 		if err := errors.Join(control.EnableFullDuplex(), control.Flush()); err != nil {
 			t.Errorf("full duplex: %v", err)
 		}
-		// Otherwise, a server may wait for the rest of the body.
+		// Without this deadline, a server may wait for the rest of the body.
 		defer func() { _ = control.SetReadDeadline(time.Unix(1, 0)) }()
 		h(flusher{w, control}, r)
 	})
@@ -67,7 +67,7 @@ func testBothWays(t *testing.T, n Network) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if got, n, err := sumOf(r.Body); err != nil || got != there {
-				t.Errorf("the worker received different bytes: %d (%v)", n, err)
+				t.Errorf("the worker received %d bytes (%v), want the bytes that were sent", n, err)
 			}
 		})
 		if _, err := io.Copy(w, noise(2)); err != nil {
@@ -90,7 +90,7 @@ func testBothWays(t *testing.T, n Network) {
 	}
 	defer resp.Body.Close()
 	if got, n, err := sumOf(resp.Body); err != nil || got != back {
-		t.Errorf("the worker's answer contains different bytes: %d (%v)", n, err)
+		t.Errorf("got a reply of %d bytes (%v), want the bytes that the worker sent", n, err)
 	}
 }
 
@@ -116,7 +116,7 @@ func testTurns(t *testing.T, n Network) {
 	}
 	body.Close()
 	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "!" {
-		t.Errorf("after the end: %q (%v)", rest, err)
+		t.Errorf("after the body's end: got %q (%v), want \"!\"", rest, err)
 	}
 }
 
@@ -141,7 +141,7 @@ func testStreamCallerLeaves(t *testing.T, n Network) {
 		left := make(chan struct{})
 		w := n.Serve("w1", bothWays(t, func(_ io.Writer, r *http.Request) {
 			if _, err := io.Copy(io.Discard, r.Body); err == nil {
-				t.Errorf("%s: the worker read the body up to EOF", name)
+				t.Errorf("%s: the worker read the body up to EOF, want an error", name)
 			}
 			close(left)
 		}))
@@ -181,7 +181,7 @@ func testStreamWorkerDies(t *testing.T, n Network) {
 			die()
 		}
 		if got, err := io.ReadAll(resp.Body); err == nil {
-			t.Errorf("%s: %q looks like a complete reply", name, got)
+			t.Errorf("%s: got reply %q without an error", name, got)
 		}
 		resp.Body.Close()
 		gone := make(chan struct{})
@@ -228,10 +228,10 @@ func testSlowReaders(t *testing.T, n Network) {
 		defer resp.Body.Close()
 		wg.Go(func() {
 			defer context.AfterFunc(ctx, func() { body.Close() })()
-			told := time.AfterFunc(200*time.Millisecond, func() { stuck <- struct{}{} })
-			for block := make([]byte, 32<<10); ; told.Reset(200 * time.Millisecond) {
+			blocked := time.AfterFunc(200*time.Millisecond, func() { stuck <- struct{}{} })
+			for block := make([]byte, 32<<10); ; blocked.Reset(200 * time.Millisecond) {
 				if _, err := body.Write(block); err != nil {
-					told.Stop()
+					blocked.Stop()
 					return
 				}
 			}
@@ -241,7 +241,7 @@ func testSlowReaders(t *testing.T, n Network) {
 		select {
 		case <-stuck: // the worker does not read the body yet
 		case <-time.After(patience):
-			t.Fatal("a body is accepted although nobody reads it")
+			t.Fatal("writes to a body that nobody reads do not block")
 		}
 	}
 	text := make([]byte, 2<<20)
@@ -249,7 +249,7 @@ func testSlowReaders(t *testing.T, n Network) {
 		text[i] = 'x'
 	}
 	if err := echo(soon(t), n.Fabric(), w.Member, string(text)); err != nil {
-		t.Errorf("another call at the same time: %v", err)
+		t.Errorf("call while other streams are blocked: %v", err)
 	}
 }
 

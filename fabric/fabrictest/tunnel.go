@@ -14,16 +14,16 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// port is the port on which the test machine listens.
+// port is the port that the test machine listens on.
 const port = 8080
 
-// ported runs a worker with a machine that handles each connection with behave, and closes the connection when behave
-// returns.
-func ported(t *testing.T, n Network, behave func(net.Conn)) Worker {
+// serveMachine runs a worker with a machine. The machine handles each connection with behave, and closes it when
+// behave returns.
+func serveMachine(t *testing.T, n Network, behave func(net.Conn)) Worker {
 	var mux http.ServeMux
 	fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
 		if to != (fabric.TunnelRequest{Machine: machine, Port: port}) {
-			fabric.WriteFailure(w, bourse.Errorf(bourse.CodeForbidden, "not its port"))
+			fabric.WriteFailure(w, bourse.Errorf(bourse.CodeForbidden, "wrong port"))
 			return
 		}
 		ours, its, err := connected(t)
@@ -40,8 +40,8 @@ func ported(t *testing.T, n Network, behave func(net.Conn)) Worker {
 	return n.Serve("w1", &mux)
 }
 
-// into connects to the port of a worker's machine.
-func into(t *testing.T, n Network, w Worker) *fabric.Tunnel {
+// dialPort connects to the port of a worker's machine.
+func dialPort(t *testing.T, n Network, w Worker) *fabric.Tunnel {
 	t.Helper()
 	c, err := fabric.DialTunnel(soon(t), n.Fabric(), w.Member, fabric.TunnelRequest{Machine: machine, Port: port})
 	if err != nil {
@@ -62,7 +62,7 @@ func testTunnelConn(t *testing.T, n Network) {
 	t.Run("it has deadlines", func(t *testing.T) { tunnelDeadlines(t, n) })
 	t.Run("an abort is not EOF", func(t *testing.T) { tunnelBreaks(t, n) })
 	t.Run("a tunnel can be refused", func(t *testing.T) {
-		w := ported(t, n, func(net.Conn) {})
+		w := serveMachine(t, n, func(net.Conn) {})
 		_, err := fabric.DialTunnel(soon(t), n.Fabric(), w.Member, fabric.TunnelRequest{Machine: machine, Port: 22})
 		wantCode(t, err, bourse.CodeForbidden)
 		elsewhere := w.Member
@@ -74,12 +74,12 @@ func testTunnelConn(t *testing.T, n Network) {
 
 func tunnelEnds(t *testing.T, n Network) {
 	heard := make(chan string, 1)
-	c := into(t, n, ported(t, n, func(c net.Conn) {
+	c := dialPort(t, n, serveMachine(t, n, func(c net.Conn) {
 		_, _ = io.WriteString(c, "nothing more follows")
 		_ = c.(*net.TCPConn).CloseWrite()
 		got, err := io.ReadAll(c)
 		if err != nil {
-			t.Errorf("the machine: %v", err)
+			t.Errorf("the machine's read: %v", err)
 		}
 		heard <- string(got)
 	}))
@@ -93,9 +93,9 @@ func tunnelEnds(t *testing.T, n Network) {
 		t.Error(err)
 	}
 	if got := <-heard; got != "but I have" {
-		t.Errorf("the machine got %q", got)
+		t.Errorf("the machine got %q, want \"but I have\"", got)
 	}
-	c = into(t, n, ported(t, n, func(c net.Conn) {
+	c = dialPort(t, n, serveMachine(t, n, func(c net.Conn) {
 		_, _ = io.Copy(c, c)
 		_, _ = io.WriteString(c, " and bye")
 	}))
@@ -111,11 +111,11 @@ func tunnelEnds(t *testing.T, n Network) {
 func tunnelLarge(t *testing.T, n Network) {
 	there, _, _ := sumOf(noise(1))
 	back, _, _ := sumOf(noise(2))
-	c := into(t, n, ported(t, n, func(c net.Conn) {
+	c := dialPort(t, n, serveMachine(t, n, func(c net.Conn) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			if got, n, err := sumOf(c); err != nil || got != there {
-				t.Errorf("the machine received different bytes: %d, %v", n, err)
+				t.Errorf("the machine received %d bytes (%v), want the bytes that were sent", n, err)
 			}
 		})
 		_, err := io.Copy(c, noise(2))
@@ -132,16 +132,16 @@ func tunnelLarge(t *testing.T, n Network) {
 		}
 	})
 	if got, n, err := sumOf(c); err != nil || got != back {
-		t.Errorf("the machine's bytes arrived changed: %d, %v", n, err)
+		t.Errorf("got %d bytes (%v), want the bytes that the machine sent", n, err)
 	}
 	sending.Wait()
 }
 
 func tunnelMany(t *testing.T, n Network) {
-	w := ported(t, n, func(c net.Conn) { _, _ = io.Copy(c, c) })
+	w := serveMachine(t, n, func(c net.Conn) { _, _ = io.Copy(c, c) })
 	var all sync.WaitGroup
 	for i := range 100 {
-		c := into(t, n, w)
+		c := dialPort(t, n, w)
 		all.Go(func() {
 			want := string(rune('A'+i)) + " and its own words"
 			_, err := io.WriteString(c, want)
@@ -159,24 +159,24 @@ func tunnelMany(t *testing.T, n Network) {
 // tunnelFull checks that a machine that does not read blocks the sender.
 func tunnelFull(t *testing.T, n Network) {
 	release := make(chan struct{})
-	c := into(t, n, ported(t, n, func(net.Conn) { <-release }))
+	c := dialPort(t, n, serveMachine(t, n, func(net.Conn) { <-release }))
 	defer close(release)
 	if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	sent, err := io.Copy(c, endless{})
 	if !errors.Is(err, os.ErrDeadlineExceeded) || sent > 256<<20 {
-		t.Errorf("sent %d bytes, then %v", sent, err)
+		t.Errorf("sent %d bytes, then got %v, want a timeout after at most 256 MiB", sent, err)
 	}
 }
 
 func tunnelDeadlines(t *testing.T, n Network) {
-	c := into(t, n, ported(t, n, func(c net.Conn) { _, _ = io.Copy(c, c) }))
+	c := dialPort(t, n, serveMachine(t, n, func(c net.Conn) { _, _ = io.Copy(c, c) }))
 	if err := c.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("after the deadline: %v", err)
+		t.Errorf("read after the deadline: got %v, want a timeout", err)
 	}
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func tunnelDeadlines(t *testing.T, n Network) {
 	}
 	got := make([]byte, 5)
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != "again" {
-		t.Errorf("after it: %q, %v", got, err)
+		t.Errorf("after a new deadline: got %q, %v, want again", got, err)
 	}
 }
 
@@ -199,7 +199,7 @@ func tunnelBreaks(t *testing.T, n Network) {
 	}
 	var w Worker
 	for name, cut := range map[string]func(){"the machine's": nil, "the worker's": func() { <-began; w.Kill() }} {
-		w = ported(t, n, func(c net.Conn) {
+		w = serveMachine(t, n, func(c net.Conn) {
 			if cut == nil {
 				_, _ = c.Read(make([]byte, 1)) // after this, the tunnel exists and can break
 				_ = c.(*net.TCPConn).SetLinger(0)
@@ -207,18 +207,18 @@ func tunnelBreaks(t *testing.T, n Network) {
 			}
 			waits(c)
 		})
-		c := into(t, n, w)
+		c := dialPort(t, n, w)
 		if cut != nil {
 			cut()
 		} else if _, err := io.WriteString(c, "x"); err != nil {
 			t.Error(err)
 		}
 		if got, err := io.ReadAll(c); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("%s: got %q, %v, want an error before the deadline", name, got, err)
 		}
 	}
 	left := make(chan struct{})
-	c := into(t, n, ported(t, n, func(c net.Conn) { waits(c); close(left) }))
+	c := dialPort(t, n, serveMachine(t, n, func(c net.Conn) { waits(c); close(left) }))
 	<-began
 	c.Close()
 	await(t, "the machine to notice that the caller disconnected", left)

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// regionPrefix is the prefix of a reply subject's last token if the order was sent to a whole region. The
-// region's name follows the prefix.
+// regionPrefix begins the last token of a reply subject if the order was sent to a whole region. The region's name
+// follows the prefix.
 const regionPrefix = "all."
 
 // askNumber is the number of this process's latest Ask.
@@ -29,7 +29,7 @@ type pendingAsk struct {
 
 // answer is a message, together with the last token of its subject.
 type answer struct {
-	of string
+	target string
 	*client.Msg
 }
 
@@ -73,9 +73,9 @@ func (l *Link) sendOrder(a *pendingAsk, whole map[bourse.Region]bool, inbox stri
 	sent := map[bourse.Region]bool{}
 	for i := range a.members {
 		m := &a.members[i]
-		subject, of := "", strconv.Itoa(i)
+		subject, target := "", strconv.Itoa(i)
 		if whole[m.Region] {
-			subject, of = l.orders(m.Region), regionPrefix+string(m.Region)
+			subject, target = l.orders(m.Region), regionPrefix+string(m.Region)
 			if sent[m.Region] {
 				continue
 			}
@@ -83,8 +83,8 @@ func (l *Link) sendOrder(a *pendingAsk, whole map[bourse.Region]bool, inbox stri
 		} else if address, _, ok := parseHostPort(m.Address); ok {
 			subject = l.prefixOf(address) + "ask"
 		}
-		if subject == "" || l.send(subject, inbox+of, order) != nil {
-			a.skip(of)
+		if subject == "" || l.send(subject, inbox+target, order) != nil {
+			a.skip(target)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (l *Link) orders(region bourse.Region) string {
 // takeQuote passes an answer to the Ask that it belongs to. rest is the end of the subject, which contains the Ask's
 // number and identifies the sender.
 func (l *Link) takeQuote(rest string, m *client.Msg) {
-	number, of, _ := strings.Cut(rest, ".")
+	number, target, _ := strings.Cut(rest, ".")
 	l.mu.Lock()
 	a := l.asks[number]
 	l.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *Link) takeQuote(rest string, m *client.Msg) {
 		return // the Ask has ended
 	}
 	select {
-	case a.answers <- answer{of, m}:
+	case a.answers <- answer{target, m}:
 	default:
 		l.Malformed.Add(1)
 	}
@@ -115,7 +115,7 @@ func (l *Link) takeQuote(rest string, m *client.Msg) {
 // notification that nobody received the order.
 func (a *pendingAsk) take(m answer, quoted func(bourse.Quote)) {
 	if isNoResponders(m.Msg) {
-		a.skip(m.of)
+		a.skip(m.target)
 		return
 	}
 	i, ok := a.sender(m)
@@ -134,8 +134,8 @@ func (a *pendingAsk) take(m answer, quoted func(bourse.Quote)) {
 // sender returns the index in a.members of the worker that sent the answer. If the order was sent to a whole region, a
 // header of the answer names the worker.
 func (a *pendingAsk) sender(m answer) (int, bool) {
-	if !strings.HasPrefix(m.of, regionPrefix) {
-		i, err := strconv.Atoi(m.of)
+	if !strings.HasPrefix(m.target, regionPrefix) {
+		i, err := strconv.Atoi(m.target)
 		return i, err == nil
 	}
 	from := bourse.WorkerID(m.Header.Get(headerFrom))
@@ -143,12 +143,12 @@ func (a *pendingAsk) sender(m answer) (int, bool) {
 	return i, i >= 0
 }
 
-// skip stops waiting for workers that will not answer. of is the last token of the reply subject, which identifies one
-// worker or a whole region.
-func (a *pendingAsk) skip(of string) {
-	region, all := strings.CutPrefix(of, regionPrefix)
+// skip stops waiting for workers that will not answer. The target is the last token of the reply subject, which
+// identifies one worker or a whole region.
+func (a *pendingAsk) skip(target string) {
+	region, all := strings.CutPrefix(target, regionPrefix)
 	if !all {
-		i, _ := strconv.Atoi(of)
+		i, _ := strconv.Atoi(target)
 		delete(a.unanswered, i)
 		return
 	}

@@ -69,7 +69,7 @@ func (l *Link) newConn(name, to string, peer Address, port, peerPort uint16) (*C
 		return nil, net.ErrClosed
 	}
 	if l.conns[name] != nil {
-		return nil, errors.New("the connection exists")
+		return nil, errors.New("the connection already exists")
 	}
 	l.conns[name] = c
 	l.noteAlive(peer)

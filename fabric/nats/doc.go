@@ -23,7 +23,7 @@
 //	at.<address>.packet        a packet of the membership
 //	at.<address>.ask           an order, to this worker alone
 //	at.<address>.quote.<n>.*   quotes for the n-th order that this server has sent
-//	at.<address>.ping          a request for a sign of life
+//	at.<address>.ping          a ping
 //	region.<region>.orders     orders, to every worker of a region
 //	join                       a request for the address of any member
 //
@@ -33,7 +33,7 @@
 // # Lost messages
 //
 // NATS delivers at most once. Frames are numbered. If one is missing, the connection is reset. It is also reset if
-// either end loses its NATS server, if the other end is gone (no responders, or no sign of life for
+// either end loses its NATS server, if the other end is gone (no responders, or no message from it for
 // Config.PeerTimeout), or if this process is too slow to receive messages. Callers then get an unknown outcome for
 // calls on the connection, which the market handles. This package never resends a message.
 package nats

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Fabric is a fabric for clusters in which some or all servers are on NATS. Calls and requests use the link's
+// Fabric is a fabric for clusters where some or all servers are on NATS. Calls and requests use the link's
 // connections for servers on NATS, and direct connections for all others; Caller tells them apart by their addresses.
 // If all workers in a region are asked for quotes, Ask sends only one message to the region.
 type Fabric struct {

@@ -36,7 +36,7 @@ type Link struct {
 	tables
 }
 
-// tables contains the connections, listeners and other receivers to which incoming messages are dispatched.
+// tables contains the connections, listeners and other receivers of incoming messages.
 type tables struct {
 	conns     map[string]*Conn // by the last token of their subjects
 	listeners map[uint16]*listener
@@ -253,9 +253,9 @@ func (l *Link) publishError(err error) error {
 var (
 	errPeerGone     = errors.New("the other end is gone")
 	errNotConnected = errors.New("not connected to NATS")
-	errSlowConsumer = errors.New("messages were lost: this process was too slow")
+	errSlowConsumer = errors.New("messages were lost because the receiver was too slow")
 	errLost         = errors.New("messages were lost in transit")
-	errPeerSilent   = errors.New("the other end has sent no sign of life")
+	errPeerSilent   = errors.New("the other end stopped responding")
 )
 
 func (l *Link) disconnected(_ *client.Conn, err error) {

@@ -7,8 +7,7 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// noteAlive records a sign of life from an address, which is watched from then on. The caller
-// holds l.mu.
+// noteAlive records that an address is alive, and starts watching it. The caller holds l.mu.
 func (l *Link) noteAlive(a Address) { l.lastSeen[a] = time.Now() }
 
 // watch pings the other ends of connections that have been silent, until the link is closed.
@@ -23,7 +22,7 @@ func (l *Link) watch() {
 		case now := <-tick.C:
 			ask, quiet := l.silentPeers(now, every)
 			for _, a := range ask {
-				// Fails if NATS is down, which resets all connections anyway.
+				// If this fails, NATS is down, and all connections are reset anyway.
 				_ = l.nats.PublishRequest(l.prefixOf(a)+"ping", l.ownPrefix+"ping."+token(a), l.ownAddress())
 			}
 			for _, a := range quiet {

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// script defines, by name, what the steps of a scripted run do.
+// script defines how the steps of a scripted run behave. Its keys are the steps' names.
 type script map[string]act
 
 // act defines how one step behaves.
@@ -81,8 +81,8 @@ func (c *checker) err() error {
 	return fmt.Errorf("%q", c.problems)
 }
 
-// learn records a run's progress from a durable record. It serves as the engine's Observe, and
-// is called with all unfinished records after a restart.
+// learn records a run's progress from a durable record. It is the engine's Observe, and is also
+// called for each unfinished record after a restart.
 func (c *checker) learn(rec fsm.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,7 +146,7 @@ func (c *checker) step(definition, name string) fsm.StepFunc[script, sum] {
 	}
 }
 
-// want returns the expected status and steps of a run that is not canceled.
+// want returns the expected final status and finished steps of a run that is not canceled.
 func (c *checker) want(definition string, s script) (fsm.Status, []string) {
 	var done []string
 	for _, name := range c.steps[definition] {

@@ -16,7 +16,7 @@ import (
 // Disk stores a journal across restarts of the process. It can simulate that the process is killed
 // at a commit.
 type Disk interface {
-	// Open returns a journal with the durable records. KillAt has been called before if the process must be killed.
+	// Open returns a journal with the durable records. If the process must be killed, KillAt is called before Open.
 	Open(t testing.TB) fsm.Journal
 	// Close terminates the process that opened the journal, or simulates that. Records that are not durable are lost.
 	Close(t testing.TB)
@@ -117,7 +117,7 @@ func (w *world) end(id string) fsm.Record {
 	return rec
 }
 
-// must returns a function that fails the test if its error is not nil.
+// must returns a function that returns its first argument, and fails the test if its second argument is an error.
 func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()

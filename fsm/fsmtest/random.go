@@ -88,7 +88,7 @@ func play(w *world, plan []op) error {
 	return c.err()
 }
 
-// settle waits until all runs have ended. It retries stuck ones.
+// settle waits until all runs have ended. It retries stuck runs.
 func (w *world) settle() {
 	for range 10_000 {
 		records := w.engine.Runs()
@@ -102,7 +102,7 @@ func (w *world) settle() {
 		}
 		time.Sleep(time.Second)
 	}
-	w.t.Errorf("not all runs have ended: %v", w.engine.Runs())
+	w.t.Errorf("got unfinished runs %v, want none", w.engine.Runs())
 }
 
 func (w *world) startScripted(c *checker, o op) *started {
@@ -147,18 +147,18 @@ func (s *started) check(w *world, c *checker) error {
 			return fmt.Errorf("run %s was canceled, but no cancellation was requested", s.id)
 		}
 		if s.definition == "b" && (len(got.Steps) == 0 || got.Steps[len(got.Steps)-1] != "cancel") {
-			return fmt.Errorf("run %s was canceled without its compensation: %v", s.id, got.Steps)
+			return fmt.Errorf("run %s was canceled without its compensation: got steps %v", s.id, got.Steps)
 		}
 		return nil
 	}
 	status, steps := c.want(s.definition, s.script)
 	switch {
 	case s.canceled:
-		return fmt.Errorf("run %s: the cancellation was acknowledged, but the run is %s", s.id, rec.Status)
+		return fmt.Errorf("run %s: got status %s, want canceled, because the cancellation was acknowledged", s.id, rec.Status)
 	case rec.Status != status || !slices.Equal(got.Steps, steps):
-		return fmt.Errorf("run %s of %s: %s with steps %v, want %s with %v", s.id, s.definition, rec.Status, got.Steps, status, steps)
+		return fmt.Errorf("run %s of %s: got %s with steps %v, want %s with %v", s.id, s.definition, rec.Status, got.Steps, status, steps)
 	case status == fsm.Failed && rec.Code != string(bourse.CodeConflict):
-		return fmt.Errorf("run %s failed with code %q", s.id, rec.Code)
+		return fmt.Errorf("run %s: got code %q, want %q", s.id, rec.Code, bourse.CodeConflict)
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func testCrashEverywhere(t *testing.T, w *world) {
 			}
 			if disk.most < n {
 				if n < 15 {
-					t.Errorf("the plan has only %d commits", disk.most)
+					t.Errorf("got %d commits, want at least 15", disk.most)
 				}
 				return
 			}
@@ -239,7 +239,7 @@ func testCrashEverywhere(t *testing.T, w *world) {
 	}
 }
 
-// counted records the number of commits of the process that is to be killed.
+// counted is a Disk that records how many commits the killed process made.
 type counted struct {
 	Disk
 	killing bool

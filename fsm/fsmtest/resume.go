@@ -121,7 +121,7 @@ func testOwnDefinition(t *testing.T, w *world) {
 	w.boot(a, b)
 	for _, id := range ids {
 		if rec := w.end(id); rec.Status != fsm.Succeeded {
-			t.Errorf("run of %s: %s (%s), want done", rec.Definition, rec.Status, rec.Error)
+			t.Errorf("run of %s: got %s (%s), want done", rec.Definition, rec.Status, rec.Error)
 		}
 	}
 	got := map[string]bool{}
@@ -178,7 +178,7 @@ func testCancelWaiting(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 		if rec := w.end(id); rec.Status != fsm.Canceled || rec.Error != "not wanted" {
-			t.Errorf("canceled run: %s %q", rec.Status, rec.Error)
+			t.Errorf("canceled run: got status %s and error %q", rec.Status, rec.Error)
 		}
 	}
 	w.halt()
@@ -190,7 +190,7 @@ func testCancelWaiting(t *testing.T, w *world) {
 	for _, id := range []string{queued, delayed} {
 		h := must[*fsm.Handle[sum]](t)(d.Find(w.engine, id))
 		if _, err := h.Wait(w.ctx()); bourse.CodeOf(err) != bourse.CodeCanceled {
-			t.Errorf("after the restart: %v, want canceled", err)
+			t.Errorf("after the restart: got %v, want code canceled", err)
 		}
 	}
 	l.want(t, "running go", "running go")
@@ -207,7 +207,7 @@ func testFailedStaysFailed(t *testing.T, w *world) {
 		t.Helper()
 		_, err := h.Wait(w.ctx())
 		if bourse.CodeOf(err) != bourse.CodeInsufficient || bourse.MessageOf(err) != "memory: wanted 2, free 1" {
-			t.Errorf("%s: %v (%s)", when, err, bourse.CodeOf(err))
+			t.Errorf("%s: got %v (code %s), want the error of the abort", when, err, bourse.CodeOf(err))
 		}
 	}
 	check("before the restart")

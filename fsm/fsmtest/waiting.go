@@ -45,14 +45,14 @@ func testDelaySurvives(t *testing.T, w *world) {
 	early := must[*fsm.Handle[sum]](t)(d.Start(w.ctx(), w.engine, "machine/1", "early", fsm.StartOptions{Queue: true}))
 	must[sum](t)(early.Wait(w.ctx())) // a delayed run does not block other runs
 	if got := w.engine.Runs(); len(got) != 1 || got[0].Status != fsm.Delayed {
-		t.Errorf("runs %v, want one delayed run", got)
+		t.Errorf("got runs %v, want one delayed run", got)
 	}
 	w.halt()
 
 	w.boot(d)
 	rec := w.end(late.ID())
 	if rec.UpdatedAt.Before(due) {
-		t.Errorf("executed at %s, not before %s", rec.UpdatedAt, due)
+		t.Errorf("run executed at %s, want %s or later", rec.UpdatedAt, due)
 	}
 	l.want(t, "early go", "late go")
 	w.halt()
@@ -77,10 +77,10 @@ func testBackoffSurvives(t *testing.T, w *world) {
 	w.boot(d)
 	rec := w.end(h.ID())
 	if took := rec.UpdatedAt.Sub(began); took < time.Minute || took > 2*time.Minute {
-		t.Errorf("ended after %s, want a minute", took)
+		t.Errorf("run ended after %s, want after one to two minutes", took)
 	}
 	if want := `{"Steps":["attempt"]}`; string(rec.Result) != want {
-		t.Errorf("result %s, want %s", rec.Result, want)
+		t.Errorf("got result %s, want %s", rec.Result, want)
 	}
 	l.want(t, "attempt 0", "attempt 1")
 	w.halt()
@@ -102,12 +102,12 @@ func testParked(t *testing.T, w *world) {
 	w.boot(now, other)
 	for _, rec := range w.engine.Runs() {
 		if rec.Status != fsm.Parked || rec.Error == "" {
-			t.Errorf("run of %s: %s %q, want it parked with a reason", rec.Definition, rec.Status, rec.Error)
+			t.Errorf("run of %s: got status %s and error %q, want parked and a reason", rec.Definition, rec.Status, rec.Error)
 		}
 	}
 	for _, id := range []string{a.ID(), b.ID()} {
 		if err := w.engine.Skip(w.ctx(), id); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-			t.Errorf("skip of a parked run: %v", err)
+			t.Errorf("skip of a parked run: got %v, want code failed_precondition", err)
 		}
 	}
 	blocked := must[*fsm.Handle[sum]](t)(other.Start(w.ctx(), w.engine, "machine/1", "blocked", fsm.StartOptions{}))
@@ -124,7 +124,7 @@ func testParked(t *testing.T, w *world) {
 	w.boot(gone, old, other)
 	for _, id := range []string{a.ID(), b.ID(), blocked.ID()} {
 		if rec := w.end(id); rec.Status != fsm.Succeeded {
-			t.Errorf("run of %s: %s", rec.Definition, rec.Status)
+			t.Errorf("run of %s: got %s, want done", rec.Definition, rec.Status)
 		}
 	}
 	w.halt()
@@ -137,10 +137,10 @@ func testStartUndone(t *testing.T, w *world) {
 	refusal := errors.New("no room")
 	_, err := d.Start(w.ctx(), w.engine, "machine/1", "a", fsm.StartOptions{Write: func(fsm.Tx) error { return refusal }})
 	if !errors.Is(err, refusal) {
-		t.Errorf("start: %v, want the write's own error", err)
+		t.Errorf("start: got %v, want the write's own error", err)
 	}
 	if got := w.engine.Runs(); len(got) != 0 {
-		t.Errorf("runs %v, want none", got)
+		t.Errorf("got runs %v, want none", got)
 	}
 	w.halt()
 	w.boot(d)

@@ -1,7 +1,7 @@
 // Package credentials reads credentials for image registries that were stored by "docker login".
 //
 // [Parse] reads a config.json file, which is sufficient for a worker. On a user's host, the file may instead name
-// credential helpers, which are programs that store passwords. [File.Of] runs them as well.
+// credential helpers, which are programs that store passwords. [File.Of] also runs credential helpers.
 package credentials
 
 import (
@@ -67,8 +67,8 @@ func Parse(raw []byte) (File, error) {
 	return out, nil
 }
 
-// hostOf returns the registry's host for a key in docker's file. The key may be a URL; "https://index.docker.io/v1/"
-// means the Docker Hub.
+// hostOf returns the registry host for a key in docker's file. The key may be a URL. "https://index.docker.io/v1/"
+// stands for the Docker Hub.
 func hostOf(key string) string {
 	_, host, ok := strings.Cut(key, "://")
 	if !ok {

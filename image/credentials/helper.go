@@ -12,12 +12,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// hub is the name under which docker's helpers store the credentials for the Docker Hub.
+// hub is the name under which credential helpers store the credentials for the Docker Hub.
 const hub = "https://index.docker.io/v1/"
 
-// Of returns the credentials for a registry's host from the registry's helper, the helper for all registries, or the
-// file. It returns the zero value if there are none. If a helper is run, Of blocks until the helper exits; the helper
-// may show a dialog to the user.
+// Of returns the credentials for a registry's host. They come from the registry's credential helper, from the helper
+// for all registries, or from the file itself. Of returns the zero value if there are none. If it runs a helper, it
+// blocks until the helper exits, which may take a while if the helper shows a dialog to the user.
 func (f File) Of(host string) (Login, error) {
 	helper := cmp.Or(f.Helpers[host], f.Store)
 	if helper == "" {

@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// limits bounds an archive's contents.
+// limits contains the limits on an archive's contents.
 type limits struct {
 	bytes   int64 // total size of the files in bytes
 	entries int   // maximum number of files, directories and links, and of descriptors to visit
@@ -38,8 +38,7 @@ type unpacked struct {
 	index ocispec.Descriptor
 }
 
-// unpack copies the archive at path into a new directory below dir. The files' paths do not
-// depend on the names in the archive.
+// unpack copies the archive at path to dir. The paths of the copied files do not depend on the names in the archive.
 func unpack(ctx context.Context, path, dir string, bound limits) (unpacked, error) {
 	// Opening a store checks whether the file system supports fs-verity. If not, containerd logs this with its global
 	// logger.
@@ -113,11 +112,11 @@ func (c contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// compressions contains the first bytes of files in each compression format.
+// compressions contains the first bytes of compressed files, one entry for each supported format.
 var compressions = map[string]string{"gzip": "\x1f\x8b", "zstd": "\x28\xb5\x2f\xfd", "bzip2": "BZh", "xz": "\xfd7zXZ"}
 
-// checkTar checks all headers of a tar file before any contents are stored, because the headers of a small file can
-// declare contents of any size.
+// checkTar checks all headers of a tar file before any contents are stored, because even in a small file, the headers
+// can declare contents of any size.
 func checkTar(f *os.File, bound limits) error {
 	head := make([]byte, 8)
 	n, _ := f.ReadAt(head, 0) // a file that is too short is detected below
@@ -130,7 +129,7 @@ func checkTar(f *os.File, bound limits) error {
 	if err != nil {
 		return err
 	}
-	bound.bytes = min(bound.bytes, info.Size()) // only a sparse or truncated archive can declare more
+	bound.bytes = min(bound.bytes, info.Size()) // only a sparse or truncated archive can exceed this limit
 	s := &sums{bound: bound}
 	r := tar.NewReader(f)
 	for {
@@ -149,14 +148,14 @@ func checkTar(f *os.File, bound limits) error {
 	}
 }
 
-// sums contains the number and the total size of the archive entries read so far.
+// sums contains the number and the total size of the archive entries that have been read so far.
 type sums struct {
 	bound   limits
 	entries int
 	bytes   int64
 }
 
-// add adds an entry. It returns an error if the sums exceed a bound.
+// add adds an entry. It returns an error if a sum then exceeds its limit.
 func (s *sums) add(name string, size int64) error {
 	s.entries++
 	s.bytes += size
@@ -171,7 +170,7 @@ func (s *sums) add(name string, size int64) error {
 	return nil
 }
 
-// fromLayout reads the directory at path, which contains the same files as an archive.
+// fromLayout reads an image from the directory at path, which contains the same files as an archive.
 func fromLayout(ctx context.Context, path string, store content.Store, bound limits) (ocispec.Descriptor, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// choose returns the image in the archive that has the given name, tag or digest. If name is
-// empty, it returns the archive's only image.
+// choose returns the descriptor of the image in the archive that has the given name, tag or digest.
+// If name is empty, it returns that of the archive's only image.
 func (u unpacked) choose(ctx context.Context, name string) (ocispec.Descriptor, error) {
 	if u.index.Size > maxManifest {
 		return ocispec.Descriptor{}, invalid("the index has %d bytes, but the limit is %d", u.index.Size, maxManifest)
@@ -44,9 +44,9 @@ func (u unpacked) choose(ctx context.Context, name string) (ocispec.Descriptor, 
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) == 0:
-		return ocispec.Descriptor{}, bourse.Errorf(bourse.CodeNotFound, "the archive contains no image %s, only %s", bourse.Quoted(name), list(names))
+		return ocispec.Descriptor{}, bourse.Errorf(bourse.CodeNotFound, "image %s is not in the archive, which contains only %s", bourse.Quoted(name), list(names))
 	}
-	return ocispec.Descriptor{}, bourse.Errorf(bourse.CodeInvalid, "the archive contains several images: name one of %s", list(names))
+	return ocispec.Descriptor{}, bourse.Errorf(bourse.CodeInvalid, "the archive contains several images: specify one of %s", list(names))
 }
 
 // namesOf returns the names of an image in an archive, including its digest.
@@ -60,7 +60,7 @@ func namesOf(d ocispec.Descriptor) []string {
 	return append(out, d.Digest.String())
 }
 
-// list formats a list of names. It shows at most 12 of them.
+// list formats a list of names for an error message. It includes at most 12 of them.
 func list(names []string) string {
 	const limit = 12
 	slices.Sort(names)
@@ -76,8 +76,8 @@ func list(names []string) string {
 	return strings.Join(quoted, ", ") + rest
 }
 
-// verify visits all parts of an image and returns their sizes. It returns an error if a
-// part is missing, has the wrong size or exceeds a bound.
+// verify visits all parts of an image and returns their sizes. It returns an error if a part is
+// missing or has the wrong size, or if a limit is exceeded.
 func (u unpacked) verify(ctx context.Context, root ocispec.Descriptor, bound limits) (map[digest.Digest]int64, error) {
 	if !isManifest(root) {
 		return nil, invalid("the image in its index has media type %s", bourse.Quoted(root.MediaType))
@@ -106,7 +106,7 @@ func (u unpacked) verify(ctx context.Context, root ocispec.Descriptor, bound lim
 	return sizes, nil
 }
 
-// check checks that a part exists and has the size in its descriptor.
+// check returns an error unless a part exists and has the size in its descriptor.
 func (u unpacked) check(ctx context.Context, d ocispec.Descriptor) error {
 	if err := d.Digest.Validate(); err != nil {
 		return invalid("digest %s: %w", bourse.Quoted(d.Digest.String()), err)

@@ -10,7 +10,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// meter provides the content of a push, and reports progress as the content is read.
+// meter provides the content of the image that is being pushed, and reports progress as the content is
+// read.
 type meter struct {
 	from   content.Provider
 	sizes  map[digest.Digest]int64
@@ -29,7 +30,7 @@ func newMeter(from content.Provider, sizes map[digest.Digest]int64, report func(
 	return m
 }
 
-// count returns a handler that calls next, and counts each part as sent once next has handled the part.
+// count returns a handler that calls next for each part, and then counts the part as sent.
 func (m *meter) count(next images.Handler) images.Handler {
 	return images.HandlerFunc(func(ctx context.Context, d ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 		children, err := next.Handle(ctx, d)

@@ -33,23 +33,22 @@ type Request struct {
 
 	Login    credentials.Login // credentials for the registry; if zero, those in Config are used
 	Config   string            // path of docker's config.json, which may be missing; "" means none
-	Insecure bool              // use plain HTTP; a registry on loopback is always reached by HTTP unless CA is set
+	Insecure bool              // use plain HTTP; always used for registries on loopback unless CA is set
 	CA       string            // optional PEM file with the CAs of the registry's certificate
 
 	Temp     string         // directory for the copy of the archive; "" means the system's default
-	Progress func(Progress) // optional; calls do not overlap, and do not occur after Push has returned
+	Progress func(Progress) // optional; calls do not overlap, and there are none after Push has returned
 }
 
-// Progress is the progress of a push in bytes. Parts that the registry already has count
-// as sent.
+// Progress is the progress of a push in bytes. Parts that the registry already has are counted as sent.
 type Progress struct{ Sent, Total int64 }
 
 // tempPrefix is the prefix of the names of temporary directories.
 const tempPrefix = "bourse-push-"
 
 // Push uploads an image and returns its name with its digest: "registry/repository:tag@sha256:…". It uploads every part
-// before the manifest that lists it, and sets the tag last. Therefore, a failed or canceled push does not change the
-// tag, and a repeated push sends only the missing parts.
+// before the manifest that lists it, and sets the tag last. If a push fails or is canceled, the tag therefore remains
+// unchanged, and a repeated push sends only the missing parts.
 //
 // Before anything is sent, the archive is checked and its digests are computed. An archive
 // is limited to 10,000 entries and 64 GiB, and each manifest to 4 MiB.
@@ -130,7 +129,7 @@ func parse(name string) (bourse.ImageRef, error) {
 	return ref, nil
 }
 
-// resolver returns a client for a registry, and a function that closes the client's connections.
+// resolver returns a client for a registry and a function that closes the client's connections.
 func (r Request) resolver(name string) (remotes.Resolver, func(), error) {
 	h, done, err := r.host(name)
 	if err != nil {
@@ -140,8 +139,7 @@ func (r Request) resolver(name string) (remotes.Resolver, func(), error) {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: hosts}), done, nil
 }
 
-// host returns the configuration of a registry's client, and a function that closes the client's
-// connections.
+// host returns the client configuration for a registry and a function that closes the client's connections.
 func (r Request) host(name string) (docker.RegistryHost, func(), error) {
 	var none docker.RegistryHost
 	login, err := r.login(name)
@@ -217,19 +215,18 @@ func (r Request) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// quiet returns a context that disables the log of containerd's client, which would otherwise contain a line for every
-// failed request.
+// quiet returns a context that disables logging by containerd's client, which would otherwise log every failed request.
 func quiet(ctx context.Context) context.Context {
 	none := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(ctx, logrus.NewEntry(none))
 }
 
-// about adds the path of the archive to an error.
+// about adds the archive's path to an error.
 func about(archive string, err error) error {
 	return fmt.Errorf("%s: %w", archive, err)
 }
 
-// CheckName checks a value of [Request.Name]. It returns the error that [Push] would return.
+// CheckName checks a value for [Request.Name]. It returns the error that [Push] would return for it.
 func CheckName(name string) error {
 	_, err := parse(name)
 	return err

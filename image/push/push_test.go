@@ -215,7 +215,7 @@ func TestPushDockerSave(t *testing.T) {
 	}
 }
 
-// TestPushOneOfSeveral checks that an image must be named if the archive contains several.
+// TestPushOneOfSeveral checks that the caller must specify an image if the archive contains several.
 func TestPushOneOfSeveral(t *testing.T) {
 	t.Parallel()
 	r := registrytest.Start(t, registrytest.Options{})
@@ -278,8 +278,8 @@ func codeOf(err error) bourse.Code {
 	return bourse.CodeOf(err)
 }
 
-// TestPushPlainly checks that plain HTTP is used for registries on loopback, and for other registries only if
-// requested.
+// TestPushPlainly checks that Push uses plain HTTP for registries on loopback, and for other registries only
+// if requested.
 func TestPushPlainly(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -8,18 +8,18 @@ import (
 
 // Fault describes a fault in one reply. The zero value means no fault.
 type Fault struct {
-	Status  int    // replace the reply with an empty one with this status
-	Body    []byte // reply with this body
+	Status  int    // replace the reply with an empty reply that has this status
+	Body    []byte // replace the body of the reply
 	Corrupt bool   // invert the body's first byte
 	Rate    int64  // limit the body to this many bytes per second
 
 	// Hang stops the reply after the first After bytes of the body, but keeps the connection open. Cut breaks the
-	// connection there. If After is 0, not even the headers are sent.
+	// connection at that point. If After is 0, the headers are not sent either.
 	Hang, Cut bool
 	After     int64
 }
 
-// Stats counts the requests of a registry's clients, except requests of [Registry.Push].
+// Stats counts the requests to a registry, except those that [Registry.Push] makes.
 type Stats struct {
 	Requests  int   // number of requests
 	Manifests int   // number of GET and HEAD requests for manifests
@@ -41,7 +41,7 @@ func (r *Registry) Fault(f func(*http.Request) Fault) {
 	r.fault = f
 }
 
-// Stats returns the counts since the registry was started, or since the last call to ResetStats.
+// Stats returns the counts since the registry was started or ResetStats was last called.
 func (r *Registry) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,7 +87,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// body writes the body of a reply with a fault.
+// body is a ResponseWriter that applies a fault to the reply.
 type body struct {
 	http.ResponseWriter
 	registry *Registry
@@ -97,7 +97,7 @@ type body struct {
 	sent     int64
 }
 
-// Write writes p after applying the fault to it.
+// Write writes p with the fault applied.
 func (b *body) Write(p []byte) (int, error) {
 	if b.fault.Corrupt && b.sent == 0 && len(p) > 0 {
 		p = append([]byte{^p[0]}, p[1:]...)
@@ -134,7 +134,7 @@ func (b *body) count(n int) {
 	}
 }
 
-// wait waits for d, or until the client disconnects or the registry stops.
+// wait waits for d. It returns early if the client disconnects or the registry stops.
 func (b *body) wait(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -20,8 +20,8 @@ type Image struct {
 	Arch   string // default: this host's
 	OS     string // default "linux"
 
-	// Bomb adds a layer with one file of this many zero bytes, rounded up to whole MiB. Compressed, the layer is about
-	// a thousandth of that size. The unpacked layer's digest differs from the one in the configuration.
+	// Bomb adds a layer that contains one file of this many zero bytes, rounded up to whole MiB. The compressed layer
+	// is about a thousandth of that size. The digest in the configuration does not match the unpacked layer.
 	Bomb int64
 
 	// Edit changes the manifest before it is pushed, to make it invalid.
@@ -30,7 +30,7 @@ type Image struct {
 	EditConfig func(*ocispec.Image)
 }
 
-// Built is an image as a registry stores it.
+// Built is an image in the form in which a registry stores it.
 type Built struct {
 	Manifest ocispec.Descriptor
 	Config   ocispec.Descriptor
@@ -38,8 +38,8 @@ type Built struct {
 	Blobs    map[digest.Digest][]byte // manifest, configuration and layers
 }
 
-// Bytes returns the total size of the configuration and the distinct layers, which is the amount that the first pull on
-// a host transfers, apart from the manifest.
+// Bytes returns the total size of the configuration and the distinct layers. A host's first pull of the image transfers
+// this number of bytes, and the manifest.
 func (b Built) Bytes() int64 {
 	sizes := map[digest.Digest]int64{b.Config.Digest: b.Config.Size}
 	for _, l := range b.Layers {
@@ -52,7 +52,7 @@ func (b Built) Bytes() int64 {
 	return sum
 }
 
-// Build builds an image. Equal parts have equal digests.
+// Build builds an image. Parts with the same contents have the same digest.
 func Build(tb testing.TB, image Image) Built {
 	tb.Helper()
 	out := Built{Blobs: map[digest.Digest][]byte{}}
@@ -96,7 +96,7 @@ func Build(tb testing.TB, image Image) Built {
 	return out
 }
 
-// platform returns the image's platform in an index.
+// platform returns the platform to list for the image in an index.
 func (image Image) platform() *ocispec.Platform {
 	p := &ocispec.Platform{Architecture: image.Arch, OS: image.OS}
 	if p.Architecture == "" {
@@ -108,8 +108,8 @@ func (image Image) platform() *ocispec.Platform {
 	return p
 }
 
-// bomb returns a compressed layer of size zeros. A gzip file may consist of several streams, so
-// bomb compresses only one MiB and repeats the result.
+// bomb returns a compressed layer that contains a file of size zero bytes. Because a gzip file may consist of several
+// streams, bomb compresses only one MiB and repeats the result.
 func bomb(tb testing.TB, size int64) []byte {
 	tb.Helper()
 	const block = 1 << 20
@@ -120,7 +120,7 @@ func bomb(tb testing.TB, size int64) []byte {
 		tb.Fatal(err)
 	}
 	zeros := compress(tb, make([]byte, block))
-	return append(compress(tb, head.Bytes()), bytes.Repeat(zeros, int(n)+1)...) // one more block of zeros ends the archive
+	return append(compress(tb, head.Bytes()), bytes.Repeat(zeros, int(n)+1)...) // the additional block of zeros ends the archive
 }
 
 func compress(tb testing.TB, data []byte) []byte {

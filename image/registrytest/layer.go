@@ -27,11 +27,12 @@ type File struct {
 	Major, Minor int64
 }
 
-// Layer contains a layer's entries by path. Paths are written unchanged, even "../../etc/passwd".
-// Entries are in lexical order, except that hard links are last. Parent directories are optional.
+// Layer contains a layer's entries by path. Paths are written unchanged, even paths like
+// "../../etc/passwd". Entries are written in lexical order, except that hard links are last. Parent
+// directories are optional.
 type Layer map[string]File
 
-// Busybox returns a small working system: see [containerdtest.Busybox].
+// Busybox returns a layer with a small working system; see [containerdtest.Busybox].
 func Busybox(tb testing.TB) Layer {
 	tb.Helper()
 	out := Layer{}
@@ -51,7 +52,7 @@ func Random(seed uint64, size int) Layer {
 	return Layer{fmt.Sprintf("random-%d", seed): {Data: data}}
 }
 
-// ManyFiles returns a layer of n empty files, 1000 in each directory.
+// ManyFiles returns a layer with n empty files, 1000 in each directory.
 func ManyFiles(n int) Layer {
 	out := Layer{}
 	for i := range n {

@@ -22,10 +22,11 @@ type Pushed struct {
 	Built
 }
 
-// Ref returns the image's name by its digest.
+// Ref returns the image's name with its digest instead of its tag.
 func (p Pushed) Ref() string { return p.Name + "@" + p.Digest }
 
-// Push builds an image and stores it as "repository:tag". Faults and counters do not apply.
+// Push builds an image and stores it as "repository:tag". The requests are not counted, and faults
+// do not apply to them.
 func (r *Registry) Push(tb testing.TB, name string, image Image) Pushed {
 	tb.Helper()
 	return r.PushBuilt(tb, name, Build(tb, image))
@@ -38,7 +39,7 @@ func (r *Registry) PushBuilt(tb testing.TB, name string, built Built) Pushed {
 	return Pushed{Name: r.Name(name), Digest: built.Manifest.Digest.String(), Bytes: built.Bytes(), Built: built}
 }
 
-// PushIndex stores images for several platforms, and an index of them, under one name.
+// PushIndex stores images for several platforms, and an index that lists them, under one name.
 func (r *Registry) PushIndex(tb testing.TB, name string, images ...Image) Pushed {
 	tb.Helper()
 	repository, _, _ := strings.Cut(name, ":")
@@ -60,7 +61,7 @@ func (r *Registry) PushIndex(tb testing.TB, name string, images ...Image) Pushed
 	return Pushed{Name: r.Name(name), Digest: desc.Digest.String()}
 }
 
-// PushBlobs stores blobs, and then a manifest under the name "repository:tag".
+// PushBlobs stores blobs and then a manifest, which it names "repository:tag".
 func (r *Registry) PushBlobs(tb testing.TB, name string, manifest ocispec.Descriptor, blobs map[digest.Digest][]byte) {
 	tb.Helper()
 	repository, tag, _ := strings.Cut(name, ":")

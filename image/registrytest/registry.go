@@ -28,7 +28,7 @@ import (
 // HTTP without credentials.
 type Options struct {
 	TLS                bool   // use TLS with a certificate of a new CA; see Registry.CA
-	Username, Password string // if not empty, clients must send these credentials
+	Username, Password string // if set, clients must send these credentials
 	Dir                string // directory for the content; "": memory
 	Address            string // host:port to listen on; default: a free port on loopback
 }
@@ -51,7 +51,8 @@ type Registry struct {
 // Start starts a registry, which runs until the test ends.
 func Start(tb testing.TB, o Options) *Registry {
 	tb.Helper()
-	// By default, the registry and containerd's client log every request to standard error.
+	// Disable logging, because by default, the registry and containerd's client log every request to
+	// standard error.
 	if err := log.SetLevel(log.PanicLevel); err != nil {
 		tb.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func configure(tb testing.TB, o Options) *configuration.Configuration {
 			"inmemory":    {},
 			"maintenance": {"uploadpurging": map[any]any{"enabled": false}},
 		},
-		// Tests push invalid images.
+		// Disable validation, because tests push invalid images.
 		Validation: configuration.Validation{Disabled: true},
 	}
 	c.HTTP.Secret = "of a test"
@@ -111,7 +112,7 @@ func configure(tb testing.TB, o Options) *configuration.Configuration {
 // Name returns the full name of an image in the registry: "web:v1" becomes "127.0.0.1:41234/web:v1".
 func (r *Registry) Name(image string) string { return r.Host + "/" + image }
 
-// Stop stops the server and breaks its connections. Its content remains for [Registry.Restart].
+// Stop stops the server and breaks its connections. The content is kept for [Registry.Restart].
 func (r *Registry) Stop() {
 	r.mu.Lock()
 	server := r.server
@@ -144,7 +145,7 @@ func (r *Registry) listen(address string) error {
 	server := httptest.NewUnstartedServer(r)
 	_ = server.Listener.Close() // close the listener that NewUnstartedServer has opened on another port
 	server.Listener = listener
-	// Do not log failed handshakes, which some tests provoke.
+	// Do not log failed TLS handshakes, which some tests provoke.
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	r.mu.Lock()
 	defer r.mu.Unlock()

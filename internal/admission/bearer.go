@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// RequireToken wraps h so that it serves only callers with a bearer token that is valid
-// for everything. Other callers get status 401 or 403. If tokens is nil, all callers are
-// served; [CheckListen] determines at which addresses this is allowed.
+// RequireToken wraps h so that it serves only callers with a bearer token that is valid for
+// everything. Other callers get status 401 or 403. If tokens is nil, it serves all callers;
+// [CheckListen] determines on which addresses this is allowed.
 func RequireToken(h http.Handler, tokens *TokenSet) http.Handler {
 	if tokens == nil {
 		return h

@@ -13,12 +13,12 @@ import (
 // another, the bundle contains both. Servers get their certificates from the first CA.
 type Bundle struct {
 	CAs []*x509.Certificate
-	// Signers contains servers' certificates that remain valid for signatures, but not
-	// for connections, although the CA that issued them was removed.
+	// Signers contains servers' certificates whose CA was removed. Signatures by these servers remain
+	// valid, but connections with these certificates are refused.
 	Signers []*x509.Certificate
 }
 
-// ParseBundle parses certificates in PEM. Errors: invalid.
+// ParseBundle parses a CA file, which contains certificates in PEM. Errors: invalid.
 func ParseBundle(text []byte) (Bundle, error) {
 	var b Bundle
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -36,19 +36,19 @@ func ParseBundle(text []byte) (Bundle, error) {
 		}
 	}
 	if len(b.CAs) == 0 {
-		return Bundle{}, bourse.Errorf(bourse.CodeInvalid, "the CA file contains no PEM certificate of a CA")
+		return Bundle{}, bourse.Errorf(bourse.CodeInvalid, "the CA file does not contain a CA certificate in PEM")
 	}
 	return b, nil
 }
 
 const certificateBlock = "CERTIFICATE"
 
-// CertPEM returns a certificate in PEM.
+// CertPEM encodes a certificate in PEM.
 func CertPEM(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: c.Raw})
 }
 
-// IDs returns the fingerprints of the CAs.
+// IDs returns the CAs' fingerprints.
 func (b *Bundle) IDs() []string {
 	out := make([]string, len(b.CAs))
 	for i, c := range b.CAs {
@@ -58,7 +58,7 @@ func (b *Bundle) IDs() []string {
 	return out
 }
 
-// pools returns two pools: the CAs, and all certificates that are trusted for signatures.
+// pools returns a pool of the CAs, and a pool of all certificates that are trusted for signatures.
 func (b *Bundle) pools() (cas, signers *x509.CertPool) {
 	cas = x509.NewCertPool()
 	for _, c := range b.CAs {
@@ -79,8 +79,8 @@ func (b *Bundle) Issued(chain []*x509.Certificate) bool {
 	return verifyChain(chain, x509.VerifyOptions{Roots: cas, CurrentTime: chain[0].NotBefore.Add(skew)}) == nil
 }
 
-// verifyChain verifies the first certificate of a chain. The other certificates are its
-// issuers.
+// verifyChain verifies the first certificate of a chain. The other certificates must be those of
+// its issuers.
 func verifyChain(chain []*x509.Certificate, with x509.VerifyOptions) error {
 	with.Intermediates, with.KeyUsages = x509.NewCertPool(), []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
 	for _, issuer := range chain[1:] {
@@ -90,8 +90,8 @@ func verifyChain(chain []*x509.Certificate, with x509.VerifyOptions) error {
 	return err
 }
 
-// CheckIssuer checks that text contains exactly one CA, and that this CA has created the
-// given issuer, whose certificate and key are in PEM. It returns the CA. Errors: invalid.
+// CheckIssuer checks that text contains exactly one CA, and that this CA has signed the given
+// issuer, which is a certificate and key in PEM. It returns the CA. Errors: invalid.
 func CheckIssuer(text, issuer []byte) (*x509.Certificate, error) {
 	b, err := ParseBundle(text)
 	if err != nil {
@@ -102,9 +102,9 @@ func CheckIssuer(text, issuer []byte) (*x509.Certificate, error) {
 	case err != nil:
 		return nil, err
 	case len(b.CAs) != 1 || len(b.Signers) != 0 || b.CAs[0].MaxPathLenZero:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "want the certificate of one CA")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "want exactly one CA certificate")
 	case !by.IsIssuer():
-		return nil, bourse.Errorf(bourse.CodeInvalid, "want the certificate and key of an issuer, not of a CA")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "want an issuer's certificate and key, not a CA's")
 	}
 	cas, _ := b.pools()
 	if err := verifyChain([]*x509.Certificate{by.cert}, x509.VerifyOptions{Roots: cas}); err != nil {

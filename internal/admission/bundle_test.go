@@ -31,7 +31,7 @@ func TestSigners(t *testing.T) {
 	before := must(admission.NewCredentials(old.Pair().Cert, signed))(t)
 	birth, _ := before.Own()
 	if id, role, _, err := worker.Author(birth, now); err != nil || id != broker1.ID || role != broker1.Role {
-		t.Errorf("the author is %s %s, %v, want the broker", role, id, err)
+		t.Errorf("got author %s %s, %v; want the broker", role, id, err)
 	}
 	if _, _, _, err := worker.Author(birth, now.Add(2*admission.RenewedLife)); err == nil {
 		t.Error("the broker is accepted as an author after its certificate has expired")
@@ -162,12 +162,12 @@ func TestCheckIssuer(t *testing.T) {
 		"an expired issuer":       {cert, must(ca.NewIssuer(now.Add(-2 * 365 * 24 * time.Hour)))(t).Pair().PEM()},
 	} {
 		if got, err := admission.CheckIssuer(c.ca, c.issuer); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("%s: %v, %v, want invalid", name, got, err)
+			t.Errorf("%s: got %v, %v; want code invalid", name, got, err)
 		}
 	}
 	got, err := admission.CheckIssuer(append([]byte("a comment\n"), cert...), issuer)
 	if err != nil || !bytes.Equal(admission.CertPEM(got), cert) {
-		t.Errorf("the CA and its issuer: %v, %v", got, err)
+		t.Errorf("the CA and its issuer: got %v, %v; want the CA", got, err)
 	}
 	if b := must(admission.ParseBundle(cert))(t); b.Issued([]*x509.Certificate{must(x509.ParseCertificate(block(t, other.Pair().Cert)))(t)}) {
 		t.Error("the CA has issued another CA")

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Validity periods of certificates, and the tolerated difference between servers' clocks.
+// Validity periods of certificates, and the maximum difference between servers' clocks.
 const (
 	caLife     = 10 * 365 * 24 * time.Hour
 	issuerLife = 365 * 24 * time.Hour
@@ -31,8 +31,8 @@ const RenewedLife = 7 * 24 * time.Hour
 // Pair is a certificate and its private key, in PEM.
 type Pair struct{ Cert, Key []byte }
 
-// CA is a cluster's certificate authority, or an issuer: an intermediate authority to which the
-// CA has delegated signing servers' certificates.
+// CA is a cluster's certificate authority, or an issuer: an intermediate authority that signs
+// servers' certificates on behalf of the CA.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -58,7 +58,7 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 }
 
 // NewIssuer creates an issuer, which is valid for a year. Brokers use it to sign the certificates
-// of servers that join, so the CA's own key can be stored elsewhere.
+// of servers that join, so the CA's own key does not have to be on any server.
 func (c *CA) NewIssuer(now time.Time) (*CA, error) {
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: strings.Replace(c.cert.Subject.CommonName, " CA ", " issuer ", 1)},
@@ -86,7 +86,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// ParseCA parses the result of [CA.Pair].
+// ParseCA parses a CA's certificate and key, as [CA.Pair] returns them. Errors: invalid.
 func ParseCA(p Pair) (*CA, error) {
 	both, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil {
@@ -99,14 +99,14 @@ func ParseCA(p Pair) (*CA, error) {
 	return &CA{cert: both.Leaf, key: key, pair: p}, nil
 }
 
-// Pair returns the CA's certificate, which every server needs, and the CA's key, which
-// servers do not need.
+// Pair returns the CA's certificate, which every server needs, and its key, which must be kept
+// secret.
 func (c *CA) Pair() Pair { return c.pair }
 
-// Issue creates a key and a certificate for a server. The certificate is valid for a year or,
-// if an issuer signs it, for [RenewedLife]. For a broker, hosts are the names and addresses by
-// which clients without certificates reach it. For a worker, hosts may contain the [TagName]
-// of its tag.
+// Issue creates a key and a certificate for a server. The certificate is valid for a year or, if c
+// is an issuer, for [RenewedLife]. For a broker, hosts contains the names and addresses by which
+// clients without certificates reach it. For a worker, hosts may contain the [TagName] of its tag.
+// Errors: invalid.
 func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	if err := who.Validate(); err != nil {
 		return Pair{}, err
@@ -148,9 +148,9 @@ func (c *CA) Sign(request []byte, who Identity, hosts []string, now time.Time) (
 	return c.sign(template, r.PublicKey)
 }
 
-// IssueOther creates a certificate, valid for a year, for a server outside of the
-// cluster, such as NATS. Clients reach that server at hosts. The certificate does not
-// give access to the cluster's servers.
+// IssueOther creates a key and a certificate, valid for a year, for a server that is not a member
+// of the cluster, such as a NATS server. hosts contains the names and addresses by which clients
+// reach it. The certificate does not give access to the cluster's servers. Errors: invalid.
 func (c *CA) IssueOther(name string, hosts []string, now time.Time) (Pair, error) {
 	if len(hosts) == 0 {
 		return Pair{}, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s needs at least one host name or address", bourse.Quoted(name))
@@ -187,7 +187,8 @@ func newTemplate(name string, names, hosts []string, role bourse.Role, now time.
 	return template, nil
 }
 
-// create creates a key and its certificate. The certificate is signed by the given CA or, if it is nil, self-signed.
+// create creates a key and its certificate. The certificate is signed by the given CA or, if by is
+// nil, self-signed.
 func create(template *x509.Certificate, by *CA) (Pair, error) {
 	key, private, err := NewKey()
 	if err != nil {
@@ -200,7 +201,7 @@ func create(template *x509.Certificate, by *CA) (Pair, error) {
 	return Pair{Cert: cert, Key: private}, err
 }
 
-// NewKey creates a server's key. It also returns the key in PEM.
+// NewKey creates a server's key and returns it, both as a value and in PEM.
 func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -213,8 +214,8 @@ func NewKey() (*ecdsa.PrivateKey, []byte, error) {
 	return key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// sign creates a certificate in PEM. If c is an issuer, the issuer's certificate follows, because
-// other servers know only the CA that signed the issuer.
+// sign creates a certificate in PEM. If c is an issuer, sign appends the issuer's own certificate,
+// because other servers know only the CA that signed the issuer.
 func (c *CA) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	var err error
 	template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))

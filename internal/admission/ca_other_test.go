@@ -27,7 +27,7 @@ func TestIssueOther(t *testing.T) {
 		}
 	}
 	if who, err := admission.IdentityOf(cert); bourse.CodeOf(err) != bourse.CodeForbidden {
-		t.Errorf("the certificate contains identity %+v, %v", who, err)
+		t.Errorf("got identity %+v, %v; want code forbidden", who, err)
 	}
 	for _, hosts := range [][]string{nil, {""}, {"gru-1.worker.bourse.internal"}, {"000001.tag.bourse.internal"}} {
 		if _, err := ca.IssueOther("nats-1", hosts, now); bourse.CodeOf(err) != bourse.CodeInvalid {

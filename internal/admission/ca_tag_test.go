@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// TestCertificateStatesTag checks that the CA can issue a certificate that states a worker's tag, which workers with a
-// tag of an earlier release need. A broker's certificate must not state a tag, and a certificate must not contain
-// another server's name.
+// TestCertificateStatesTag checks that the CA can issue a certificate that contains a worker's tag.
+// Workers whose tag comes from an earlier release need it. A broker's certificate must not contain
+// a tag, and no certificate may contain another server's name.
 func TestCertificateStatesTag(t *testing.T) {
 	ca, err := admission.NewCA("test", time.Now())
 	if err != nil {

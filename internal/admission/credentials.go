@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Files contains the paths of a server's credentials, which are PEM files. Pair is the path of
-// the file with its certificate and key.
+// Files contains the paths of a server's credentials, which are PEM files. CA contains the
+// cluster's CA, and Pair contains the server's certificate and key.
 type Files struct{ CA, Pair string }
 
-// Credentials contains a server's certificate and its cluster's CA. If they come from
+// Credentials contains a server's certificate and key, and its cluster's CA. If they come from
 // files, [Credentials.Look] reloads them.
 type Credentials struct {
 	*Live[*material]
@@ -34,7 +34,7 @@ type material struct {
 	pool    *x509.CertPool // the CAs in trusted
 	signers *x509.CertPool // all certificates in trusted
 	cert    tls.Certificate
-	chain   []*x509.Certificate // the certificate, followed by its issuers
+	chain   []*x509.Certificate // the certificate, followed by those of its issuers
 	self    Identity
 }
 
@@ -58,7 +58,7 @@ func Load(f Files) (*Credentials, error) {
 }
 
 // Look reads the files again if they have changed; see [Live.Look]. If a CA was removed, it closes
-// the connections that were made with that CA's certificates.
+// the connections whose clients have certificates from that CA.
 func (c *Credentials) Look() (changed bool, err error) {
 	before := c.CAs()
 	if changed, err = c.Live.Look(); changed {
@@ -86,8 +86,8 @@ func (f *Files) read() (*material, error) {
 	return newMaterial(ca, Pair{Cert: pair, Key: pair})
 }
 
-// NewCredentials parses credentials in PEM. The certificate must be signed by one of the
-// CAs and contain one server's name. Errors: invalid.
+// NewCredentials parses credentials in PEM. The certificate must be signed by one of the CAs and
+// name exactly one server. Errors: invalid.
 func NewCredentials(ca []byte, pair Pair) (*Credentials, error) {
 	m, err := newMaterial(ca, pair)
 	if err != nil {
@@ -111,7 +111,7 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 	}
 	chain, err := x509.ParseCertificates(slices.Concat(cert.Certificate...))
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: its issuer's: %w", self.ID, err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificates of %s and its issuers: %w", self.ID, err)
 	}
 	m := &material{trusted: trusted, cert: cert, chain: chain, self: self}
 	m.pool, m.signers = trusted.pools()
@@ -122,8 +122,8 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 	return m, nil
 }
 
-// Used returns the certificates that the server has used since its start, in DER, each
-// followed by its issuers.
+// Used returns the certificates that the server has used since its start, in DER, each followed by
+// those of its issuers.
 func (c *Credentials) Used() [][]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,26 +137,26 @@ func (c *Credentials) CAs() []string { return c.Get().trusted.IDs() }
 // chain, either directly or through the issuers that follow it.
 func (c *Credentials) Issued(chain []*x509.Certificate) bool { return c.Get().trusted.Issued(chain) }
 
-// ByFirstCA reports whether the first of the CAs that the server trusts has issued the server's
-// certificate.
+// ByFirstCA reports whether the server's certificate was issued by [Credentials.FirstCA].
 func (c *Credentials) ByFirstCA() bool {
 	m := c.Get()
 	return (&Bundle{CAs: m.trusted.CAs[:1]}).Issued(m.chain)
 }
 
-// FirstCA returns the CA from which servers get certificates.
+// FirstCA returns the first CA that the server trusts. It is the one from which servers get
+// certificates.
 func (c *Credentials) FirstCA() *x509.Certificate { return c.Get().trusted.CAs[0] }
 
-// Self returns the identity in the certificate.
+// Self returns the server's identity, according to its certificate.
 func (c *Credentials) Self() Identity { return c.self }
 
 // Leaf returns the server's own certificate. The caller must not change it.
 func (c *Credentials) Leaf() *x509.Certificate { return c.Get().cert.Leaf }
 
-// Expires returns when the certificate expires.
+// Expires returns the time at which the server's certificate expires.
 func (c *Credentials) Expires() time.Time { return c.Get().cert.Leaf.NotAfter }
 
-// Names returns the host names in the certificate by which clients reach the server.
+// Names returns the host names in the server's certificate by which clients reach the server.
 func (c *Credentials) Names() []string {
 	return slices.DeleteFunc(slices.Clone(c.Get().cert.Leaf.DNSNames), func(name string) bool {
 		return strings.HasSuffix(strings.ToLower(name), domain)
@@ -174,15 +174,15 @@ func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
 	})
 }
 
-// Public returns the TLS configuration of a server for clients without certificates, which
-// use tokens. The cluster's servers may present their certificates; see [Require].
+// Public returns the TLS configuration of a server whose clients use tokens instead of
+// certificates. The cluster's servers may nevertheless present their certificates; see [Require].
 func (c *Credentials) Public() *tls.Config {
 	return c.serving(tls.VerifyClientCertIfGiven, func(Identity) error { return nil })
 }
 
-// serving returns the TLS configuration of a server. Each handshake uses the current
-// credentials. It rejects the certificates of removed servers, and certificates for which
-// allow returns an error.
+// serving returns the TLS configuration of a server. Each handshake uses the current credentials,
+// and fails if the client's certificate belongs to a removed server or if allow returns an error
+// for its identity.
 func (c *Credentials) serving(auth tls.ClientAuthType, allow func(Identity) error) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -217,9 +217,9 @@ func (c *Credentials) serving(auth tls.ClientAuthType, allow func(Identity) erro
 	}
 }
 
-// Require wraps h so that it serves only the cluster's servers with one of the given
-// roles, identified by their certificates. Other callers get status 403. Requests without
-// TLS are served; [CheckListen] determines at which addresses they are allowed.
+// Require wraps h so that it serves only callers whose certificate belongs to one of the cluster's
+// servers with one of the given roles. Other callers get status 403. Requests without TLS are
+// served; [CheckListen] determines on which addresses they are allowed.
 func Require(h http.Handler, roles ...bourse.Role) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil {
@@ -247,9 +247,8 @@ func (c *Credentials) Client() *tls.Config {
 	}
 }
 
-// AnyServer returns the TLS configuration for a connection to any server with one of the
-// given roles, whatever its address. The server's certificate must be issued by a CA in
-// pool.
+// AnyServer returns the TLS configuration for a connection to a server with one of the given roles,
+// whatever its name and address are. The server's certificate must be issued by a CA in pool.
 func AnyServer(pool *x509.CertPool, roles ...bourse.Role) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -268,7 +267,7 @@ func AnyServer(pool *x509.CertPool, roles ...bourse.Role) *tls.Config {
 }
 
 // RenewalDue reports whether at least half of the certificate's validity has passed. It returns
-// false for certificates that servers do not renew themselves.
+// false for certificates that servers do not renew automatically.
 func (c *Credentials) RenewalDue(now time.Time) bool {
 	leaf := c.Get().cert.Leaf
 	validity := leaf.NotAfter.Sub(leaf.NotBefore)

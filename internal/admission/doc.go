@@ -8,5 +8,5 @@
 // organization, or for one of its apps. Neither certificates nor tokens are required on
 // loopback.
 //
-// The package opens no sockets.
+// The package does not open sockets.
 package admission

@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Gate protects listeners from requests by web pages. It refuses requests from pages of
-// other sites, and from pages whose host name resolves to the server's address (DNS
-// rebinding). On paths for the cluster's servers, it refuses requests from all pages.
+// Gate protects listeners from requests by web pages. It refuses requests from pages of other
+// sites, and from pages whose host name resolves to the server's address (DNS rebinding). On paths
+// for calls between the cluster's servers, it refuses requests from all pages.
 type Gate struct {
 	Names func() []string // returns the server's host names in addition to IP addresses and localhost; nil means none
 	Proof Proof           // the proof that the cluster's servers must present
@@ -25,11 +25,11 @@ type Gate struct {
 // set the header only after a preflight request, which every server refuses.
 const headerServer = "Bourse-Server"
 
-// pathsOfMetrics are the paths for monitoring systems, which do not send headerServer.
-var pathsOfMetrics = []string{"/worker/metrics", "/proxy/metrics"}
+// metricsPaths are the paths that monitoring systems request. They do not send headerServer.
+var metricsPaths = []string{"/worker/metrics", "/proxy/metrics"}
 
-// pathsOfServers are the prefixes of paths for calls between the cluster's servers.
-var pathsOfServers = []string{"/worker/", "/view/", "/proxy/"}
+// serverPaths are the path prefixes for calls between the cluster's servers.
+var serverPaths = []string{"/worker/", "/view/", "/proxy/"}
 
 // Wrap returns a handler that passes admitted requests to h. A request for an unknown
 // host name gets status 421, and any other refused request gets status 403.
@@ -53,7 +53,7 @@ func (g *Gate) Wrap(h http.Handler) http.Handler {
 }
 
 func forServers(path string) bool {
-	return slices.ContainsFunc(pathsOfServers, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+	return slices.ContainsFunc(serverPaths, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
 // admitsServer reports whether a server of the cluster sent the request. If not, it refuses
@@ -63,13 +63,13 @@ func (g *Gate) admitsServer(w http.ResponseWriter, r *http.Request) bool {
 		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "web pages may not call this path")
 		return false
 	}
-	if !slices.Contains(pathsOfMetrics, r.URL.Path) && r.Header.Get(headerServer) != g.Proof.Cluster {
-		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only servers of this cluster may call this path: "+headerServer+" must name it")
+	if !slices.Contains(metricsPaths, r.URL.Path) && r.Header.Get(headerServer) != g.Proof.Cluster {
+		refuse(w, http.StatusForbidden, bourse.CodeForbidden, "only servers of this cluster may call this path: the header "+headerServer+" must contain the cluster's name")
 		return false
 	}
 	if g.Proof.Bearer != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+g.Proof.Bearer)) == 0 {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, http.StatusUnauthorized, bourse.CodeUnauthorized, "only servers of this cluster may call this path: its secret is missing or wrong")
+		refuse(w, http.StatusUnauthorized, bourse.CodeUnauthorized, "only servers of this cluster may call this path: the cluster's secret is missing or wrong")
 		return false
 	}
 	return true
@@ -88,10 +88,10 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// allowsHost reports whether requests with this host are safe from DNS rebinding, because the
-// author of a web page cannot have chosen the host. An IP address is the one that the
-// browser connected to. DNS does not resolve localhost. The operator has chosen the names
-// in g.Names. Browsers never send an empty host.
+// allowsHost reports whether a request with this host cannot result from DNS rebinding, because the
+// author of a web page cannot control what the host refers to. If the host is an IP address, the
+// browser has connected to that address. Browsers do not look up localhost in DNS. The operator has
+// chosen the names in g.Names. Browsers never send an empty host.
 func (g *Gate) allowsHost(host string) bool {
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -110,15 +110,16 @@ func CheckName(name string) error {
 	return nil
 }
 
-// refuse replies with an error that both API clients and servers can decode.
+// refuse replies with an error in a format that both API clients and the cluster's servers can
+// decode.
 func refuse(w http.ResponseWriter, status int, code bourse.Code, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": text, "message": text, "code": string(code)}) // the client may have disconnected
 }
 
-// Proof identifies a server of the cluster to other servers, in addition to its
-// certificate. The zero value is the proof for a cluster whose name is empty.
+// Proof identifies a server to the cluster's other servers, in addition to its certificate. The
+// zero value is valid for a cluster with an empty name.
 type Proof struct {
 	Cluster string
 	Bearer  string // secret that is sent and required on loopback; "" means no secret
@@ -127,8 +128,8 @@ type Proof struct {
 // Show adds the public part of the proof to the headers of a request.
 func (p Proof) Show(h http.Header) { h[headerServer] = []string{p.Cluster} }
 
-// ShowTo adds the proof to the headers of a request to the given address. It adds the secret
-// only if that is a loopback address.
+// ShowTo adds the proof to the headers of a request to the given address. It adds the secret only
+// if the address is on loopback.
 func (p Proof) ShowTo(h http.Header, address string) {
 	p.Show(h)
 	if p.Bearer == "" {

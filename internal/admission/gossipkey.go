@@ -11,13 +11,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxGossipKeys is the maximum number of keys in a file. It is small, because a server
-// may have to try every key on each message.
+// maxGossipKeys is the maximum number of keys in a file. It is small because a server may have to
+// try every key for each message.
 const maxGossipKeys = 8
 
-// LoadGossipKeys reads the keys that encrypt the membership's messages. The file has one key of 16, 24 or 32 bytes
-// (AES-128, 192 or 256) on each line, in base64 or hex. Empty lines and lines that begin with "#" are ignored. The
-// first key encrypts; all keys decrypt. When the file changes, changed is called with the new keys. Errors: invalid.
+// LoadGossipKeys reads the keys that encrypt gossip messages. Each line of the file contains one
+// key of 16, 24 or 32 bytes (AES-128, 192 or 256), in base64 or hex. Empty lines and lines that
+// begin with "#" are ignored. The first key encrypts; all keys decrypt. When the file changes,
+// changed is called with the new keys; see [NewLive]. Errors: invalid.
 func LoadGossipKeys(path string, changed func([][]byte) error) (*Live[[][]byte], error) {
 	return NewLive([]string{path}, func() ([][]byte, error) {
 		text, err := os.ReadFile(path)
@@ -28,7 +29,7 @@ func LoadGossipKeys(path string, changed func([][]byte) error) (*Live[[][]byte],
 	}, changed)
 }
 
-// ParseGossipKeys parses the content of a file of gossip keys. Errors: invalid.
+// ParseGossipKeys parses the content of a gossip key file. Errors: invalid.
 func ParseGossipKeys(text []byte) ([][]byte, error) {
 	var keys [][]byte
 	for line := range bytes.Lines(text) {
@@ -61,7 +62,7 @@ func parseGossipKey(text []byte) ([]byte, error) {
 	return nil, bourse.Errorf(bourse.CodeInvalid, "the gossip key must be 16, 24 or 32 bytes in base64 or hex")
 }
 
-// GossipKeyIDs returns the IDs of gossip keys, which reveal nothing about the keys.
+// GossipKeyIDs returns the IDs of gossip keys. An ID does not reveal anything about its key.
 func GossipKeyIDs(keys [][]byte) []string {
 	ids := make([]string, len(keys))
 	for i, key := range keys {
@@ -71,7 +72,7 @@ func GossipKeyIDs(keys [][]byte) []string {
 	return ids
 }
 
-// NewGossipKey creates a gossip key and returns its line for a key file.
+// NewGossipKey creates a gossip key and returns it as a line of a key file.
 func NewGossipKey() []byte {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // crypto/rand never fails

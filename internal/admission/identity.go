@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// domain is the suffix of a server's DNS name in a certificate. These names are never
-// resolved; .internal is reserved for private use. They are DNS names, not URIs, so that
-// TLS verifies them.
+// domain is the suffix of a server's DNS name in a certificate. These names are never resolved;
+// .internal is reserved for private use. They are DNS names rather than URIs, so that TLS clients
+// verify them.
 const domain = ".bourse.internal"
 
 // Identity is a server's name in the cluster and its role. The DNS name
@@ -19,7 +19,7 @@ type Identity struct {
 	Role bourse.Role
 }
 
-// Validate checks that both parts are valid in a DNS name. Errors: invalid.
+// Validate checks that the ID and the role can be part of a DNS name. Errors: invalid.
 func (i Identity) Validate() error {
 	if err := i.ID.Validate(); err != nil {
 		return err
@@ -33,8 +33,8 @@ func (i Identity) Validate() error {
 // ServerName returns the DNS name of i.
 func (i Identity) ServerName() string { return string(i.ID) + "." + string(i.Role) + domain }
 
-// IdentityOf returns the identity of the server in a verified certificate. Errors:
-// forbidden if the certificate does not contain exactly one server.
+// IdentityOf returns the identity of the server that a verified certificate names. Errors:
+// forbidden if the certificate does not name exactly one server.
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	var found []Identity
 	for _, name := range cert.DNSNames {
@@ -50,7 +50,7 @@ func IdentityOf(cert *x509.Certificate) (Identity, error) {
 		found = append(found, i)
 	}
 	if len(found) != 1 {
-		return Identity{}, bourse.Errorf(bourse.CodeForbidden, "the certificate names %d servers of the cluster: it must name one", len(found))
+		return Identity{}, bourse.Errorf(bourse.CodeForbidden, "the certificate names %d servers of the cluster: it must name exactly one", len(found))
 	}
 	return found[0], nil
 }

@@ -45,7 +45,7 @@ func TestIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if creds.Self() != who || time.Until(creds.Expires()) > admission.RenewedLife {
-		t.Errorf("certificate of %v until %s", creds.Self(), creds.Expires())
+		t.Errorf("got a certificate for %v that expires at %s", creds.Self(), creds.Expires())
 	}
 	other, err := ca.Issue(admission.Identity{ID: "b", Role: bourse.RoleBroker}, []string{"10.0.0.1"}, time.Now())
 	if err != nil {
@@ -57,7 +57,7 @@ func TestIssuer(t *testing.T) {
 	}
 	der, _ := creds.Own()
 	if id, role, _, err := peer.Author(der, time.Now()); err != nil || id != who.ID || role != who.Role {
-		t.Errorf("author %s %s, %v", role, id, err)
+		t.Errorf("got author %s %s, %v; want %s %s", role, id, err, who.Role, who.ID)
 	}
 
 	pair := must(issuer.Issue(who, nil, time.Now()))(t)
@@ -69,7 +69,7 @@ func TestIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if leaf := parse(t, admission.Pair{Cert: cert, Key: key}); leaf.NotAfter.After(issuer.Expires()) {
-		t.Errorf("the certificate expires at %s, the issuer at %s", leaf.NotAfter, issuer.Expires())
+		t.Errorf("the certificate expires at %s, after its issuer, which expires at %s", leaf.NotAfter, issuer.Expires())
 	}
 	second := must(issuer.NewIssuer(time.Now()))(t)
 	cert = must(second.Sign(request, who, nil, time.Now()))(t)

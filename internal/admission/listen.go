@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Safeguard is a way to protect an address from other hosts.
+// Safeguard is a way to protect an address against other hosts.
 type Safeguard string
 
 // The safeguards.
@@ -26,8 +26,8 @@ type Listen struct {
 	Has   []Safeguard
 }
 
-// CheckListen checks that other hosts cannot reach l without the required safeguards. Loopback requires none. insecure
-// disables the check, for test networks. Errors: invalid.
+// CheckListen checks that l has the required safeguards if other hosts can reach it. An address on
+// loopback requires none. insecure disables the check, for test networks. Errors: invalid.
 func CheckListen(l Listen, insecure bool) error {
 	if !l.Addr.IsValid() {
 		return bourse.Errorf(bourse.CodeInvalid, "%s has no address to listen on", l.What)

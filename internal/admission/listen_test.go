@@ -38,7 +38,7 @@ func TestCheckListen(t *testing.T) {
 			err := admission.CheckListen(l, tt.insecure)
 			switch {
 			case tt.missing == "" && err != nil:
-				t.Errorf("refused: %v", err)
+				t.Errorf("got error %v, want none", err)
 			case tt.missing != "" && (bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "without "+tt.missing+":")):
 				t.Errorf("got %v, want an error that names the missing safeguard %s", err, tt.missing)
 			}

@@ -24,8 +24,9 @@ type Live[T any] struct {
 	seen string     // stamp of the files at the last call of Look
 }
 
-// NewLive calls read to read a value from files. If the files change, [Live.Look] calls read again and passes the new
-// value to changed, which may refuse it; changed may be nil.
+// NewLive calls read, which reads a value from the given files. If the files change, [Live.Look]
+// calls read again and passes the new value to changed. If changed returns an error, the previous
+// value remains in use. changed may be nil.
 func NewLive[T any](files []string, read func() (T, error), changed func(T) error) (*Live[T], error) {
 	l := &Live[T]{files: files, read: read, changed: changed}
 	l.used = stamp(files)
@@ -51,10 +52,10 @@ func (l *Live[T]) Get() T { return *l.current.Load() }
 // Files returns the paths of the files.
 func (l *Live[T]) Files() []string { return l.files }
 
-// Look reads the files again if they have changed, and reports whether a new value is in
-// use. It counts files as changed only if the previous call found the same change,
-// because a certificate and its key cannot be replaced at the same instant. If the
-// changed files are invalid, the error is returned only once.
+// Look reads the files again if they have changed, and reports whether a new value is in use.
+// Because a certificate and its key cannot be replaced at the same instant, Look waits for changes
+// to settle: it reads the files only if they have not changed since the previous call. If the
+// changed files are invalid, only one call returns the error.
 func (l *Live[T]) Look() (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,17 +93,18 @@ func stamp(files []string) string {
 	return b.String()
 }
 
-// Watched is implemented by a [Live] of any type.
+// Watched is implemented by every [Live].
 type Watched interface {
 	Files() []string
 	Look() (changed bool, err error)
 }
 
-// watchEvery is the interval between calls of Look. A change takes effect at the second call that
-// finds it.
+// watchEvery is the interval between calls to Look. A change takes effect at the second call that
+// detects it.
 const watchEvery = time.Second
 
-// Watch calls Look on each value at regular intervals until ctx ends, and logs the results.
+// Watch calls Look on each value at regular intervals until ctx is canceled, and logs changes and
+// errors.
 func Watch(ctx context.Context, log *slog.Logger, all ...Watched) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -115,7 +117,7 @@ func Watch(ctx context.Context, log *slog.Logger, all ...Watched) {
 		for _, w := range all {
 			switch changed, err := w.Look(); {
 			case err != nil:
-				log.Warn("load changed files failed, keeping the previous ones", slog.Any("files", w.Files()), slog.Any("err", err))
+				log.Warn("reload changed files failed, keeping the previous version", slog.Any("files", w.Files()), slog.Any("err", err))
 			case changed:
 				log.Info("changed files loaded", slog.Any("files", w.Files()))
 			}

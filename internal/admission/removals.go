@@ -10,18 +10,18 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// removals contains the servers that were removed from the cluster, and the open
-// connections that were accepted from servers. The zero value is ready to use.
+// removals contains the servers that were removed from the cluster, and the open connections that
+// servers have made. The zero value is ready to use.
 type removals struct {
 	mu    sync.Mutex
 	at    map[bourse.WorkerID]time.Time        // time of each removal
 	conns map[*trackedConn][]*x509.Certificate // the certificates that the client has presented
 }
 
-// SetRemoved replaces the list of removed servers. at contains the time of each removal. From now on, the certificates
-// of removed servers are refused. SetRemoved closes the connections that were made with them. A certificate that was
-// issued after its server was removed is accepted, because the server has joined again. It returns the number of
-// connections that it has closed.
+// SetRemoved replaces the list of removed servers. at contains the time of each removal. From now
+// on, the certificates of removed servers are refused, except for certificates that were issued
+// after the removal, because their servers have joined again. SetRemoved also closes the open
+// connections with refused certificates, and returns their number.
 func (c *Credentials) SetRemoved(at map[bourse.WorkerID]time.Time) int {
 	r := &c.removals
 	r.mu.Lock()
@@ -46,9 +46,9 @@ func (r *removals) closeIf(refused func(chain []*x509.Certificate) bool) int {
 	return len(closing)
 }
 
-// Refused reports whether other servers would refuse a certificate that is issued to a
-// server now. This is the case if the server was removed less than a second ago, because
-// certificates are dated in whole seconds.
+// Refused reports whether the cluster's servers would refuse a certificate that is issued to this
+// server now. They do so if the server was removed less than a second ago, because certificates are
+// dated in whole seconds.
 func (c *Credentials) Refused(id bourse.WorkerID, now time.Time) bool {
 	c.removals.mu.Lock()
 	defer c.removals.mu.Unlock()
@@ -69,13 +69,13 @@ func (r *removals) check(cert *x509.Certificate) error {
 	return nil
 }
 
-// IssuedAt returns when a certificate was issued. Bourse backdates certificates by skew.
-// A certificate from another program may not be backdated; it is then treated as issued
-// later than it was.
+// IssuedAt returns the time at which a certificate was issued, assuming that it is backdated by
+// skew, as Bourse's certificates are. If another program has created the certificate without
+// backdating it, the result is later than the actual time.
 func IssuedAt(cert *x509.Certificate) time.Time { return cert.NotBefore.Add(skew) }
 
-// allow checks the certificate of a connected server, which comes first in chain. If conn
-// is not nil, it is the server's connection, and is closed once the server or its CA is
+// allow checks the certificate of a connected server, which is the first one in chain. If conn is
+// not nil, it is the server's connection, which will be closed once the server or its CA is
 // removed.
 func (r *removals) allow(chain []*x509.Certificate, conn net.Conn) error {
 	r.mu.Lock()
@@ -92,8 +92,8 @@ func (r *removals) allow(chain []*x509.Certificate, conn net.Conn) error {
 	return nil
 }
 
-// Track returns a listener that closes a connection once the server that made it is
-// removed from the cluster. The listener's TLS configuration must come from c.
+// Track returns a listener whose connections are closed once the server that made them, or its CA,
+// is removed. The listener's TLS configuration must come from c.
 func (c *Credentials) Track(ln net.Listener) net.Listener {
 	return &trackingListener{ln, &c.removals}
 }

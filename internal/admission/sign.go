@@ -13,18 +13,18 @@ import (
 // Credentials also implements view.Keys: it signs the transactions that a server writes to the view. A server sends its
 // certificate with the first transaction of an epoch.
 
-// Own returns the server's certificate, followed by any intermediate certificates, in DER, and
-// its key.
+// Own returns the server's certificate in DER, followed by any intermediate certificates, and the
+// server's key.
 func (c *Credentials) Own() ([]byte, crypto.Signer) {
 	cert := c.Get().cert
 	key, _ := cert.PrivateKey.(crypto.Signer) // never fails, because TLS accepts no other keys
 	return slices.Concat(cert.Certificate...), key
 }
 
-// Author verifies another server's certificate, and returns the server's id, role and
-// public key. The certificate must have been valid at the given time. It may have expired
-// since then, because that does not make older signatures invalid. Errors: forbidden if
-// the certificate is not from the cluster or contains no server.
+// Author verifies another server's certificate, and returns the server's id, role and public key.
+// The certificate must have been valid at the given time. It may have expired since then, because
+// its older signatures remain valid. Errors: forbidden if the certificate is not from the cluster
+// or does not name a server.
 func (c *Credentials) Author(der []byte, at time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	chain, err := x509.ParseCertificates(bytes.Clone(der))
 	if err != nil || len(chain) == 0 {

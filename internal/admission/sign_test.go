@@ -36,7 +36,7 @@ func TestAuthor(t *testing.T) {
 	birth, key := c.Own()
 	site, role, public, err := c.Author(birth, now)
 	if err != nil || site != "w1" || role != bourse.RoleWorker || !key.Public().(*ecdsa.PublicKey).Equal(public) {
-		t.Errorf("%s %s with %v, %v", role, site, public, err)
+		t.Errorf("got author %s %s with key %v, %v; want worker w1 with its own key", role, site, public, err)
 	}
 	if _, _, _, err := c.Author(birth, now.Add(certLife-time.Minute)); err != nil {
 		t.Errorf("while the certificate is valid: %v", err)

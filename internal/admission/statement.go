@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// statements is a prefix of the signed bytes. It ensures that a statement's signature is
-// not valid for any other kind of data.
+// statements is a prefix of the signed bytes. It ensures that a signature of a statement is not
+// valid for any other kind of data.
 const statements = "bourse statement\x00"
 
-// Sign signs a statement of this server about itself with its certificate's key.
+// Sign signs a statement that this server makes about itself, with the key of its certificate.
 func (c *Credentials) Sign(statement []byte) ([]byte, error) {
 	key, ok := c.Get().cert.PrivateKey.(crypto.Signer)
 	if !ok {
@@ -52,12 +52,11 @@ func Verify(cert *x509.Certificate, statement, signature []byte) bool {
 	return cert.CheckSignature(by, append([]byte(statements), statement...), signature) == nil
 }
 
-// tagDomain is the suffix of a DNS name that states a worker's tag in the worker's certificate.
-// It is used if the tag does not follow from the worker's id. The first label of the name is the
-// tag.
+// tagDomain is the suffix of a DNS name in a worker's certificate that contains the worker's tag as
+// its first label. It is used if the tag cannot be derived from the worker's id.
 const tagDomain = ".tag" + domain
 
-// TagName returns the DNS name that states a tag in a certificate.
+// TagName returns the DNS name for a tag in a worker's certificate.
 func TagName(tag bourse.WorkerTag) string { return tag.String() + tagDomain }
 
 // statesTag reports whether name has the form of a TagName.
@@ -67,10 +66,10 @@ func statesTag(name string) bool {
 	return ok && err == nil && TagName(bourse.WorkerTag(n)) == name
 }
 
-// HasTag reports whether this server's certificate states the given tag.
+// HasTag reports whether this server's certificate contains the [TagName] of the given tag.
 func (c *Credentials) HasTag(tag bourse.WorkerTag) bool { return HasTag(c.Get().cert.Leaf, tag) }
 
-// HasTag reports whether a worker's certificate states the given tag.
+// HasTag reports whether a worker's certificate contains the [TagName] of the given tag.
 func HasTag(cert *x509.Certificate, tag bourse.WorkerTag) bool {
 	return slices.ContainsFunc(cert.DNSNames, func(name string) bool { return strings.EqualFold(name, TagName(tag)) })
 }

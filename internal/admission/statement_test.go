@@ -66,15 +66,15 @@ func TestStatement(t *testing.T) {
 			t.Errorf("%s: the signature was accepted as another server's", name)
 		}
 		if c.Self().ID != "w1" || !c.HasTag(0x00a1b2) || c.HasTag(0x00a1b3) || c.HasTag(0) {
-			t.Errorf("%s: got %+v, with a tag that the certificate does not state", name, c.Self())
+			t.Errorf("%s: got %+v, with a tag that the certificate does not contain", name, c.Self())
 		}
 	}
 }
 
-// TestTagIsNotARole checks that "tag" is not a valid role, so that a name that states a tag cannot
+// TestTagIsNotARole checks that "tag" is not a valid role, so that a DNS name for a tag cannot
 // identify a server.
 func TestTagIsNotARole(t *testing.T) {
 	if err := (admission.Identity{ID: "00a1b2", Role: "tag"}).Validate(); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want code invalid", err)
 	}
 }

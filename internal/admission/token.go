@@ -24,8 +24,8 @@ type Scope struct {
 // allOrgs stands for all organizations in a token file. It is not a valid slug.
 const allOrgs = "*"
 
-// ScraperScope takes the place of the organization in a token that is valid for metrics only. It is
-// not a valid slug.
+// ScraperScope takes the place of the organization in the line of a token that is valid only for
+// metrics. It is not a valid slug.
 const ScraperScope = "role:" + string(bourse.RoleScraper)
 
 // TokenSet is the set of tokens that a broker accepts. If it comes from a file,
@@ -59,16 +59,17 @@ func LoadTokens(path string) (*TokenSet, error) {
 	return &TokenSet{live}, nil
 }
 
-// OneToken returns a set with one token, which is valid for everything.
+// OneToken returns a set that contains only the given token, which is valid for everything. Errors:
+// invalid.
 func OneToken(token string) (*TokenSet, error) {
 	return ReadTokens(strings.NewReader(token + " " + allOrgs))
 }
 
-// ReadTokens reads tokens, one on each line. A line contains the token, the
-// organization's slug and, if the token is valid for only one app, the app's name. The
-// slug "*" stands for the whole cluster, and "role:scraper" for its metrics. Empty lines
-// and lines that begin with "#" are ignored. Errors: invalid if there is no token or an
-// invalid line. An error contains the number of the line, but no part of the line.
+// ReadTokens reads tokens, one on each line. A line contains the token, the organization's slug
+// and, if the token is valid for only one app, the app's name. The slug "*" stands for the whole
+// cluster, and "role:scraper" for its metrics. Empty lines and lines that begin with "#" are
+// ignored. Errors: invalid if there is no token or an invalid line. An error contains the number of
+// the line, but not its content.
 func ReadTokens(r io.Reader) (*TokenSet, error) {
 	t, err := readTokens(r)
 	if err != nil {
@@ -94,7 +95,7 @@ func readTokens(r io.Reader) (*tokenTable, error) {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "read tokens: %w", err)
 	}
 	if len(t.scopes) == 0 {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the file contains no token, so no client could connect")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the file does not contain a token, so no client could connect")
 	}
 	return t, nil
 }
@@ -108,13 +109,13 @@ func (t *tokenTable) add(words []string) error {
 	}
 	if words[1] == allOrgs {
 		if len(words) > 2 {
-			return bourse.Errorf(bourse.CodeInvalid, "a token for everything must not have an app")
+			return bourse.Errorf(bourse.CodeInvalid, "a token for everything cannot be limited to an app")
 		}
 		return t.put(words[0], Scope{Cluster: true})
 	}
 	if words[1] == ScraperScope {
 		if len(words) > 2 {
-			return bourse.Errorf(bourse.CodeInvalid, "a scraper's token must not have an app")
+			return bourse.Errorf(bourse.CodeInvalid, "a scraper's token cannot be limited to an app")
 		}
 		return t.put(words[0], Scope{Scraper: true})
 	}
@@ -147,7 +148,7 @@ func (t *tokenTable) digest(token string) (d [sha256.Size]byte) {
 	return d
 }
 
-// Lookup returns a token's scope, and whether the token is known.
+// Lookup returns a token's scope. It returns false if the token is not in the set.
 func (t *TokenSet) Lookup(token string) (Scope, bool) {
 	if len(token) > maxToken {
 		return Scope{}, false

@@ -44,7 +44,8 @@ func (w *Writer) header() bool {
 	return true
 }
 
-// Write sends v as a line. An error means that the client has disconnected.
+// Write sends v as a line. It returns an error if v cannot be encoded or the client has
+// disconnected.
 func (w *Writer) Write(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {

@@ -18,13 +18,13 @@ func TestWriter(t *testing.T) {
 	}
 	for _, v := range []any{map[string]int{"a": 1}, "b\nc"} {
 		if err := w.Write(v); err != nil || !w.Begun() || !rec.Flushed {
-			t.Fatalf("%v: %v, begun %v, flushed %v", v, err, w.Begun(), rec.Flushed)
+			t.Fatalf("write %v: got error %v, begun %t, flushed %t", v, err, w.Begun(), rec.Flushed)
 		}
 		rec.Flushed = false
 	}
 	w.Begin()
 	if got, want := rec.Body.String(), "{\"a\":1}\n\"b\\nc\"\n"; got != want || rec.Header().Get("Content-Type") != codec.Type || rec.Flushed {
-		t.Errorf("got %q of type %q, flushed twice: %v", got, rec.Header().Get("Content-Type"), rec.Flushed)
+		t.Errorf("got %q of type %q, flushed again by Begin: %t", got, rec.Header().Get("Content-Type"), rec.Flushed)
 	}
 }
 
@@ -33,7 +33,7 @@ func TestBegin(t *testing.T) {
 	w := codec.NewWriter(rec)
 	w.Begin()
 	if !rec.Flushed || rec.Code != http.StatusOK || rec.Body.Len() != 0 {
-		t.Errorf("flushed %v, %d %q", rec.Flushed, rec.Code, rec.Body)
+		t.Errorf("after Begin: got flushed %t, status %d and body %q, want a flushed status 200 without a body", rec.Flushed, rec.Code, rec.Body)
 	}
 	rec.Flushed, w.Buffered = false, true
 	if err := w.Write(1); err != nil || rec.Flushed {

@@ -13,11 +13,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// MaxFrame is the maximum size of a frame in bytes. With usual limits, Linux passes at most 2 MiB
-// of arguments and environment to a program. Encoded in base64, they take 2.7 MiB.
+// MaxFrame is the maximum size of a frame in bytes. By default, Linux limits a program's arguments
+// and environment to 2 MiB, which is 2.7 MiB in base64.
 const MaxFrame = 4 << 20
 
-// ErrFrameSize is returned for a frame longer than MaxFrame.
+// ErrFrameSize is the error for a frame that is longer than MaxFrame.
 var ErrFrameSize = errors.New("frame too large")
 
 // Error represents an error and its code in a frame.

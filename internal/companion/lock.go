@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// ErrHeld means that another process holds a directory's lock.
-var ErrHeld = errors.New("another process holds the directory")
+// ErrHeld is returned by Lock if another process holds the lock.
+var ErrHeld = errors.New("another process holds the directory's lock")
 
 // Lock locks a file until this process ends. It returns ErrHeld if another process holds the
 // lock.

@@ -68,7 +68,7 @@ func TestCompanionLifecycle(t *testing.T) {
 	}
 	lock, log := filepath.Join(dir, "lock"), filepath.Join(dir, "log")
 	if free, err := LockFree(lock); !free || err != nil {
-		t.Fatalf("before the start: lock free %v, %v", free, err)
+		t.Fatalf("before the start: got lock free %t, %v; want true", free, err)
 	}
 	if _, err := Dial(t.Context(), dir); err == nil {
 		t.Fatal("a companion listens before one was started")
@@ -86,7 +86,7 @@ func TestCompanionLifecycle(t *testing.T) {
 		t.Error(err)
 	}
 	if free, err := LockFree(lock); free || err != nil {
-		t.Errorf("while the companion runs: lock free %v, %v", free, err)
+		t.Errorf("while the companion runs: got lock free %t, %v; want false", free, err)
 	}
 	conn, err := Dial(t.Context(), dir)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestCompanionLifecycle(t *testing.T) {
 	defer conn.Close()
 	var b [16]byte
 	if n, err := conn.Read(b[:]); string(b[:n]) != "hello" {
-		t.Errorf("the companion sent %q, %v", b[:n], err)
+		t.Errorf("got %q, %v from the companion, want hello", b[:n], err)
 	}
 	if _, err := conn.Write([]byte("x")); err != nil {
 		t.Fatal(err)

@@ -6,14 +6,14 @@ import (
 )
 
 // readyVariable is the environment variable that contains the number of a file descriptor. The
-// companion writes "ok" to this descriptor once it listens, or the reason if it fails.
+// companion writes "ok" to this descriptor once it listens, or the error if it fails to start.
 const readyVariable = "BOURSE_READY"
 
 // readyDescriptor is the first descriptor after stdin, stdout and stderr.
 const readyDescriptor = 3
 
-// Readiness returns a function that tells the process that started this one whether the start
-// succeeded (nil) or failed. Only the function's first call has an effect.
+// Readiness returns a function that reports the result of the start, nil or an error, to the
+// process that has started this one. Only the function's first call has an effect.
 func Readiness() func(error) {
 	var once sync.Once
 	return func(err error) {

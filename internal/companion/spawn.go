@@ -15,13 +15,14 @@ import (
 	"github.com/bourse-dev/bourse/internal/tuning"
 )
 
-// startTimeout limits the time until a companion reports that it listens.
+// startTimeout is how long Spawn waits for a companion to report that it listens.
 const startTimeout = 10 * time.Second
 
 // Spawn starts a companion in its own session, so that a signal that terminates this process does not terminate the
 // companion. It waits until the companion reports through Readiness that it listens. The companion's stdout and stderr
-// are appended to the file log. If the command does not exist, Spawn returns CodeInvalid. If a started companion then
-// fails, Spawn returns its process together with the error. The caller must wait for the process or release it.
+// are appended to the file log. If the command is missing or not executable, Spawn returns CodeInvalid. If the
+// companion starts but does not report success, Spawn returns both its process and the error. The caller must wait for
+// the process or release it.
 func Spawn(ctx context.Context, command []string, log string) (*os.Process, error) {
 	if len(command) == 0 {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "no command")
@@ -83,6 +84,6 @@ func awaitReady(ctx context.Context, r *os.File) error {
 	case n > 0:
 		return errors.New(strings.TrimSpace(text))
 	default:
-		return fmt.Errorf("it did not report whether it started: %w", err)
+		return fmt.Errorf("the companion did not report whether it started: %w", err)
 	}
 }

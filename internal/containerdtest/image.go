@@ -115,7 +115,8 @@ func layer(files map[string]File) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// order sorts by path, with hard links after their targets.
+// order returns the files' paths, sorted, but with hard links last, so that each follows its
+// target.
 func order(files map[string]File) []string {
 	names := slices.Sorted(maps.Keys(files))
 	slices.SortStableFunc(names, func(a, b string) int {
@@ -189,7 +190,7 @@ func Busybox(tb testing.TB) map[string]File {
 	return files
 }
 
-// applets lists the commands of busybox that images contain.
+// applets lists the busybox commands that images contain.
 const applets = `sh ash cat chmod chown cp date dd df echo env false find grep head hostname httpd id ip kill ln ls
 	mkdir mkfifo mknod mount mv nc nslookup pidof ping printf ps pwd readlink rm sed seq setsid sleep sort stat stty sync tail
 	test touch tr true tty ulimit umount uname vi wc wget yes`

@@ -50,7 +50,7 @@ func (s *Server) Leftovers() []string {
 	return left
 }
 
-// records lists the leftovers of a namespace's containers in containerd.
+// records lists what containers have left in one of containerd's namespaces.
 func records(ctx context.Context, c *containerd.Client) ([]string, error) {
 	var left []string
 	list, err := c.ContainerService().List(ctx)
@@ -76,7 +76,7 @@ func records(ctx context.Context, c *containerd.Client) ([]string, error) {
 	return left, err
 }
 
-// Shims returns the process ids of the containers' shims.
+// Shims returns the process ids of the shims of this server's containers.
 func (s *Server) Shims() []int {
 	var out []int
 	entries, _ := os.ReadDir("/proc")

@@ -53,7 +53,7 @@ func New(tb testing.TB) *Server {
 	}
 	tb.Cleanup(func() {
 		if left := s.close(); len(left) > 0 {
-			tb.Errorf("containerd's containers left behind %q", left)
+			tb.Errorf("got leftovers of containers %q, want none", left)
 		}
 	})
 	return s
@@ -74,7 +74,7 @@ func missing() string {
 
 // create creates and starts a server.
 func create() (*Server, error) {
-	// tb.TempDir's path may be too long, because a socket's path has at most 107 bytes.
+	// The path from tb.TempDir may be too long for a socket, whose path may have at most 107 bytes.
 	dir, err := os.MkdirTemp("", "cd")
 	if err != nil {
 		return nil, err
@@ -130,9 +130,9 @@ func (s *Server) start() error {
 	return fmt.Errorf("containerd did not become ready within %s; its log:\n%s", timeout, text)
 }
 
-// startFromOwnThread starts a process from a thread that runs until ended is closed. A
-// process with a parent death signal is killed when the thread that started it ends. A
-// thread ends early if a test uses it to enter other namespaces.
+// startFromOwnThread starts a process from a separate thread, which runs until ended is closed.
+// This is necessary because a process with a parent death signal is killed when the thread that
+// started it ends, and a thread ends early if a test uses it to enter other namespaces.
 func startFromOwnThread(cmd *exec.Cmd, ended <-chan struct{}) error {
 	result := make(chan error, 1)
 	go func() {

@@ -17,7 +17,7 @@ func TestImageRuns(t *testing.T) {
 	image := MustBuild(t, Busybox(t), ocispec.ImageConfig{Cmd: []string{"/bin/echo", "from", "the image"}})
 	ref := s.Import(t, "test", "test.local/busybox", image)
 	if again := s.Import(t, "test", "test.local/busybox", image); again != ref {
-		t.Errorf("imported as %s, then as %s", ref, again)
+		t.Errorf("the second import: got %s, want %s", again, ref)
 	}
 	out, err := exec.Command("ctr", "--address", s.Address, "--namespace", "test", "run", "--rm", ref, "containerdtest").CombinedOutput()
 	if got := strings.TrimSpace(string(out)); err != nil || got != "from the image" {
@@ -38,12 +38,12 @@ func TestLeftoversAreFound(t *testing.T) {
 	ctr("run", "-d", ref, "containerdtest-left", "/bin/sleep", "1000")
 	if got := strings.Join(s.Leftovers(), "\n"); !strings.Contains(got, "container containerdtest-left") ||
 		!strings.Contains(got, "snapshot containerdtest-left") || !strings.Contains(got, "shim ") || !strings.Contains(got, "mount ") {
-		t.Errorf("left behind: %s, want container, snapshot, shim and mount", got)
+		t.Errorf("got leftovers %s, want a container, snapshot, shim and mount", got)
 	}
 	ctr("task", "rm", "-f", "containerdtest-left")
 	ctr("container", "rm", "containerdtest-left")
 	if got := s.Leftovers(); len(got) > 0 {
-		t.Errorf("left behind after everything was removed: %q", got)
+		t.Errorf("got leftovers %q after everything was removed, want none", got)
 	}
 }
 

@@ -33,8 +33,8 @@ func Start(tb testing.TB) *Server {
 	return shared.server
 }
 
-// Main runs a package's tests and stops their shared containerd. It returns the exit code,
-// which is not 0 if tests failed or left containers behind.
+// Main runs a package's tests and stops their shared containerd. It returns the exit code, which is
+// nonzero if tests failed or containers left something on the host.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.Lock()

@@ -30,7 +30,7 @@ const (
 // payload.
 const (
 	header = 5
-	// MaxFrame is the largest payload of a frame in bytes.
+	// MaxFrame is the maximum size of a frame's payload, in bytes.
 	MaxFrame = 64 << 10
 )
 
@@ -79,8 +79,8 @@ type Writer struct {
 // NewWriter returns a Writer. If flush is not nil, it is called after each frame.
 func NewWriter(w io.Writer, flush func() error) *Writer { return &Writer{to: w, flush: flush} }
 
-// Write writes data as frames of one kind. Empty data is written as one frame. It returns the
-// number of bytes of data that were written.
+// Write writes data as one or more frames of the given kind. Empty data becomes one empty frame. It
+// returns the number of bytes of data that were written.
 func (w *Writer) Write(kind Kind, data []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +109,7 @@ func (w *Writer) writeFrame(kind Kind, data []byte) error {
 	return w.flush()
 }
 
-// As returns an [io.Writer] that writes frames of one kind. It ignores empty writes.
+// As returns an [io.Writer] that writes frames of the given kind. It ignores empty writes.
 func (w *Writer) As(kind Kind) io.Writer { return kindWriter{w, kind} }
 
 type kindWriter struct {

@@ -74,19 +74,19 @@ func TestWriteSplits(t *testing.T) {
 		t.Errorf("write of no data: got %d, %v", n, err)
 	}
 	if writes != 3 || flushes != 3 {
-		t.Errorf("%d writes and %d flushes, want 3 of each", writes, flushes)
+		t.Errorf("got %d writes and %d flushes, want 3 of each", writes, flushes)
 	}
 	var got []byte
 	r := duplex.NewReader(&sent)
 	kind, part, err := r.Next()
 	for ; err == nil; kind, part, err = r.Next() {
 		if kind != duplex.Stdout {
-			t.Errorf("got kind %d", kind)
+			t.Errorf("got kind %d, want Stdout", kind)
 		}
 		got = append(got, part...)
 	}
 	if !errors.Is(err, io.EOF) || !bytes.Equal(got, data) {
-		t.Errorf("read %d bytes and %v, want %d", len(got), err, len(data))
+		t.Errorf("got %d bytes and error %v, want the %d bytes that were written and EOF", len(got), err, len(data))
 	}
 }
 
@@ -103,8 +103,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// FuzzReader checks that a Reader of arbitrary bytes holds no more memory than a frame may have,
-// and that every frame that it returns can be written and read again.
+// FuzzReader checks that a Reader that reads arbitrary bytes does not use much more memory than the
+// largest frame, and that every frame that it returns can be written and read again.
 func FuzzReader(f *testing.F) {
 	for _, s := range []string{"", frame(1, 2, "{}"), frame(2, 5, "hello") + frame(3, 0, ""), frame(4, 4, "\x00\x18\x00\x50"), frame(7, 9, `{"code":0`), frame(2, math.MaxUint32, "x"), "\x05"} {
 		f.Add([]byte(s))
@@ -119,11 +119,11 @@ func FuzzReader(f *testing.F) {
 				break
 			}
 			if len(data) > duplex.MaxFrame || cap(data) > 4*duplex.MaxFrame {
-				t.Fatalf("a frame of %d bytes in a buffer of %d bytes", len(data), cap(data))
+				t.Fatalf("got a frame of %d bytes in a buffer of %d bytes, which exceeds the limit", len(data), cap(data))
 			}
 			if kind == duplex.Resize {
 				if size, err := duplex.SizeOf(data); err == nil && !bytes.Equal(size.Bytes(), data) {
-					t.Errorf("reading %x returned %v", data, size)
+					t.Errorf("%x was decoded as %v, which has another encoding", data, size)
 				}
 			}
 			if _, err := w.Write(kind, data); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Stream is the client's end. One goroutine may write input while another one reads
-// output.
+// Stream is the client's end of a running command. One goroutine may write input while another one
+// reads output.
 type Stream struct {
 	body  *io.PipeWriter // writing end of the request's body
 	reply io.ReadCloser
@@ -64,9 +64,9 @@ func (s *Stream) Resize(size Size) error {
 	return err
 }
 
-// Copy writes the command's output to stdout and stderr until the command exits, and
-// returns the exit. An error of a writer closes the stream and is returned. Copy must be
-// called only once.
+// Copy writes the command's output to stdout and stderr until the command exits, and returns how it
+// exited. If the command's exit is unknown, or writing to stdout or stderr fails, Copy closes the
+// stream and returns the error. Copy must be called only once.
 func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 	defer func() { _ = s.Close() }()
 	for {
@@ -83,7 +83,7 @@ func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 		case Exit, Failed:
 			return s.end(kind, data)
 		case Start, Stdin, StdinEnd, Resize:
-			err = s.broken(fmt.Errorf("%w: unexpected kind %d in a reply", ErrFrame, kind))
+			err = s.broken(fmt.Errorf("%w: unexpected frame of kind %d in a reply", ErrFrame, kind))
 		}
 		if err != nil {
 			return bourse.Exit{}, err
@@ -91,7 +91,7 @@ func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 	}
 }
 
-// end decodes the last frame.
+// end decodes the last frame of a reply, which is an Exit or a Failed.
 func (s *Stream) end(kind Kind, data []byte) (bourse.Exit, error) {
 	_ = s.body.Close() // the reply has ended
 	var exit bourse.Exit
@@ -102,7 +102,7 @@ func (s *Stream) end(kind Kind, data []byte) (bourse.Exit, error) {
 	} else {
 		var f Failure
 		if err := json.Unmarshal(data, &f); err != nil || f.Code == "" {
-			return exit, s.broken(fmt.Errorf("%w: a failure without a reason", ErrFrame))
+			return exit, s.broken(fmt.Errorf("%w: a Failed frame without a code", ErrFrame))
 		}
 		return exit, &bourse.Error{Code: f.Code, Message: f.Message}
 	}
@@ -116,8 +116,8 @@ func (s *Stream) broken(err error) error {
 	return s.lost(err)
 }
 
-// Close closes the stream, which kills a command that is still running. Further calls have
-// no effect.
+// Close closes the stream. If the command is still running, it is killed. Further calls have no
+// effect.
 func (s *Stream) Close() error {
 	_ = s.body.CloseWithError(errClosed) // the body is not read after the reply has ended
 	return s.reply.Close()

@@ -47,7 +47,7 @@ func TestCopyEnds(t *testing.T) {
 		{"with the command", out + ping + out + exit, "abab", nil, ""},
 		{"with nothing after the exit", exit + "<html>", "", nil, ""},
 		{"with a failure", out + frame(8, 33, `{"code":"not_found","message":""}`), "ab", nil, bourse.CodeNotFound},
-		{"with a failure without a reason", frame(8, 2, "{}"), "", duplex.ErrFrame, ""},
+		{"with a failure without a code", frame(8, 2, "{}"), "", duplex.ErrFrame, ""},
 		{"with an exit that cannot be decoded", frame(7, 1, "{"), "", errLost, ""},
 		{"without an exit", out, "ab", io.ErrUnexpectedEOF, ""},
 		{"without anything", "", "", io.ErrUnexpectedEOF, ""},
@@ -86,7 +86,7 @@ func TestOpenFails(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	_, err = duplex.Open(duplex.Command{Command: []string{strings.Repeat("x", duplex.MaxFrame)}}, func(io.ReadCloser) (io.ReadCloser, error) {
-		t.Error("it was sent")
+		t.Error("the command was sent")
 		return nil, refused
 	}, lost)
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
@@ -102,7 +102,7 @@ func FuzzCopy(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		_, err := answered(t, string(reply)).Copy(io.Discard, io.Discard)
 		if errors.Is(err, io.EOF) {
-			t.Errorf("unexpected error at the end: %v", err)
+			t.Errorf("got %v for an incomplete reply, want an error other than EOF", err)
 		}
 	})
 }

@@ -26,7 +26,7 @@ type Size struct {
 	Cols uint16 `json:"cols"`
 }
 
-// Failure reports why a command could not be started or its exit is unknown.
+// Failure reports why a command could not be started, or why it is unknown how the command exited.
 type Failure struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`
@@ -40,7 +40,7 @@ func (s Size) Bytes() []byte {
 // SizeOf decodes the payload of a [Resize] frame.
 func SizeOf(b []byte) (Size, error) {
 	if len(b) != 4 {
-		return Size{}, fmt.Errorf("%w: a size of %d bytes", ErrFrame, len(b))
+		return Size{}, fmt.Errorf("%w: a terminal size of %d bytes", ErrFrame, len(b))
 	}
 	return Size{Rows: binary.BigEndian.Uint16(b), Cols: binary.BigEndian.Uint16(b[2:])}, nil
 }

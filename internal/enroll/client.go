@@ -21,10 +21,10 @@ import (
 // maxReply limits the size of a reply, in bytes.
 const maxReply = 1 << 20
 
-// Join joins a cluster with an invitation. It sends the secret only to a broker whose
-// certificate comes from the CA that the invitation names. Errors: unavailable if no
-// broker answers; forbidden if a server without such a certificate answers; and those of
-// the broker.
+// Join joins a cluster with an invitation. It sends the secret only to a broker whose certificate
+// was issued by the CA in the invitation. Errors: unavailable if no broker answers; forbidden if a
+// server without such a certificate answers; failed_precondition if this host's clock is wrong; and
+// the errors that the broker returns.
 func Join(ctx context.Context, v *Invitation, r Request) (*Reply, error) {
 	r.ID, r.Secret = v.ID, v.Secret
 	var failed []error
@@ -65,7 +65,7 @@ func get(ctx context.Context, address string, with *tls.Config) ([]byte, error) 
 	return call(ctx, http.MethodGet, address, PathCA, with, nil)
 }
 
-// exchange sends in as JSON, and decodes the reply into out.
+// exchange sends in as JSON, and decodes the JSON reply into out.
 func exchange(ctx context.Context, method, address, path string, with *tls.Config, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -76,12 +76,12 @@ func exchange(ctx context.Context, method, address, path string, with *tls.Confi
 		return err
 	}
 	if err := json.Unmarshal(data, out); err != nil {
-		return bourse.Errorf(bourse.CodeInternal, "decode the reply of %s: %w", address, err)
+		return bourse.Errorf(bourse.CodeInternal, "decode the reply from %s: %w", address, err)
 	}
 	return nil
 }
 
-// callTimeout limits the time of one call.
+// callTimeout limits the duration of one call.
 const callTimeout = 15 * time.Second
 
 func call(ctx context.Context, method, address, path string, with *tls.Config, body []byte) ([]byte, error) {
@@ -100,11 +100,11 @@ func call(ctx context.Context, method, address, path string, with *tls.Config, b
 	return readReply(address, resp)
 }
 
-// readReply returns a reply's body, or the error that it contains.
+// readReply returns a reply's body or, if the status is not 200, the error in the body.
 func readReply(from string, resp *http.Response) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "read the reply of %s: %w", from, err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "read the reply from %s: %w", from, err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return data, nil
@@ -116,8 +116,9 @@ func readReply(from string, resp *http.Response) ([]byte, error) {
 	return nil, bourse.Errorf(f.Code, "%s", f.Error)
 }
 
-// errUnreachable returns the error for a failed connection. If the server's certificate is
-// not valid now, the usual reason is that this host's clock is wrong.
+// errUnreachable returns the error for a failed connection. If the server's certificate has expired
+// or is not valid yet, the message suggests setting this host's clock, because a wrong clock is the
+// usual reason.
 func errUnreachable(address string, err error) error {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		leaf := invalid.Cert
@@ -125,18 +126,17 @@ func errUnreachable(address string, err error) error {
 			address, leaf.NotBefore.UTC().Format(time.DateTime), leaf.NotAfter.UTC().Format(time.DateTime), time.Now().UTC().Format(time.DateTime))
 	}
 	if _, untrusted := errors.AsType[x509.UnknownAuthorityError](err); untrusted {
-		return bourse.Errorf(bourse.CodeForbidden, "%s has no certificate of the cluster's CA: %w", address, err)
+		return bourse.Errorf(bourse.CodeForbidden, "%s has no certificate from the cluster's CA: %w", address, err)
 	}
 	return bourse.Errorf(bourse.CodeUnavailable, "%w", err)
 }
 
-// Renewal contains a server's new key and, once the broker has replied, its new
-// certificate.
+// Renewal contains a server's new key and, once the broker has replied, the certificate for it.
 type Renewal struct {
 	Request []byte // certificate request in DER, the body of a request to PathRenew
 
 	CA  []byte // the CA's certificates in PEM, from the reply
-	PEM []byte // the new certificate and its key
+	PEM []byte // the new certificate and its key, from the reply
 
 	key []byte
 }
@@ -161,7 +161,8 @@ func NewRequest(key *ecdsa.PrivateKey) ([]byte, error) {
 	return request, nil
 }
 
-// Read reads the broker's reply to the request. Errors: those of the broker.
+// Read reads the broker's reply to the request, and sets CA and PEM. Errors: those that the broker
+// returns; internal if the reply is unusable.
 func (r *Renewal) Read(from string, resp *http.Response) error {
 	data, err := readReply(from, resp)
 	if err != nil {
@@ -169,7 +170,7 @@ func (r *Renewal) Read(from string, resp *http.Response) error {
 	}
 	var out Renewed
 	if err := json.Unmarshal(data, &out); err != nil {
-		return bourse.Errorf(bourse.CodeInternal, "decode the reply of %s: %w", from, err)
+		return bourse.Errorf(bourse.CodeInternal, "decode the reply from %s: %w", from, err)
 	}
 	return r.accept(out.CA, out.Certificate)
 }

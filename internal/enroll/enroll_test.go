@@ -156,7 +156,7 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := (admission.Identity{ID: "gru-2", Role: bourse.RoleWorker}); creds.Self() != want || reply.Cluster != "c1" || string(reply.GossipKey) != "key" {
-		t.Errorf("reply %+v for %v", reply, creds.Self())
+		t.Errorf("got reply %+v for %v", reply, creds.Self())
 	}
 
 	// The host may not have received the reply. It may ask again, even after the broker
@@ -169,7 +169,7 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list := again.List(); len(list) != 1 || len(list[0].Used) != 1 || list[0].Used[0].Host != "gru-2" || list[0].Ended(time.Now()) == "" {
-		t.Errorf("stored: %+v", list)
+		t.Errorf("got stored invitations %+v, want one that gru-2 has used up", list)
 	}
 	other, _ := host(t, "gru-2")
 	if _, err := enroll.Join(t.Context(), &v, other); bourse.CodeOf(err) != bourse.CodeForbidden || !strings.Contains(err.Error(), "has been used") {
@@ -286,7 +286,7 @@ func TestJoinOfTwoHostsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if admitted.Load() != 1 {
-		t.Errorf("%d hosts were admitted", admitted.Load())
+		t.Errorf("got %d admitted hosts, want 1", admitted.Load())
 	}
 }
 
@@ -417,14 +417,14 @@ func TestRenew(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := (admission.Identity{ID: "gru-2-broker", Role: bourse.RoleBroker}); creds.Self() != want {
-		t.Errorf("the renewed certificate has the hosts %v", creds.Self())
+		t.Errorf("got a renewed certificate for %v", creds.Self())
 	}
 	again, err := tls.X509KeyPair(renewal.PEM, renewal.PEM)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if ips := again.Leaf.IPAddresses; len(ips) != 1 || !ips[0].Equal(net.IPv4(10, 0, 0, 2)) {
-		t.Errorf("the renewed certificate has the addresses %v", ips)
+		t.Errorf("the renewed certificate: got addresses %v, want 10.0.0.2", ips)
 	}
 	if _, err := send(); bourse.CodeOf(err) != bourse.CodeUnauthorized {
 		t.Errorf("renewal without a certificate: %v, want unauthorized", err)
@@ -435,7 +435,7 @@ func TestParse(t *testing.T) {
 	v := enroll.Invitation{Addresses: []string{"10.0.0.1:4280"}, ID: "a", Secret: "b"}
 	text := v.String()
 	if got, err := enroll.Parse(" " + text + "\n"); err != nil || !cmp.Equal(got, v) {
-		t.Errorf("parsed %+v, %v", got, err)
+		t.Errorf("got %+v, %v; want %+v", got, err, v)
 	}
 	for i := range len(text) {
 		for _, c := range []byte{'A', 'q', '-'} {

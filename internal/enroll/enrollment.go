@@ -14,14 +14,14 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// Enrollment is the part of a broker that admits hosts and renews certificates.
+// Enrollment lets a broker admit hosts to the cluster and renew certificates.
 type Enrollment struct {
 	Issuer    func() *admission.CA // the CA that signs certificates
 	Ledger    *Ledger
 	Region    bourse.Region                                  // the broker's region
-	CA        func() []byte                                  // the cluster's CA in PEM; may be several certificates
+	CA        func() []byte                                  // the cluster's CA in PEM, which may consist of several certificates
 	NameInUse func(name bourse.WorkerID) bool                // reports whether this name conflicts with the name of a server in the cluster
-	Refused   func(name bourse.WorkerID, now time.Time) bool // reports whether a certificate that is issued now would be refused
+	Refused   func(name bourse.WorkerID, now time.Time) bool // reports whether a certificate that is issued to this server now would be refused
 	Common    func(roles []bourse.Role) (Reply, error)       // returns the reply for hosts that run servers with these roles, without certificates
 	Log       *slog.Logger
 	Now       func() time.Time
@@ -120,20 +120,20 @@ func (d *Enrollment) RenewHandler() http.Handler {
 	})
 }
 
-// failure is the body of a reply that is an error.
+// failure is the body of an error reply.
 type failure struct {
 	Error string      `json:"error"`
 	Code  bourse.Code `json:"code"`
 }
 
-// handler returns a handler that calls do and serves the result as JSON.
-func handler(do func(*http.Request) (any, error)) http.Handler { return handlerUpTo(maxBody, do) }
+// handler returns a handler that calls fn and serves the result as JSON.
+func handler(fn func(*http.Request) (any, error)) http.Handler { return handlerUpTo(maxBody, fn) }
 
-// handlerUpTo is like handler, with another limit for the request's body, in bytes.
-func handlerUpTo(limit int64, do func(*http.Request) (any, error)) http.Handler {
+// handlerUpTo is like handler, but limits the request's body to limit bytes instead of maxBody.
+func handlerUpTo(limit int64, fn func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		out, err := do(r)
+		out, err := fn(r)
 		status := http.StatusOK
 		if err != nil {
 			code := bourse.CodeOf(err)

@@ -33,11 +33,11 @@ func (f *Fingerprint) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// FingerprintOf returns the fingerprint of the first certificate in PEM. Errors: invalid.
+// FingerprintOf returns the fingerprint of the first certificate in a PEM text. Errors: invalid.
 func FingerprintOf(ca []byte) (Fingerprint, error) {
 	block, _ := pem.Decode(ca)
 	if block == nil || block.Type != "CERTIFICATE" {
-		return Fingerprint{}, bourse.Errorf(bourse.CodeInvalid, "the CA file contains no PEM certificate")
+		return Fingerprint{}, bourse.Errorf(bourse.CodeInvalid, "the CA file does not contain a PEM certificate")
 	}
 	return sha256.Sum256(block.Bytes), nil
 }
@@ -67,8 +67,8 @@ const prefix = "bourse-join-"
 // maxText limits the length of a join token, in bytes.
 const maxText = 4096
 
-// String returns the join token. It ends with a checksum, so that a mistyped token is
-// not mistaken for another cluster's.
+// String returns the join token. The token ends with a checksum, so that a mistyped token is not
+// mistaken for a token of another cluster.
 func (v Invitation) String() string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -78,8 +78,8 @@ func (v Invitation) String() string {
 	return prefix + base64.RawURLEncoding.EncodeToString(data)
 }
 
-// Parse parses a join token. Errors: invalid, with a message that contains no part of
-// the token.
+// Parse parses a join token. Errors: invalid. The error's message does not contain any part of the
+// token.
 func Parse(text string) (Invitation, error) {
 	encoded, ok := strings.CutPrefix(strings.TrimSpace(text), prefix)
 	if !ok || len(encoded) > maxText {

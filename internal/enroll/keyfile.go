@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// KeyFile is a file of keys that a running server shares with other servers. Each line is
-// a key or a comment. The first key encrypts, and all keys decrypt.
+// KeyFile is a file with keys that a running server shares with other servers. Each line is a key
+// or a comment. The first key encrypts, and all keys decrypt.
 //
 // The file with the cluster's CA is a KeyFile, too. Its keys are the CAs' certificates in
 // PEM: servers get certificates from the first CA, and accept those of all CAs. See
@@ -29,17 +29,17 @@ type KeyFile struct {
 	InUse func() []string                     // returns the IDs of the keys that the server uses
 	Look  func() (bool, error)                // reads the file again if it has changed; see admission.Live
 	New   func() []byte                       // creates a key
-	// CheckOldKey returns a failed_precondition error if data that is still needed can be
-	// decrypted only with the older of two keys. It may be nil.
+	// CheckOldKey returns a failed_precondition error if some data can be decrypted only with the
+	// older of the two keys, and is still needed. It may be nil.
 	CheckOldKey func() error
-	// Adopt makes the server use the first key, if that requires more than reading the
-	// file. Each call of Set calls it. It may be nil.
+	// Adopt makes the server use the first key, if that requires more than reading the file. Every
+	// successful call of Set calls it. It may be nil.
 	Adopt func(ctx context.Context, in *KeyRequest, reply *KeyReply) error
 
 	mu sync.Mutex // locked while the file is replaced
 }
 
-// maxRereads is the number of calls of KeyFile.Look after which a changed file must be in use.
+// maxRereads is the number of calls to KeyFile.Look after which a changed file must be in use.
 const maxRereads = 3
 
 // Report returns the keys that the server uses.
@@ -49,12 +49,11 @@ func (f *KeyFile) Report() KeyReply {
 	return f.report()
 }
 
-// Set replaces the file, waits until the server uses the new keys, and returns them. The
-// old and the new keys must overlap, because other servers may not have changed their
-// files yet: the server must already have the first new key, and the new keys must
-// include the server's current first key. Errors: invalid; failed_precondition if the
-// keys do not overlap, or if a removed key is still needed; conflict if the file has a
-// later step.
+// Set replaces the file, waits until the server uses the new keys, and returns them. The old and
+// the new keys must overlap, because other servers may not have replaced their files yet: the
+// server must already have the first new key, and the new keys must include the server's current
+// first key. Errors: invalid; failed_precondition if the keys do not overlap, or if a removed key
+// is still needed; conflict if the server has already completed this step or a later one.
 func (f *KeyFile) Set(ctx context.Context, in *KeyRequest) (KeyReply, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,11 +119,11 @@ func (f *KeyFile) report() KeyReply {
 type ring struct {
 	keys    []string // the first one encrypts
 	signers []string // certificates, in PEM, that remain valid for signatures although their CA was removed
-	// number counts the steps of all rotations, so a later step has a higher number.
+	// number is the number of the current step. Steps are numbered consecutively across all rotations.
 	number int
 }
 
-// steps maps the number of a ring, modulo 3, to the ring's step.
+// steps maps a ring's number, modulo 3, to the step.
 var steps = [3]machinesapi.RotationStep{machinesapi.RotationRemove, machinesapi.RotationAdd, machinesapi.RotationUse}
 
 func (r ring) step() machinesapi.RotationStep { return steps[r.number%len(steps)] }
@@ -132,8 +131,8 @@ func (r ring) step() machinesapi.RotationStep { return steps[r.number%len(steps)
 // numberMark begins the comment that contains a ring's number.
 const numberMark = "# rotation step "
 
-// parseRing parses the text of a key file. Errors: failed_precondition if it has several
-// keys and does not indicate which of them is the new one.
+// parseRing parses the text of a key file. Errors: failed_precondition if the text contains several
+// keys and does not indicate which of them is new.
 func parseRing(text []byte) (ring, error) {
 	var r ring
 	bundle, err := admission.ParseBundle(text)
@@ -162,8 +161,8 @@ func parseRing(text []byte) (ring, error) {
 	return r, nil
 }
 
-// nextRotation returns the number at which the next rotation starts. It is the given
-// number, rounded up to the end of a rotation.
+// nextRotation returns the number at which the next rotation starts. It is the given number,
+// rounded up to a multiple of the number of steps.
 func nextRotation(number int) int {
 	return (number + len(steps) - 1) / len(steps) * len(steps)
 }
@@ -173,7 +172,7 @@ func (r ring) text() []byte {
 	return fmt.Appendf(nil, "%s%d\n%s\n", numberMark, r.number, strings.Join(slices.Concat(r.keys, r.signers), "\n"))
 }
 
-// inLines returns certificates in PEM, without the last newlines.
+// inLines encodes certificates in PEM, without trailing newlines.
 func inLines(certs []*x509.Certificate) []string {
 	out := make([]string, len(certs))
 	for i, c := range certs {
@@ -182,12 +181,13 @@ func inLines(certs []*x509.Certificate) []string {
 	return out
 }
 
-// with returns the ring that starts a rotation to the given key. highest is the highest number that any server has.
+// with returns the ring for the first step of a rotation to the given key. highest is the highest
+// step number of any server.
 func (r ring) with(key []byte, highest int) ring {
 	return ring{keys: []string{r.keys[0], strings.TrimSpace(string(key))}, signers: r.signers, number: nextRotation(highest) + 1}
 }
 
-// next returns the ring of the next step.
+// next returns the ring for the next step.
 func (r ring) next() ring {
 	if r.step() == machinesapi.RotationAdd {
 		return ring{keys: []string{r.keys[1], r.keys[0]}, signers: r.signers, number: r.number + 1}

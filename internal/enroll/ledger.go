@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// Terms are the limits of an invitation.
+// Terms determine what an invitation permits.
 type Terms struct {
 	Roles   []bourse.Role `json:"roles"`            // roles that the host's servers may have
 	Region  bourse.Region `json:"region,omitempty"` // region that the host must have; "" means any
@@ -53,8 +53,8 @@ func (i *Issued) Ended(now time.Time) string {
 	return ""
 }
 
-// Ledger stores the invitations of one broker in a file. Its methods are safe for
-// concurrent use, and return only after a change is durable.
+// Ledger stores a broker's invitations in a file. Its methods are safe for concurrent use. Methods
+// that change the ledger return after the change is durable.
 type Ledger struct {
 	path string
 
@@ -62,8 +62,8 @@ type Ledger struct {
 	all map[string]*Issued
 }
 
-// maxIssued limits the number of invitations that can still be used. Other invitations
-// are kept for the duration retention, so that users can see how they were used.
+// maxIssued limits the number of invitations that can still be used. After an invitation has
+// expired, it is kept for the duration retention, so that users can see how it was used.
 const (
 	maxIssued = 1000
 	retention = 30 * 24 * time.Hour
@@ -100,8 +100,8 @@ func (l *Ledger) decode(data []byte) error {
 	return nil
 }
 
-// Make creates an invitation and returns it with its secret, which the ledger does not
-// store.
+// Make creates an invitation. It also returns the secret, which the ledger does not store. Errors:
+// failed_precondition if there are too many invitations.
 func (l *Ledger) Make(terms Terms, now time.Time) (Issued, string, error) {
 	i := Issued{ID: rand.Text()[:10], Terms: terms, Made: now}
 	secret := rand.Text()
@@ -146,7 +146,7 @@ func (l *Ledger) Revoke(id string) error {
 	})
 }
 
-// Verify checks the secret of an invitation. Errors: unauthorized.
+// Verify checks that the invitation exists and has this secret. Errors: unauthorized.
 func (l *Ledger) Verify(id, secret string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,10 +162,11 @@ func find(all map[string]*Issued, id, secret string) (*Issued, error) {
 	return i, nil
 }
 
-// Use records that a host uses the invitation with this secret. If a host repeats its request with the same keys, this
-// counts as one use. taken reports whether the cluster has a server whose name conflicts with the given one. Errors:
-// unauthorized if the secret is wrong; forbidden if the invitation can no longer be used, or does not permit this
-// request; already_exists if the cluster has a server with one of the names.
+// Use records that a host uses an invitation, and returns the invitation's terms. If a host repeats
+// its request with the same keys, both requests count as one use. taken must report whether a name
+// conflicts with the name of a server in the cluster. Errors: unauthorized if the secret is wrong;
+// forbidden if the invitation can no longer be used, or does not permit this request;
+// already_exists if a name is taken.
 func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bourse.WorkerID) bool) (Terms, error) {
 	var terms Terms
 	err := l.change(func(all map[string]*Issued) error {
@@ -203,24 +204,24 @@ func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bo
 	return terms, err
 }
 
-// Conflict reports whether two servers must not have these names: they are equal, or a tag
-// follows from both. A worker could otherwise choose its name so that it could take over
-// another worker's private addresses.
+// Conflict reports whether two servers must not have these names, because the names are equal, or
+// because the same tag can be derived from both. If such names were allowed, a worker could choose
+// its name to take over another worker's private addresses.
 func Conflict(a, b bourse.WorkerID) bool {
 	tags := a.Tags()
 	return a == b || slices.ContainsFunc(tags[:], func(t bourse.WorkerTag) bool { return b.TagRank(t) < bourse.TagChoices })
 }
 
-// errUnchanged is returned by a function passed to change if there is nothing to store.
+// errUnchanged is the error that a function passed to change returns if there is nothing to store.
 var errUnchanged = errors.New("nothing has changed")
 
-// change applies do to a copy of the invitations and stores the result. If do or the
-// write fails, nothing changes.
-func (l *Ledger) change(do func(map[string]*Issued) error) error {
+// change applies update to a copy of the invitations and stores the result. If update or the write
+// fails, the invitations do not change.
+func (l *Ledger) change(update func(map[string]*Issued) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := maps.Clone(l.all)
-	if err := do(next); err != nil {
+	if err := update(next); err != nil {
 		if errors.Is(err, errUnchanged) {
 			return nil
 		}

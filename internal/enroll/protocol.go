@@ -36,7 +36,7 @@ type Server struct {
 	Request []byte      `json:"request"` // certificate request in DER
 }
 
-// digest returns a digest of the keys in a request.
+// digest returns a digest of the roles and public keys in a request.
 func (r *Request) digest() []byte {
 	h := sha256.New()
 	for _, s := range r.Servers {
@@ -51,7 +51,7 @@ func (r *Request) digest() []byte {
 	return h.Sum(nil)
 }
 
-// Validate checks the form of a request. Errors: invalid.
+// Validate checks that a request is well-formed. Errors: invalid.
 func (r *Request) Validate() error {
 	if err := r.Host.Validate(); err != nil {
 		return err
@@ -93,8 +93,7 @@ func ServerName(host bourse.WorkerID, role bourse.Role) bourse.WorkerID {
 	return host + "-" + bourse.WorkerID(role)
 }
 
-// Reply contains the credentials and settings that a host needs to be part of the
-// cluster.
+// Reply contains the credentials and settings that a host needs to join the cluster.
 type Reply struct {
 	Cluster      string                 `json:"cluster"`
 	Region       bourse.Region          `json:"region"`       // the host's region
@@ -104,7 +103,7 @@ type Reply struct {
 	Join         []string               `json:"join"` // gossip addresses of some of the cluster's members
 	NATS         []string               `json:"nats,omitempty"`
 
-	// Tokens and SecretsKey are only for brokers.
+	// Tokens and SecretsKey are set only if the host runs a broker.
 	Tokens     []byte `json:"tokens,omitempty"`
 	SecretsKey []byte `json:"secrets_key,omitempty"`
 }
@@ -115,8 +114,8 @@ type Renewed struct {
 	Certificate []byte `json:"certificate"` // PEM
 }
 
-// hostsOf returns the host names and addresses in a server's certificate, except the DNS
-// name of its identity. A renewed certificate contains the same names and addresses.
+// hostsOf returns the host names and addresses in a server's certificate, except the DNS name of
+// the server's identity. They are copied to the renewed certificate.
 func hostsOf(cert *x509.Certificate, who admission.Identity) []string {
 	hosts := slices.DeleteFunc(slices.Clone(cert.DNSNames), func(name string) bool { return name == who.ServerName() })
 	for _, ip := range cert.IPAddresses {

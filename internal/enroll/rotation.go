@@ -20,27 +20,26 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// The paths at which servers exchange keys. Only brokers may use the first two, and only
-// workers may use the last.
+// The paths at which servers exchange keys. Only brokers may send requests to PathKeys and PathRotate, and only
+// workers to PathAppKeys.
 const (
 	PathKeys    = "/cluster/keys"     // POST a [KeyRequest]; get a [KeyReply]
 	PathRotate  = "/cluster/rotate"   // POST a [RotateRequest] to the broker that rotates keys; get a machinesapi.Rotation
 	PathAppKeys = "/cluster/app-keys" // POST an [AppKeysRequest] to a broker; get an [AppKeysReply]
 )
 
-// AppKeysRequest requests the keys of the app that one of the worker's machines belongs
-// to.
+// AppKeysRequest requests the keys of the app to which one of the worker's machines belongs.
 type AppKeysRequest struct {
 	Machine bourse.MachineID `json:"machine"`
 }
 
-// AppKeysReply contains the keys as bytes, because bourse.AppKeys hides them.
+// AppKeysReply contains the keys as bytes, because bourse.AppKeys does not encode them in JSON.
 type AppKeysReply struct {
 	Keys []byte `json:"keys"`
 }
 
-// AppKeysHandler serves PathAppKeys. Only workers may have access to it. keysOf returns the keys of the app that a
-// worker's machine belongs to.
+// AppKeysHandler serves PathAppKeys. Only workers may have access to it. keysOf must return the keys of the app to
+// which the given worker's machine belongs.
 func AppKeysHandler(keysOf func(context.Context, bourse.WorkerID, bourse.MachineID) (bourse.AppKeys, error)) http.Handler {
 	return handler(func(r *http.Request) (any, error) {
 		in, err := decode[AppKeysRequest](r)
@@ -62,15 +61,15 @@ func AppKeysHandler(keysOf func(context.Context, bourse.WorkerID, bourse.Machine
 // KeyRequest sends a server the text of a key file.
 type KeyRequest struct {
 	Key    machinesapi.SharedKey `json:"key"`
-	Text   []byte                `json:"text,omitempty"`   // if empty, the server's keys remain as they are
-	Issuer []byte                `json:"issuer,omitempty"` // for a broker: the issuer of the CA that comes first in Text
+	Text   []byte                `json:"text,omitempty"`   // if empty, the server's keys do not change
+	Issuer []byte                `json:"issuer,omitempty"` // for brokers: an issuer of the first CA in Text
 }
 
 // KeyReply contains the IDs of the keys that the server uses now. The first one encrypts.
 type KeyReply struct {
 	Keys    []string `json:"keys"`
-	Number  int      `json:"number"`            // number of the last step that the server has done
-	Signers [][]byte `json:"signers,omitempty"` // if the key is a CA: certificates, in DER, with which the server has signed
+	Number  int      `json:"number"`            // number of the last step that the server has completed
+	Signers [][]byte `json:"signers,omitempty"` // if the key is a CA: the certificates, in DER, whose keys the server has used for signatures
 }
 
 // RotateRequest asks a broker for the next step of a rotation.
@@ -79,7 +78,7 @@ type RotateRequest struct {
 	machinesapi.Rotate
 }
 
-// KeysHandler serves PathKeys. Only brokers may have access to it. files contains the server's files of shared keys.
+// KeysHandler serves PathKeys. Only brokers may have access to it. files contains the server's key files.
 func KeysHandler(files map[machinesapi.SharedKey]*KeyFile) http.Handler {
 	return handlerUpTo(maxKeys, func(r *http.Request) (any, error) {
 		in, err := decode[KeyRequest](r)
@@ -119,15 +118,15 @@ func decode[T any](r *http.Request) (in T, err error) {
 	return in, err
 }
 
-// ReadReply decodes a server's reply to a request for one of the paths above. Errors: those of the
-// server.
+// ReadReply decodes a server's reply to a request for PathKeys, PathRotate or PathAppKeys. Errors: those that the
+// server returns.
 func ReadReply(from bourse.WorkerID, resp *http.Response, into any) error {
 	data, err := readReply(string(from), resp)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return bourse.Errorf(bourse.CodeInternal, "decode the reply of %s: %w", from, err)
+		return bourse.Errorf(bourse.CodeInternal, "decode the reply from %s: %w", from, err)
 	}
 	return nil
 }
@@ -138,18 +137,18 @@ type KeyServer struct {
 	Down   bool // the server is not a member at present
 }
 
-// Rotation replaces a key that several servers share. It does this in steps, so that all servers can decrypt each
-// other's messages at any time. The broker's own file records the step, so an interrupted rotation can be continued.
-// Only one broker of a cluster may rotate a key at a time.
+// Rotation replaces a key that several servers share. It proceeds in steps, so that all servers can decrypt each
+// other's messages at any time. The broker's own key file records the current step, so an interrupted rotation can
+// be resumed. Only one broker of a cluster may rotate a key at a time.
 type Rotation struct {
 	Self    bourse.Member // this broker
 	Own     *KeyFile
 	Servers func() []KeyServer // all other servers that have the key
-	// Send sends the text of a key file to a server, and returns the keys that the server
-	// then uses. If the text is empty, Send only asks which keys the server uses.
+	// Send sends a request to a server's PathKeys, and returns the reply.
 	Send func(ctx context.Context, to bourse.Member, in *KeyRequest) (KeyReply, error)
-	// Signers returns the certificates, in PEM, that must remain valid for signatures when only the given CA remains.
-	// replied contains the Signers of all replies. The field is nil unless the key is a CA.
+	// Signers returns the certificates, in PEM, that must remain valid for signatures after all CAs except the given
+	// one have been removed. replied contains the Signers of all servers' replies. Signers is nil unless the shared
+	// key is a CA.
 	Signers func(ctx context.Context, ca []byte, replied [][]byte) ([]string, error)
 
 	mu sync.Mutex // locked during a step
@@ -159,11 +158,11 @@ type Rotation struct {
 const (
 	sendTimeout     = 10 * time.Second // for one server
 	sendConcurrency = 16               // maximum number of concurrent requests
-	maxKeys         = 4 << 20          // size of a request with keys, in bytes
+	maxKeys         = 4 << 20          // maximum size of a request with keys, in bytes
 )
 
-// Step carries out the next step. If in.Start is set and no rotation has begun, it starts one,
-// provided that all servers answer. Errors: conflict if a rotation to another CA has begun.
+// Step carries out the next step of the rotation. If in.Start is set, no rotation is in progress, and all servers
+// answer, it starts one. Errors: conflict if a rotation to another CA has begun.
 func (r *Rotation) Step(ctx context.Context, in machinesapi.Rotate) (machinesapi.Rotation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,13 +216,13 @@ func (r *Rotation) Step(ctx context.Context, in machinesapi.Rotate) (machinesapi
 	return out, err
 }
 
-// done reports whether all servers have completed a step.
+// done reports whether all servers have completed the step with this result.
 func done(r *machinesapi.Rotation) bool {
 	return !slices.ContainsFunc(r.Servers, func(s machinesapi.RotationServer) bool { return !s.OK })
 }
 
-// check asks all servers which keys they use. It returns the highest number of their steps, and
-// reports whether some server's keys differ from this broker's.
+// check asks all servers which keys they use. highest is the highest step number of any server, including number,
+// which is this broker's. differ reports whether the keys of some server differ from this broker's keys.
 func (r *Rotation) check(ctx context.Context, number int) (out machinesapi.Rotation, highest int, differ bool) {
 	highest = number
 	own := r.Own.InUse()
@@ -238,7 +237,7 @@ func (r *Rotation) check(ctx context.Context, number int) (out machinesapi.Rotat
 	return out, highest, differ
 }
 
-// distribute gives all servers the same keys. It also returns the Signers of all replies.
+// distribute sends the same key file to all servers. It also returns the Signers of all replies.
 func (r *Rotation) distribute(ctx context.Context, keys ring, issuer string) (machinesapi.Rotation, [][]byte, error) {
 	in := &KeyRequest{Text: keys.text(), Issuer: []byte(issuer)}
 	want, err := r.Own.Set(ctx, in)
@@ -259,8 +258,8 @@ func (r *Rotation) distribute(ctx context.Context, keys ring, issuer string) (ma
 	return out, signers, nil
 }
 
-// each sends a request to all other servers, and passes their replies to check. Other servers get
-// their certificates from the brokers, so the brokers come first.
+// each sends a request to all other servers, and passes their replies to check. It sends to the brokers first,
+// because the other servers get their certificates from them.
 func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, in *KeyRequest, check func(KeyReply) error) machinesapi.Rotation {
 	holders := r.Servers()
 	out := machinesapi.Rotation{Step: step, Servers: make([]machinesapi.RotationServer, len(holders), len(holders)+1)}
@@ -276,7 +275,7 @@ func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, in *
 				return nil
 			})
 		}
-		_ = sending.Wait() // the functions return no errors
+		_ = sending.Wait() // the functions never return an error
 	}
 	out.Servers = append(out.Servers, machinesapi.RotationServer{ID: r.Self.ID, Role: r.Self.Role, OK: true})
 	slices.SortFunc(out.Servers, func(a, b machinesapi.RotationServer) int {
@@ -285,7 +284,7 @@ func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, in *
 	return out
 }
 
-// sendTo sends a request to one server, and returns the server's result in the step.
+// sendTo sends a request to one server, and reports whether the server has completed the step.
 func (r *Rotation) sendTo(ctx context.Context, h *KeyServer, in KeyRequest, check func(KeyReply) error) machinesapi.RotationServer {
 	s := machinesapi.RotationServer{ID: h.Member.ID, Role: h.Member.Role}
 	if h.Down {

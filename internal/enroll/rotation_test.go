@@ -130,7 +130,7 @@ func (c *keyCluster) finish(r *enroll.Rotation, start bool) (steps []machinesapi
 		}
 		start = false
 	}
-	c.Fatalf("the rotation did not end: %v", steps)
+	c.Fatalf("the rotation was not complete after the steps %v", steps)
 	return nil
 }
 
@@ -150,7 +150,7 @@ func TestRotation(t *testing.T) {
 	old := c.servers[0].live.Get()[0]
 	want := []machinesapi.RotationStep{machinesapi.RotationAdd, machinesapi.RotationUse, machinesapi.RotationRemove}
 	if steps := c.finish(c.rotation(), true); !slices.Equal(steps, want) {
-		t.Errorf("steps %v, want %v", steps, want)
+		t.Errorf("got steps %v, want %v", steps, want)
 	}
 	c.checkReplaced(old)
 	for _, s := range c.servers {
@@ -161,7 +161,7 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	if steps := c.finish(c.rotation(), false); !slices.Equal(steps, want[2:]) {
-		t.Errorf("steps without a start: %v", steps)
+		t.Errorf("steps without a start: got %v, want %v", steps, want[2:])
 	}
 }
 

@@ -18,11 +18,11 @@ func TokenFile(api netip.AddrPort) string { return api.String() + ".token" }
 // secretFile returns the name of the file that contains a cluster's secret.
 func secretFile(cluster string) string { return cluster + ".secret" }
 
-// Secret is shared by the servers of one cluster of one user. The zero value means no
-// secret.
+// Secret is a secret that the servers of one user's cluster share. The zero value means that there
+// is no secret.
 type Secret string
 
-// SecretOf returns a cluster's secret. The first call creates it.
+// SecretOf returns a cluster's secret, creating it if it does not exist.
 func SecretOf(getenv func(string) string, cluster string) (Secret, error) {
 	var text string
 	err := with(getenv, true, func(s *Store) (err error) {
@@ -32,7 +32,7 @@ func SecretOf(getenv func(string) string, cluster string) (Secret, error) {
 	return Secret(text), err
 }
 
-// For derives a key for one purpose from the secret. It returns nil if there is no secret.
+// For derives a key for the given purpose from the secret. It returns nil if there is no secret.
 func (s Secret) For(purpose string) []byte {
 	if s == "" {
 		return nil
@@ -44,7 +44,7 @@ func (s Secret) For(purpose string) []byte {
 	return key
 }
 
-// Text returns the key of [Secret.For] in hexadecimal.
+// Text returns the key that [Secret.For] derives, in hexadecimal.
 func (s Secret) Text(purpose string) string { return hex.EncodeToString(s.For(purpose)) }
 
 // RemoveSecret removes the secret of a cluster that no longer exists.
@@ -61,8 +61,8 @@ type Token struct {
 	name   string
 }
 
-// TokenOf returns the token of the API that listens at an address, creating it if it does
-// not exist. A server that was killed and restarted gets the same token.
+// TokenOf returns the token of the API that listens on an address, creating it if it does not
+// exist. A server that is killed and restarted gets the same token again.
 func TokenOf(getenv func(string) string, api netip.AddrPort) (*Token, error) {
 	t := &Token{getenv: getenv, name: TokenFile(api)}
 	return t, with(getenv, true, func(s *Store) (err error) {
@@ -72,7 +72,7 @@ func TokenOf(getenv func(string) string, api netip.AddrPort) (*Token, error) {
 	})
 }
 
-// Remove removes the token's file, so that clients no longer find the token.
+// Remove removes the token's file, so that clients can no longer find the token.
 func (t *Token) Remove() error { return remove(t.getenv, t.name) }
 
 // RemoveToken removes the token of an API whose server was killed.
@@ -136,8 +136,8 @@ func addresses(api string) []netip.AddrPort {
 	return out
 }
 
-// with opens the user's directory and passes it to a function.
-func with(getenv func(string) string, create bool, do func(*Store) error) error {
+// with opens the user's directory and calls fn with it.
+func with(getenv func(string) string, create bool, fn func(*Store) error) error {
 	dir, err := Dir(getenv)
 	if err != nil {
 		return err
@@ -147,5 +147,5 @@ func with(getenv func(string) string, create bool, do func(*Store) error) error 
 		return err
 	}
 	defer s.Close()
-	return do(s)
+	return fn(s)
 }

@@ -10,7 +10,7 @@ import (
 // devFile is the file with the API address of the most recently started "bourse dev".
 const devFile = "dev.api"
 
-// SetDev stores the address of the API of a cluster that "bourse dev" runs.
+// SetDev stores the API address of a cluster that "bourse dev" runs.
 func SetDev(getenv func(string) string, api netip.AddrPort) error {
 	return with(getenv, true, func(s *Store) error {
 		next := ".new-" + rand.Text()
@@ -25,8 +25,8 @@ func SetDev(getenv func(string) string, api netip.AddrPort) error {
 	})
 }
 
-// Dev returns the API address that was stored last by a dev cluster, or the zero value if there
-// is none.
+// Dev returns the API address that SetDev has stored most recently, or the zero value if there is
+// none.
 func Dev(getenv func(string) string) (api netip.AddrPort) {
 	_ = with(getenv, false, func(s *Store) error { // no directory means no cluster
 		f, err := s.open(devFile)
@@ -46,9 +46,9 @@ func Dev(getenv func(string) string) (api netip.AddrPort) {
 	return api
 }
 
-// UnsetDev removes the stored address if it is api. It does nothing if another cluster
-// has stored its address since then. However, if a cluster stores its address at the same
-// moment, that address may be removed.
+// UnsetDev removes the stored address if it is api. It does nothing if another cluster has stored
+// its own address since then. However, if another cluster stores its address at the same moment,
+// UnsetDev may remove that address.
 func UnsetDev(getenv func(string) string, api netip.AddrPort) error {
 	if Dev(getenv) != api {
 		return nil

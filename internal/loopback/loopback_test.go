@@ -119,7 +119,7 @@ func TestOthersCannotPlantCredentials(t *testing.T) {
 				t.Errorf("a token was created: %q, %v", token.Text, err)
 			}
 			if got := found(in(dir), "http://127.0.0.1:4280"); got != "" {
-				t.Errorf("found %q", got)
+				t.Errorf("got token %q, want none", got)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "..", "nothing")); err == nil {
 				t.Error("a file was written through a link")
@@ -144,7 +144,7 @@ func TestServersAgreeOnTheSecret(t *testing.T) {
 	}
 	wg.Wait()
 	if slices.Sort(found); found[0] != found[len(found)-1] || found[0] == "" {
-		t.Errorf("the secrets are %q", found)
+		t.Errorf("got secrets %q, want a single one", found)
 	}
 	if other, err := loopback.SecretOf(env, "c2"); err != nil || other == found[0] {
 		t.Errorf("another cluster has the same secret (%v)", err)
@@ -226,7 +226,7 @@ func TestDev(t *testing.T) {
 	env := in(filepath.Join(t.TempDir(), "run"))
 	one, other := netip.MustParseAddrPort("127.0.0.1:4280"), netip.MustParseAddrPort("127.0.0.1:5555")
 	if got := loopback.Dev(env); got.IsValid() {
-		t.Errorf("before a cluster was started: %s", got)
+		t.Errorf("before a cluster was started: got address %s, want none", got)
 	}
 	for _, api := range []netip.AddrPort{one, other} {
 		if err := loopback.SetDev(env, api); err != nil {
@@ -238,14 +238,14 @@ func TestDev(t *testing.T) {
 		all.Go(func() {
 			for range 20 {
 				if err := loopback.SetDev(env, other); err != nil || loopback.Dev(env) != other {
-					t.Errorf("with several clusters: %s, %v", loopback.Dev(env), err)
+					t.Errorf("with several clusters: got %s, %v; want %s", loopback.Dev(env), err, other)
 				}
 			}
 		})
 	}
 	all.Wait()
 	if err := loopback.UnsetDev(env, one); err != nil || loopback.Dev(env) != other {
-		t.Errorf("after the first cluster has ended: %s, %v", loopback.Dev(env), err)
+		t.Errorf("after the first cluster has ended: got %s, %v; want %s", loopback.Dev(env), err, other)
 	}
 	file := filepath.Join(env(loopback.Variable), "dev.api")
 	for _, text := range []string{"", "nonsense", "10.0.0.1:4280", strings.Repeat("1", 100)} {

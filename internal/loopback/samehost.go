@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// HostID identifies the caller's kernel and network namespace. Processes with the same ID share
-// 127.0.0.1. HostID returns "" if the ID is unknown. The ID is not secret and does not
-// authenticate the caller.
+// HostID returns an ID for the combination of the caller's kernel and network namespace. Processes
+// with the same ID share 127.0.0.1. It returns "" if the ID is unknown. The ID is not secret and
+// does not authenticate the caller.
 func HostID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
-	// /proc/self describes the main thread, which may have entered a machine's network
+	// Do not use /proc/self: it describes the main thread, which may have entered a machine's network
 	// namespace permanently.
 	namespace, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {

@@ -39,15 +39,15 @@ func Dir(getenv func(string) string) (string, error) {
 	return "", bourse.Errorf(bourse.CodeInvalid, "no directory for loopback credentials: set %s to a directory that only you can read", Variable)
 }
 
-// Store is a directory of credentials. It writes files atomically, and reads them only if
-// no other user can read or write them.
+// Store is a directory with credentials. It writes files atomically, and reads only files that no
+// other user can read or write.
 type Store struct {
 	dir  string
 	root *os.Root
 }
 
-// Open opens a directory, creating it if create is set and it does not exist. Errors:
-// invalid if other users can use the directory; not_found if it does not exist.
+// Open opens a directory. If the directory does not exist and create is set, Open creates it.
+// Errors: invalid if other users can access the directory; not_found if it does not exist.
 func Open(dir string, create bool) (*Store, error) {
 	if create {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -74,7 +74,7 @@ func (s *Store) Close() error { return s.root.Close() }
 // Path returns the path of a file.
 func (s *Store) Path(name string) string { return filepath.Join(s.dir, name) }
 
-// private returns an error if other users can use a file or directory.
+// private returns an error if other users own or can access a file or directory.
 func private(info fs.FileInfo) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
 		return errors.New("it belongs to another user")
@@ -85,7 +85,8 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// textLength is the length of a text from rand.Text, which contains at least 130 random bits.
+// textLength is the length of the texts that rand.Text returns. They contain at least 128 random
+// bits.
 const textLength = 26
 
 // open opens a file that no other user can read or write. It does not follow links that lead out
@@ -104,7 +105,7 @@ func (s *Store) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// checkFile checks that an open file is a regular one that no other user can use.
+// checkFile checks that an open file is a regular file that no other user can access.
 func checkFile(f *os.File) error {
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -116,8 +117,8 @@ func checkFile(f *os.File) error {
 	return err
 }
 
-// ReadFile reads a file of at most limit bytes that no other user can read or write.
-// Errors: not_found if it does not exist, invalid.
+// ReadFile reads a file of at most limit bytes that no other user can read or write. Errors:
+// not_found if it does not exist; invalid if it is longer or other users can access it.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -140,8 +141,9 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// Read returns the text in a file. It does not follow links that lead out of the directory.
-// Errors: not_found if the file does not exist.
+// Read returns the random text in a file. It does not follow links that lead out of the directory.
+// Errors: not_found if the file does not exist; invalid if it contains something else, or other
+// users can access it.
 func (s *Store) Read(name string) (string, error) {
 	f, err := s.open(name)
 	if err != nil {
@@ -154,13 +156,13 @@ func (s *Store) Read(name string) (string, error) {
 	}
 	token := strings.TrimSuffix(string(text), "\n")
 	if len(token) != textLength || strings.Trim(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
-		return "", bourse.Errorf(bourse.CodeInvalid, "%s contains no valid credentials: remove it", s.Path(name))
+		return "", bourse.Errorf(bourse.CodeInvalid, "%s does not contain valid credentials: remove it", s.Path(name))
 	}
 	return token, nil
 }
 
-// Keep returns the text in a file. If the file does not exist, Keep creates it with random text. Concurrent calls
-// return the same text.
+// Keep returns the random text in a file. If the file does not exist, Keep creates it with a new
+// text. Concurrent calls return the same text.
 func (s *Store) Keep(name string) (string, error) {
 	if text, err := s.Read(name); bourse.CodeOf(err) != bourse.CodeNotFound {
 		return text, err

@@ -11,11 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// concurrency is the maximum number of concurrent scrapes. Further ones get status 503.
+// concurrency is the maximum number of concurrent scrapes. Further scrapes get status 503.
 const concurrency = 2
 
 // Handler serves the metrics of the given collectors, the Go runtime and the process. It registers
-// them at the first scrape, because most servers on a laptop are never scraped.
+// the collectors at the first scrape, because most servers on a laptop are never scraped.
 func Handler(report ...prometheus.Collector) http.Handler {
 	handler := sync.OnceValue(func() http.Handler {
 		return promhttp.HandlerFor(registry(report), promhttp.HandlerOpts{MaxRequestsInFlight: concurrency, ErrorHandling: promhttp.ContinueOnError})

@@ -30,7 +30,7 @@ type Server struct {
 	broken                                            *prometheus.Desc
 }
 
-// New returns a server's metrics. A zero Source is sufficient if only Describe is called.
+// New returns a server's metrics. If you call only Describe, source may be the zero value.
 func New(source Source) *Server {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("bourse_"+name, help, labels, nil)
@@ -95,20 +95,21 @@ func (s *Server) Collect(out chan<- prometheus.Metric) {
 	gauge(s.broken, broken)
 }
 
-// standing is a group of members that are counted together.
-type standing struct {
+// group identifies the members that are counted together.
+type group struct {
 	role  bourse.Role
 	state string
 }
 
-// count counts members by role and state. Unknown roles, which come from later releases, are counted as one role.
-func count(members []bourse.Member) map[standing]int {
-	out := map[standing]int{}
+// count counts members by role and state. Unknown roles, which later releases may introduce, are
+// counted as the role "other".
+func count(members []bourse.Member) map[group]int {
+	out := map[group]int{}
 	for _, role := range bourse.ServerRoles() {
-		out[standing{role, "ok"}] = 0 // count roles without members as 0, so that alerts notice the loss of the last member
+		out[group{role, "ok"}] = 0 // count roles without members as 0, so that alerts notice the loss of the last member
 	}
 	for _, m := range members {
-		in := standing{m.Role, "ok"}
+		in := group{m.Role, "ok"}
 		if !slices.Contains(bourse.ServerRoles(), m.Role) {
 			in.role = "other"
 		}

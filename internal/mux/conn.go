@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Call is a call to the other end.
+// Call is a request to the other end of a connection.
 type Call struct {
 	Subject  string    // the call's subject, an ASCII word; required
-	Deadline time.Time // time at which the caller abandons the call; zero if there is none or the other end did not send it
+	Deadline time.Time // time at which the caller abandons the call; zero if the call has no deadline or the caller did not send it
 	Type     string    // media type of the payload; optional
 	Payload  []byte
 }
@@ -38,11 +38,11 @@ func (e NotSent) Unwrap() error { return e.Err }
 // Config configures a [Conn]. All fields except the limits are optional.
 type Config struct {
 	Limits
-	Idle  time.Duration // close the connection after it has been unused for this time
-	Rest  time.Duration // maximum time for the rest of a frame to arrive, because other answers wait for it
-	Stall time.Duration // maximum time for which the other end may read nothing while data is waiting
-	// Ping is the silence after which a ping is sent. The other end must respond within
-	// Pong.
+	Idle  time.Duration // how long the connection may be unused before it is closed
+	Rest  time.Duration // maximum time for a frame to arrive completely once it has begun; later answers wait for it
+	Stall time.Duration // how long the other end may stop reading while data is waiting
+	// Ping is how long the other end may be silent before a ping is sent, and Pong is how long it may
+	// then take to respond.
 	Ping, Pong time.Duration
 }
 
@@ -80,7 +80,8 @@ func newWaiter() any {
 	return w
 }
 
-// ErrEnded is wrapped by the error of a call on a connection that has ended.
+// ErrEnded means that a call was made on a connection that has ended. Errors wrap it together with
+// the reason for the end.
 var ErrEnded = errors.New("the connection has ended")
 
 var (
@@ -88,18 +89,18 @@ var (
 	errIdle    = errors.New("the connection is idle")
 	errSilent  = errors.New("the other end does not respond")
 	errLost    = errors.New("the other end aborted the call")
-	errBounds  = errors.New("the call exceeds its limits")
+	errBounds  = errors.New("the call exceeds the size limits")
 )
 
-// NewConn returns a Conn that owns conn. The connection is a [Pipe] or TLS over a Pipe; below is that Pipe. The caller
-// must call Run.
-func NewConn(conn net.Conn, below *Pipe, config Config) *Conn {
-	below.begin(config.Stall)
+// NewConn returns a Conn that owns conn. conn is either the given [Pipe] itself or a TLS connection
+// over it. The caller must call Run.
+func NewConn(conn net.Conn, pipe *Pipe, config Config) *Conn {
+	pipe.begin(config.Stall)
 	c := &Conn{
 		config: config, over: make(chan struct{}), free: sync.Pool{New: newWaiter},
 		waiting: map[uint64]*waiter{}, used: time.Now(),
 	}
-	c.r, c.w.conn, c.w.pipe = newReader(conn, conn, &c.config.Limits, config.Rest), conn, below
+	c.r, c.w.conn, c.w.pipe = newReader(conn, conn, &c.config.Limits, config.Rest), conn, pipe
 	if tick := cmp.Or(config.Ping, config.Idle); tick > 0 {
 		c.mu.Lock()
 		c.timer = time.AfterFunc(tick, c.tick)
@@ -118,7 +119,7 @@ func (c *Conn) Close() {
 // Done returns a channel that is closed when the connection and its goroutines have ended.
 func (c *Conn) Done() <-chan struct{} { return c.over }
 
-// Ended reports whether the connection accepts no more calls.
+// Ended reports whether the connection has stopped accepting calls.
 func (c *Conn) Ended() bool {
 	if _, err := c.w.failed(); err != nil {
 		return true
@@ -140,9 +141,10 @@ func (c *Conn) Leave() {
 	}
 }
 
-// Call sends a call and waits for its answer until its deadline or until ctx ends. If one of them ends the call, the
-// error is context.DeadlineExceeded or ctx's cause. The error is [NotSent] if nothing was sent or the call exceeds the
-// limits. Any other error means that the connection broke or the other end aborted the call.
+// Call sends a call and waits for its answer. It returns context.DeadlineExceeded after the call's
+// deadline, and ctx's cause if ctx is canceled. If the call was not sent, for example because it
+// exceeds the limits, the error is [NotSent]. Any other error means that the connection broke or
+// that the other end aborted the call.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	l := &c.config.Limits
 	if !isWord(q.Subject, l.Word) || !isMedia(q.Type, l.Word) || len(q.Payload) > l.Payload {
@@ -181,7 +183,7 @@ func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	return Answer{}, err
 }
 
-// end returns the result of a call.
+// end returns the result of a call, and prepares the waiter to be reused.
 func (w *waiter) end() (Answer, error) {
 	reply, err := w.reply, w.err
 	w.reply, w.err = Answer{}, nil
@@ -219,8 +221,7 @@ func (c *Conn) exit(id uint64) bool {
 // left reports whether the connection is leaving and has no calls in progress. c.mu must be held.
 func (c *Conn) left() bool { return c.leaving && len(c.waiting) == 0 }
 
-// send writes the frame of a call. If sent is false, nothing was sent, and err is the
-// result of Call.
+// send writes the frame of a call. If sent is false, nothing was sent, and Call must return err.
 func (c *Conn) send(ctx context.Context, w *waiter, id uint64, q *Call) (sent bool, err error) {
 	f := frame{verb: verbCall, id: id, subject: []byte(q.Subject), length: len(q.Payload), media: []byte(q.Type)}
 	if !q.Deadline.IsZero() {
@@ -292,7 +293,7 @@ func (c *Conn) readFrame() error {
 	c.mu.Unlock()
 	switch {
 	case !made:
-		return fmt.Errorf("malformed frame: an answer to call %d, which was not made", f.id)
+		return fmt.Errorf("malformed frame: an answer to the unknown call %d", f.id)
 	case !waited: // the caller has abandoned the call
 		return c.r.skip(f.length)
 	case f.verb == verbLost:
@@ -306,7 +307,7 @@ func (c *Conn) readFrame() error {
 	return err
 }
 
-// finish sets the result of a call that is still waiting.
+// finish sets the result of a call, unless its caller no longer waits.
 func (c *Conn) finish(id uint64, a Answer, err error) {
 	c.mu.Lock()
 	w := c.waiting[id]
@@ -324,7 +325,7 @@ func (c *Conn) finish(id uint64, a Answer, err error) {
 
 // tick sends pings, detects an unresponsive other end, and closes an idle connection.
 func (c *Conn) tick() {
-	ping, why := c.look(time.Now(), c.r.active.Swap(false), c.w.writing())
+	ping, why := c.decide(time.Now(), c.r.active.Swap(false), c.w.writing())
 	switch {
 	case why != nil:
 		c.w.fail(why)
@@ -333,9 +334,9 @@ func (c *Conn) tick() {
 	}
 }
 
-// look decides whether a tick sends a ping or ends the connection. It holds c.mu, so that no call
-// begins in the meantime.
-func (c *Conn) look(now time.Time, active, writing bool) (ping bool, why error) {
+// decide determines whether a tick must send a ping or end the connection. It holds c.mu, so that
+// no call begins in the meantime.
+func (c *Conn) decide(now time.Time, active, writing bool) (ping bool, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
@@ -350,7 +351,7 @@ func (c *Conn) look(now time.Time, active, writing bool) (ping bool, why error) 
 		c.leaving = true
 		return false, errIdle
 	case c.config.Ping == 0:
-	case active || writing: // no ping: data has arrived, or the writer will detect a broken connection
+	case active || writing: // do not ping: data has arrived, or the writer will detect a broken connection
 		c.pinged = false
 	case c.pinged:
 		c.leaving = true

@@ -14,17 +14,17 @@
 //
 //   - A call ends at its deadline or with its context, whatever the other end does, and the
 //     server is notified. A later answer is dropped.
-//   - If a connection breaks or carries malformed frames, only its own calls end. The error reports whether a part of
-//     the call may have been sent ([NotSent]).
-//   - The other end cannot make this end use more memory than [Limits], the backlog of a
-//     connection and the calls in progress allow.
+//   - If a connection breaks or carries malformed frames, only the calls on this connection fail. The error reports
+//     whether a part of the call may have been sent ([NotSent]).
+//   - The memory that the other end can make this end use is limited by [Limits], the number of calls in progress, and
+//     the maximum backlog of a connection.
 //
 // # Writing
 //
-// A goroutine appends its frame to the connection's buffer. If no goroutine is writing, it
-// writes the whole buffer. A caller never waits for the other end to read: a separate
-// goroutine writes the data that the system does not accept immediately ([Pipe]). A
-// server's goroutines may wait as long as the other end reads.
+// A goroutine appends its frame to the connection's buffer. If no other goroutine is writing, it
+// writes the whole buffer. A caller never waits for the other end to read: a separate goroutine
+// writes the data that the system does not accept immediately ([Pipe]). On a server, a goroutine
+// may wait for the other end to read.
 //
 // # Concurrency
 //

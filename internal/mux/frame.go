@@ -42,7 +42,7 @@ var verbs = [...]string{verbCall: "CALL", verbCancel: "CANCEL", verbPing: "PING"
 // The range of an answer's status, which is an HTTP status.
 const minStatus, maxStatus = 200, 599
 
-// frame is a decoded line of a frame. Its slices refer to the line.
+// frame is a decoded line of a frame. Its slices point into the line.
 type frame struct {
 	verb     verb
 	id       uint64 // the call's number, at least 1; unused for pings and pongs
@@ -53,7 +53,7 @@ type frame struct {
 	media    []byte // media type of the bytes that follow; nil means none
 }
 
-// append appends the line of f, whose fields must be valid.
+// append appends f's line to a buffer. The fields of f must be valid.
 func (f *frame) append(to []byte) []byte {
 	to = append(to, verbs[f.verb]...)
 	if f.verb == verbPing || f.verb == verbPong {
@@ -136,14 +136,14 @@ func (f *frame) parseDone(rest []byte, l *Limits) (err error) {
 	return f.parseBody(rest, l.Answer, l.Word)
 }
 
-// parseBody decodes the length and the media type that end a line.
+// parseBody decodes the length and the media type at the end of a line.
 func (f *frame) parseBody(rest []byte, limit, word int) error {
 	length, media, err := field(rest, 0, math.MaxInt64)
 	switch {
 	case err != nil:
 		return err
 	case length > uint64(limit):
-		return fmt.Errorf("a frame has %d bytes, but at most %d bytes are allowed", length, limit)
+		return fmt.Errorf("the content of a frame has %d bytes, but at most %d bytes are allowed", length, limit)
 	}
 	f.length = int(length)
 	if string(media) == "-" {
@@ -155,7 +155,7 @@ func (f *frame) parseBody(rest []byte, limit, word int) error {
 	return nil
 }
 
-// field decodes a number that ends at the next space.
+// field decodes the number before the next space. It also returns the text after that space.
 func field(rest []byte, least, limit uint64) (n uint64, after []byte, err error) {
 	digits, after, ok := bytes.Cut(rest, []byte{' '})
 	if !ok {
@@ -165,7 +165,7 @@ func field(rest []byte, least, limit uint64) (n uint64, after []byte, err error)
 	return n, after, err
 }
 
-// number decodes a decimal number without sign or leading zeros.
+// number decodes a decimal number from least to limit, without a sign or leading zeros.
 func number(digits []byte, least, limit uint64) (n uint64, err error) {
 	if len(digits) == 0 || len(digits) > 20 || digits[0] == '0' && len(digits) > 1 {
 		return 0, malformed(digits)

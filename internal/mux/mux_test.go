@@ -79,7 +79,7 @@ func TestCall(t *testing.T) {
 	deadline := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	c, _ := both(t, ServerConfig{}, func(ctx context.Context, c *Call) Answer {
 		if !c.Deadline.IsZero() && !c.Deadline.Equal(deadline) || ctx.Err() != nil {
-			t.Errorf("deadline %s, %v", c.Deadline, ctx.Err())
+			t.Errorf("got deadline %s and context error %v, want deadline %s or none", c.Deadline, ctx.Err(), deadline)
 		}
 		switch c.Subject {
 		case "no-status":
@@ -104,14 +104,14 @@ func TestCall(t *testing.T) {
 	} {
 		a, err := c.Call(t.Context(), &x.call)
 		if (err == nil) != (x.want != "") || string(a.Body) != x.want || err == nil && (a.Type != x.call.Type || a.Status != 404) {
-			t.Errorf("%s: %d %s, %d bytes, %v", name, a.Status, a.Type, len(a.Body), err)
+			t.Errorf("%s: got status %d, type %s, %d bytes and error %v", name, a.Status, a.Type, len(a.Body), err)
 		}
 	}
 	for name, call := range map[string]Call{
 		"no subject": {}, "a newline in it": {Subject: "o\n"}, "a newline in the type": {Subject: "o", Type: "a\nb"}, "too large": {Subject: "o", Payload: append(large, 'x')},
 	} {
 		if _, err := c.Call(t.Context(), &call); !errors.As(err, new(NotSent)) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want a NotSent error", name, err)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func chaos(t *testing.T, finish func(*Server, *Conn), all map[string]int) {
 		defer func() {
 			c.Close()
 			if len(c.waiting) > 0 {
-				t.Errorf("%d calls are left", len(c.waiting))
+				t.Errorf("got %d waiting calls after Close, want 0", len(c.waiting))
 			}
 		}()
 	}
@@ -253,7 +253,7 @@ func chaos(t *testing.T, finish func(*Server, *Conn), all map[string]int) {
 	c.Close()
 	end(s)
 	if len(s.open)+len(s.queue)+s.running > 0 {
-		t.Errorf("the server has %d connections, %d calls and %d more in its queue", len(s.open), s.running, len(s.queue))
+		t.Errorf("after Close, the server still has %d connections, %d calls and %d queued calls", len(s.open), s.running, len(s.queue))
 	}
 	for what, n := range m.ends {
 		all[what] += n
@@ -289,7 +289,7 @@ func TestServersSendingInvalidData(t *testing.T) {
 			defer cancel()
 			_, err := c.Call(ctx, &Call{Subject: "o"})
 			if err == nil || errors.As(err, new(NotSent)) || ctx.Err() != nil {
-				t.Errorf("the call ended with %v", err)
+				t.Errorf("got error %v, want one that the broken connection caused", err)
 			}
 		})
 	}
@@ -337,10 +337,10 @@ func TestCallersSendingInvalidData(t *testing.T) {
 				_ = near.(*net.TCPConn).CloseWrite()
 			}
 			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("the handler's context: %v", err)
+				t.Errorf("the handler's context: got error %v, want context.Canceled", err)
 			}
 			if said, _ := io.ReadAll(near); !strings.HasPrefix("PONG\n", string(said)) { // an error means that the connection was reset
-				t.Errorf("it sent %q", said)
+				t.Errorf("the server sent %q, want nothing but PONG", said)
 			}
 		})
 	}
@@ -372,7 +372,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		c.w.mu.Lock()
 		c.w.pipe.mu.Lock()
 		if n := len(c.w.next) + len(c.w.pipe.rest); n > 2*maxBacklog+1<<20 {
-			t.Errorf("%d bytes are waiting", n)
+			t.Errorf("got %d waiting bytes, more than the limit", n)
 		}
 		c.w.pipe.mu.Unlock()
 		c.w.mu.Unlock()
@@ -401,7 +401,7 @@ func TestCallerThatDoesNotRead(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(p.w.next) > 2<<20 || answered.Load() != 16 {
-			t.Errorf("%d bytes are waiting, of %d answers", len(p.w.next), answered.Load())
+			t.Errorf("got %d waiting bytes after %d answers, want at most 2 MiB after 16", len(p.w.next), answered.Load())
 		}
 		other, theirs := net.Pipe()
 		s.Serve(t.Context(), theirs, theirs, echo)
@@ -410,7 +410,7 @@ func TestCallerThatDoesNotRead(t *testing.T) {
 		}
 		s.Close(errTestEnds)
 		if took := time.Since(began); took > 3*stallTime {
-			t.Errorf("the server ended after %s", took)
+			t.Errorf("Close took %s, want at most %s", took, 3*stallTime)
 		}
 	})
 }
@@ -512,13 +512,13 @@ func TestTurns(t *testing.T) {
 		<-arrived
 		<-arrived
 		if _, err := c.Call(t.Context(), &Call{Subject: "abandoned", Deadline: time.Now().Add(time.Second)}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("abandoned: %v", err)
+			t.Errorf("the abandoned call: got %v, want context.DeadlineExceeded", err)
 		}
 		call("third")
 		synctest.Wait()
 		release <- struct{}{}
 		if got := <-arrived; got != "third" {
-			t.Errorf("%s was started", got)
+			t.Errorf("got call %s, want third", got)
 		}
 		close(release)
 		group.Wait()
@@ -549,7 +549,7 @@ func TestDrain(t *testing.T) {
 	}
 	s.Drain()
 	if a, err := c.Call(t.Context(), &Call{Subject: "third"}); err != nil || a.Status != 503 {
-		t.Errorf("a call after Drain: %d, %v", a.Status, err)
+		t.Errorf("a call after Drain: got status %d, %v; want 503", a.Status, err)
 	}
 	release <- struct{}{}
 	if got := <-ends; got != "firstfalse" && got != "secondfalse" {
@@ -569,7 +569,7 @@ func TestDrain(t *testing.T) {
 	}
 	<-c.Done()
 	if _, err := c.Call(t.Context(), &Call{Subject: "o"}); !errors.Is(err, ErrEnded) || !errors.As(err, new(NotSent)) {
-		t.Errorf("a call after the end: %v", err)
+		t.Errorf("a call after the end: got %v, want ErrEnded and NotSent", err)
 	}
 }
 
@@ -636,7 +636,7 @@ func FuzzCaller(f *testing.F) {
 		<-conn.closed // until all input was read
 		s.Close(errTestEnds)
 		if s.running+len(s.queue) > 0 {
-			t.Errorf("%d calls are left, %d in the queue", s.running, len(s.queue))
+			t.Errorf("got %d calls in progress and %d queued at the end, want none", s.running, len(s.queue))
 		}
 	})
 }

@@ -29,12 +29,12 @@ type serverCall struct {
 	cancel context.CancelCauseFunc
 
 	// Guarded by the peer's mutex.
-	left bool // the caller no longer waits for the answer
-	lost bool // whether to send no answer, even if the handler returns one
+	left bool // whether the caller no longer waits for the answer
+	lost bool // whether the caller is notified that there is no answer, even if the handler returns one
 }
 
-// read reads until there is a call that this goroutine must serve; another goroutine of the
-// server then continues to read. It returns nil if the connection has ended.
+// read reads frames until it has read a call that this goroutine must serve. By then, another
+// goroutine has taken over reading. It returns nil if the connection has ended.
 func (p *peer) read() *serverCall {
 	for {
 		now := false
@@ -139,8 +139,8 @@ func (p *peer) answer(c *serverCall, a Answer) {
 	}
 }
 
-// look ends the connection if nothing was received since the previous call of look.
-func (p *peer) look() {
+// checkIdle ends the connection if nothing has arrived since the previous call of checkIdle.
+func (p *peer) checkIdle() {
 	if !p.r.active.Swap(false) {
 		p.fail(errSilent)
 		return
@@ -152,8 +152,8 @@ func (p *peer) look() {
 	}
 }
 
-// cut cancels all calls and notifies their callers that there will be no answer, because the answers of canceled
-// handlers would be meaningless.
+// cut cancels all calls. Once their handlers return, the callers are notified that there is no
+// answer, because the answers of canceled handlers would be meaningless.
 func (p *peer) cut(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ const maxSpare = 64 << 10
 type Pipe struct {
 	net.Conn
 	try   func([]byte) (int, error) // writes as much as possible without blocking
-	stall time.Duration             // maximum time for which the other end may read nothing; 0 means no limit
+	stall time.Duration             // how long the other end may stop reading; 0 means no limit
 
 	mu       sync.Mutex
 	muxed    bool   // whether a Conn uses the Pipe
@@ -59,8 +59,8 @@ func (p *Pipe) buffered() bool {
 	return len(p.rest) > 0
 }
 
-// flush writes the buffered data and waits for the other end to read it. It is not safe for
-// concurrent use.
+// flush writes the buffered data. It blocks while the system does not accept more data. It is not
+// safe for concurrent use.
 func (p *Pipe) flush() error {
 	var done []byte
 	for {
@@ -81,8 +81,8 @@ func (p *Pipe) flush() error {
 	}
 }
 
-// writeSteps writes all of b to c. It fails if the other end reads nothing for the
-// duration stall; 0 means no limit.
+// writeSteps writes all of b to c. It fails if no data can be written for the duration stall; 0
+// means no limit.
 func writeSteps(c net.Conn, b []byte, stall time.Duration) error {
 	for len(b) > 0 {
 		if stall > 0 {

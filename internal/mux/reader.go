@@ -13,8 +13,8 @@ import (
 
 const (
 	readAhead = 16 << 10
-	// step is the number of bytes that are allocated for a frame's content before any of it
-	// arrives.
+	// step is the maximum number of bytes that are allocated for a frame's content before any of it
+	// has arrived.
 	step = 64 << 10
 )
 
@@ -56,8 +56,8 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next reads the line of a frame, whose slices are valid until the next call of any method.
-// The error is io.EOF if the stream ends before the line.
+// next reads the line of a frame. The slices in the frame are valid until the next call of any
+// method. The error is io.EOF if the stream ends before the line.
 func (r *reader) next() (frame, error) {
 	r.fresh = true
 	for seen := 0; ; {
@@ -66,7 +66,7 @@ func (r *reader) next() (frame, error) {
 			_, _ = r.buf.Discard(seen + i + 1) // cannot fail, because these bytes are buffered
 			return parse(have[:seen+i], r.limits)
 		} else if i >= 0 || len(have) >= r.limits.line() {
-			return frame{}, fmt.Errorf("malformed frame: a line of more than %d bytes", r.limits.line())
+			return frame{}, fmt.Errorf("malformed frame: a line has more than %d bytes", r.limits.line())
 		}
 		seen = len(have)
 		if _, err := r.buf.Peek(seen + 1); err != nil {

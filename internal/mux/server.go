@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// maxIdleGoroutines is the maximum number of idle goroutines that wait for the next calls. A new goroutine
-// would have to grow its stack, which costs as much as the rest of a call.
+// maxIdleGoroutines is the maximum number of idle goroutines that wait for calls. Reusing them is worthwhile because a
+// new goroutine would have to grow its stack, which costs as much as the rest of a call.
 const maxIdleGoroutines = 64
 
-// Handler answers a call. It owns the call and its payload until it returns. ctx ends
-// when the caller abandons the call or the connection ends; the answer is then dropped.
-// If the answer has status 0 or exceeds the limits, the caller is notified that there is
-// no answer.
+// Handler answers a call. It owns the call and its payload until it returns. ctx is canceled if the
+// caller abandons the call or the connection ends. The answer is then dropped. If the answer has
+// status 0 or exceeds the limits, the caller is notified that there is no answer.
 type Handler func(ctx context.Context, c *Call) Answer
 
 // ServerConfig configures a [Server]. All fields except the limits are optional.
@@ -24,17 +23,16 @@ type ServerConfig struct {
 	Limits
 	Concurrency int // maximum number of concurrent handlers; 0 means no limit
 	Queue       int // maximum number of waiting calls
-	// Refuse answers calls that exceed the limits or arrive while the server drains. If it
-	// is nil, such a call ends its connection.
+	// Refuse answers calls that arrive while the server drains or while too many calls are in progress. If it is nil,
+	// such a call ends its connection.
 	Refuse       func(why error) Answer
-	IdleTimeout  time.Duration // close a connection on which nothing has arrived for about this time
-	WriteTimeout time.Duration // maximum time for which the other end may read nothing while data is waiting
+	IdleTimeout  time.Duration // approximate time after which a connection is closed if nothing has arrived on it
+	WriteTimeout time.Duration // how long the other end may stop reading while data is waiting
 }
 
-// Server answers calls with a pool of goroutines. A goroutine of the pool reads
-// each connection. When it has read a call, it serves the call itself, and another
-// goroutine continues to read. As a result, the goroutine that the system has woken for a
-// call also serves it.
+// Server answers calls with a pool of goroutines. One goroutine of the pool reads each connection. When it has read a
+// call, it serves the call itself, and another goroutine takes over reading. The goroutine that is woken by the
+// arrival of a call thus also serves the call.
 type Server struct {
 	config ServerConfig
 	work   sync.WaitGroup
@@ -65,8 +63,8 @@ var (
 )
 
 // Serve makes h answer the calls on conn, which the server then owns, and returns immediately. src is the connection's
-// input, which may begin with data that was already read. The handlers' contexts have the values of ctx, but are not
-// canceled with it.
+// input, which may begin with data that was already read. The handlers' contexts contain the values of ctx, but are
+// not canceled when ctx is.
 func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Handler) {
 	p := &peer{server: s, handler: h, base: context.WithoutCancel(ctx), calls: map[uint64]*serverCall{}}
 	p.r, p.w.conn, p.w.stall = newReader(conn, src, &s.config.Limits, 0), conn, s.config.WriteTimeout
@@ -79,7 +77,7 @@ func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Hand
 	s.open[p] = true
 	if s.config.IdleTimeout > 0 {
 		p.mu.Lock()
-		p.timer = time.AfterFunc(s.config.IdleTimeout, p.look)
+		p.timer = time.AfterFunc(s.config.IdleTimeout, p.checkIdle)
 		p.mu.Unlock()
 	}
 	s.work.Go(func() { s.serveConns(p) })
@@ -113,8 +111,8 @@ func (s *Server) serveConns(p *peer) {
 	}
 }
 
-// begin starts, queues or refuses a call. If begin returns now = true, the goroutine that read the call must serve
-// it, and another goroutine continues to read.
+// begin starts, queues or refuses a call. If now is true, the goroutine that read the call must serve it, and another
+// goroutine has taken over reading.
 func (s *Server) begin(c *serverCall) (now bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +136,8 @@ func (s *Server) begin(c *serverCall) (now bool, err error) {
 	return true, nil
 }
 
-// end ends a call. It returns the next call to serve, if there is one. Otherwise stay reports
-// whether the goroutine should wait for another call.
+// end records the end of a call. It returns the next call to serve, if there is one. Otherwise, stay reports whether
+// the goroutine should wait for another call.
 func (s *Server) end() (next *serverCall, stay bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +194,7 @@ func (s *Server) Draining() bool {
 	return s.draining
 }
 
-// Wait waits until the calls in progress have ended. Call it after Drain. It returns false if ctx
-// ends first.
+// Wait waits until the calls in progress have ended. Call it after Drain. It returns false if ctx is canceled first.
 func (s *Server) Wait(ctx context.Context) bool {
 	select {
 	case <-s.free:

@@ -26,7 +26,7 @@ func TestTryWrite(t *testing.T) {
 	for {
 		n, err := try(piece)
 		if err != nil || n < 0 || n > len(piece) {
-			t.Fatalf("%d bytes, %v", n, err)
+			t.Fatalf("wrote %d bytes, %v", n, err)
 		}
 		if n == 0 {
 			break
@@ -59,6 +59,6 @@ func TestTryWritePipe(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	if n, err := tryWrite(a)([]byte("x")); n != 0 || err != nil {
-		t.Errorf("%d bytes, %v", n, err)
+		t.Errorf("wrote %d bytes, %v", n, err)
 	}
 }

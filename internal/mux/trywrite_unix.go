@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// tryWrite returns a function that writes as much of its argument to a connection as possible
-// without blocking, and returns the number of bytes. Writing only a part is not an error. If the
-// connection is not a socket, the function writes nothing. The function is not safe for concurrent
-// use and does not allocate.
+// tryWrite returns a function that writes as many bytes to a connection as possible without
+// blocking, and returns their number. Writing fewer bytes than requested is not an error. If the
+// connection is not a socket, the function does not write anything. The function is not safe for
+// concurrent use and does not allocate.
 func tryWrite(conn net.Conn) func([]byte) (int, error) {
 	nothing := func([]byte) (int, error) { return 0, nil }
 	c, ok := conn.(syscall.Conn)

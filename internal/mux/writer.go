@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxBacklog is the number of waiting bytes above which new frames have to wait.
+	// maxBacklog is the number of waiting bytes at which new frames have to wait.
 	maxBacklog = 1 << 20
-	// maxLeads is the number of times that a goroutine that has added a frame writes waiting data before a separate
-	// goroutine takes over.
+	// maxLeads limits how often a goroutine writes waiting data after it has added its own frame. Then
+	// a separate goroutine takes over.
 	maxLeads = 4
 )
 
@@ -20,25 +20,25 @@ const (
 type writer struct {
 	conn      net.Conn
 	pipe      *Pipe         // the pipe of a caller's connection: conn itself, or the connection below it; if nil, writes block
-	stall     time.Duration // for blocking writes: maximum time for which the other end may read nothing; 0 means no limit
+	stall     time.Duration // for blocking writes: how long the other end may stop reading; 0 means no limit
 	until     time.Time     // the current write deadline; used only by the writing goroutine
 	work      sync.WaitGroup
-	contended atomic.Bool // whether other goroutines may soon have frames, too
+	contended atomic.Bool // whether other goroutines are likely to add frames soon
 
 	mu      sync.Mutex
 	next    []byte        // waiting data
 	spare   []byte        // memory for the next waiting data
-	written uint64        // number of bytes of the stream before next; these may have been sent
+	written uint64        // position of next in the stream; the bytes before it may have been sent
 	busy    bool          // whether a goroutine is writing until next is empty
 	last    bool          // whether to close the connection once next is empty
 	space   chan struct{} // closed when there is space; nil if nobody waits for it
 	err     error         // the first error; nothing is written after it
 }
 
-// put writes a frame's line and the body that follows it. If start is not nil, put sets *start to the
-// frame's position in the stream before any of the frame can be sent. If too much data is waiting,
-// put writes nothing and returns a channel that is closed when there is space. Urgent frames, which
-// are small and few, never wait for space.
+// put writes a frame's line and the body that follows it. If start is not nil, put sets *start to
+// the frame's position in the stream, before any part of the frame can be sent. If too much data is
+// waiting, put writes nothing and returns a channel that is closed when there is space. Urgent
+// frames never have to wait, because they are small and rare.
 func (w *writer) put(f *frame, body []byte, start *uint64, urgent bool) (full <-chan struct{}, err error) {
 	w.mu.Lock()
 	switch {
@@ -76,7 +76,8 @@ func (w *writer) putAll(f *frame, body []byte) {
 	}
 }
 
-// lead writes waiting data and leaves the rest to another goroutine.
+// lead writes waiting data up to maxLeads times. If data may still be waiting, it starts a
+// goroutine that writes the rest.
 func (w *writer) lead() {
 	if w.contended.Load() {
 		runtime.Gosched() // lets other goroutines add frames, because system calls are most of a call's cost

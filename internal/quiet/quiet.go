@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Period is the shortest time between two repeated lines.
+// Period is the minimum time between two logged copies of the same line.
 const Period = time.Minute
 
-// Line limits a repeated line to one in each period of [Period], and counts the suppressed lines. It
+// Line allows a repeated line to be logged once per [Period], and counts the suppressed copies. It
 // is safe for concurrent use, and its zero value is ready to use.
 type Line struct {
 	mu         sync.Mutex
@@ -17,8 +17,8 @@ type Line struct {
 	suppressed int
 }
 
-// Due reports whether the line may be logged now. If so, it also returns the number of lines that
-// were suppressed since the last logged one.
+// Due reports whether the line may be logged now. If so, it also returns how many copies were
+// suppressed since the line was last logged.
 func (l *Line) Due() (suppressed int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,8 +34,8 @@ func (l *Line) Due() (suppressed int, ok bool) {
 // maxLines is the maximum number of keys in memory.
 const maxLines = 256
 
-// Lines limits many kinds of lines, identified by keys, to one line each in a period of
-// [Period]. It is safe for concurrent use, and its zero value is ready to use.
+// Lines is like [Line] for many kinds of lines, each identified by a key, but does not count
+// suppressed copies. It is safe for concurrent use, and its zero value is ready to use.
 type Lines struct {
 	mu   sync.Mutex
 	next map[string]time.Time

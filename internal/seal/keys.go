@@ -24,10 +24,10 @@ const (
 	maxBytes = 1 << 16 // maximum size of a key file in bytes
 )
 
-// Keys contains the keys of a broker's key file. The first key encrypts.
+// Keys contains the keys in a broker's key file. The first key encrypts.
 type Keys struct{ all [][]byte }
 
-// Generate creates a random key and returns its line for a key file.
+// Generate creates a random key and returns it as a line of a key file.
 func Generate() []byte {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // crypto/rand never fails
@@ -39,29 +39,29 @@ func Generate() []byte {
 func Load(path string) (*Keys, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the secrets keys: %w", err)
 	}
 	defer func() { _ = f.Close() }() // Close cannot lose data, because the file is only read
 	info, err := f.Stat()
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the secrets keys: %w", err)
 	}
 	if err := private(info); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %s: %w", path, err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the secrets keys: %s: %w", path, err)
 	}
 	text := make([]byte, info.Size())
 	if _, err := f.ReadAt(text, 0); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the secrets keys: %w", err)
 	}
 	k, err := Read(text)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "read the keys of secrets: %s: %w", path, err)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "read the secrets keys: %s: %w", path, err)
 	}
 	return k, nil
 }
 
-// private returns an error if info does not describe a regular key file, or if other users can
-// read it.
+// private returns an error unless info describes a regular file that is not too long and that other
+// users cannot read.
 func private(info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():
@@ -75,8 +75,8 @@ func private(info fs.FileInfo) error {
 }
 
 // Read parses the text of a key file: one key on each line, the first of which encrypts. Empty
-// lines and lines that begin with # are ignored. Errors: invalid. An error contains no part of the
-// text.
+// lines and lines that begin with # are ignored. Errors: invalid. Errors do not contain any part of
+// the text.
 func Read(text []byte) (*Keys, error) {
 	k, n := &Keys{}, 0
 	for l := range bytes.Lines(text) {
@@ -94,14 +94,15 @@ func Read(text []byte) (*Keys, error) {
 	}
 	switch {
 	case len(k.all) == 0:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "it contains no key: run bourse credentials init to create one")
+		return nil, bourse.Errorf(bourse.CodeInvalid, "it does not contain a key: run bourse credentials init to create one")
 	case len(k.all) > bourse.MaxAppKeys:
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%d keys, at most %d", len(k.all), bourse.MaxAppKeys)
 	}
 	return k, nil
 }
 
-// OfApp returns the keys for an app's secrets, in the order of the file.
+// OfApp returns the keys for an app's secrets, in the order of the file's keys from which they are
+// derived.
 func (k *Keys) OfApp(app string) bourse.AppKeys {
 	out := make(bourse.AppKeys, 0, len(k.all)*keySize)
 	for _, key := range k.all {
@@ -119,7 +120,8 @@ func derive(key []byte, purpose string) []byte {
 	return out
 }
 
-// IDs returns the ids of the keys, which reveal nothing about the keys. The first key encrypts.
+// IDs returns the ids of the keys, in the order of the file. An id does not reveal anything about
+// its key.
 func (k *Keys) IDs() []string {
 	ids := make([]string, len(k.all))
 	for i, key := range k.all {
@@ -128,12 +130,12 @@ func (k *Keys) IDs() []string {
 	return ids
 }
 
-// Latest reports whether a secret of an app was sealed with the first key.
+// Latest reports whether an app's secret was sealed with the first key.
 func (k *Keys) Latest(app string, sealed []byte) bool {
 	return len(sealed) > idSize && bytes.Equal(sealed[1:1+idSize], idOf(k.OfApp(app)[:keySize]))
 }
 
-// idOf returns the id of a key, which reveals nothing about the key.
+// idOf returns the id of a key. The id does not reveal anything about the key.
 func idOf(key []byte) []byte {
 	sum := sha256.Sum256(slices.Concat([]byte("bourse key id\x00"), key))
 	return sum[:idSize]

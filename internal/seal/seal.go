@@ -12,14 +12,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Place identifies the secret that a value belongs to. It is authenticated with the value.
+// Place identifies the secret to which a value belongs. It is authenticated together with the
+// value.
 type Place struct {
 	App  string // id of the app
 	Name string // name of the secret
 }
 
-// bytes encodes a place. Different places have different encodings, because an app's id
-// contains no zero byte.
+// bytes encodes a place. Different places have different encodings, because an app's id does not
+// contain a zero byte.
 func (p Place) bytes() []byte { return []byte("bourse secret\x00" + p.App + "\x00" + p.Name) }
 
 // A sealed value consists of a version, the id of the app's key, and the AES-256-GCM output: a
@@ -52,8 +53,8 @@ func (k *Keys) Seal(p Place, value []byte) ([]byte, error) {
 	return aead.Seal(append([]byte{version}, idOf(key)...), nil, value, p.bytes()), nil
 }
 
-// Digest returns a short string that identifies a secret's value. Only a broker can use it to test
-// guesses at the value.
+// Digest returns a short string that identifies a secret's value. Only someone with a broker's keys
+// can use it to test guesses at the value.
 func (k *Keys) Digest(p Place, value []byte) string {
 	mac := hmac.New(sha256.New, derive(k.all[0], "bourse secrets digest"))
 	mac.Write(p.bytes())
@@ -62,9 +63,9 @@ func (k *Keys) Digest(p Place, value []byte) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Open decrypts a value that was sealed for a place with one of the app's keys.
-// Errors: failed_precondition if it was sealed with another key; invalid if it was not
-// sealed for this place.
+// Open decrypts a value that was sealed for a place with one of the app's keys. Errors:
+// failed_precondition if it was sealed with another key; invalid if it was sealed for another place
+// or was modified.
 func Open(keys bourse.AppKeys, p Place, sealed []byte) ([]byte, error) {
 	if len(sealed) < Overhead || sealed[0] != version {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "secret %s is not sealed in this release's format", bourse.Quoted(p.Name))

@@ -162,7 +162,7 @@ func TestLoadRefusesFilesThatOthersCanRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := seal.Load(path); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a file that others can read: %v", err)
+		t.Errorf("a file that others can read: got %v, want code invalid and a hint", err)
 	}
 	for _, text := range []string{"", "# nothing\n", "hunter2", "bourse-secrets-key aGk=", strings.Repeat(line, bourse.MaxAppKeys+1)} {
 		if _, err := seal.Read([]byte(text)); bourse.CodeOf(err) != bourse.CodeInvalid || strings.Contains(err.Error(), "hunter2") {

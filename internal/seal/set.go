@@ -17,25 +17,25 @@ type Secret struct {
 	UpdatedAt time.Time
 }
 
-// The version of an app's secrets is a number of milliseconds since 1970, with the broker that
-// created it in the lower bits. Brokers with different Writers never create the same version, and
-// a new version is greater than all versions that its broker knows. Versions fit into a JSON
-// number that every language reads as an integer.
+// The version of an app's secrets consists of a number of milliseconds since 1970 and, in the lower
+// bits, the [Writer] that created it. Different writers never create the same version, and a new
+// version is greater than all versions that its writer knows. Versions are so small that every
+// language can read them from JSON without loss.
 const (
 	writerBits = 10
 	writers    = 1 << writerBits
 	maxVersion = 1<<53 - 1
-	// leastVersion is less than every version that brokers create. Lower versions come
-	// from other systems, such as a client that used another server, and are treated as
-	// known.
+	// leastVersion is the lowest version that a broker can create. Lower versions come from other
+	// systems, for example from a client that has used another server. [Marks.Has] and
+	// [Marks.Includes] return true for them.
 	leastVersion = 1 << 40
 )
 
 // Writer identifies the broker that created a version.
 type Writer uint16
 
-// WriterOf returns the writer for a server, a hash of its id. Two brokers with the same hash can
-// create the same version, but only in the same millisecond.
+// WriterOf returns the writer for a broker, which is a hash of its id. Two brokers with the same
+// hash can create the same version, but only in the same millisecond.
 func WriterOf(site bourse.WorkerID) Writer {
 	h := uint32(2166136261) // the hash is FNV-1a
 	for _, c := range []byte(site) {
@@ -47,8 +47,9 @@ func WriterOf(site bourse.WorkerID) Writer {
 // WriterIn returns the writer that created a version.
 func WriterIn(version uint64) Writer { return Writer(version % writers) }
 
-// Mark records a broker's latest change to an app's secrets: the version of the change, and the latest version of each
-// other broker that it knew at that time.
+// Mark describes a broker's latest change to an app's secrets. Version is the version of the
+// change. Seen contains the latest version of each other broker that this broker knew when it made
+// the change.
 type Mark struct {
 	Version uint64
 	Seen    map[Writer]uint64
@@ -72,7 +73,7 @@ func ReadMark(version uint64, seen []byte) (Mark, bool) {
 // Marks maps each broker that has changed an app's secrets to its latest mark.
 type Marks map[Writer]Mark
 
-// Add adds a mark, unless the set already contains a later one by the same writer.
+// Add adds a mark, unless ms already contains a later mark of the same writer.
 func (ms Marks) Add(m Mark) {
 	if w := WriterIn(m.Version); m.Version > ms[w].Version {
 		ms[w] = m
@@ -88,9 +89,9 @@ func (ms Marks) Version() uint64 {
 	return latest
 }
 
-// Has reports whether the marks include all changes that the given version includes: the change
-// itself, and the changes that its broker knew at that time. Changes by other brokers may be
-// missing even if their versions are lower.
+// Has reports whether the marks include the change with the given version, and all changes that the
+// change's broker knew at that time. Other changes may be missing from the marks, even if their
+// versions are lower.
 func (ms Marks) Has(version uint64) bool {
 	if version < leastVersion {
 		return true
@@ -107,8 +108,8 @@ func (ms Marks) Has(version uint64) bool {
 	return true
 }
 
-// Includes reports whether the given version, which must be its broker's latest, includes the
-// change with an earlier version.
+// Includes reports whether version includes the change with the version earlier: the broker that
+// created version had made that change itself, or knew it. version must be that broker's latest.
 func (ms Marks) Includes(version, earlier uint64) bool {
 	if earlier < leastVersion {
 		return true
@@ -117,7 +118,7 @@ func (ms Marks) Includes(version, earlier uint64) bool {
 	return w == WriterIn(version) && m.Version >= earlier || m.Seen[w] >= earlier
 }
 
-// Next returns the mark of the next change by broker w.
+// Next returns the mark for a new change by broker w.
 func (ms Marks) Next(w Writer, now time.Time) Mark {
 	at := max(uint64(max(now.UnixMilli(), 0)), ms.Version()>>writerBits+1, leastVersion>>writerBits)
 	next := Mark{Version: at<<writerBits | uint64(w%writers), Seen: make(map[Writer]uint64, len(ms))}

@@ -37,7 +37,7 @@ func TestVersionsGrowAndAreUnique(t *testing.T) {
 			before := b.marks.Version()
 			next := b.marks.Next(seal.Writer(i), now.Add(b.skew))
 			if next.Version <= before || slices.Contains(given, next.Version) || next.Version >= 1<<53 {
-				t.Fatalf("version %d after %d; created before: %v", next.Version, before, given)
+				t.Fatalf("got version %d, want a new one greater than %d; earlier versions: %v", next.Version, before, given)
 			}
 			given = append(given, next.Version)
 			b.marks.Add(next)

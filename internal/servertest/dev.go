@@ -18,7 +18,7 @@ import (
 // error message is printed first.
 const devReadyWithin = 4 * time.Minute
 
-// Dev contains the content of the ready file of a running "bourse dev".
+// Dev contains the content of the ready file of a running "bourse dev" cluster.
 type Dev struct {
 	API     string      `json:"api"`   // http://host:port
 	Proxy   string      `json:"proxy"` // http://host:port
@@ -32,7 +32,7 @@ type Dev struct {
 	printed string // path of the file with the cluster's standard output
 }
 
-// Printed waits until the cluster's standard output contains want, and returns it.
+// Printed waits until the cluster's standard output contains want, and returns the whole output.
 func (d *Dev) Printed(tb testing.TB, want string) string {
 	tb.Helper()
 	var text []byte
@@ -77,8 +77,7 @@ type DevServer struct {
 	PID    int    `json:"pid"`
 }
 
-// StartDev starts "bourse dev" with these arguments on free ports. It stops when the test
-// ends.
+// StartDev starts "bourse dev" with these arguments on free ports, and stops it when the test ends.
 func StartDev(tb testing.TB, args ...string) *Dev {
 	tb.Helper()
 	ready := filepath.Join(tb.TempDir(), "dev.ready")

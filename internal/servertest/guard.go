@@ -14,14 +14,15 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// guardVariable is the environment variable that makes a test's program act as a guard of a
-// directory.
+// guardVariable is the environment variable that makes a test's program act as the guard of a
+// directory (see startGuard).
 const guardVariable = "BOURSE_TEST_GUARD"
 
-// startGuard starts a guard process that outlives this one. When this process ends, the guard kills all processes that
-// use dir for their loopback credentials, and their descendants. It then removes dir. The guard is necessary because a
-// test that is killed or exceeds its time limit runs no cleanups, and servers and supervisors do not end with their
-// parent. The returned function makes the guard act immediately.
+// startGuard starts a guard process that outlives this one. When this process ends, the guard kills
+// all processes whose loopback credentials are in dir, and their descendants. It then removes dir.
+// The returned function makes the guard do this immediately. The guard is necessary because a test
+// that is killed or exceeds its time limit does not run its cleanups, and servers and supervisors
+// outlive their parent.
 func startGuard(dir string) (end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -40,8 +41,8 @@ func startGuard(dir string) (end func() error, err error) {
 	return func() error { return errors.Join(in.Close(), c.Wait()) }, nil
 }
 
-// guarded reports whether this process is a guard. If it is, guarded first does the
-// guard's work.
+// guarded does the guard's work if this process is a guard. It reports whether this process is a
+// guard.
 func guarded() bool {
 	dir := os.Getenv(guardVariable)
 	if dir == "" {
@@ -61,11 +62,11 @@ func guarded() bool {
 	return true
 }
 
-// runtimeOf returns the path of the directory for credentials in a test's directory.
+// runtimeOf returns the path of the credentials directory in a test's directory.
 func runtimeOf(dir string) string { return filepath.Join(dir, "run") }
 
-// startedFor returns the processes whose environment contains dir's directory for
-// credentials, and their descendants.
+// startedFor returns the processes whose environment names the credentials directory in dir, and
+// their descendants.
 func startedFor(dir string) []int {
 	const unknown = 0
 	parent, member := map[int]int{}, map[int]bool{unknown: false, os.Getpid(): false}

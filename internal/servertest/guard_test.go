@@ -67,7 +67,7 @@ func TestGuardOfAKilledTest(t *testing.T) {
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the victim started nothing: %v", err)
+		t.Fatalf("the victim did not start its processes: %v", err)
 	}
 	if found := startedFor(dir); len(found) != 2 {
 		t.Errorf("found processes %v before the end, want the 2 of %q", found, strings.TrimSpace(line))

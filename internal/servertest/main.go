@@ -19,8 +19,8 @@ var Program string
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
-// The processes that the tests have started are killed when the tests' process ends, even
-// if that process is killed.
+// When the tests' process ends, all processes that the tests have started are killed, even if the
+// tests' process was killed itself.
 func Main(m *testing.M) int {
 	if guarded() {
 		return 0

@@ -16,10 +16,10 @@ const (
 	portsPerWorker = 250
 )
 
-// Ports reserves a range of ports, both ends included, until the test ends. No other test on this host gets the same
-// range, not even in another process, and the kernel does not use these ports for outgoing connections. A listener at
-// the port before the range marks it as taken. Each worker needs its own range because a stopped machine keeps its
-// port.
+// Ports reserves a range of ports, both ends included, until the test ends. Each worker needs its own range, because
+// a stopped machine keeps its port. No other test on this host gets the same range, not even in another process: a
+// listener on the port before the range marks it as taken. The kernel does not use these ports for outgoing
+// connections.
 func Ports(tb testing.TB) (first, last int) {
 	tb.Helper()
 	for hold := firstPort; hold+portsPerWorker-1 <= lastPort; hold += portsPerWorker {
@@ -39,7 +39,8 @@ func Ports(tb testing.TB) (first, last int) {
 	return 0, 0
 }
 
-// inUse reports whether a program listens on a port of the range. Such a program may remain from a killed test.
+// inUse reports whether a program listens on a port of the range. Such a program may be left over from a killed
+// test.
 func inUse(tb testing.TB, first, last int) bool {
 	for port := first; port <= last; port++ {
 		l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
@@ -51,8 +52,8 @@ func inUse(tb testing.TB, first, last int) bool {
 	return false
 }
 
-// away reserves the addresses of a stopped server if [Server.Settle] was called.
-func (s *Server) away() {
+// reserve binds the addresses of a stopped server if [Server.Settle] was called.
+func (s *Server) reserve() {
 	if s.settled {
 		s.hold()
 	}
@@ -82,7 +83,7 @@ func (s *Server) hold() {
 	}
 }
 
-// letGo releases the addresses that hold has bound.
+// letGo releases the addresses that [Server.hold] has bound.
 func (s *Server) letGo() {
 	for _, fd := range s.held {
 		_ = syscall.Close(fd) // nothing was sent

@@ -27,8 +27,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Timeout is how long a test waits for an event if the test is not about timing. It is
-// long enough for a host that is busy with other tests. Only a failing test waits that long.
+// Timeout is how long a test waits for an event, unless the test is about timing. It is long enough
+// for a host that is busy with other tests. Only a failing test waits that long.
 const Timeout = time.Minute
 
 // Server is a server process.
@@ -44,18 +44,18 @@ type Server struct {
 	Cmd    *exec.Cmd
 
 	settled bool
-	held    []int // sockets that hold its addresses while it is stopped
+	held    []int // sockets that are bound to its addresses while it is stopped
 
 	readyFile
 }
 
-// readyFile contains a server's ready file, read when the server last became ready.
+// readyFile is the content of a server's ready file when the server last became ready.
 type readyFile struct {
 	API  string `json:"api"`    // host:port
 	Addr string `json:"gossip"` // host:port
-	Pull string `json:"pull"`   // host:port at which a gateway serves pollers
+	Pull string `json:"pull"`   // host:port on which a gateway serves pollers
 
-	Web       []string `json:"http"` // host:port of each address at which a proxy serves HTTP; likewise below
+	Web       []string `json:"http"` // host:port of each address on which a proxy serves HTTP; likewise HTTPS and TCP below
 	SecureWeb []string `json:"https"`
 	Streams   []string `json:"tcp"`
 
@@ -65,7 +65,7 @@ type readyFile struct {
 // DialFunc opens a connection to an address.
 type DialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Start starts a server, which stops when the test ends. args begin with "serve" and the
+// Start starts a server, and stops it when the test ends. args must begin with "serve" and the
 // role.
 func Start(tb testing.TB, name string, args ...string) *Server {
 	tb.Helper()
@@ -88,8 +88,8 @@ func New(tb testing.TB, name string, args ...string) *Server {
 
 var began = time.Now()
 
-// Cluster returns the name of the test's own cluster. Different names are necessary because
-// another test may get the port of a server that has stopped.
+// Cluster returns the name of the test's cluster, which is different for each test, because another
+// test's server may get the port of a server that has stopped.
 func Cluster(tb testing.TB) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, tb.Name(), os.Getpid(), began.UnixNano()) // writing to a hash cannot fail
@@ -122,14 +122,14 @@ func StartAll(tb testing.TB, servers ...*Server) {
 	}
 }
 
-// Settle makes later starts use the server's current addresses. While the server is stopped by
-// [Server.Kill] or [Server.Stop], the system gives these addresses to no other program.
+// Settle makes the server keep its current addresses across restarts. They remain reserved while
+// the server is stopped by [Server.Kill] or [Server.Stop].
 func (s *Server) Settle() {
 	s.Args, s.settled = append(s.Args, "--listen", s.API, "--gossip", s.Addr), true
 	s.TB.Cleanup(s.letGo)
 }
 
-// Start starts the process, which may have run before, and waits until it is ready.
+// Start starts the process, possibly again, and waits until it is ready.
 func (s *Server) Start() error {
 	if err := os.Remove(s.Ready); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -145,7 +145,7 @@ func (s *Server) Start() error {
 		text, err := os.ReadFile(s.Ready)
 		return err == nil && json.Unmarshal(text, &now) == nil
 	}) {
-		return fmt.Errorf("%s is not ready", s.Name)
+		return fmt.Errorf("%s did not become ready within %s", s.Name, Timeout)
 	}
 	if !reflect.DeepEqual(now, s.readyFile) { // after Settle the addresses do not change, so other goroutines may read them
 		s.readyFile = now
@@ -159,7 +159,7 @@ func (s *Server) Kill() error {
 		return err
 	}
 	_ = s.Cmd.Wait() // the error reports the kill
-	s.away()
+	s.reserve()
 	return nil
 }
 
@@ -170,20 +170,19 @@ func (s *Server) Stop() error {
 		return err
 	}
 	err := s.Cmd.Wait()
-	s.away()
+	s.reserve()
 	return err
 }
 
-// HTTP returns a client for requests to the server, with the credentials of clients and
-// of its cluster's servers.
+// HTTP returns an HTTP client that adds credentials to its requests: those of the cluster's servers
+// to calls between servers, and the clients' token to all other requests.
 func (s *Server) HTTP(tb testing.TB) *http.Client {
 	transport := &http.Transport{MaxIdleConnsPerHost: 32, DialContext: s.Dial}
 	tb.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: showing{transport, s.Proof(tb), s.TokenFile}}
+	return &http.Client{Transport: authenticating{transport, s.Proof(tb), s.TokenFile}}
 }
 
-// Proof returns the proof with which the servers of its cluster identify themselves to each
-// other.
+// Proof returns the [admission.Proof] of the cluster's servers.
 func (s *Server) Proof(tb testing.TB) admission.Proof {
 	secret, err := loopback.SecretOf(os.Getenv, s.Of)
 	if err != nil {
@@ -192,15 +191,15 @@ func (s *Server) Proof(tb testing.TB) admission.Proof {
 	return admission.Proof{Cluster: s.Of, Bearer: string(secret)}
 }
 
-// showing is a transport that adds credentials to requests that have none.
-type showing struct {
+// authenticating is a transport that adds credentials to requests.
+type authenticating struct {
 	http.RoundTripper
 	proof admission.Proof
 	token string // path of the file with the token
 }
 
 // RoundTrip implements http.RoundTripper.
-func (s showing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s authenticating) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	if strings.HasPrefix(r.URL.Path, "/worker/") || strings.HasPrefix(r.URL.Path, "/view/") {
 		s.proof.ShowTo(r.Header, r.URL.Host)
@@ -215,8 +214,8 @@ func Client(tb testing.TB, broker *Server) *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: "http://" + broker.API, HTTP: broker.HTTP(tb)}
 }
 
-// Agreed returns an error unless each broker knows its cluster, which has the given number of
-// members, and all members have the same view.
+// Agreed returns nil if, according to each broker, the cluster has the given number of members and
+// all of them have the same view. Otherwise, it returns an error that describes a difference.
 func Agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) error {
 	for _, api := range brokers {
 		h, err := api.ViewHealth(ctx)
@@ -224,20 +223,20 @@ func Agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) er
 			return err
 		}
 		if len(h.Members) != members {
-			return fmt.Errorf("%s knows %d members, want %d", api.BaseURL, len(h.Members), members)
+			return fmt.Errorf("broker %s: got %d members, want %d", api.BaseURL, len(h.Members), members)
 		}
 		for i := range h.Members {
 			m := &h.Members[i]
 			if m.State != machinesapi.ViewOK || m.Error != "" || m.Quarantine.Rows > 0 {
-				return fmt.Errorf("according to %s, %s is %s: %d behind, %v differ, %d in quarantine, error %q",
+				return fmt.Errorf("broker %s: the view of %s is %s: %d transactions behind, tables %v differ, %d rows in quarantine, error %q",
 					api.BaseURL, m.ID, m.State, m.Behind, m.Differs, m.Quarantine.Rows, m.Error)
 			}
 			if diff := gocmp.Diff(h.Members[0].Tables, m.Tables); diff != "" {
-				return fmt.Errorf("according to %s, %s and %s have different tables:\n%s", api.BaseURL, h.Members[0].ID, m.ID, diff)
+				return fmt.Errorf("broker %s: %s and %s have different tables:\n%s", api.BaseURL, h.Members[0].ID, m.ID, diff)
 			}
 		}
 		if !h.Agrees {
-			return fmt.Errorf("according to %s, the views do not agree", api.BaseURL)
+			return fmt.Errorf("broker %s: the views do not agree", api.BaseURL)
 		}
 		if _, err := api.Regions(ctx); err != nil { // the view's health is served before the broker knows its cluster
 			return err
@@ -246,11 +245,11 @@ func Agreed(ctx context.Context, members int, brokers ...*machinesapi.Client) er
 	return nil
 }
 
-// Within polls a condition until it holds or limit has passed, and reports whether it
-// holds. It is for changes in other processes, which send no events.
-func Within(limit time.Duration, yes func() bool) bool {
+// Within calls done repeatedly until it returns true or limit has passed, and reports whether done
+// returned true. Use it to wait for changes in other processes, which do not send events.
+func Within(limit time.Duration, done func() bool) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if yes() {
+		if done() {
 			return true
 		}
 	}

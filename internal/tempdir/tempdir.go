@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// lockName is the name of the file in a directory that the directory's owners lock.
+// lockName is the name of the lock file in each directory.
 const lockName = ".owner"
 
 // Dir is a directory that this process holds.
@@ -60,7 +60,7 @@ func hold(path string, how, flags int) (*Dir, error) {
 	return &Dir{Path: path, lock: lock}, nil
 }
 
-// linked returns an error if an open file is no longer at its path.
+// linked returns an error if the path of an open file no longer refers to that file.
 func linked(f *os.File) error {
 	current, err := os.Lstat(f.Name())
 	if err != nil {
@@ -73,15 +73,15 @@ func linked(f *os.File) error {
 	return err
 }
 
-// Release releases the directory without removing it.
+// Release releases the lock without removing the directory.
 func (d *Dir) Release() error { return d.lock.Close() }
 
 // Remove removes the directory and its contents.
 func (d *Dir) Remove() error { return errors.Join(os.RemoveAll(d.Path), d.lock.Close()) }
 
-// RemoveLeftover removes the directories below parent whose names begin with prefix and that no
-// process holds. It returns their paths. It calls clean before it removes a directory, and
-// keeps the directory if clean fails.
+// RemoveLeftover removes the directories in parent whose names begin with prefix and that no
+// process holds. It calls clean before it removes a directory, and keeps the directory if clean
+// fails. It returns the paths of the removed directories.
 func RemoveLeftover(parent, prefix string, clean func(path string) error) (removed []string, err error) {
 	found, err := filepath.Glob(filepath.Join(parent, prefix+"*"))
 	if err != nil {

@@ -25,16 +25,16 @@ const (
 	bodyTimeout = time.Minute
 )
 
-// Limits for the memory of all of a server's bodies, in bytes, if the total is not
-// configured.
+// If the total is not given, [NewBodies] uses the process's memory limit divided by memoryDivisor,
+// but at least minTotal and at most maxTotal bytes.
 const (
 	maxTotal      = 64 << 20
 	minTotal      = 8 << 20
-	memoryDivisor = 16 // the default is the process's memory limit divided by memoryDivisor
+	memoryDivisor = 16
 )
 
-// Bodies limits the memory for bodies and replies of one server. Use [NewBodies] to
-// create it.
+// Bodies limits how much memory a server uses for request bodies and large replies. Use [NewBodies]
+// to create it.
 type Bodies struct {
 	budget  *FairBudget
 	total   int64
@@ -42,9 +42,9 @@ type Bodies struct {
 	decode  *semaphore.Weighted
 }
 
-// NewBodies returns Bodies that allow total bytes for all request bodies together, and
-// the same amount for large replies. A total of 0 means a sixteenth of the process's
-// memory limit, between 8 and 64 MiB.
+// NewBodies returns Bodies that allow a total number of bytes for all request bodies, and the same
+// number for all large replies. A total of 0 means a sixteenth of the process's memory limit,
+// between 8 and 64 MiB.
 func NewBodies(total int64) *Bodies {
 	if total <= 0 {
 		total = maxTotal
@@ -55,8 +55,8 @@ func NewBodies(total int64) *Bodies {
 	return &Bodies{budget: NewFairBudget(total), total: total, replies: semaphore.NewWeighted(total), decode: semaphore.NewWeighted(maxDecoding)}
 }
 
-// Handler wraps h so that the limits apply to requests' bodies, and to the replies for which h
-// calls [ReserveReply]. A body's memory is released when h returns.
+// Handler wraps h. The limits apply to the bodies of all requests, and to the replies for which h
+// calls [ReserveReply]. When h returns, the budget gets back the memory of the request's body.
 func (l *Bodies) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(below http.ResponseWriter, r *http.Request) {
 		w := &replier{below, l}
@@ -91,7 +91,8 @@ type body struct {
 	ended bool // whether the request has ended; guarded by mu
 }
 
-// sender returns the principal of a request whose caller has not been identified yet.
+// sender returns the principal for a request whose caller has not been identified yet: the caller's
+// address.
 func sender(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -100,10 +101,10 @@ func sender(r *http.Request) string {
 	return "address " + host
 }
 
-// BodyFor sets the principal whose share of the budget the request's body uses, such as
-// the organization of the caller's token. The default is the caller's address. When
-// the budget is used up, the principal that holds the most loses its oldest body that
-// is still being read.
+// BodyFor sets the principal whose share of the budget the request's body uses, such as the
+// organization of the caller's token. The default is the caller's address. When the budget is used
+// up, the principal whose bodies use the most memory loses the oldest of its bodies that is still
+// being read.
 func BodyFor(r *http.Request, principal string) {
 	if b, ok := r.Body.(*body); ok {
 		b.hold.Move(principal)
@@ -111,7 +112,7 @@ func BodyFor(r *http.Request, principal string) {
 }
 
 // cut aborts reading the body. It is called if another principal needs memory and this body's
-// principal holds the most.
+// principal uses the most.
 func (b *body) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,17 +159,18 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// reserve is the divisor for the part of the budget that only small bodies may take.
-const reserve = 4
+// reserveDivisor determines how much of the budget is reserved for small bodies: the total divided
+// by reserveDivisor.
+const reserveDivisor = 4
 
-// take takes n bytes of the budget. Large bodies leave part of the budget to small ones,
-// so that ordinary requests remain possible.
+// take takes n bytes from the budget. Large bodies must leave part of the budget for small ones, so
+// that the server can still handle ordinary requests.
 func (b *body) take(n int64) bool {
-	spare := int64(0)
+	reserve := int64(0)
 	if b.held += n; b.held > smallBody {
-		spare = b.limits.total / reserve
+		reserve = b.limits.total / reserveDivisor
 	}
-	return b.hold.Take(n, spare)
+	return b.hold.Take(n, reserve)
 }
 
 func errFull() error {
@@ -183,8 +185,8 @@ func (b *body) deadline(now time.Time) {
 	_ = b.control.SetReadDeadline(at) // some writers do not support deadlines
 }
 
-// StreamBody removes the limits of a request's body. Call it if the handler does not
-// hold the body in memory.
+// StreamBody removes the limits from a request's body. Call it if the handler does not keep the
+// whole body in memory.
 func StreamBody(r *http.Request) {
 	if b, ok := r.Body.(*body); ok {
 		b.stream = true
@@ -193,14 +195,15 @@ func StreamBody(r *http.Request) {
 	}
 }
 
-// Limits for decoding bodies, in bytes of text.
+// Limits for decoding bodies, in encoded bytes.
 const (
-	smallBody   = 64 << 10 // bodies up to this size are decoded without waiting
-	maxDecoding = 4 << 20
+	smallBody   = 64 << 10 // maximum size of a body that is decoded without waiting
+	maxDecoding = 4 << 20  // maximum total size of larger bodies that are decoded at the same time
 )
 
-// DecodeBody calls decode, which decodes a request's body of size bytes. It limits the
-// number of large bodies that are decoded concurrently.
+// DecodeBody calls decode, which must decode a request body of the given size in bytes. If too many
+// large bodies are being decoded, it waits first. Errors: those of decode; canceled if the caller
+// disconnects.
 func DecodeBody(r *http.Request, size int, decode func() error) error {
 	b, ok := r.Body.(*body)
 	if !ok || size <= smallBody {
@@ -214,8 +217,8 @@ func DecodeBody(r *http.Request, size int, decode func() error) error {
 	return decode()
 }
 
-// BodyError converts an error of reading a body through [http.MaxBytesReader] to the
-// error that a handler returns. Its code is invalid or rate_limited.
+// BodyError converts an error from reading a body through [http.MaxBytesReader] to the error that
+// the handler should return. The code is invalid or rate_limited.
 func BodyError(err error) error {
 	if e, ok := errors.AsType[*bourse.Error](err); ok {
 		return e

@@ -132,7 +132,7 @@ func TestUnread(t *testing.T) {
 		began := time.Now()
 		_, _ = io.Copy(io.Discard, c) // until the server closes the connection
 		if took := time.Since(began); took > 11*time.Second {
-			t.Errorf("the connection was closed after %s", took)
+			t.Errorf("the connection was closed after %s, want at most 11s", took)
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestLargestHolderLosesItsOldestBody(t *testing.T) {
 			t.Errorf("the oldest body of the largest holder: %q, want %s", got, bourse.CodeRateLimited)
 		}
 		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %s", took)
+			t.Errorf("the answers took %s, want no time", took)
 		}
 		for _, c := range slow[1:] {
 			_, _ = c.Write([]byte("x"))

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestBudgetNeverOverdrawn checks that concurrent bodies never hold more than the budget and that
-// large bodies leave the reserve to small ones. At the end all memory must be free again.
+// TestBudgetNeverOverdrawn checks that concurrent bodies never hold more than the budget, and that
+// large bodies leave part of it to small ones. At the end, the whole budget must be free again.
 func TestBudgetNeverOverdrawn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Int64Range(256<<10, 4<<20).Draw(t, "total")
@@ -29,12 +29,12 @@ func TestBudgetNeverOverdrawn(t *testing.T) {
 					}
 					held += n
 					if now := all.Add(n); now > total {
-						t.Errorf("%d bytes are held of %d", now, total)
+						t.Errorf("all bodies hold %d bytes, want at most %d", now, total)
 					}
 					if held > smallBody {
 						big += n
-						if now := large.Add(n); now > total-total/reserve {
-							t.Errorf("large bodies hold %d bytes of %d", now, total)
+						if now := large.Add(n); now > total-total/reserveDivisor {
+							t.Errorf("large bodies hold %d bytes, want at most %d", now, total-total/reserveDivisor)
 						}
 					}
 				}

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// FairBudget is a budget that several principals share, such as organizations and addresses. It
-// is safe for concurrent use.
+// FairBudget is a budget that several principals share. Principals are, for example, organizations
+// and addresses. It is safe for concurrent use.
 type FairBudget struct {
 	total int64
 
@@ -40,8 +40,9 @@ type Hold struct {
 	over  bool          // whether it was cut off
 }
 
-// Open returns an empty hold for a principal. If the hold is cut off, cut is called once. The function must not block,
-// and must make the caller release the hold soon. A hold with a nil cut is never cut off.
+// Open returns an empty hold for a principal. If the hold is cut off, cut is called once. It must
+// not block, and must make the hold's owner release it soon. If cut is nil, the hold is never cut
+// off.
 func (b *FairBudget) Open(principal string, cut func()) *Hold {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,14 +51,15 @@ func (b *FairBudget) Open(principal string, cut func()) *Hold {
 	return h
 }
 
-// Take adds n units to the hold and reports whether it succeeded. At least spare units of the
-// budget remain free. If necessary, it cuts off holds of principals that hold more than this one.
-func (h *Hold) Take(n, spare int64) bool {
+// Take adds n units to the hold and reports whether it succeeded. It leaves at least reserve units
+// of the budget free. If necessary, it cuts off holds of principals that hold more units than this
+// hold's principal.
+func (h *Hold) Take(n, reserve int64) bool {
 	b := h.budget
 	b.mu.Lock()
 	var cut []func()
 	ok := h.of != nil && !h.over
-	for ok && n > b.total-spare-b.used {
+	for ok && n > b.total-reserve-b.used {
 		victim := b.largest(h.of, n)
 		if victim == nil {
 			ok = false
@@ -120,10 +122,10 @@ func (h *Hold) Release() {
 	}
 }
 
-// largest returns the hold to cut off so that taker can have n more units. It selects the principal
-// that holds the most units among those with a hold that can be cut off, and returns that
-// principal's oldest such hold. It returns nil unless the principal holds more units than taker
-// would then hold. The mutex must be held.
+// largest returns the hold to cut off so that taker can get n more units. It considers principals
+// that hold more units than taker would then hold, and that have a hold that can be cut off. It
+// selects the principal with the most units, and returns the oldest of these holds. If there is no
+// such principal, it returns nil. The mutex must be held.
 func (b *FairBudget) largest(taker *holder, n int64) *Hold {
 	var most *holder
 	for _, o := range b.holders {

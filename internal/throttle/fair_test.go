@@ -106,21 +106,20 @@ func TestMove(t *testing.T) {
 	h.Move("acme")
 	other := b.Open("address", nil)
 	if !other.Take(3, 0) || cut != 1 || !h.Over() {
-		t.Errorf("cut off %d times", cut)
+		t.Errorf("got %d cuts, want 1, of the hold that was moved", cut)
 	}
 	h.Release()
 	other.Release()
 	if b.used != 0 || len(b.holders) != 0 {
-		t.Errorf("%d units are held at the end", b.used)
+		t.Errorf("got %d units in use at the end, want 0", b.used)
 	}
 }
 
-// TestSpare checks that a hold cannot take the spare part of the budget, and that other holds
-// can.
-func TestSpare(t *testing.T) {
+// TestReserve checks that Take leaves the reserve free, and that Take with a smaller reserve can use it.
+func TestReserve(t *testing.T) {
 	b := NewFairBudget(10)
 	large, small := b.Open("a", nil), b.Open("b", nil)
 	if !large.Take(7, 3) || large.Take(1, 3) || !small.Take(3, 0) || small.Take(1, 0) {
-		t.Error("Take does not leave the spare units free")
+		t.Error("Take must leave exactly the reserve free")
 	}
 }

@@ -1,7 +1,7 @@
 // Package throttle limits a server's load, and divides scarce resources fairly among
 // organizations and addresses:
 //
-//   - [OrderLimiter] limits the number of orders in progress, and [Rates] the number that begin
+//   - [OrderLimiter] limits how many orders are in progress, and [Rates] limits how many begin
 //     each second.
 //   - [FairBudget] divides a limited resource among its users without fixed quotas. When the
 //     resource is used up, the user that holds the most loses part of it.
@@ -47,9 +47,9 @@ func (c OrderLimits) withDefaults() OrderLimits {
 // OrderLimiter limits the number of concurrent orders. Waiting orders are admitted first come, first
 // served. It is safe for concurrent use.
 //
-// An order's turn ends after a limited time, because an order that takes longer waits for
-// something other than this server, such as the pull of an image or the answer of a
-// program. Other orders may then begin. The order counts as in progress until it ends.
+// An order's turn ends after a limited time, so that other orders can begin. An order that takes
+// longer waits for something other than this server, such as an image pull or a program's answer.
+// It counts as in progress until it ends.
 type OrderLimiter struct {
 	config OrderLimits
 
@@ -68,13 +68,13 @@ func NewOrderLimiter(config OrderLimits) *OrderLimiter {
 	return &OrderLimiter{config: config.withDefaults()}
 }
 
-// Slot is an order in progress.
+// Slot represents an order in progress.
 type Slot struct {
 	of    *OrderLimiter
 	lease *time.Timer
 }
 
-// Take waits for a turn, which lasts for the duration lease at most. The caller must call
+// Take waits for a turn, which ends after the duration lease at the latest. The caller must call
 // Done when the order has ended. Errors: rate_limited, canceled.
 func (t *OrderLimiter) Take(ctx context.Context, lease time.Duration) (*Slot, error) {
 	t.mu.Lock()
@@ -125,7 +125,7 @@ func (t *OrderLimiter) wait(ctx context.Context, w *waiter, place *list.Element)
 	return bourse.Errorf(bourse.CodeRateLimited, "the server was busy for %s: nothing was done, try again later", t.config.QueueTimeout)
 }
 
-// Load returns the number of orders in progress, and of orders that wait for a turn.
+// Load returns the number of orders in progress, and the number of orders that wait for a turn.
 func (t *OrderLimiter) Load() (inProgress, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,7 +137,8 @@ func (t *OrderLimiter) hasSlot() bool {
 	return t.taken < t.config.Concurrency && t.all < t.config.InProgress
 }
 
-// release subtracts turns and orders that have ended, and admits waiting orders.
+// release subtracts the turns and orders that have ended from the counters, and admits waiting
+// orders.
 func (t *OrderLimiter) release(turns, orders int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +152,7 @@ func (t *OrderLimiter) release(turns, orders int) {
 	}
 }
 
-// Done ends the order. It must be called once.
+// Done records that the order has ended. It must be called once.
 func (t *Slot) Done() {
 	turns := 0
 	if t.lease.Stop() {

@@ -23,13 +23,13 @@ func TestBeyondTheQueue(t *testing.T) {
 		go func() {
 			turn, err := turns.Take(t.Context(), time.Hour)
 			if err != nil {
-				t.Errorf("within the queue: %v", err)
+				t.Errorf("an order within the queue: got %v, want no error", err)
 			}
 			third <- turn
 		}()
 		synctest.Wait()
 		if _, err := turns.Take(t.Context(), time.Hour); bourse.CodeOf(err) != bourse.CodeRateLimited {
-			t.Errorf("beyond the queue: %v, want %s", err, bourse.CodeRateLimited)
+			t.Errorf("an order beyond the queue: got %v, want %s", err, bourse.CodeRateLimited)
 		}
 		a.Done()
 		(<-third).Done()
@@ -72,7 +72,7 @@ func TestLease(t *testing.T) {
 		}
 		time.Sleep(time.Second) // virtual time; all leases have ended
 		if _, err := turns.Take(t.Context(), time.Hour); bourse.CodeOf(err) != bourse.CodeRateLimited {
-			t.Errorf("with three orders in progress: %v, want %s", err, bourse.CodeRateLimited)
+			t.Errorf("an order beyond InProgress: got %v, want %s", err, bourse.CodeRateLimited)
 		}
 		for _, turn := range long {
 			turn.Done()

@@ -8,14 +8,14 @@ import (
 // maxRates limits the number of keys in memory.
 const maxRates = 1 << 16
 
-// Rates contains a token bucket for each key. A bucket holds at most the tokens of one
-// second. Rates is safe for concurrent use, and its zero value is ready to use.
+// Rates contains a token bucket for each key. A bucket holds at most as many tokens as it receives
+// in a second. Rates is safe for concurrent use, and its zero value is ready to use.
 type Rates struct {
 	mu      sync.Mutex
 	buckets map[string]bucket
 }
 
-// bucket is the content of a key's bucket at the time of its last use.
+// bucket is the state of a key's bucket when it was last used.
 type bucket struct {
 	tokens float64
 	at     time.Time

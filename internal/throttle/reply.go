@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// replier is the writer of replies on a listener with limits.
+// replier wraps the ResponseWriter of a request that [Bodies.Handler] serves.
 type replier struct {
 	http.ResponseWriter
 	limits *Bodies
@@ -15,11 +15,10 @@ type replier struct {
 // Unwrap returns the wrapped writer, for [http.ResponseController].
 func (r *replier) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// ReserveReply reserves space in the budget for a complete reply of size bytes, until
-// release is called. A client that does not read the reply holds the space until
-// [WriteReply] gives up. Call ReserveReply before writing anything. Small replies need no
-// space, and a reply of any size fits if no other reply has reserved space. Errors:
-// rate_limited.
+// ReserveReply reserves space in the budget for a complete reply of size bytes, until release is
+// called. Call it before writing anything. If the client does not read the reply, the space remains
+// reserved until [WriteReply] gives up. Small replies do not need space, and a reply of any size
+// fits if no other reply has reserved space. Errors: rate_limited.
 func ReserveReply(w http.ResponseWriter, size int) (release func(), err error) {
 	r := replierOf(w)
 	if r == nil || size <= chunkSize {
@@ -32,7 +31,8 @@ func ReserveReply(w http.ResponseWriter, size int) (release func(), err error) {
 	return func() { r.limits.replies.Release(n) }, nil
 }
 
-// replierOf returns the replier that w wraps, or nil if its listener has no limits.
+// replierOf returns the replier that w wraps, or nil if [Bodies.Handler] does not serve the
+// request.
 func replierOf(w http.ResponseWriter) *replier {
 	for {
 		switch x := w.(type) {

@@ -55,7 +55,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 			}
 		}
 		if most.Load() > total || statuses[http.StatusOK] != total/reply || statuses[http.StatusTooManyRequests] != clients-total/reply {
-			t.Errorf("%d bytes were held of %d, answers %v", most.Load(), total, statuses)
+			t.Errorf("got at most %d held bytes with limit %d, and statuses %v", most.Load(), total, statuses)
 		}
 		for held.Load() > 0 {
 			time.Sleep(time.Second) // virtual time
@@ -70,7 +70,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		}
 		_, last := ask()
 		if n, err := io.Copy(io.Discard, last); err != nil || n != reply {
-			t.Errorf("later client: %d bytes of %d, %v", n, reply, err)
+			t.Errorf("a later client: got %d bytes, %v; want %d", n, err, reply)
 		}
 	})
 }

@@ -12,8 +12,8 @@ const (
 	writeTimeout = 30 * time.Second
 )
 
-// WriteReply writes the body of a complete reply. It gives up if the caller stops
-// reading; the caller then sees a broken connection, never the end of the reply.
+// WriteReply writes the body of a complete reply. If the caller stops reading, it gives up. The
+// caller then gets a broken connection instead of the end of the reply.
 func WriteReply(w http.ResponseWriter, whole []byte) {
 	if len(whole) <= chunkSize { // the kernel buffers such a reply
 		_, _ = w.Write(whole)

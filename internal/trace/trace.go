@@ -1,11 +1,10 @@
-// Package trace sends traces of requests to an OpenTelemetry collector, if
-// OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of its specification configure one.
+// Package trace sends traces of requests to an OpenTelemetry collector, if one is configured with
+// OTEL_EXPORTER_OTLP_ENDPOINT or another environment variable of the OpenTelemetry specification.
 //
-// A [Tracer] begins traces or continues those of clients ([Tracer.Request],
-// [Tracer.Handler]), and [Start] begins spans within them. A request without a trace costs
-// only a lookup in its context. Between servers, a request's query carries the trace
-// ([Query]), because every fabric passes it on unchanged. Machines receive the headers of
-// W3C Trace Context.
+// A [Tracer] begins traces or continues those of clients ([Tracer.Request], [Tracer.Handler]), and
+// [Start] begins spans within them. A request without a trace costs only a lookup in its context.
+// Between servers, the trace is passed in the request's query ([Query]), which every fabric
+// transmits unchanged. Machines receive it in the headers of W3C Trace Context.
 package trace
 
 import (
@@ -63,13 +62,13 @@ func Open(ctx context.Context, c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, errors.Join(err, to.Shutdown(ctx))
 	}
-	// The library reports errors of exports only to this global handler.
+	// The library reports export errors only to this global handler.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.Log.Warn("export traces failed", slog.Any("err", err)) }))
 	p := sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithResource(of))
 	return &Tracer{p, p.Tracer(scope)}, nil
 }
 
-// closeTime is the maximum time that a stopping server waits for the collector.
+// closeTime is how long a stopping server waits for the collector.
 const closeTime = 3 * time.Second
 
 // Close sends the remaining spans.
@@ -85,8 +84,8 @@ func (t *Tracer) Close() error {
 // w3c encodes traces in headers: https://www.w3.org/TR/trace-context.
 var w3c propagation.TraceContext
 
-// Request begins the span of an incoming request, in the trace in its headers or in a new
-// trace.
+// Request begins the span of an incoming request. The span belongs to the trace in the request's
+// headers or, if there is none, to a new trace.
 func (t *Tracer) Request(ctx context.Context, h http.Header, name string) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
@@ -95,8 +94,8 @@ func (t *Tracer) Request(ctx context.Context, h http.Header, name string) (conte
 	return ctx, Span{s}
 }
 
-// Handler creates a span for each request with a trace in its query or headers. The span of a
-// request between servers is named after its path; all other spans are named "api".
+// Handler wraps h. It creates a span for each request that has a trace in its query or headers. The
+// span of a request between servers is named after its path; all other spans are named "api".
 func (t *Tracer) Handler(h http.Handler) http.Handler {
 	if t == nil {
 		return h
@@ -161,7 +160,8 @@ func Start(ctx context.Context, name string) (context.Context, Span) {
 	return ctx, Span{s}
 }
 
-// Span is a part of a trace. The zero Span belongs to no trace, and its methods do nothing.
+// Span is a part of a trace. The zero Span does not belong to any trace, and its methods do
+// nothing.
 type Span struct{ span otrace.Span }
 
 // On reports whether the span is recorded.
@@ -181,8 +181,7 @@ func (s Span) SetInt(key string, value int) {
 	}
 }
 
-// End ends the span. An err other than nil marks it as failed. Further calls have no
-// effect.
+// End ends the span. If err is not nil, the span is marked as failed. Further calls have no effect.
 func (s Span) End(err error) {
 	if s.span == nil {
 		return

@@ -57,11 +57,11 @@ func TestTrace(t *testing.T) {
 	}
 	spans := c.Await(t, id, "request", "request > ready", "request > ready > worker/machine/use", "request > ready > worker/machine/use > start")
 	if len(spans) != 4 || !strings.HasPrefix(seen, "00-"+id) {
-		t.Errorf("%d spans, want 4; the trace contains %q", len(spans), seen)
+		t.Errorf("got %d spans, want 4; the trace contains %q", len(spans), seen)
 	}
 	for _, s := range spans {
 		if s.Service != "bourse-test" || s.Failed != (s.Name == "start") || s.Name == "request" && (s.Parent != "b7ad6b7169203331" || s.Attributes["http.response.status_code"] != "503") {
-			t.Errorf("span %+v", s)
+			t.Errorf("got an unexpected span %+v", s)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestUntraced(t *testing.T) {
 		_, s := trace.Start(ctx, "choose")
 		s.End(nil)
 	}); n > 0 {
-		t.Errorf("%v allocations for a request that is not traced", n)
+		t.Errorf("got %v allocations for a request that is not traced, want none", n)
 	}
 }
 

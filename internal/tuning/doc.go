@@ -1,5 +1,5 @@
-// Package tuning adjusts how the kernel and the Go runtime treat a server's process: its OOM
-// score, which children must not inherit, and the frequency of garbage collection.
+// Package tuning adjusts a server process's OOM score, which its children must not inherit, and the
+// frequency of its garbage collection.
 package tuning
 
 // OOM scores of servers; see proc(5). The lower a process's score, the later the kernel

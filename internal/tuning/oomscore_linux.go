@@ -30,10 +30,10 @@ func ProtectFromOOM(score int) {
 	process.protected = set(process.own)
 }
 
-// ForkUnprotected calls fork, which must start a child and return once the child has
-// executed its program. The child gets the score that this process had before
-// [ProtectFromOOM]. A child inherits the score of its parent, so this process has no
-// protection during the fork, for about a millisecond.
+// ForkUnprotected calls fork, which must start a child and return once the child has executed its
+// program. The child gets the score that this process had before [ProtectFromOOM]. Because a child
+// inherits its parent's score, this process is unprotected during the fork, for about a
+// millisecond.
 func ForkUnprotected(fork func()) {
 	enter(1)
 	defer enter(-1)

@@ -2,7 +2,7 @@
 
 package tuning
 
-// ProtectFromOOM does nothing: only Linux has such scores.
+// ProtectFromOOM does nothing, because only Linux has OOM scores.
 func ProtectFromOOM(int) {}
 
 // ForkUnprotected calls fork.

@@ -22,8 +22,8 @@ func RuntimeOfServer() {
 }
 
 const (
-	// floor is the heap size in bytes below which no garbage is collected. The heap of a small
-	// server has a few MiB, and collecting it more often would cost latency and save little.
+	// floor is the heap size in bytes below which garbage is not collected. The heap of a small server
+	// has a few MiB, and collecting it more often would cost latency and save little.
 	floor = 40 << 20
 	// maxPercent is the maximum growth of the heap, in percent of the live heap.
 	maxPercent = 400
@@ -31,7 +31,7 @@ const (
 	minPercent = 100
 )
 
-// percent returns the growth, in percent, after which a heap with live bytes is collected.
+// percent returns how much a heap with live bytes may grow before it is collected, in percent.
 func percent(live uint64) int {
 	if live == 0 {
 		return maxPercent
@@ -39,7 +39,7 @@ func percent(live uint64) int {
 	return int(min(max(100*floor/live, minPercent+100)-100, maxPercent))
 }
 
-// collect sets the percentage now and after each garbage collection.
+// collect sets the GC percentage now and after each garbage collection.
 func collect() {
 	now := maxPercent
 	debug.SetGCPercent(now)

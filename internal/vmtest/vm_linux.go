@@ -141,8 +141,8 @@ type Machine struct {
 	Limit   time.Duration // maximum time until the machine powers off
 }
 
-// Boot runs a machine until it powers off, and returns its console output. It returns
-// an error if the machine ends in another way, or does not power off in time.
+// Boot runs a machine until it powers off, and returns its console output. It returns an error if
+// qemu exits before that, or if the machine does not power off in time.
 func (h Host) Boot(ctx context.Context, m Machine) (console string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Limit)
 	defer cancel()
@@ -159,7 +159,7 @@ func (h Host) Boot(ctx context.Context, m Machine) (console string, err error) {
 	case ctx.Err() != nil:
 		err = fmt.Errorf("the machine did not power off within %s", m.Limit)
 	case err == nil && !strings.Contains(console, "\n"+Done+"\n"):
-		err = errors.New("the machine ended before its tests did")
+		err = errors.New("the machine ended before its tests were complete")
 	}
 	return console, err
 }

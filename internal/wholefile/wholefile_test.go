@@ -31,7 +31,7 @@ func TestWrite(t *testing.T) {
 	}
 	for _, bad := range []string{filepath.Join(dir, "sub"), filepath.Join(dir, "missing", "file")} {
 		if err := wholefile.Write(bad, []byte("x"), 0o600); err == nil {
-			t.Errorf("%s was written", bad)
+			t.Errorf("writing %s succeeded, want an error", bad)
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {

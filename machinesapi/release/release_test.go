@@ -40,7 +40,7 @@ func TestVersionsIncrease(t *testing.T) {
 		release.Number(kept)
 		for i := range kept {
 			if kept[i].Version != want[i].Version {
-				t.Fatalf("version %d of %s is %d once the oldest are gone", want[i].Version, want[i].ID, kept[i].Version)
+				t.Fatalf("version %d of %s became %d after the oldest releases were removed", want[i].Version, want[i].ID, kept[i].Version)
 			}
 		}
 	})
@@ -61,7 +61,7 @@ func TestValidate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if change(&r); r.Validate() == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s: got no error, want an invalid one", name)
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// Device is a worker's end of the mesh. Its methods must not be called concurrently, except Ended.
+// Device is a worker's end of the mesh. Except for Ended, its methods must not be called concurrently.
 type Device struct {
 	cfg    Config
 	link   string
@@ -32,21 +32,22 @@ type Device struct {
 	lock   *os.File
 	ended  chan struct{}
 	work   sync.WaitGroup
-	socket net.Conn    // open while wireguard-go's process runs; nil if it does not, or if the kernel implements the link
-	child  *os.Process // wireguard-go's process if this daemon has started it
+	socket net.Conn    // open while the wireguard-go process runs; nil if it does not run or if the kernel implements the link
+	child  *os.Process // the wireguard-go process, if this daemon has started it
 	routes map[wgtypes.Key]route
 }
 
-// route is what is known about the way to a peer.
+// route records where a peer can be reached.
 type route struct {
-	seen  netip.AddrPort // where the peer's packets came from; if it is behind NAT, it is reached only there
-	since time.Time      // when this worker began to wait for a handshake; zero while there is a session
+	seen  netip.AddrPort // source address of the peer's packets; a peer behind NAT can be reached only at this address
+	since time.Time      // when this worker began to wait for a handshake; zero during a session
 }
 
-// attemptTime is how long a peer is expected at one address before the other one is tried.
+// attemptTime is how long a worker sends packets to one of a peer's addresses before it tries the other one.
 const attemptTime = 10 * time.Second
 
-// endpoint returns where to send packets to a peer without a session, which has published an endpoint.
+// endpoint returns the address for packets to a peer without a session. It alternates between the address at which the
+// peer was last seen and the endpoint that the peer has published, which may be the zero value.
 func (r route) endpoint(published netip.AddrPort, now time.Time) netip.AddrPort {
 	switch {
 	case !r.seen.IsValid():
@@ -57,12 +58,13 @@ func (r route) endpoint(published netip.AddrPort, now time.Time) netip.AddrPort 
 	return r.seen
 }
 
-// keepalive is the interval at which each of two workers sends at least one packet, so that handshakes are repeated and
-// NAT lets the other side's packets through.
+// keepalive is the maximum interval between two packets from a worker to a peer. The packets cause handshakes to be
+// repeated, and keep NAT mappings open for the peer's packets.
 const keepalive = 25 * time.Second
 
-// Open prepares a Device. It changes nothing on the host, except that it locks it: a host has only one mesh, because all
-// machines' addresses share a prefix. Open returns CodeUnavailable if another process has the mesh.
+// Open returns a Device, and acquires the host's lock for the mesh. A host can be part of only one mesh, because all
+// machines' addresses share a prefix. Open does not change the host otherwise. It returns CodeUnavailable if another
+// process holds the lock.
 func Open(cfg Config) (*Device, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -82,7 +84,7 @@ func Open(cfg Config) (*Device, error) {
 	return &Device{cfg: cfg, link: LinkName(cfg.Dir), client: client, lock: lock, ended: make(chan struct{}, 1), routes: map[wgtypes.Key]route{}}, nil
 }
 
-// lockHost locks a file in the directory dir. Its name contains the number of the network namespace, so that workers in
+// lockHost locks a file in dir. The file's name contains the network namespace's inode number, so that workers in
 // different namespaces do not exclude each other. The kernel releases the lock when the file is closed.
 func lockHost(dir string) (*os.File, error) {
 	var ns unix.Stat_t
@@ -100,10 +102,10 @@ func lockHost(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// Link returns the name of the link.
+// Link returns the link's name.
 func (d *Device) Link() string { return d.link }
 
-// Ended returns a channel of capacity one that contains an element if the process with wireguard-go may have exited.
+// Ended returns a channel of capacity one that contains an element if the wireguard-go process may have exited.
 func (d *Device) Ended() <-chan struct{} { return d.ended }
 
 // Exists reports whether the link exists.
@@ -112,7 +114,7 @@ func (d *Device) Exists() bool {
 	return err == nil
 }
 
-// Close releases the resources of this process. The link and its connections remain.
+// Close releases this process's resources. The link and its connections remain.
 func (d *Device) Close() error {
 	if d.socket != nil {
 		_ = d.socket.Close()
@@ -124,21 +126,21 @@ func (d *Device) Close() error {
 	return errors.Join(d.client.Close(), d.lock.Close())
 }
 
-// Remove removes the link of the mesh whose directory is dir, and waits until the process with wireguard-go has exited.
+// Remove removes the link that was created with the directory dir, and waits until the wireguard-go process has exited.
 func Remove(ctx context.Context, dir string) error {
 	link, err := netlink.LinkByName(LinkName(dir))
 	if err == nil {
 		err = netlink.LinkDel(link)
 	}
 	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); err != nil && !ok && !errors.Is(err, unix.ENODEV) {
-		return fmt.Errorf("remove the mesh's link: %w", err)
+		return fmt.Errorf("remove mesh link: %w", err)
 	}
 	return companion.AwaitEnd(ctx, lockFile(dir))
 }
 
-// Apply ensures that the link exists, and that it has exactly these peers. If keep is set, other workers also remain, and
-// peers keep the addresses of machines that the list lacks. tag is this worker's tag. Connections of peers that remain
-// continue.
+// Apply ensures that the link exists and has exactly the given peers. If keep is set, workers and machines that are
+// missing from the list are kept, but missing laptops are removed. tag is this worker's tag. Connections to peers that
+// remain are not interrupted.
 func (d *Device) Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer, keep bool) error {
 	link, err := d.ensure(ctx)
 	if err != nil {
@@ -146,7 +148,7 @@ func (d *Device) Apply(ctx context.Context, tag bourse.WorkerTag, peers []Peer, 
 	}
 	current, err := d.client.Device(d.link)
 	if err != nil {
-		return bourse.Errorf(bourse.CodeUnavailable, "mesh: read the peers of %s: %w", d.link, err)
+		return bourse.Errorf(bourse.CodeUnavailable, "mesh: read peers of %s: %w", d.link, err)
 	}
 	changes := d.changesTo(current.Peers, peers, keep, time.Now())
 	c := wgtypes.Config{Peers: changes}
@@ -174,7 +176,8 @@ func clamped(k wgtypes.Key) wgtypes.Key {
 	return k
 }
 
-// changesTo returns the changes that lead from the current peers to the desired ones. If keep is set, it removes nothing.
+// changesTo returns the changes that turn the current peers into the desired ones. If keep is set, it removes only
+// laptops.
 func (d *Device) changesTo(current []wgtypes.Peer, desired []Peer, keep bool, now time.Time) []wgtypes.PeerConfig {
 	have := make(map[wgtypes.Key]*wgtypes.Peer, len(current))
 	for i := range current {
@@ -219,14 +222,16 @@ func (d *Device) changesTo(current []wgtypes.Peer, desired []Peer, keep bool, no
 	return out
 }
 
-// isLaptop reports whether a peer is a laptop. A worker has an address in the mesh, too.
+// isLaptop reports whether a peer is a laptop. A laptop has only one address, whereas a worker also has an address in
+// the mesh.
 func isLaptop(p *wgtypes.Peer) bool {
 	a := prefixes(p.AllowedIPs)
 	return len(a) == 1 && bourse.IsLaptopAddress(a[0])
 }
 
-// changedAddresses returns the addresses to send for a peer, and whether they replace its current ones. Replacing
-// interrupts the peer's connections for a moment, so it happens only if the peer loses an address. old may be nil.
+// changedAddresses returns the addresses to configure for a peer, and whether they replace its current addresses.
+// Replacing them briefly interrupts the peer's connections, so it happens only if the peer loses an address. old is nil
+// if the peer is new.
 func changedAddresses(old *wgtypes.Peer, allowed []netip.Addr, keep bool) (list []net.IPNet, replace bool) {
 	if old == nil {
 		return networksOf(allowed), true
@@ -264,8 +269,8 @@ func allowedBy(p *Peer) []netip.Addr {
 	return out
 }
 
-// prefixes returns the sorted addresses of a peer. Prefixes of more than one address become the zero address, which no
-// peer has.
+// prefixes returns a peer's sorted addresses. A prefix that contains more than one address becomes the zero address,
+// which no peer has.
 func prefixes(list []net.IPNet) []netip.Addr {
 	var out []netip.Addr
 	for _, n := range list {
@@ -287,11 +292,11 @@ func networksOf(list []netip.Addr) []net.IPNet {
 	return out
 }
 
-// Status returns the connection to each of the given peers that is a worker.
+// Status returns the state of the connection to each worker in peers. It omits laptops.
 func (d *Device) Status(peers []Peer) ([]bourse.MeshPeer, error) {
 	current, err := d.client.Device(d.link)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "mesh: read the peers of %s: %w", d.link, err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "mesh: read peers of %s: %w", d.link, err)
 	}
 	have := make(map[wgtypes.Key]*wgtypes.Peer, len(current.Peers))
 	for i := range current.Peers {
@@ -311,7 +316,7 @@ func (d *Device) Status(peers []Peer) ([]bourse.MeshPeer, error) {
 	return out, nil
 }
 
-// ensure returns the link. It creates the link if it does not exist.
+// ensure returns the link, creating it if it does not exist.
 func (d *Device) ensure(ctx context.Context) (netlink.Link, error) {
 	link, err := netlink.LinkByName(d.link)
 	if _, ok := errors.AsType[netlink.LinkNotFoundError](err); ok {
@@ -330,7 +335,7 @@ func (d *Device) ensure(ctx context.Context) (netlink.Link, error) {
 	return link, nil
 }
 
-// setUp sets the link up, with its address and MTU.
+// setUp sets the link's MTU and address, and brings the link up.
 func (d *Device) setUp(link netlink.Link, address netip.Addr) error {
 	attrs := link.Attrs()
 	if attrs.MTU == d.cfg.MTU && attrs.Flags&net.FlagUp != 0 {
@@ -350,7 +355,8 @@ func (d *Device) setUp(link netlink.Link, address netip.Addr) error {
 	return err
 }
 
-// create creates the link: with the kernel's module, or with a process.
+// create creates the link. If the kernel lacks WireGuard, create starts a wireguard-go process, which implements the
+// link.
 func (d *Device) create(ctx context.Context) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = d.link
@@ -358,7 +364,7 @@ func (d *Device) create(ctx context.Context) error {
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
 	}
-	if d.socket != nil { // the process that had the link is gone
+	if d.socket != nil { // the process that implemented the link has exited
 		_ = d.socket.Close()
 		d.socket = nil
 	}
@@ -377,7 +383,7 @@ func (d *Device) create(ctx context.Context) error {
 	return nil
 }
 
-// hold opens a connection that ends when the process with wireguard-go does.
+// hold connects to the wireguard-go process. The connection breaks when the process exits, which Ended reports.
 func (d *Device) hold(ctx context.Context) error {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", "/var/run/wireguard/"+d.link+".sock")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// TestChanges checks that a peer's addresses are only replaced if it loses one, and that nothing is removed while the view
-// is incomplete.
+// TestChanges checks that a peer's addresses are replaced only if it loses one, and that only
+// laptops are removed while the view is incomplete.
 func TestChanges(t *testing.T) {
 	address := func(n byte) netip.Addr { return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0xaa, 15: n}) }
 	peer := func(addresses ...byte) Peer {
@@ -51,7 +51,7 @@ func TestChanges(t *testing.T) {
 			sent, replace = len(change.AllowedIPs), change.ReplaceAllowedIPs
 		}
 		if sent != c.sent || replace != c.replace || (removed == 1) == c.keep {
-			t.Errorf("%s: sent %d addresses, replace %t, removed %d peers; want %d, %t", name, sent, replace, removed, c.sent, c.replace)
+			t.Errorf("%s: got %d addresses, replace %t, %d removed peers; want %d addresses, replace %t", name, sent, replace, removed, c.sent, c.replace)
 		}
 	}
 	laptop := bourse.LaptopAddress("acme/", wgtypes.Key{9})
@@ -60,16 +60,16 @@ func TestChanges(t *testing.T) {
 	d := &Device{routes: map[wgtypes.Key]route{}}
 	for _, c := range d.changesTo([]wgtypes.Peer{current, gone}, []Peer{peer()}, true, time.Now()) {
 		if c.PublicKey == gone.PublicKey && !c.Remove || c.PublicKey == current.PublicKey && (!c.ReplaceAllowedIPs || len(c.AllowedIPs) != 2) {
-			t.Errorf("a laptop remains, with an incomplete view: %+v", c)
+			t.Errorf("with an incomplete view, a laptop is not removed: %+v", c)
 		}
 	}
 	d = &Device{routes: map[wgtypes.Key]route{}}
 	if got := d.changesTo(nil, []Peer{peer(2)}, true, time.Now()); len(got) != 1 || len(got[0].AllowedIPs) != 2 {
-		t.Errorf("a new peer: %+v", got)
+		t.Errorf("changes for a new peer: %+v", got)
 	}
 }
 
-// TestOneMeshPerHost checks that only one process has the mesh of a host.
+// TestOneMeshPerHost checks that only one process on a host can hold the mesh's lock.
 func TestOneMeshPerHost(t *testing.T) {
 	dir := t.TempDir()
 	first, err := lockHost(dir)
@@ -77,14 +77,14 @@ func TestOneMeshPerHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := lockHost(dir); err == nil {
-		t.Error("two workers have the mesh")
+		t.Error("two processes hold the lock")
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
 	second, err := lockHost(dir)
 	if err != nil {
-		t.Fatalf("after the first one has ended: %v", err)
+		t.Fatalf("after the first process released the lock: %v", err)
 	}
 	_ = second.Close()
 }

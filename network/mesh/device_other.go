@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Device is supported only on Linux.
+// Device is a stub, because the mesh requires Linux.
 type Device struct{}
 
 func errSystem() error { return bourse.Errorf(bourse.CodeUnavailable, "the mesh requires Linux") }

@@ -21,11 +21,12 @@ import (
 
 var figures = flag.Bool("figures", false, "measure the mesh in TestFigures")
 
-// TestFigures compares connections between machines on two hosts to connections between the hosts themselves, over another
-// wireguard-go without rules, and measures how soon new machines are reachable. docs/benchmarks.md contains the results.
+// TestFigures compares connections between machines on two hosts with connections between the hosts themselves, which
+// use another wireguard-go without firewall rules. It also measures how soon new machines are reachable.
+// docs/benchmarks.md contains the results.
 func TestFigures(t *testing.T) {
 	if !*figures {
-		t.Skip("it only measures: go test ./network/mesh -run TestFigures -v -figures")
+		t.Skip("this test only measures: go test ./network/mesh -run TestFigures -v -figures")
 	}
 	needRoot(t)
 	out := newRouter(t)
@@ -74,7 +75,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// connectPlainly connects two hosts with a wireguard-go of their own, and returns the second one's address.
+// connectPlainly connects two hosts with separate wireguard-go processes, and returns the second host's address.
 func connectPlainly(t *testing.T, hosts []*host) netip.Addr {
 	t.Helper()
 	const port = 51999
@@ -119,7 +120,7 @@ func connectPlainly(t *testing.T, hosts []*host) netip.Addr {
 	return netip.MustParseAddr("fd99::2")
 }
 
-// pair returns the ends of a connection.
+// pair returns both ends of a connection.
 func pair(t *testing.T, from, to *os.File, address netip.Addr) (client, server net.Conn) {
 	t.Helper()
 	l, err := within(to, func() (net.Listener, error) {

@@ -32,8 +32,8 @@ import (
 // ownHost is the environment variable that is set in the test process with its own network namespace.
 const ownHost = "BOURSE_MESH_TEST_HOST"
 
-// TestMain runs the tests in their own network and mount namespaces. The same program also plays workers' daemons and
-// runs wireguard-go for them.
+// TestMain runs the tests in their own network and mount namespaces. The same program also acts as workers' daemons,
+// and runs wireguard-go for them.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == "tunnel":
@@ -78,7 +78,7 @@ func TestMain(m *testing.M) {
 func within[T any](ns *os.File, fn func() (T, error)) (out T, err error) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		runtime.LockOSThread() // and never unlock it, so that the thread ends
+		runtime.LockOSThread() // never unlocked, so that the thread exits
 		if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err == nil {
 			out, err = fn()
 		}
@@ -116,7 +116,7 @@ func newNamespace(t *testing.T) *os.File {
 	return ns
 }
 
-// newRouter returns a namespace that routes packets between the hosts that are connected to it.
+// newRouter returns a namespace that routes packets between the hosts connected to it.
 func newRouter(t *testing.T) *os.File {
 	t.Helper()
 	ns := newNamespace(t)
@@ -145,7 +145,7 @@ func plug(t *testing.T, ns, router *os.File, n, mtu int) {
 	ip(t, ns, fmt.Sprintf("route add default via 10.1.%d.1", n))
 }
 
-// newNAT returns a router that hides the hosts that are connected to it.
+// newNAT returns a router that translates the addresses of the hosts connected to it.
 func newNAT(t *testing.T, outside *os.File, n int) *os.File {
 	t.Helper()
 	ns := newRouter(t)
@@ -192,11 +192,11 @@ type setting struct {
 	View  order // what the view contained when the previous daemon was killed
 }
 
-// fakeView is the view of a daemon that plays a worker.
+// fakeView is the view of a test daemon.
 type fakeView struct {
 	mu      sync.Mutex
 	got     order
-	whole   bool // whether got was received since the daemon's start
+	whole   bool // whether got was received since the daemon started
 	changed chan struct{}
 }
 
@@ -214,7 +214,7 @@ func (v *fakeView) Whole() bool {
 
 func (v *fakeView) Changed() <-chan struct{} { return v.changed }
 
-// fakeNames answers names of the app whose name is that of its network.
+// fakeNames implements network.Names. Each network has one app, which has the same name as the network.
 type fakeNames struct {
 	view *fakeView
 	mesh *Mesh
@@ -242,7 +242,7 @@ func (n fakeNames) Machines(app *bourse.App) ([]bourse.Machine, error) {
 	return out, nil
 }
 
-// runDaemon plays a worker's daemon until it is killed or its stdin ends.
+// runDaemon acts as a worker's daemon until it is killed or its stdin is closed.
 func runDaemon(dir string) (err error) {
 	text, err := os.ReadFile(filepath.Join(dir, "setting"))
 	if err != nil {
@@ -310,7 +310,7 @@ func runDaemon(dir string) (err error) {
 	}
 }
 
-// host is a worker in a network namespace of its own.
+// host is a worker in its own network namespace.
 type host struct {
 	t   *testing.T
 	ns  *os.File
@@ -322,7 +322,7 @@ type host struct {
 	out    *json.Decoder
 }
 
-// newHost starts a worker's daemon. endpoint is the address that it publishes.
+// newHost starts a worker's daemon. endpoint is the endpoint that the worker publishes.
 func newHost(t *testing.T, ns *os.File, id bourse.WorkerID, endpoint string) *host {
 	t.Helper()
 	h := &host{t: t, ns: ns, dir: t.TempDir()}
@@ -353,7 +353,7 @@ func newHost(t *testing.T, ns *os.File, id bourse.WorkerID, endpoint string) *ho
 	return h
 }
 
-// start starts the daemon, which adopts what an earlier one has left.
+// start starts the daemon, which adopts the networks and peers of an earlier daemon.
 func (h *host) start() {
 	h.t.Helper()
 	text, err := json.Marshal(h.setting)
@@ -415,14 +415,15 @@ func (h *host) tunnelPID() int {
 	return 0
 }
 
-// guest is a program in a machine. It greets everybody who connects to its port 80 with its machine's id, and echoes.
+// guest is a program in a machine. It sends its machine's id to each client that connects to port 80, and then echoes
+// the client's data.
 type guest struct {
 	Machine
 	t  *testing.T
 	ns *os.File
 }
 
-// attach adds a machine to a network of the organization org.
+// attach adds a machine to one of the networks of the organization org.
 func (h *host) attach(n int, name string) *guest {
 	h.t.Helper()
 	g := &guest{t: h.t, Machine: Machine{ID: bourse.MachineID(h.Self.Tag.String() + fmt.Sprintf("%08x", n)), Worker: h.Self.ID, Network: "org/" + name}}
@@ -460,7 +461,7 @@ func (h *host) attach(n int, name string) *guest {
 
 func (g *guest) address() netip.Addr { return bourse.PrivateAddress(g.Network, g.ID) }
 
-// dial connects to another machine, and checks that it is this machine that answers.
+// dial connects to another machine, and checks that the right machine answers.
 func (g *guest) dial(to *guest, timeout time.Duration) (net.Conn, *bufio.Reader, error) {
 	c, err := within(g.ns, func() (net.Conn, error) {
 		return net.DialTimeout("tcp", netip.AddrPortFrom(to.address(), 80).String(), timeout)
@@ -472,7 +473,7 @@ func (g *guest) dial(to *guest, timeout time.Duration) (net.Conn, *bufio.Reader,
 	in := bufio.NewReader(c)
 	line, err := in.ReadString('\n')
 	if err == nil && strings.TrimSpace(line) != string(to.ID) {
-		err = fmt.Errorf("%s answers instead of %s", line, to.ID)
+		err = fmt.Errorf("got an answer from %s, want %s", line, to.ID)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, c.Close())
@@ -481,7 +482,7 @@ func (g *guest) dial(to *guest, timeout time.Duration) (net.Conn, *bufio.Reader,
 	return c, in, nil
 }
 
-// lookup resolves a name in the machine.
+// lookup resolves a name from inside the machine.
 func (g *guest) lookup(name string) ([]string, error) {
 	r := net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return within(g.ns, func() (net.Conn, error) { return net.Dial("udp", "[fdaa::3]:53") })

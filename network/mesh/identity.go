@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// Identity is the key of a worker's end of the mesh. It is an Ed25519 key, with which the worker signs its ID. The key's
-// X25519 form (RFC 7748, section 4.1) is the worker's WireGuard key.
+// Identity is a worker's key for the mesh: an Ed25519 key, with which the worker signs its ID. The key's X25519 form
+// (RFC 7748, section 4.1) is the worker's WireGuard key.
 type Identity struct{ key ed25519.PrivateKey }
 
 // NewIdentity derives an identity from a seed of 32 random bytes.
@@ -26,8 +26,8 @@ func NewIdentity(seed [ed25519.SeedSize]byte) Identity {
 	return Identity{ed25519.NewKeyFromSeed(seed[:])}
 }
 
-// LoadIdentity reads an identity from a file. If the file does not exist, LoadIdentity creates it, with a new identity.
-// It returns CodeInvalid if the file contains anything else.
+// LoadIdentity reads an identity from a file. If the file does not exist, LoadIdentity creates a new identity and
+// writes it to the file. It returns CodeInvalid if the file does not contain an identity.
 func LoadIdentity(path string) (Identity, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -42,23 +42,24 @@ func LoadIdentity(path string) (Identity, error) {
 	}
 	seed, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(seed) != ed25519.SeedSize {
-		return Identity{}, bourse.Errorf(bourse.CodeInvalid, "%s does not contain a key of the mesh: remove it, and the worker creates another one", path)
+		return Identity{}, bourse.Errorf(bourse.CodeInvalid, "%s does not contain a mesh key: remove the file, and the worker creates a new one", path)
 	}
 	return NewIdentity([ed25519.SeedSize]byte(seed)), nil
 }
 
-// Announce returns the part of the worker's facts by which other workers find it. endpoint may be the zero value.
+// Announce returns the facts that other workers need to connect to the worker: its key, the proof that it owns the key,
+// and its endpoint, which may be the zero value.
 func (i Identity) Announce(worker bourse.WorkerID, endpoint netip.AddrPort) *bourse.Mesh {
 	return &bourse.Mesh{Key: i.key[ed25519.SeedSize:], Proof: ed25519.Sign(i.key, statement(worker)), Endpoint: endpoint}
 }
 
-// private returns the private WireGuard key. WireGuard clears and sets the bits that RFC 7748 requires.
+// private returns the private WireGuard key. WireGuard itself clears and sets bits of the key as RFC 7748 requires.
 func (i Identity) private() wgtypes.Key {
 	sum := sha512.Sum512(i.key.Seed())
 	return wgtypes.Key(sum[:wgtypes.KeyLen])
 }
 
-// statement returns the message that a worker signs.
+// statement returns the message that a worker signs to prove that it owns its key.
 func statement(worker bourse.WorkerID) []byte {
 	return []byte("bourse mesh key\x00" + string(worker))
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// laptop is a device outside the cluster, in a network namespace of its own.
+// laptop is a device outside the cluster, in its own network namespace.
 type laptop struct {
 	Laptop
 	t    *testing.T
@@ -67,7 +67,7 @@ func newLaptop(t *testing.T, ns *os.File, id, name string, h *host, ttl time.Dur
 // address returns the laptop's address.
 func (l *laptop) address() netip.Addr { return bourse.LaptopAddress(l.Network, l.Laptop.Key) }
 
-// use connects the laptop to a worker, and routes all private addresses there, as a hostile laptop might.
+// use connects the laptop to a worker. It routes all private addresses there, as a malicious laptop might.
 func (l *laptop) use(h *host) {
 	l.t.Helper()
 	client, err := wgctrl.New()
@@ -87,10 +87,10 @@ func (l *laptop) use(h *host) {
 	ip(l.t, l.ns, fmt.Sprintf("route replace fdaa::/16 dev %s", l.link))
 }
 
-// guest returns the laptop as a program that can connect to machines.
+// guest returns a guest that connects to machines from the laptop.
 func (l *laptop) guest() *guest { return &guest{t: l.t, ns: l.ns} }
 
-// publishLaptops is like publish, and tells all hosts about laptops as well.
+// publishLaptops is like publish, but also tells all hosts about laptops.
 func publishLaptops(hosts []*host, guests []*guest, laptops ...*laptop) {
 	o := order{Workers: []Worker{}}
 	for _, h := range hosts {
@@ -131,9 +131,9 @@ func sendPacket(from *os.File, to net.Addr, text string) error {
 	return errors.Join(err, c.Close())
 }
 
-// TestLaptop connects laptops to an entry that runs a machine of their network, and to one that does not. They reach the
-// machines of their network on all workers, by address and name, and nothing else, and nothing reaches them. When a
-// laptop is removed or expires, it is cut off within seconds.
+// TestLaptop connects laptops to an entry that runs a machine in their network, and to one that does not. The laptops
+// must reach the machines in their network on all workers, by address and by name, and nothing else. Nothing may reach
+// a laptop. A laptop that is removed or expires must lose access within seconds.
 func TestLaptop(t *testing.T) {
 	needRoot(t)
 	out := newRouter(t)
@@ -169,25 +169,25 @@ func TestLaptop(t *testing.T) {
 			})
 		}
 		if got, err := l.guest().lookup(string(blue2.ID) + ".vm.blue.internal"); err == nil {
-			t.Errorf("laptop %d resolves a name of another network: %s", i, got)
+			t.Errorf("laptop %d can resolve a name in another network: %s", i, got)
 		}
 	}
 	for i, l := range laptops {
 		if err := connect(l.ns, blue2.address(), 80); !errors.Is(err, unix.ENETUNREACH) {
-			t.Errorf("laptop %d to another network: %v, want the ICMP error of the entry's host", i, err)
+			t.Errorf("laptop %d to another network: %v, want an ICMP error from the entry's host", i, err)
 		}
 	}
 	if err := connect(laptops[2].ns, laptops[0].address(), 80); !errors.Is(err, unix.ECONNREFUSED) {
-		t.Errorf("a laptop to another one: %v, want a reset by the entry's firewall", err)
+		t.Errorf("laptop to another laptop: %v, want a reset by the entry's firewall", err)
 	}
-	// refused checks that a connection fails, although one to another machine succeeds within the same time.
+	// refused checks that a connection fails, whereas a connection to the machine other succeeds within the same time.
 	refused := func(what string, from *os.File, other *guest, to netip.Addr, port uint16) {
 		t.Helper()
 		if connect(from, to, port) == nil {
 			t.Error(what)
 		}
 		if err := connect(from, other.address(), 80); err != nil {
-			t.Errorf("after the check whether %s: %v", what, err)
+			t.Errorf("connection to another machine, after the check whether %s: %v", what, err)
 		}
 	}
 	for _, l := range laptops {
@@ -211,8 +211,8 @@ func TestLaptop(t *testing.T) {
 	refused("a laptop reaches the entry's host", laptops[0].ns, red2, Address(hosts[0].Self.Tag), 81)
 	refused("a laptop reaches the entry's host at its resolver's address", laptops[0].ns, red2, network.ResolverAddress, 81)
 
-	// A laptop uses the address of another one, that of a machine, and one that is nobody's. Only packets from its own
-	// address arrive.
+	// A laptop sends packets from another laptop's address, a machine's address, an unused address, and its own. Only
+	// packets from its own address may arrive.
 	thief := laptops[2]
 	box, err := within(red1.ns, func() (net.PacketConn, error) { return net.ListenPacket("udp", "[::]:82") })
 	if err != nil {
@@ -247,13 +247,13 @@ func TestLaptop(t *testing.T) {
 	_ = box.SetReadDeadline(time.Now().Add(time.Minute))
 	text := make([]byte, 64)
 	if n, from, err := box.ReadFrom(text); err != nil || string(text[:n]) != thief.address().String() {
-		t.Errorf("the first packet from the laptop is %q from %v, %v, want one from its own address", text[:n], from, err)
+		t.Errorf("first packet from the laptop: got %q from %v, %v, want one from its own address", text[:n], from, err)
 	} else if _, err := box.WriteTo([]byte("from the machine"), from); err != nil {
 		t.Fatal(err)
 	}
 	_ = reply.SetReadDeadline(time.Now().Add(time.Minute))
 	if n, err := reply.Read(text); err != nil || string(text[:n]) != "from the machine" {
-		t.Errorf("the first packet to the laptop is %q, %v, want the machine's", text[:n], err)
+		t.Errorf("first packet to the laptop: got %q, %v, want the machine's", text[:n], err)
 	}
 
 	cut := func(what string, l *laptop) {
@@ -266,9 +266,9 @@ func TestLaptop(t *testing.T) {
 			}
 			return nil
 		})
-		t.Logf("%s: cut off after %s", what, took)
+		t.Logf("%s: lost access after %s", what, took)
 		if _, _, err := red1.dial(red2, patience); err != nil {
-			t.Errorf("%s: a machine cannot connect either: %v", what, err)
+			t.Errorf("%s: a machine cannot connect to the other machine, either: %v", what, err)
 		}
 	}
 	c, in, err := laptops[0].guest().dial(red2, time.Second)
@@ -278,19 +278,19 @@ func TestLaptop(t *testing.T) {
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	hosts[0].kill()
 	if err := echo(c, in, []byte("without a daemon")); err != nil {
-		t.Errorf("after the entry's daemon was killed: %v", err)
+		t.Errorf("echo after the entry's daemon was killed: %v", err)
 	}
 	hosts[0].start()
 	publishLaptops(hosts, guests, laptops...)
 	if err := echo(c, in, []byte("with another daemon")); err != nil {
-		t.Errorf("with another daemon: %v", err)
+		t.Errorf("echo with a new daemon: %v", err)
 	}
 	laptops[1].ExpiresAt = time.Now()
 	publishLaptops(hosts, guests, laptops[1:]...) // the first one was removed, and the second one has expired
 	cut("removed", laptops[0])
 	cut("expired", laptops[1])
 	if _, _, err := thief.guest().dial(red2, patience); err != nil {
-		t.Errorf("the other laptop: %v", err)
+		t.Errorf("the remaining laptop cannot connect: %v", err)
 	}
 	soon := *thief
 	soon.ExpiresAt = time.Now().Add(time.Second)

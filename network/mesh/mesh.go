@@ -15,36 +15,38 @@ import (
 // Config configures a Device.
 type Config struct {
 	Dir      string   // required; created if missing
-	Command  []string // required; the command that runs Serve. Dir is appended as its last argument
+	Command  []string // required; the command that runs Serve. Dir is appended to it as the last argument
 	Identity Identity
 	Port     uint16 // UDP port
-	MTU      int    // of the link; see MTU
+	MTU      int    // the link's MTU; see the function MTU
 	Log      *slog.Logger
 }
 
-// View knows the cluster. Its answers are hints about machines, but brokers have signed which machines are in a network.
+// View provides data about the cluster. The data may be outdated, but brokers have signed which machines are in a
+// network.
 type View interface {
-	// Members returns the workers, machines and laptops that matter to a worker with machines in these networks. These
-	// networks and those of laptops whose entry is the worker count as the worker's.
+	// Members returns the data from which the peers of the worker self are computed. The worker's networks are the
+	// given ones, in which it has machines, and those of laptops whose entry it is.
 	Members(ctx context.Context, self bourse.WorkerID, networks []string) (Members, error)
-	// Whole reports whether the view has received the whole cluster since this daemon's start. Until then, Members may
-	// lack workers and machines.
+	// Whole reports whether the view has received all of the cluster's data since this daemon started. Until then,
+	// workers and machines may be missing from Members.
 	Whole() bool
-	// Changed returns a channel that contains an element if the result of Members may have changed. It is always the same
-	// channel.
+	// Changed returns a channel that contains an element if the result of Members may have changed. All calls return
+	// the same channel.
 	Changed() <-chan struct{}
 }
 
-// Members is an excerpt of the view.
+// Members is the part of the view that concerns one worker.
 type Members struct {
 	Workers  []Worker  // all workers
-	Machines []Machine // the machines of all workers in the worker's networks
+	Machines []Machine // all workers' machines in the worker's networks
 	Laptops  []Laptop  // the laptops in the worker's networks
 }
 
 // Networks manages the private networks of this host. network.Network implements it.
 type Networks interface {
-	// Networks returns false until the networks of machines that an earlier daemon left have been recovered.
+	// Networks returns the names of the private networks of this host's machines. It returns false until an earlier
+	// daemon's networks have been recovered.
 	Networks() (names []string, ok bool)
 	Changed() <-chan struct{}
 	// AdmitPeers ensures that the host has rules for packets from peers.
@@ -62,7 +64,8 @@ type end interface {
 
 var _ end = (*Device)(nil)
 
-// Mesh maintains a worker's end of the mesh: its peers are always those that the view and the local machines call for.
+// Mesh maintains a worker's end of the mesh: it adapts the worker's peers to changes in the view and to the local
+// machines.
 type Mesh struct {
 	self     bourse.WorkerID
 	announce *bourse.Mesh
@@ -76,23 +79,24 @@ type Mesh struct {
 	lost  map[bourse.WorkerID]bool
 }
 
-// New returns a Mesh for the worker with the given ID, which publishes announce. It changes nothing until Run is called.
+// New returns a Mesh for the worker with the given ID. announce is the data that the worker publishes about its end of
+// the mesh. The Mesh does not change anything until Run is called.
 func New(self bourse.WorkerID, announce *bourse.Mesh, device *Device, networks Networks, view View, log *slog.Logger) *Mesh {
 	return &Mesh{self: self, announce: announce, device: device, networks: networks, view: view, log: log}
 }
 
-// Announcement returns what the worker publishes.
+// Announcement returns the data that the worker publishes about its end of the mesh.
 func (m *Mesh) Announcement() *bourse.Mesh { return m.announce }
 
-// Peers returns the worker's connections to its peers, by ID, as of the last second.
+// Peers returns the state of the worker's connections to other workers, sorted by ID. It is at most a second or so old.
 func (m *Mesh) Peers() []bourse.MeshPeer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.peers)
 }
 
-// Reaches reports whether packets probably reach the machines of another worker: the worker is a peer, a handshake took
-// place in the last minutes, and the membership has not lost the worker.
+// Reaches reports whether packets probably reach another worker's machines. This is the case if the worker is a peer,
+// its last handshake was recent, and the membership has not lost it.
 func (m *Mesh) Reaches(worker bourse.WorkerID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,7 +109,7 @@ const (
 	gather = 250 * time.Millisecond // minimum interval between two reactions to changes, because each one reads the view
 )
 
-// Run maintains the mesh until ctx ends. The link and its connections then remain. tag is this worker's.
+// Run maintains the mesh until ctx is done. The link and its connections remain after that. tag is this worker's tag.
 func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 	self := Worker{ID: m.self, Tag: tag, Mesh: m.announce}
 	every := time.NewTicker(tick)
@@ -119,9 +123,9 @@ func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 			return nil
 		}
 		if err != nil && (failed == nil || err.Error() != failed.Error()) {
-			m.log.Warn("connect private networks with other workers failed", "err", err)
+			m.log.Warn("connect private networks to other workers failed", "err", err)
 		} else if err == nil && failed != nil {
-			m.log.Info("private networks are connected with other workers again")
+			m.log.Info("private networks connected to other workers again")
 		}
 		failed, changed = err, err != nil
 		select {
@@ -144,19 +148,19 @@ func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 	}
 }
 
-// plan is a result of Plan.
+// plan is a result of Plan, with data about its laptops.
 type plan struct {
 	peers []Peer
 	until time.Time // when the next laptop expires; zero if there is none
 
-	laptops bool // whether the peers that were last applied include laptops, so that the host has rules even without machines
+	laptops bool // whether the peers last applied include laptops; if so, the host has rules even without machines
 }
 
-// outdated reports whether a laptop has expired.
+// outdated reports whether a laptop has expired since the plan was made.
 func (p *plan) outdated(now time.Time) bool { return !p.until.IsZero() && !now.Before(p.until) }
 
-// step makes the peers those of a new plan or, if nothing has changed, of the last one. If the view cannot be read, step
-// cuts off the laptops that have expired since.
+// step computes a new plan if anything has changed, and applies the current plan. If the view cannot be read, step
+// removes laptops that have expired since the last plan.
 func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *plan) error {
 	networks, ok := m.networks.Networks()
 	if !ok {
@@ -183,7 +187,7 @@ func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *plan) 
 			return err
 		}
 	}
-	// Without rules, the link must stay down while an earlier daemon's peers remain.
+	// While the host has no rules, an earlier daemon's peers must not be able to send, so the link must stay down.
 	withoutRules := !whole && len(networks) == 0 && !plan.laptops
 	if len(plan.peers) == 0 && (withoutRules || !m.device.Exists()) {
 		return unread
@@ -202,8 +206,8 @@ func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *plan) 
 
 func isLaptopPeer(p Peer) bool { return p.Worker == "" }
 
-// apply applies a plan, and returns the connections. If keep is set, workers and machines that the plan lacks remain, but
-// not laptops.
+// apply configures the peers in plan, and returns the state of the connections to them. If keep is set, workers and
+// machines that are missing from the plan are kept, but missing laptops are removed.
 func (m *Mesh) apply(ctx context.Context, tag bourse.WorkerTag, plan []Peer, keep bool) ([]bourse.MeshPeer, error) {
 	if len(plan) > 0 {
 		if err := m.networks.AdmitPeers(ctx); err != nil {
@@ -223,7 +227,8 @@ func (m *Mesh) apply(ctx context.Context, tag bourse.WorkerTag, plan []Peer, kee
 	return m.device.Status(plan)
 }
 
-// disconnected returns the connections of a worker whose end of the mesh does not work.
+// disconnected returns the state of the connections to the workers in plan if this worker's end of the mesh does not
+// work.
 func disconnected(plan []Peer) []bourse.MeshPeer {
 	var out []bourse.MeshPeer
 	for _, p := range plan {
@@ -234,7 +239,7 @@ func disconnected(plan []Peer) []bourse.MeshPeer {
 	return out
 }
 
-// note remembers which workers the membership has lost.
+// note records which workers the membership has lost.
 func (m *Mesh) note(workers []Worker) {
 	lost := map[bourse.WorkerID]bool{}
 	for _, w := range workers {

@@ -35,7 +35,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// publish tells all hosts about all hosts and machines.
+// publish tells each host about all hosts and machines.
 func publish(hosts []*host, guests []*guest) {
 	var o order
 	for _, h := range hosts {
@@ -49,7 +49,7 @@ func publish(hosts []*host, guests []*guest) {
 	}
 }
 
-// echo sends a text and waits until it returns.
+// echo sends a text and waits until it comes back.
 func echo(to io.Writer, from io.Reader, text []byte) error {
 	if _, err := to.Write(text); err != nil {
 		return err
@@ -59,14 +59,14 @@ func echo(to io.Writer, from io.Reader, text []byte) error {
 		return err
 	}
 	if !bytes.Equal(got, text) {
-		return fmt.Errorf("got other bytes than were sent")
+		return fmt.Errorf("the received bytes differ from the sent ones")
 	}
 	return nil
 }
 
-// TestThreeWorkers connects a worker with a public address and two behind one NAT. Machines of one network reach each
-// other by name and address, and nothing else. Connections outlive the daemon, and pause when the process that runs
-// wireguard-go is killed.
+// TestThreeWorkers connects a worker that has a public address and two workers behind one NAT. Machines must reach the
+// other machines in their network by name and by address, and nothing else. Connections must survive if the daemon is
+// killed, and may only pause if the wireguard-go process is killed.
 func TestThreeWorkers(t *testing.T) {
 	needRoot(t)
 	out := newRouter(t)
@@ -114,7 +114,7 @@ func TestThreeWorkers(t *testing.T) {
 				continue
 			}
 			if _, _, err := from.dial(to, 300*time.Millisecond); err == nil {
-				t.Errorf("%s on %s reaches %s on %s", from.Network, from.Worker, to.Network, to.Worker)
+				t.Errorf("a machine in %s on %s can connect to %s on %s", from.Network, from.Worker, to.Network, to.Worker)
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func TestThreeWorkers(t *testing.T) {
 	hosts[0].kill()
 	t.Logf("after the daemon was killed, a round trip takes %s", say("without a daemon"))
 	if _, _, err := red[2].dial(red[0], time.Second); err != nil {
-		t.Errorf("a new connection without a daemon: %v", err)
+		t.Errorf("new connection without a daemon: %v", err)
 	}
 	hosts[0].start()
 	publish(hosts, all)
@@ -149,7 +149,7 @@ func TestThreeWorkers(t *testing.T) {
 		return nil
 	})
 	if got := hosts[0].tunnelPID(); got != tunnel {
-		t.Errorf("wireguard-go is process %d, want %d", got, tunnel)
+		t.Errorf("wireguard-go has process ID %d, want %d", got, tunnel)
 	}
 	if err := unix.Kill(tunnel, unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestThreeWorkers(t *testing.T) {
 	gap := say("while wireguard-go is restarted")
 	t.Logf("after wireguard-go was killed, a round trip takes %s", gap)
 	if gap > 10*time.Second {
-		t.Errorf("connections paused for %s", gap)
+		t.Errorf("connections paused for %s, want at most 10 s", gap)
 	}
 	took := eventually(t, "everything is as before", func() error {
 		_, _, err := red[0].dial(red[2], time.Second)
@@ -171,14 +171,14 @@ func TestThreeWorkers(t *testing.T) {
 	})
 	t.Logf("after the link was set down, the other worker is reached after %s", took)
 
-	// A daemon whose view is empty for the moment changes nothing.
+	// While a daemon's view is still empty, the daemon must not change anything.
 	hosts[0].kill()
 	hosts[0].start()
 	hosts[0].tell(order{})
 	say("with an empty view")
 	publish(hosts, all)
 
-	// The last worker lies: it announces the key of the second one, and that worker's machine.
+	// The last worker lies: it announces the second worker's key and machine.
 	liar, stolen := *hosts[2], *red[1]
 	liar.Self.Mesh, stolen.Worker = hosts[1].Self.Mesh, liar.Self.ID
 	lie := order{Workers: []Worker{hosts[0].Self, hosts[1].Self, liar.Self}, Machines: []Machine{red[0].Machine, stolen.Machine, red[1].Machine, red[2].Machine}}
@@ -191,11 +191,11 @@ func TestThreeWorkers(t *testing.T) {
 	})
 	t.Logf("despite a lie, a round trip takes %s", say("despite the lie"))
 	if _, _, err := red[0].dial(red[2], 300*time.Millisecond); err == nil {
-		t.Error("the liar's machine is reached")
+		t.Error("the liar's machine is reachable")
 	}
 }
 
-// TestSmallMTU sends data through paths whose MTU is IPv6's minimum, on the hosts' own links and further away.
+// TestSmallMTU sends data over paths with IPv6's minimum MTU, either on the hosts' own links or further away.
 func TestSmallMTU(t *testing.T) {
 	needRoot(t)
 	for name, mtu := range map[string][2]int{"on the host": {1280, 1280}, "on the way": {1500, 1280}} {
@@ -233,8 +233,8 @@ func TestSmallMTU(t *testing.T) {
 	}
 }
 
-// TestLoss connects workers through a router that drops one packet in twenty. Machines must reach each other, and lose no
-// data.
+// TestLoss connects workers through a router that drops one packet in twenty. Machines must reach each other without
+// losing data.
 func TestLoss(t *testing.T) {
 	needRoot(t)
 	out := newRouter(t)
@@ -266,12 +266,12 @@ func TestLoss(t *testing.T) {
 	}
 	n := dropped()
 	if n == 0 {
-		t.Error("the router has dropped nothing")
+		t.Error("the router did not drop any packets")
 	}
 	t.Logf("connected after %s; 1 MiB there and back took %s; %d packets were dropped", took, time.Since(begun), n)
 }
 
-// loseOneIn makes a router drop one in n packets, and returns a function that returns how many it has dropped.
+// loseOneIn makes a router drop one in n packets. It returns a function that returns the number of dropped packets.
 func loseOneIn(t *testing.T, router *os.File, n uint32) (dropped func() uint64) {
 	t.Helper()
 	table := &nftables.Table{Family: nftables.TableFamilyIPv4, Name: "loss"}

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// Worker is a worker as it describes itself in the view. Its site is verified, and nothing else.
+// Worker is a worker as it describes itself in the view. Only its ID has been verified.
 type Worker struct {
 	ID   bourse.WorkerID
 	Tag  bourse.WorkerTag
@@ -21,7 +21,7 @@ type Worker struct {
 	Lost bool         // the membership does not reach the worker
 }
 
-// Machine is a machine that a broker has placed on a worker, and the private network of its app.
+// Machine is a machine that a broker has placed on a worker. Network is the private network of the machine's app.
 type Machine struct {
 	ID      bourse.MachineID
 	Worker  bourse.WorkerID
@@ -29,7 +29,7 @@ type Machine struct {
 }
 
 // Laptop is a device outside the cluster that may connect to a private network through one worker, its entry. Brokers
-// have signed this.
+// sign this data.
 type Laptop struct {
 	ID        string
 	Network   string
@@ -44,14 +44,14 @@ type Laptop struct {
 type Peer struct {
 	Worker   bourse.WorkerID // "" for a laptop
 	Key      wgtypes.Key
-	Endpoint netip.AddrPort   // zero if this worker waits until the peer connects
-	Address  netip.Addr       // of the worker's host, or of the laptop
-	Machines []network.Remote // of the worker, including laptops whose entry it is
-	Network  string           // of the laptop
-	Expires  time.Time        // when the laptop is cut off
+	Endpoint netip.AddrPort   // zero if unknown, in which case the peer must connect first
+	Address  netip.Addr       // address of the worker's host in the mesh, or of the laptop
+	Machines []network.Remote // the worker's machines, and the laptops whose entry it is
+	Network  string           // the laptop's private network
+	Expires  time.Time        // when the laptop loses access
 }
 
-// remotes returns the addresses behind the peer, for package network.
+// remotes returns the machines and laptops that are reached through the peer.
 func (p *Peer) remotes() []network.Remote {
 	if p.Worker == "" {
 		return []network.Remote{{Network: p.Network, Address: p.Address, Here: true}}
@@ -59,9 +59,9 @@ func (p *Peer) remotes() []network.Remote {
 	return p.Machines
 }
 
-// Plan returns the peers of a worker: first workers by ID, then laptops. self describes the worker, and networks are the
-// names of its machines' networks. Plan ignores machines that are not their worker's, workers that have not proved that
-// they own their key, and laptops that have expired or have a worker's key. It is a pure function.
+// Plan returns the peers of the worker self: first workers, sorted by ID, then laptops. networks contains the names of
+// the networks of self's machines. Plan ignores machines whose ID belongs to a different worker, workers that have not
+// proved that they own their key, and laptops that have expired or use a worker's key. It is a pure function.
 func Plan(now time.Time, self Worker, networks []string, workers []Worker, machines []Machine, laptops []Laptop) []Peer {
 	laptops = admitted(now, laptops, append(slices.Clone(workers), self))
 	shared := map[string]bool{}
@@ -114,8 +114,9 @@ func Plan(now time.Time, self Worker, networks []string, workers []Worker, machi
 	return peers
 }
 
-// admitted returns the laptops that have not expired, and of those with the same key, only the one that was created first.
-// It omits those with a worker's key. Otherwise, anyone who knows the public key of a laptop or a worker could cut it off.
+// admitted returns the laptops that may connect. It omits expired laptops, laptops with a worker's key, and all but the
+// first-created of several laptops with the same key. Otherwise, anyone who knows the public key of a laptop or worker
+// could disconnect it.
 func admitted(now time.Time, laptops []Laptop, workers []Worker) []Laptop {
 	laptops = slices.DeleteFunc(slices.Clone(laptops), func(l Laptop) bool { return !now.Before(l.ExpiresAt) })
 	slices.SortFunc(laptops, func(a, b Laptop) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
@@ -135,8 +136,8 @@ func admitted(now time.Time, laptops []Laptop, workers []Worker) []Laptop {
 	})
 }
 
-// ownersOf returns the worker that owns each tag: of those that claim it, the one whose ID ranks it highest. self owns
-// its tag in any case.
+// ownersOf returns the worker that owns each tag. If several workers claim a tag, the one whose ID ranks the tag
+// highest owns it. self always owns its own tag.
 func ownersOf(self Worker, workers []Worker) map[bourse.WorkerTag]bourse.WorkerID {
 	owners := map[bourse.WorkerTag]bourse.WorkerID{}
 	for _, w := range workers {
@@ -153,17 +154,18 @@ func ownersOf(self Worker, workers []Worker) map[bourse.WorkerTag]bourse.WorkerI
 	return owners
 }
 
-// Address returns the address of a worker's host in the mesh, fdaa:0:0:<tag>::1. Machines' addresses end in 2.
+// Address returns the address of a worker's host in the mesh, fdaa:0:0:<tag>::1. It cannot be a machine's address,
+// because those end in 2.
 func Address(tag bourse.WorkerTag) netip.Addr {
 	b := [16]byte{0: 0xfd, 1: 0xaa, 15: 1}
 	binary.BigEndian.PutUint32(b[6:], uint32(tag))
 	return netip.AddrFrom16(b)
 }
 
-// private contains all machines' addresses.
+// private contains the addresses of all machines and laptops.
 var private = netip.MustParsePrefix("fdaa::/16")
 
-// Usable returns an endpoint, or the zero value if packets must not be sent there.
+// Usable returns the endpoint e, or the zero value if packets must not be sent to e.
 func Usable(e netip.AddrPort) netip.AddrPort {
 	a := e.Addr().Unmap()
 	if !e.IsValid() || e.Port() == 0 || a.Zone() != "" || a.IsLoopback() || !a.IsGlobalUnicast() || private.Contains(a) || network.DefaultIPv4.Contains(a) {
@@ -172,6 +174,7 @@ func Usable(e netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a, e.Port())
 }
 
-// MTU returns the mesh's MTU over a network with the given MTU. WireGuard adds at most 80 bytes over IPv6. Packets that
-// no longer fit because of IPv6's minimum, 1280, are fragmented outside the tunnel.
+// MTU returns the MTU for the mesh's link. outside is the MTU of the host's own network. WireGuard adds at most 80
+// bytes to a packet. The result is at least 1280, the minimum for IPv6; if outside is too small for that, large packets
+// are fragmented outside the tunnel.
 func MTU(outside int) int { return max(1280, outside-80) }

@@ -18,10 +18,10 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// identity returns the identity with a number.
+// identity returns the identity with the given number.
 func identity(n byte) Identity { return NewIdentity([ed25519.SeedSize]byte{n}) }
 
-// member returns a worker of the mesh. Its tag is its first choice.
+// member returns a worker in the mesh. Its tag is the first of its ID's tags.
 func member(id bourse.WorkerID, n byte) Worker {
 	return Worker{ID: id, Tag: id.Tags()[0], Mesh: identity(n).Announce(id, netip.MustParseAddrPort(fmt.Sprintf("192.0.2.%d:51820", n)))}
 }
@@ -49,11 +49,11 @@ func TestPlan(t *testing.T) {
 		t.Errorf("got %+v, want %v", p, want)
 	}
 	if got := Plan(time.Now(), self, nil, workers, machines, nil); len(got) != 0 {
-		t.Errorf("without machines: %+v", got)
+		t.Errorf("without machines: got %+v, want no peers", got)
 	}
 }
 
-// TestLiars checks that a worker gains nothing by announcing something that belongs to another worker.
+// TestLiars checks that a worker does not gain anything by announcing data that belongs to another worker.
 func TestLiars(t *testing.T) {
 	self, honest := member("self", 1), member("honest", 2)
 	liar := member("liar", 3)
@@ -65,7 +65,7 @@ func TestLiars(t *testing.T) {
 	}
 	usual := plan(func(*Worker) {})
 	if len(usual) != 2 {
-		t.Fatalf("without a lie: %+v", usual)
+		t.Fatalf("without a lie: got %+v, want two peers", usual)
 	}
 	stolen := machineOf(honest, 1, "acme/")
 	stolen.Worker = liar.ID
@@ -73,7 +73,7 @@ func TestLiars(t *testing.T) {
 	ours.Worker = liar.ID
 	odd := Machine{ID: "../../../etc/x", Worker: liar.ID, Network: "acme/"}
 	if got := plan(func(*Worker) {}, stolen, ours, odd); fmt.Sprint(got) != fmt.Sprint(usual) {
-		t.Errorf("with others' machines: %+v, want %+v", got, usual)
+		t.Errorf("with other workers' machines: got %+v, want %+v", got, usual)
 	}
 	for name, change := range map[string]func(*Worker){
 		"another's key":             func(w *Worker) { w.Mesh.Key = honest.Mesh.Key },
@@ -81,19 +81,19 @@ func TestLiars(t *testing.T) {
 		"our key and proof":         func(w *Worker) { w.Mesh.Key, w.Mesh.Proof = self.Mesh.Key, self.Mesh.Proof },
 		"another's tag":             func(w *Worker) { w.Tag = honest.Tag },
 		"our tag":                   func(w *Worker) { w.Tag = self.Tag },
-		"a tag that is nobody's":    func(w *Worker) { w.Tag = honest.ID.Tags()[1] },
+		"a tag that nobody uses":    func(w *Worker) { w.Tag = honest.ID.Tags()[1] },
 		"no key":                    func(w *Worker) { w.Mesh.Key = nil },
 		"a key without order":       func(w *Worker) { w.Mesh.Key = make([]byte, 32) },
 		"nothing":                   func(w *Worker) { w.Mesh = nil },
 		"the key of our own worker": func(w *Worker) { w.Mesh = identity(1).Announce(w.ID, netip.AddrPort{}) },
 	} {
 		if got := plan(change, stolen); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(usual[0]) {
-			t.Errorf("%s: %+v, want %+v", name, got, usual[:1])
+			t.Errorf("%s: got %+v, want %+v", name, got, usual[:1])
 		}
 	}
 }
 
-// laptopOf returns a laptop with the key of a number.
+// laptopOf returns a laptop with the key that has the given number.
 func laptopOf(entry Worker, n byte, network string) Laptop {
 	return Laptop{
 		ID: fmt.Sprint("l", n), Network: network, Key: identity(n).private().PublicKey(), Entry: entry.ID,
@@ -103,8 +103,8 @@ func laptopOf(entry Worker, n byte, network string) Laptop {
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// TestPlanLaptops checks that a laptop is a peer of its entry, and that it is an address of its entry for workers with
-// machines in its network.
+// TestPlanLaptops checks that a laptop is a peer of its entry, and that other workers with machines in its network
+// reach it through its entry.
 func TestPlanLaptops(t *testing.T) {
 	entry, other, third := member("entry", 1), member("other", 2), member("third", 3)
 	workers := []Worker{entry, other, third}
@@ -137,7 +137,7 @@ func TestPlanLaptops(t *testing.T) {
 	}
 }
 
-// TestLaptopsWithOthersKeys checks that nobody can cut off a worker or a laptop by registering its public key.
+// TestLaptopsWithOthersKeys checks that nobody can disconnect a worker or a laptop by registering its public key.
 func TestLaptopsWithOthersKeys(t *testing.T) {
 	self, other := member("self", 1), member("other", 2)
 	machines := []Machine{machineOf(other, 1, "acme/")}
@@ -156,16 +156,16 @@ func TestLaptopsWithOthersKeys(t *testing.T) {
 		"a laptop's key, with another worker": plan(honest, func() Laptop { l := same; l.Entry = other.ID; return l }()),
 	} {
 		if got != usual {
-			t.Errorf("%s: %s, want %s", name, got, usual)
+			t.Errorf("%s: got %s, want %s", name, got, usual)
 		}
 	}
 	for n, name := range map[byte]string{1: "our own key", 2: "a worker's key"} {
 		if got := Plan(start, self, nil, []Worker{self, other}, machines, []Laptop{laptopOf(self, n, "acme/")}); len(got) != 0 {
-			t.Errorf("%s, without machines: %+v", name, got)
+			t.Errorf("%s, without machines: got %+v, want no peers", name, got)
 		}
 	}
 	if a, b := bourse.LaptopAddress("acme/", honest.Key), bourse.LaptopAddress("evil/", honest.Key); a == b || !bourse.IsLaptopAddress(a) || bourse.IsLaptopAddress(Address(self.Tag)) {
-		t.Errorf("addresses %s and %s", a, b)
+		t.Errorf("a laptop's addresses in two networks are %s and %s; they must differ and be laptop addresses", a, b)
 	}
 }
 
@@ -177,17 +177,17 @@ func TestEndpoints(t *testing.T) {
 	} {
 		got := Usable(netip.MustParseAddrPort(text))
 		if want == "" && got.IsValid() || want != "" && got.String() != want {
-			t.Errorf("%s: %s, want %q", text, got, want)
+			t.Errorf("%s: got %s, want %q", text, got, want)
 		}
 	}
 	if Usable(netip.AddrPort{}).IsValid() {
-		t.Error("no endpoint is one")
+		t.Error("the zero endpoint is usable")
 	}
 }
 
-// TestPlanProperties checks that for any workers and machines, no address and no key belongs to two peers, and every
-// address is that of a machine of its peer in a shared network. Without networks of its own, a worker has peers only if
-// one of them is a laptop.
+// TestPlanProperties checks plans for arbitrary workers and machines: no two peers have an address or key in common,
+// and each address belongs to a machine that its peer runs in a shared network. A worker that has no networks has peers
+// only if one of them is a laptop.
 func TestPlanProperties(t *testing.T) {
 	names := []bourse.WorkerID{"self", "a", "b", "c"}
 	networks := []string{"acme/", "acme/x", "evil/"}
@@ -222,7 +222,7 @@ func TestPlanProperties(t *testing.T) {
 		}
 		peers := Plan(start, self, shared, workers, machines, laptops)
 		if len(shared) == 0 && len(peers) > 0 && !slices.ContainsFunc(peers, isLaptopPeer) {
-			t.Fatalf("peers without a reason: %+v", peers)
+			t.Fatalf("a worker without networks has peers: %+v", peers)
 		}
 		for _, l := range laptops {
 			if l.Entry == self.ID && l.ExpiresAt.After(start) {
@@ -232,12 +232,12 @@ func TestPlanProperties(t *testing.T) {
 		addresses, keys := map[netip.Addr]bool{Address(self.Tag): true}, map[wgtypes.Key]bool{identity(0).private().PublicKey(): true}
 		for _, p := range peers {
 			if keys[p.Key] || addresses[p.Address] {
-				t.Fatalf("peer %s has another's key or address", p.Worker)
+				t.Fatalf("peer %s has another peer's key or address", p.Worker)
 			}
 			keys[p.Key], addresses[p.Address] = true, true
 			if p.Worker == "" {
 				if r := p.remotes()[0]; !isValid(r, self.ID) || !r.Here {
-					t.Fatalf("%+v is not a laptop of this worker", p)
+					t.Fatalf("%+v is not a laptop whose entry is this worker", p)
 				}
 				continue
 			}
@@ -251,7 +251,7 @@ func TestPlanProperties(t *testing.T) {
 				addresses[r.Address] = true
 				if bourse.IsLaptopAddress(r.Address) {
 					if !isValid(r, p.Worker) || r.Here || !slices.Contains(shared, r.Network) {
-						t.Fatalf("%+v is not a laptop of %s", r, p.Worker)
+						t.Fatalf("%+v is not a laptop whose entry is %s", r, p.Worker)
 					}
 					continue
 				}
@@ -259,7 +259,7 @@ func TestPlanProperties(t *testing.T) {
 					return m.Worker == p.Worker && m.Network == r.Network && bourse.PrivateAddress(m.Network, m.ID) == r.Address && p.Worker.TagRank(m.ID.Tag()) < bourse.TagChoices && m.ID.Tag() != self.Tag
 				})
 				if of < 0 || !slices.Contains(shared, r.Network) {
-					t.Fatalf("%s in %s is not a machine of %s", r.Address, r.Network, p.Worker)
+					t.Fatalf("%s in %s is not a machine on %s", r.Address, r.Network, p.Worker)
 				}
 			}
 		}
@@ -274,24 +274,24 @@ func TestIdentity(t *testing.T) {
 	}
 	again, err := LoadIdentity(path)
 	if err != nil || first.private() != again.private() {
-		t.Errorf("the second time it differs: %v", err)
+		t.Errorf("the second LoadIdentity returns a different identity: %v", err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("the key's file: %v, %v", info.Mode(), err)
+		t.Errorf("the key file has mode %v, %v; want 0600", info.Mode(), err)
 	}
 	key, ok := KeyOf("w1", first.Announce("w1", netip.AddrPort{}))
 	if !ok || key != first.private().PublicKey() {
-		t.Errorf("announced %s, %t; want %s", key, ok, first.private().PublicKey())
+		t.Errorf("KeyOf: got %s, %t; want %s", key, ok, first.private().PublicKey())
 	}
 	if err := os.WriteFile(path, []byte("short\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := LoadIdentity(path); bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a damaged file: %v", err)
+		t.Errorf("LoadIdentity of a damaged file: %v, want invalid", err)
 	}
 }
 
-// FuzzAnnouncement decodes what a worker may publish.
+// FuzzAnnouncement decodes data that a worker may publish.
 func FuzzAnnouncement(f *testing.F) {
 	good, err := json.Marshal(identity(1).Announce("w1", netip.MustParseAddrPort("192.0.2.1:1")))
 	if err != nil {
@@ -305,10 +305,10 @@ func FuzzAnnouncement(f *testing.F) {
 			return
 		}
 		if e := Usable(m.Endpoint); e.IsValid() && (e.Addr().IsLoopback() || e.Addr().Zone() != "") {
-			t.Errorf("packets are sent to %s", e)
+			t.Errorf("endpoint %s is usable", e)
 		}
 		if _, ok := KeyOf("w2", &m); ok {
-			t.Errorf("%s proves a key of another worker", text)
+			t.Errorf("%s is accepted as another worker's key", text)
 		}
 	})
 }
@@ -316,7 +316,7 @@ func FuzzAnnouncement(f *testing.F) {
 func TestMTU(t *testing.T) {
 	for outside, want := range map[int]int{1500: 1420, 1420: 1340, 1280: 1280, 1300: 1280} {
 		if got := MTU(outside); got != want {
-			t.Errorf("over %d: %d, want %d", outside, got, want)
+			t.Errorf("MTU(%d): got %d, want %d", outside, got, want)
 		}
 	}
 }

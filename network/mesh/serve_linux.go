@@ -20,7 +20,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// LinkName returns the name of the link of the mesh whose directory is dir. It cannot be the name of a machine's link.
+// LinkName returns the name of the link that is created with the directory dir. It cannot be the name of a machine's
+// link.
 func LinkName(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -31,8 +32,9 @@ func LinkName(dir string) string {
 
 func lockFile(dir string) string { return filepath.Join(dir, "lock") }
 
-// Serve is the main function of the process that runs wireguard-go. It returns on SIGTERM, when the link is removed, or
-// when ctx ends. The daemon configures it through WireGuard's socket, /var/run/wireguard/<link>.sock.
+// Serve is the main function of the process that runs wireguard-go. It returns when the process receives SIGTERM, when
+// the link is removed, or when ctx is done. The daemon configures wireguard-go through its socket,
+// /var/run/wireguard/<link>.sock.
 func Serve(ctx context.Context, dir string, log *slog.Logger) error {
 	companion.CloseInherited()
 	tell := companion.Readiness()
@@ -47,7 +49,7 @@ func Serve(ctx context.Context, dir string, log *slog.Logger) error {
 func serve(ctx context.Context, link string, log *slog.Logger, tell func(error)) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE) // such as those of a terminal
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE) // for example, from a terminal
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
@@ -91,15 +93,16 @@ func serve(ctx context.Context, link string, log *slog.Logger, tell func(error))
 	return err
 }
 
-// bind sends and receives WireGuard's packets.
+// bind sends and receives WireGuard packets.
 type bind struct {
 	conn.Bind
 	mu sync.RWMutex // locked while an endpoint changes
 }
 
-// Send implements conn.Bind. The kernel sends packets of equal size together, but refuses to if one of them is larger
-// than the path's MTU. Send then sends each of them alone, which the kernel fragments. It also fails if this host no
-// longer has the address from which it last reached the peer. Packets that are sent twice are ignored by the peer.
+// Send implements conn.Bind. It first sends all packets together. This fails if a packet is larger than the path's MTU,
+// or if this host no longer has the source address of earlier packets to the peer. Send then forgets that source
+// address and sends each packet separately, so that the kernel can fragment it. The peer ignores packets that arrive
+// twice.
 func (b *bind) Send(packets [][]byte, to conn.Endpoint) error {
 	b.mu.RLock()
 	err := b.Bind.Send(packets, to)

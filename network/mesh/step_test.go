@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/network"
 )
 
-// fakeEnd is an end of the mesh that records calls of Apply.
+// fakeEnd is an end of the mesh that records calls to Apply.
 type fakeEnd struct {
 	err     error
 	applied []string
@@ -39,7 +39,7 @@ func (*fakeEnd) Ended() <-chan struct{} { return nil }
 type fakeNetworks struct {
 	names     []string
 	recovered bool
-	admitted  int // number of calls of AdmitPeers
+	admitted  int // number of calls to AdmitPeers
 }
 
 func (n *fakeNetworks) Networks() ([]string, bool)                             { return n.names, n.recovered }
@@ -61,8 +61,8 @@ func (v *stepView) Members(context.Context, bourse.WorkerID, []string) (Members,
 func (v *stepView) Whole() bool            { return v.whole }
 func (*stepView) Changed() <-chan struct{} { return nil }
 
-// TestStep checks that a step changes nothing before the networks are recovered, removes nothing while the view is
-// incomplete, reports a peer as disconnected after an error, and removes all peers when there is no machine.
+// TestStep checks that a step does not change anything before the networks are recovered, keeps workers while the view
+// is incomplete, reports a peer as disconnected after an error, and removes all peers if there are no machines.
 func TestStep(t *testing.T) {
 	self, other := member("self", 1), member("other", 2)
 	device, networks := &fakeEnd{}, &fakeNetworks{}
@@ -83,7 +83,7 @@ func TestStep(t *testing.T) {
 			t.Errorf("%s: applied %v, want %v; peers %+v, want %+v", when, device.applied, want, m.Peers(), peers)
 		}
 		if with := applied != "" && applied[0] != '0'; with != (networks.admitted > 0) {
-			t.Errorf("%s: the host was prepared for peers: %t", when, !with)
+			t.Errorf("%s: AdmitPeers was called: %t, want the opposite", when, !with)
 		}
 	}
 	up := bourse.MeshPeer{Worker: "other", Machines: 1, Received: 1}
@@ -102,7 +102,7 @@ func TestStep(t *testing.T) {
 	view.laptops[0].ExpiresAt = time.Now().Add(time.Hour)
 	check("with a laptop only", true, nil, "1 false")
 	if plan.outdated(time.Now()) || !plan.outdated(view.laptops[0].ExpiresAt) {
-		t.Errorf("the plan is outdated at %s", plan.until)
+		t.Errorf("the plan is outdated at %s, want the laptop's expiry", plan.until)
 	}
 	view.laptops[0].ExpiresAt, view.whole = time.Now(), false
 	check("expired, with an incomplete view", true, nil, "0 true")
@@ -111,12 +111,12 @@ func TestStep(t *testing.T) {
 	check("with a laptop again", true, nil, "1 false")
 	view.err = errors.New("unreadable view")
 	if err := m.step(t.Context(), self, true, &plan); !errors.Is(err, view.err) || len(plan.peers) != 1 {
-		t.Errorf("with an unreadable view: %v, %+v", err, plan.peers)
+		t.Errorf("with an unreadable view: %v, %+v, want the previous peer", err, plan.peers)
 	}
 	plan.peers[0].Expires, plan.until, device.applied = time.Now(), time.Now(), nil
 	for range 2 { // the second time because the first one might have failed
 		if err := m.step(t.Context(), self, true, &plan); !errors.Is(err, view.err) || len(plan.peers) != 0 {
-			t.Errorf("expired, with an unreadable view: %v, %+v", err, plan.peers)
+			t.Errorf("expired, with an unreadable view: %v, %+v, want no peers", err, plan.peers)
 		}
 	}
 	if fmt.Sprint(device.applied) != "[0 false 0 false]" {

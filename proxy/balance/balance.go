@@ -6,8 +6,9 @@
 // recently. While all machines of an app are at their hard limits, the Balancer queues requests. A
 // released slot is handed directly to the first waiting request that can use it.
 //
-// A Balancer keeps all of its state in memory and starts no goroutines. One mutex guards the state.
-// The only callback invoked with the mutex held is [Config.Others], which must not block.
+// A Balancer keeps all of its state in memory and does not start any goroutines. One mutex guards
+// the state. The only callback invoked with the mutex held is [Config.Others], which must not
+// block.
 package balance
 
 import (
@@ -65,7 +66,7 @@ type machineLoad struct {
 	lastSuccess time.Time // when the latest successful request ended; valid while requests are in progress
 }
 
-// New returns a balancer. It starts no goroutines.
+// New returns a balancer. It does not start any goroutines.
 func New(c Config) *Balancer {
 	if c.MaxWaitingPerApp == 0 {
 		c.MaxWaitingPerApp = defaultWaitingPerApp

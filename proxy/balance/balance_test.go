@@ -91,7 +91,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		for _, want := range []string{"a", "b", "c"} {
 			synctest.Wait()
 			if got := <-slots; got != want || len(slots) != 0 {
-				t.Fatalf("%s got the slot, want %s; %d others got one too", got, want, len(slots))
+				t.Fatalf("%s got the slot, want %s; %d other requests also got one", got, want, len(slots))
 			}
 			time.Sleep(time.Second) // virtual time; nobody else gets a slot in the meantime
 			mu.Lock()
@@ -404,7 +404,7 @@ func TestSuspicion(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if got := chosen(one, other); got != one.Machine {
-			t.Errorf("a second after three simultaneous failures, %s is chosen: they must count as one", got)
+			t.Errorf("a second after three simultaneous failures, which must count as one, %s is chosen", got)
 		}
 	})
 }

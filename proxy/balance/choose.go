@@ -20,8 +20,8 @@ type Criteria struct {
 	Only     bool               // only the preferred machine is allowed
 	Tried    []bourse.MachineID // machines on which this request has failed; retried only if no other machine is left
 
-	// Unresponsive maps each unresponsive worker to the time for which this request has waited for the worker. Among
-	// equally healthy machines, those whose worker has the shortest wait come first.
+	// Unresponsive maps each unresponsive worker to the time that this request has spent waiting for it. Among equally
+	// healthy machines, those on the worker with the shortest time come first.
 	Unresponsive map[bourse.WorkerID]time.Duration
 }
 
@@ -116,7 +116,8 @@ type kind int
 const (
 	running  kind = iota // the machine is already running
 	starting             // the machine is starting, or must be started
-	// Like starting, but as many requests as the soft limit permits already wait for the machine.
+	// The machine is starting or must be started, but as many requests as its soft limit permits are already waiting
+	// for it.
 	startingFull
 	kindCount
 )
@@ -180,7 +181,7 @@ func wakeOrder(s bourse.State) int {
 	}, s)
 }
 
-// chooser contains the best machines found so far, by level and kind.
+// chooser contains the best machines found so far for each level and kind (see rank).
 type chooser [levelCount]levelGroups
 
 type levelGroups [kindCount]group
@@ -199,7 +200,8 @@ func (l *levelGroups) best() *group {
 	return nil
 }
 
-// group represents a set of equally good machines. It stores only their number and a random sample of two of them.
+// group represents a set of equally good machines. It stores only how many there are, and a random sample of two of
+// them.
 type group struct {
 	n       int
 	hasRoom bool // whether any machine of this kind is below its soft limit, even if it is not among the best
@@ -224,8 +226,8 @@ func (g *group) add(i int, k rank, s *Input) {
 	}
 }
 
-// pick returns the index of the machine in the sample that has the lower load relative to its soft
-// limit.
+// pick chooses from the sample the machine with the lower load relative to its soft limit, and returns the machine's
+// index.
 func (g *group) pick(list []route.Backend, s *Input) int {
 	if g.n == 1 {
 		return g.sample[0]

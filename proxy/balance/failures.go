@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// A failed machine becomes the last choice, because another machine is more likely to succeed. The penalty lasts for
-// one second, and doubles with each further failure. An app's only machine is still tried every time.
+// A machine that has failed becomes the last choice, because another machine is more likely to succeed. The penalty
+// lasts for one second at first, and doubles with each further failure. It has no effect on an app's only machine.
 const (
 	firstPenalty = time.Second
 	maxDoublings = 5
@@ -29,8 +29,8 @@ type failures struct {
 	machine  bourse.MachineID
 }
 
-// appliesTo reports whether these failures still make a machine the last choice. They no longer do after the machine
-// was restarted or updated.
+// appliesTo reports whether these failures still make m the last choice. They no longer do once the machine was
+// restarted or updated.
 func (s *failures) appliesTo(m *route.Backend, now time.Time) bool {
 	if !now.Before(s.until) || s.instance != m.Instance {
 		return false

@@ -91,7 +91,7 @@ func (b *Balancer) answer(w *waiter, slot *Slot, err error) {
 	close(w.ready)
 }
 
-// handOver passes a machine's just released slot to the first waiter that can use it. The caller holds the mutex.
+// handOver passes a slot that was just released to the first waiter that can use it. The caller holds the mutex.
 func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	q := b.queues[app]
 	if q == nil {
@@ -113,8 +113,8 @@ func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	}
 }
 
-// recheck rechecks a waiter's whole queue, but only if the waiter is at its front, so that one waiter does this for all
-// others.
+// recheck rechecks all waiters in w's queue if w is the first one. This way, only one waiter does so for the whole
+// queue.
 func (b *Balancer) recheck(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,7 +152,8 @@ func (b *Balancer) Update(table *route.Table) {
 // recheckAll tries again to choose a machine for each waiter in a queue, in order. The caller
 // holds the mutex.
 func (b *Balancer) recheckAll(q *list.List) {
-	// Requests without criteria are interchangeable: if one of them gets no slot, the others cannot get one either.
+	// Requests without criteria are interchangeable: if one of them does not get a slot, the others cannot get one
+	// either.
 	stuck := map[*route.Target]bool{}
 	for e := q.Front(); e != nil; {
 		w, _ := e.Value.(*waiter)

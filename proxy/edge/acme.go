@@ -46,8 +46,8 @@ type ACME struct {
 	failed map[string]issueBackoff // host names for which the CA recently failed to issue a certificate
 }
 
-// issueBackoff delays the next request for a host name after a failure, because CAs limit the rate
-// of requests.
+// issueBackoff is the delay between a failure and the next request for the same host name. It is
+// necessary because CAs limit the rate of requests.
 type issueBackoff struct {
 	until time.Time
 	pause time.Duration

@@ -91,8 +91,8 @@ func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool)
 	return hold
 }
 
-// sourceOf returns the source of a connection: an IPv4 address, or the /64 of an IPv6 address, because a single host
-// usually controls a whole /64. bound is false if the per-source limit does not apply.
+// sourceOf returns a connection's source: the IPv4 address, or the /64 that contains the IPv6 address, because a single
+// host usually controls a whole /64. bound reports whether the per-source limit applies.
 func (b *limitedListener) sourceOf(c *net.TCPConn) (source netip.Prefix, bound bool) {
 	at, ok := c.RemoteAddr().(*net.TCPAddr)
 	if !ok {

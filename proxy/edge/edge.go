@@ -48,7 +48,8 @@ type Config struct {
 	Certificates *Certificates   // used by listeners with TLS
 	Balance      proxy.Balance   // used by streams
 	Upstreams    proxy.Upstreams // used by streams
-	// An open stream counts as a request in progress; otherwise, only transferred bytes count as use.
+	// HoldOpen makes an open stream count as a request in progress. Otherwise, the machine counts as used only while
+	// bytes flow.
 	HoldOpen      bool
 	LoadBalancers []netip.Prefix // sources of connections that must begin with a PROXY header
 	Limits        Limits
@@ -92,7 +93,7 @@ func (l *Limits) fill() {
 // Edge serves the listeners of a proxy.
 type Edge struct{ Config }
 
-// New returns an Edge. It starts no goroutines.
+// New returns an Edge. It does not start any goroutines.
 func New(c Config) *Edge {
 	c.Limits.fill()
 	return &Edge{c}
@@ -100,8 +101,8 @@ func New(c Config) *Edge {
 
 var errStopping = errors.New("the proxy is shutting down")
 
-// Run serves until ctx is done. Then it closes the listeners, gives connections in progress some time to end, and
-// aborts the rest.
+// Run serves until ctx is done. Then it closes the listeners, waits up to Limits.Drain for connections in progress to
+// end, and aborts the rest.
 func (e *Edge) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range e.Web {

@@ -68,9 +68,9 @@ func (f *Files) Names() []string {
 	return out
 }
 
-// Look reloads the files if they have changed, and reports whether it loaded new contents. Because a file may be
-// written in parts, a change is loaded only once two consecutive calls find the files in the same state. If a file
-// cannot be loaded, the previous certificates remain in use.
+// Look reloads the files if they have changed, and reports whether it loaded new contents. Because files may be written
+// in several steps, Look loads a change only once two consecutive calls have found the files in the same state. If a
+// file cannot be loaded, the previous certificates remain in use.
 func (f *Files) Look() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

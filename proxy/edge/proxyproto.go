@@ -8,8 +8,9 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// acceptProxyHeaders wraps a listener so that it reads PROXY headers. Connections from e.LoadBalancers must begin with
-// a PROXY header. It is not interpreted on connections from other addresses.
+// acceptProxyHeaders wraps a listener so that it reads PROXY headers. Connections from
+// e.LoadBalancers must begin with a PROXY header. On connections from other addresses, a PROXY
+// header is not interpreted.
 func (e *Edge) acceptProxyHeaders(l net.Listener) net.Listener {
 	if len(e.LoadBalancers) == 0 {
 		return l

@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// selfSigned creates self-signed certificates. They all share a key that is never written to disk; it does not have to
-// persist, because clients cannot verify such certificates anyway.
+// selfSigned creates self-signed certificates. They all share a key that exists only in memory. The
+// key does not have to be persisted, because clients cannot verify such certificates anyway.
 type selfSigned struct {
 	mu     sync.Mutex
 	key    *ecdsa.PrivateKey

@@ -143,8 +143,8 @@ func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *strea
 	return e.copyBoth(client, m.conn, passed)
 }
 
-// handshake performs the handshakes that the port requires. It returns a connection for the decrypted data, and a
-// reporter that sends later errors to the client.
+// handshake performs the handshakes that the port requires. It returns a connection that carries the decrypted data,
+// and a reporter that can send later errors to the client.
 func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (inside net.Conn, outer clientReporter, err error) {
 	if err := raw.SetDeadline(time.Now().Add(e.Limits.Handshake)); err != nil {
 		return nil, outer, err
@@ -265,9 +265,8 @@ func (e *Edge) copyBoth(client, machine net.Conn, passed *streamStats) error {
 	return errors.Join(in, out)
 }
 
-// copyOneWay copies bytes from one connection to the other. At the end of the source, it closes
-// the sending side of the destination. After an error, it closes both connections, because the
-// opposite direction could not continue.
+// copyOneWay copies bytes from one connection to the other. At EOF, it closes the sending side of the destination.
+// After an error, it closes both connections, because the opposite direction could not continue.
 func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -307,7 +306,7 @@ var buffers = sync.Pool{New: func() any { return new(make([]byte, bufferSize)) }
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) }
 
-// idleTimer closes a stream that has transferred no bytes for some time.
+// idleTimer closes a stream that has not transferred any bytes for some time.
 type idleTimer struct {
 	after      time.Duration
 	timer      *time.Timer
@@ -316,8 +315,8 @@ type idleTimer struct {
 	hasExpired atomic.Bool
 }
 
-// newIdle returns a timer that calls the function end once no bytes have been transferred for the
-// given duration. If the duration is 0, it never calls end.
+// newIdle returns a timer that calls end once no bytes have been transferred for the given duration. If the duration is
+// 0, it never calls end.
 func newIdle(after time.Duration, end func()) *idleTimer {
 	i := &idleTimer{after: after, began: time.Now()}
 	if after <= 0 {

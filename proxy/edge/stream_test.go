@@ -60,7 +60,7 @@ func TestStream(t *testing.T) {
 	}
 	for end := time.Now().Add(waitLimit); b.inUse() > 0; {
 		if time.Now().After(end) {
-			t.Fatal("the ended stream still counts as in use")
+			t.Fatal("a stream that has ended still counts as in use")
 		}
 		runtime.Gosched()
 	}
@@ -215,7 +215,7 @@ func TestStreamSendsProxyHeader(t *testing.T) {
 	}
 }
 
-// TestIdleStream checks that a stream that transfers nothing is closed after the idle timeout.
+// TestIdleStream checks that a stream that does not transfer any bytes is closed after the idle timeout.
 func TestIdleStream(t *testing.T) {
 	t.Parallel()
 	s := stream(t, Config{Limits: Limits{Idle: 20 * time.Millisecond}}, streamOf(portWith(), machine(t)))

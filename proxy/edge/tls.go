@@ -54,7 +54,7 @@ func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	return config
 }
 
-// nameOf returns the host name in a ClientHello, or "" if the ClientHello contains none.
+// nameOf returns the host name in a ClientHello, or "" if the ClientHello does not contain one.
 func nameOf(hello *tls.ClientHelloInfo) string {
 	return strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 }

@@ -217,10 +217,10 @@ func TestTheLargestSourceGivesWay(t *testing.T) {
 		crowd = append(crowd, c)
 	}
 	if !served(from("127.0.0.3")) {
-		t.Error("another source gets no connection")
+		t.Error("another source cannot get a connection")
 	}
 	if served(crowd[0]) || !served(crowd[1]) || !served(crowd[2]) {
-		t.Error("the closed connection is not the oldest of the largest source")
+		t.Error("the closed connection is not the oldest one of the source with the most connections")
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 	Bypass Status = "bypass" // the client asked to bypass the cache
 )
 
-// Limits for the cache. An entry takes about 512 bytes.
+// Limits for the cache. An entry takes up about 512 bytes.
 const (
 	maxEntries    = 50_000
 	maxAppEntries = 5_000
@@ -112,9 +112,9 @@ func (e *entry) isValid(t *route.Target) bool {
 	return false
 }
 
-// Store caches a replay requested by a machine of the request's own target, according to the replay's cache rule and
-// the target's sessions. If the machine asked for caching but the replay cannot be cached, Store returns the reason.
-// Otherwise, it returns "".
+// Store caches a replay that the machine from has requested for a request to the target t. The replay's cache rule and
+// the target's sessions determine which later requests use it. If the machine requested caching but the replay cannot
+// be cached, Store returns the reason. Otherwise, it returns "".
 func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, replay *Replay, now time.Time) (unkept string) {
 	if replay.Cache.Invalidate {
 		c.Invalidate(t, r)

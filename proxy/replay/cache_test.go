@@ -160,9 +160,9 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Errorf("%d entries, want 5001", c.Len())
 	}
 	if _, status := c.Lookup(other, quiet, noon); status != replay.Hit {
-		t.Error("another app's entry is gone")
+		t.Error("another app's entry was evicted")
 	}
 	if _, status := c.Lookup(&web, get("http://web.test/", "Cookie", "s=5999"), noon); status != replay.Hit {
-		t.Error("the newest entry is gone")
+		t.Error("the newest entry was evicted")
 	}
 }

@@ -89,7 +89,7 @@ func notFoundf(format string, args ...any) error {
 func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	own, port := from.Target.App, from.Port
 	if p := &from.Target.Port; port < p.First || port > p.Last {
-		// The target does not include the port, for example because the listener serves all of the app's ports.
+		// The port is not one of the target's ports, for example because the listener serves all of the app's ports.
 		port = p.First
 	}
 	name := own.Name

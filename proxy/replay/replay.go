@@ -3,8 +3,8 @@
 // destination, and caches earlier replays. It also stores request bodies as they are sent, so that they can be sent
 // again.
 //
-// The package opens no connections and starts no goroutines: [Parse] and [Plan] are pure functions,
-// [Cache] is a bounded cache in memory, and [Spools] stores data in unnamed files.
+// The package does not open any connections or start any goroutines: [Parse] and [Plan] are pure functions, [Cache] is
+// a bounded cache in memory, and [Spools] stores data in unnamed files.
 //
 // The formats are those of the Machines API (Dynamic Request Routing).
 package replay
@@ -87,7 +87,7 @@ type CacheRule struct {
 	Invalidate  bool // whether to remove the cached replays that apply to the request
 }
 
-// Form is how a reply requests a replay.
+// Form is the way in which a reply requests a replay.
 type Form int
 
 // Forms of a replay request.

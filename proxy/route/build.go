@@ -14,7 +14,8 @@ import (
 type Input struct {
 	Apps     []bourse.App // may contain deleted apps
 	Machines []bourse.Machine
-	// ReachableWorker returns the reachable worker with the given tag. If the function is nil, no worker is reachable.
+	// ReachableWorker returns the reachable worker with the given tag. If ReachableWorker is nil, no worker is
+	// reachable.
 	ReachableWorker func(bourse.WorkerTag) (bourse.WorkerID, bool)
 	Domains         []string                  // parent domains of the apps' host names, such as "localhost"
 	Hosts           map[string]bourse.AppName // additional host names and their apps
@@ -28,8 +29,8 @@ const (
 	maxBackends = 1 << 16 // backends of all targets of one app
 )
 
-// Build builds a table. It is a pure function. The order of apps and machines does not matter. A
-// machine with an invalid configuration serves no requests.
+// Build builds a table. It is a pure function. The order of apps and machines does not matter. A machine with an
+// invalid configuration does not serve requests.
 func Build(in Input) *Table { return new(Builder).Build(in) }
 
 // Builder builds successive tables. It caches the parsed configurations of machines that still
@@ -199,9 +200,9 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// backends returns the machines of a list of entries. before and shared are the previous target's entries and backends.
-// If both targets have the same machines with the same services, as is common for apps with two ports, backends returns
-// shared, so that the targets share the list.
+// backends returns the machines in a list of entries. before and shared are the previous target's entries and backends.
+// If both targets have the same machines and services, as is common for apps with two ports, backends returns shared,
+// so that the targets share one list.
 func backends(list, before []entry, shared []Backend) []Backend {
 	if slices.EqualFunc(list, before, func(a, b entry) bool { return a.candidate == b.candidate && a.service == b.service }) {
 		return shared

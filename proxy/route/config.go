@@ -42,7 +42,8 @@ func parseConfig(c *bourse.Config) *parsedConfig {
 }
 
 // health returns two slices with an element for each service. failing contains the name of the service's first failing
-// check that blocks requests, or "". unproven reports whether any check that can block requests has no result yet.
+// check that blocks requests, or "". unproven reports whether any check that can block requests has neither passed nor
+// failed yet.
 func (r *parsedConfig) health(m *bourse.Machine) (failing []string, unproven []bool) {
 	failing, unproven = make([]string, len(r.services)), make([]bool, len(r.services))
 	if m.State != bourse.StateStarted || len(r.checks) == 0 {

@@ -14,9 +14,9 @@ import (
 // maxHost is the maximum length of a host name (RFC 1035, section 2.3.4).
 const maxHost = 253
 
-// Find returns the target of a host name and port. The host name may be in any case, have a trailing dot, and be
-// internationalized. Errors: not_found. The message is safe to show to the client, because it does not reveal whether
-// an app without services exists.
+// Find returns the target of a host name and port. The host name may be internationalized, be in any case, and have a
+// trailing dot. Errors: not_found. The message is safe to show to the client, because it does not reveal whether an app
+// without services exists.
 func (t *Table) Find(host string, port int) (*Target, error) { return t.find(host, port, false) }
 
 // FindAny is like Find, but for a listener that serves all of an app's HTTP ports, like the one of "bourse dev". If the

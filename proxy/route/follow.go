@@ -63,15 +63,15 @@ type Follower struct {
 	next chan struct{} // closed once there is a new table; nil if nobody is waiting; guarded by mu
 }
 
-// NewFollower returns a Follower with an empty table. It starts no goroutines.
+// NewFollower returns a Follower with an empty table. It does not start any goroutines.
 func NewFollower(c FollowerConfig) *Follower {
 	f := &Follower{config: c, any: map[int]int{}}
 	f.current.Store(new(Table))
 	return f
 }
 
-// ListenAny declares that a listener on the given port serves all of an app's service ports. If the app serves the port
-// first, requests go to that port. ListenAny must be called before Find.
+// ListenAny declares that a listener on the given port serves all of an app's service ports. Its requests go to the
+// app's port first if the app serves that port. ListenAny must be called before Find.
 func (f *Follower) ListenAny(port, first int) { f.any[port] = first }
 
 // Run builds a table whenever moved receives a value or the membership changes, until ctx is done. After a quiet
@@ -131,7 +131,7 @@ func (f *Follower) build(ctx context.Context) bool {
 	return whole && err == nil
 }
 
-// with returns a copy of s with the machines and apps added that are only in before.
+// with returns a copy of s that also contains the machines and apps that are missing from s but present in before.
 func (s Snapshot) with(before Snapshot) Snapshot {
 	type key struct {
 		worker bourse.WorkerID

@@ -62,8 +62,8 @@ func shownRoutes(r *Follower) string {
 	return strings.Join(out, ", ")
 }
 
-// TestRoutesOutliveTheirView checks that routes stay while the view cannot be read or is a new file, and that workers'
-// reachability is still kept up to date.
+// TestRoutesOutliveTheirView checks that routes remain while the view cannot be read or is a new file, and that
+// workers' reachability is still updated.
 func TestRoutesOutliveTheirView(t *testing.T) {
 	t.Parallel()
 	one, two := routeMachine(1, bourse.StateStarted), routeMachine(2, bourse.StateStarted)

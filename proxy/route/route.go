@@ -54,7 +54,7 @@ type Backend struct {
 	Service   workload.Service
 	Cordoned  bool
 	Failing   string // name of a failing check that blocks requests; "": none
-	Unchecked bool   // a check that can block requests has had no result since the machine started
+	Unchecked bool   // a check that can block requests has neither passed nor failed since the machine started
 	Reachable bool   // the machine's worker is a reachable member
 	Standby   bool   // the machine is a standby, which its worker starts when a primary machine is lost; requests never start it
 	Unusable  string // why the machine's configuration makes it unusable; "": it is usable
@@ -74,8 +74,8 @@ func (b *Backend) Starting() bool {
 	return false
 }
 
-// Startable reports whether a request may start or resume the machine. A machine in StateCreated
-// will soon be stopped; the request waits for that.
+// Startable reports whether a request may start or resume the machine. A machine in StateCreated soon becomes stopped,
+// and the request waits until then.
 func (b *Backend) Startable() bool {
 	switch b.State {
 	case bourse.StateCreated, bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:
@@ -122,8 +122,8 @@ func (t *Table) Targets() []*Target {
 	return out
 }
 
-// Current returns this table's counterpart of a target from an earlier table: the target of the same app with the same
-// first port, or nil if there is none. A fixed target is returned unchanged.
+// Current returns the target that corresponds to a target from an earlier table. It is the same app's target that
+// serves the old target's first port, or nil if there is none. A fixed target is returned unchanged.
 func (t *Table) Current(old *Target) *Target {
 	if old.Fixed {
 		return old
@@ -159,8 +159,8 @@ func (s *servedApp) at(port int) *Target {
 	return s.targets[i]
 }
 
-// http returns the target for requests to a port that the app does not serve: the target of port 80, else that of port
-// 443, else the target with the lowest port that has the http handler.
+// http returns the target for requests to a port that the app does not serve. Of the targets with the http handler, it
+// prefers the one for port 80, then the one for port 443, then the one with the lowest port.
 func (s *servedApp) http() *Target {
 	var best *Target
 	rank := func(t *Target) int {

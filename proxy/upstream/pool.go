@@ -33,8 +33,8 @@ import (
 )
 
 const (
-	// defaultTTL is how long a machine counts as used after a call. Because calls are renewed, the counts of other
-	// proxies' requests are never older than a third of this time.
+	// defaultTTL is how long a machine counts as used after a call. Because calls are renewed, reported numbers of
+	// other proxies' requests are at most a third of this time old.
 	defaultTTL = 15 * time.Second
 	// defaultWait is how long a machine may take to start and accept connections.
 	defaultWait = 30 * time.Second
@@ -97,7 +97,7 @@ type useCall struct {
 	waiting int // number of requests that wait for the call; when it drops to 0, the call is canceled; guarded by Pool.mu
 }
 
-// New returns an empty pool. It starts no goroutines.
+// New returns an empty pool. It does not start any goroutines.
 func New(c Config) *Pool {
 	if c.TTL == 0 {
 		c.TTL = defaultTTL
@@ -211,7 +211,7 @@ func (w *Pool) upstreamFor(at endpoint, to bourse.Member, reply *fabric.UseReply
 	return made
 }
 
-// ttl returns how long a machine counts as used, which is at most the requested time.
+// ttl returns how long a machine counts as used after a reply, which is at most the requested time.
 func (w *Pool) ttl(reply *fabric.UseReply) time.Duration {
 	return min(max(time.Duration(reply.TTL), 0), w.TTL)
 }

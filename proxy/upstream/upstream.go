@@ -65,7 +65,7 @@ func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 	return at.String()
 }
 
-// Instance returns the version of the machine.
+// Instance returns the machine's version.
 func (u *Upstream) Instance() bourse.InstanceID { return u.instance }
 
 // Done returns a channel that is closed when the upstream has ended. Its idle connections can then no longer be used.
@@ -123,7 +123,7 @@ func (u *Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	return out, nil
 }
 
-// dialTimeout is the time limit for connecting within the host.
+// dialTimeout is the time limit for a direct connection to a machine on this host.
 const dialTimeout = 2 * time.Second
 
 var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: -1} // no keep-alive, because both ends are on the same host
@@ -139,7 +139,7 @@ func (u *Upstream) dial(ctx context.Context, to bourse.Member) (halfCloser, erro
 	return c.(*net.TCPConn), nil
 }
 
-// isFresh reports whether the machine still counts as used.
+// isFresh reports whether the machine still counts as used at the given time.
 func (u *Upstream) isFresh(now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -216,7 +216,7 @@ func (c *conn) markActive(n int) {
 	}
 }
 
-// Close implements net.Conn. Closing the connection again is not an error.
+// Close implements net.Conn. Further calls return nil.
 func (c *conn) Close() error {
 	c.upstream.mu.Lock()
 	delete(c.upstream.conns, c)

@@ -330,7 +330,7 @@ func TestUpstreamEndsWithItsMachine(t *testing.T) {
 	}
 }
 
-// TestSuspendedUnderRequests checks that a machine that was suspended with requests in progress is resumed, and that a
+// TestSuspendedUnderRequests checks that a machine that was suspended with requests in progress is resumed, whereas a
 // machine without requests is not.
 func TestSuspendedUnderRequests(t *testing.T) {
 	for _, busy := range []bool{true, false} {

@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// result is what a section contributes to the document.
+// result contains a section's tables and plots.
 type result struct {
 	tables []table
 	plots  map[string]plot // by file name
@@ -65,7 +65,7 @@ func run(out io.Writer, seeds int, docs, only string) error {
 	return nil
 }
 
-// replaceSection replaces the text between the markers of a section.
+// replaceSection replaces the text between a section's markers in a Markdown file.
 func replaceSection(file, name string, text []byte) error {
 	doc, err := os.ReadFile(file)
 	if err != nil {

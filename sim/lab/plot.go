@@ -30,7 +30,7 @@ const (
 	labelSize, textSize = 12, 14
 )
 
-// colors are distinguishable for people with color vision deficiencies (Okabe and Ito, 2008).
+// colors can be distinguished by people with color vision deficiencies (Okabe and Ito, 2008).
 var colors = []string{"#999999", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#000000"}
 
 // svg draws the plot.

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/sim"
 )
 
-// sections lists the experiments, in the order of the document.
+// sections lists the experiments in the order of their sections in docs/placement.md.
 var sections = []struct {
 	name string
 	run  func(seeds int) (*result, error)
@@ -24,7 +24,7 @@ var sections = []struct {
 // full is the load at which the paper reports its figures, in percent of the GPUs.
 const full = 100
 
-// paper compares the policies with perfect information to the published figures.
+// paper compares the results of policies that have perfect information with the published figures.
 func paper(seeds int) (*result, error) {
 	r := &result{plots: map[string]plot{}}
 	t := table{header: []string{"Policy"}}
@@ -61,10 +61,10 @@ func paper(seeds int) (*result, error) {
 	return r, nil
 }
 
-// meanOf returns the mean of the published figures of all seeds.
+// meanOf averages a policy's published figures over all seeds.
 func meanOf(figures map[int64]sim.Figure) sim.Figure {
 	var mean sim.Figure
-	for seed := range int64(len(figures)) { // a fixed order, so that rounding does not differ
+	for seed := range int64(len(figures)) { // in a fixed order, so that rounding errors are always the same
 		f := figures[sim.FirstSeed+seed]
 		mean.Allocated += f.Allocated / float64(len(figures))
 		mean.Fragmented += f.Fragmented / float64(len(figures))
@@ -106,7 +106,7 @@ func brokers(seeds int) (*result, error) {
 	return &result{tables: []table{t}}, nil
 }
 
-// market returns the cells that describe how orders were placed.
+// market returns the table cells that describe how the orders were placed.
 func market(o *sim.Outcome) []string {
 	n := float64(o.Orders)
 	return []string{
@@ -119,7 +119,7 @@ func millis(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 }
 
-// views compares how the age of the view affects the strategies that choose workers by it.
+// views compares how the view's age affects the strategies that choose workers from the view.
 func views(seeds int) (*result, error) {
 	trace, err := sim.Openb("default")
 	if err != nil {
@@ -162,7 +162,7 @@ func sandboxes(int) (*result, error) { return synthetic(sim.Sandboxes) }
 func waves(int) (*result, error) { return synthetic(sim.Waves) }
 
 // synthetic compares the strategies on a synthetic workload: without faults, with slow workers, and
-// with lost messages and workers that die.
+// with lost messages and dying workers.
 func synthetic(generate func(hosts, orders int, seed int64) (*sim.Trace, []sim.Arrival)) (*result, error) {
 	trace, arrivals := generate(hosts, orders, sim.FirstSeed)
 	good := lan()

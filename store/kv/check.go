@@ -13,14 +13,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Report describes the contents and the damage of a store's files.
+// Report describes the contents of a store's files and any damage to them.
 type Report struct {
 	Version int            // version of the schema
 	Keys    int64          // intact keys in the snapshot
 	Records int            // number of intact records in the log that the snapshot does not include
 	Intact  map[string]int // number of intact keys by bucket, including those in the log
-	Damage  []string       // one description for each damaged place
-	Lost    []string       // set by Recover: for each bucket with lost keys, their number
+	Damage  []string       // a description of each damaged place
+	Lost    []string       // set by Recover: the number of lost keys in each bucket that has lost any
 	Saved   []string       // set by Recover: the new names of the damaged files
 }
 
@@ -43,7 +43,7 @@ func Check(dir string, schema *Schema) (Report, error) {
 	return l.Report, l.lock.Close()
 }
 
-// inspect locks a store and reads its intact records.
+// inspect locks a store's directory and reads all intact records.
 func inspect(dir string, schema *Schema) (*inspection, error) {
 	path := filepath.Join(dir, FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +88,7 @@ func counts(s *state) map[string]uint64 {
 	return n
 }
 
-// readLog applies the log's records that the snapshot does not include.
+// readLog reads the log, and applies the records that are newer than the snapshot.
 func (l *inspection) readLog(dir string, schema *Schema) error {
 	w := &wal{salt: l.salt}
 	defer w.close() // the log was only read, so an error does not matter
@@ -121,10 +121,10 @@ func (l *inspection) readLog(dir string, schema *Schema) error {
 	return nil
 }
 
-// Recover replaces a damaged store with a new one that contains all intact records, and retains
-// the damaged files under other names. It empties the derived buckets and calls derive to fill
-// them again. It returns CodeFailedPrecondition if nothing is damaged, or if both heads of the
-// snapshot are damaged.
+// Recover replaces a damaged store with a new one that contains all intact records, and retains the
+// damaged files under other names. It clears the derived buckets, and calls derive to rebuild them.
+// It returns CodeFailedPrecondition if nothing is damaged, or if both heads of the snapshot are
+// damaged.
 func Recover(dir string, schema *Schema, now time.Time, derive func(Tx) error) (Report, error) {
 	return recoverStore(dir, schema, now, derive, func() error { return nil })
 }
@@ -160,7 +160,7 @@ func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) err
 	return l.Report, l.replace(dir, now, step)
 }
 
-// findLost records how many keys of each bucket are damaged or missing in the snapshot.
+// findLost records how many keys of each bucket the snapshot has lost because of damage.
 func (l *inspection) findLost(schema *Schema) {
 	if l.counts == nil {
 		l.Lost = append(l.Lost, "the original number of records is unknown")
@@ -173,10 +173,10 @@ func (l *inspection) findLost(schema *Schema) {
 	}
 }
 
-// replace renames the new store over the damaged one and retains the damaged files under other
-// names. It copies the log files instead of linking them, because after a crash that prevents
-// their removal, the new store overwrites them. After any crash, the directory contains either the
-// damaged store or the new one, which ignores the old log because its salt differs.
+// replace renames the new store over the damaged one, and retains the damaged files under other
+// names. It copies the log files instead of linking them: if a crash prevents their removal, the
+// new store will overwrite them. After any crash, the directory contains either the damaged store
+// or the new one. The new store ignores the old log, because the two have different salts.
 func (l *inspection) replace(dir string, now time.Time, step func() error) error {
 	suffix := ".damaged-" + now.UTC().Format("20060102T150405Z")
 	for _, name := range append([]string{FileName}, walNames[:]...) {

@@ -4,14 +4,14 @@ import (
 	"time"
 )
 
-// Bounds of the delay before a failed checkpoint is repeated. The delay doubles each time.
+// Bounds of the delay before a failed checkpoint is retried. The delay doubles after each failure.
 const (
 	minRetryDelay = 100 * time.Millisecond
 	maxRetryDelay = 10 * time.Second
 )
 
 // checkpointIfFull starts a checkpoint if the current log file is full and no checkpoint is in
-// progress. The store's goroutine calls it between two commits.
+// progress. It is called by the store's goroutine, between two commits.
 func (d *DB) checkpointIfFull() {
 	if d.checkpointing.Load() {
 		d.growAhead()
@@ -26,15 +26,15 @@ func (d *DB) checkpointIfFull() {
 	d.beginCheckpoint()
 }
 
-// beginCheckpoint starts to write a snapshot of the current state. The store's goroutine calls it,
-// or Open before it starts that goroutine.
+// beginCheckpoint starts writing a snapshot of the current state in the background. It is called by
+// the store's goroutine, or by Open before that goroutine starts.
 func (d *DB) beginCheckpoint() {
 	now, seq := d.now.Load(), d.wal.seq
 	d.checkpointing.Store(true)
 	d.checkpoint.Go(func() { d.saveUntilDone(now, seq) })
 }
 
-// saveUntilDone tries to save a snapshot until it succeeds, the store is closed, or the store has
+// saveUntilDone tries to write a snapshot until it succeeds, the store is closed, or the store has
 // failed.
 func (d *DB) saveUntilDone(now *state, seq uint64) {
 	for wait := minRetryDelay; ; wait = min(2*wait, maxRetryDelay) {
@@ -60,9 +60,9 @@ func (d *DB) saveUntilDone(now *state, seq uint64) {
 	}
 }
 
-// save writes a snapshot of a state that includes the log's records up to seq. After any error
-// other than a full disk, the store has failed: a disk that has lost one write may also have lost
-// writes that it has acknowledged.
+// save writes a snapshot of a state that includes the log's records up to seq. Any error except a
+// full disk makes the store fail, because a disk that has lost one write may also have lost writes
+// that it acknowledged.
 func (d *DB) save(now *state, seq uint64) (size int64, err error) {
 	size, err = writeSnapshot(d.cfg.Dir, head{d.cfg.Schema.Version, d.wal.salt, seq}, now, d.cfg.Step)
 	switch {

@@ -149,8 +149,8 @@ func TestReadersDuringCheckpoints(t *testing.T) {
 	}
 }
 
-// TestCheckpointIsRepeated checks that a failed checkpoint is repeated, and that transactions
-// are accepted in the meantime.
+// TestCheckpointIsRepeated checks that a failed checkpoint is retried, and that transactions are
+// accepted in the meantime.
 func TestCheckpointIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fails = 3
@@ -174,7 +174,7 @@ func TestCheckpointIsRepeated(t *testing.T) {
 		time.Sleep(minRetryDelay << fails)
 		synctest.Wait()
 		if s.checkpointing.Load() {
-			t.Error("the checkpoint was not repeated")
+			t.Error("the checkpoint was not retried")
 		}
 		view(t, s, func(tx Tx) error {
 			if got := countMachines(tx); got != fails {

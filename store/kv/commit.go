@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxBatch is the maximum number of transactions in one commit. It limits how long the first one
-// waits for the others.
+// maxBatch is the maximum number of transactions in one commit. It limits how long the first
+// transaction waits for the others.
 const maxBatch = 256
 
 var errClosed = bourse.Errorf(bourse.CodeUnavailable, "the store is closed")
@@ -26,9 +26,9 @@ type Commit struct {
 	undone  bool  // whether the whole batch failed, for example because it could not be written to disk; set together with err
 }
 
-// Applied returns a channel that is closed when the transaction's function has returned nil, so
-// that later transactions see its effects, or when the transaction has failed. If it has failed,
-// Wait does not block; otherwise, the transaction may not be durable yet.
+// Applied returns a channel that is closed once later transactions see the transaction's changes,
+// which may not be durable yet, or once the transaction has failed. After a failure, Wait returns
+// at once.
 func (c *Commit) Applied() <-chan struct{} { return c.applied }
 
 // Wait blocks until the transaction is durable or has failed. If ctx ends first, the outcome is unknown and the
@@ -102,9 +102,9 @@ func (d *DB) SubmitRelaxed(fn func(Tx) error) *Commit { return d.submit(fn, true
 // the meantime, the disk and the processor are available to transactions that callers wait for.
 const linger = time.Millisecond
 
-// requestCommit requests a commit of the queue, which must not be empty. If a commit is due, a
-// relaxed transaction that is added to it starts no timer, because a commit is about to start.
-// d.mu is held.
+// requestCommit makes the store's goroutine commit the queue, which must not be empty. Until the
+// commit starts, relaxed transactions are added to it without starting a timer. The caller holds
+// d.mu.
 func (d *DB) requestCommit() {
 	d.due = true
 	d.work.Signal()
@@ -160,9 +160,9 @@ func (d *DB) take() ([]*Commit, error) {
 
 // awaitSubmitters gives the goroutines that waited for the last commit time to submit their next
 // transactions before another commit starts. Otherwise, the commit would contain only the first
-// goroutine's transaction, and the other goroutines would have to wait for two commits. awaitSubmitters
-// only yields the processor, and it does nothing if there is only one writer. d.mu is held, but is
-// released while awaitSubmitters yields.
+// goroutine's transaction, and the other goroutines would have to wait for two commits.
+// awaitSubmitters only yields the processor, and does nothing if there is only one writer. The caller
+// holds d.mu, which awaitSubmitters releases while it yields.
 func (d *DB) awaitSubmitters() {
 	if d.lastBatch < 2 {
 		return
@@ -185,12 +185,12 @@ func finishAll(batch []*Commit, err error) {
 	}
 }
 
-// commit makes a batch durable. It reports a function's error only once the state that the
-// function has read is durable.
+// commit makes a batch durable. If a transaction's function fails, commit reports the error only
+// once the state that the function has read is durable.
 func (d *DB) commit(batch []*Commit) {
-	after, good, refused, err := d.apply(batch)
+	after, succeeded, refused, err := d.apply(batch)
 	if err == nil && len(d.writes.record) > walHeader {
-		err = d.write(after, good)
+		err = d.write(after, succeeded)
 	}
 	if err != nil {
 		if kept, ok := d.failures.Due(); ok {
@@ -199,23 +199,23 @@ func (d *DB) commit(batch []*Commit) {
 		finishAll(batch, err)
 		return
 	}
-	finishAll(good, nil)
+	finishAll(succeeded, nil)
 	for c, err := range refused {
 		c.finish(err)
 	}
 	d.checkpointIfFull()
 }
 
-// apply executes the batch's functions in order, each on the state that the previous ones have
-// created. It returns the resulting state, the transactions that succeeded, and the errors of the
-// others. It collects the changes in d.writes.
-func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*Commit]error, _ error) {
+// apply executes the batch's functions in order. Each one sees the changes of those before it.
+// apply returns the resulting state, the transactions that succeeded, and the errors of those that
+// failed. It collects the changes in d.writes.
+func (d *DB) apply(batch []*Commit) (after *state, succeeded []*Commit, refused map[*Commit]error, _ error) {
 	w := &d.writes
 	if cap(w.record) > maxPooledRecord {
 		w.record = nil
 	}
 	w.record = append(w.record[:0], make([]byte, walHeader)...)
-	after, good = d.now.Load().Copy(), batch[:0:0]
+	after, succeeded = d.now.Load().Copy(), batch[:0:0]
 	for _, c := range batch {
 		t := &stateTx{state: after, writes: w}
 		mark := len(w.record)
@@ -228,14 +228,14 @@ func (d *DB) apply(batch []*Commit) (after *state, good []*Commit, refused map[*
 			t.rollback(mark)
 			continue
 		}
-		good = append(good, c)
+		succeeded = append(succeeded, c)
 	}
 	clear(w.undo[:cap(w.undo)]) // undo refers to old values, which can be garbage-collected now
-	return after, good, refused, d.failure()
+	return after, succeeded, refused, d.failure()
 }
 
-// maxPooledRecord is the maximum size of a record buffer that is retained for the next commit, in
-// bytes.
+// maxPooledRecord is the maximum capacity, in bytes, of a record buffer that the next commit
+// reuses.
 const maxPooledRecord = 1 << 20
 
 // execute runs one function and converts a panic into an error.
@@ -249,15 +249,15 @@ func (d *DB) execute(fn func(Tx) error, t *stateTx) (err error) {
 	return fn(t)
 }
 
-// write makes the changes of good durable and visible.
-func (d *DB) write(after *state, good []*Commit) error {
+// write makes the changes of the transactions that succeeded durable, and then visible to readers.
+func (d *DB) write(after *state, succeeded []*Commit) error {
 	d.commits++
-	for _, c := range good {
+	for _, c := range succeeded {
 		close(c.applied)
 	}
 	runtime.Gosched() // callers that respond once Applied is closed can do so during the write
-	// After a crash between here and the end of append, the log contains either nothing of the
-	// batch or the whole batch. None of its transactions has been acknowledged.
+	// If the process crashes between here and the end of append, the log contains either the whole
+	// batch or none of it. None of the batch's transactions has been acknowledged yet.
 	switch err := d.cfg.Fault(FaultBefore, d.commits); {
 	case isDiskFull(err):
 		return d.countFault(err)

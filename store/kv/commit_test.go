@@ -96,7 +96,7 @@ func TestFailedTransactionChangesNothing(t *testing.T) {
 		<-c.Applied() // also closed after a failure
 	}
 	if err := panics.Wait(t.Context()); bourse.CodeOf(err) != bourse.CodeInternal {
-		t.Errorf("panicking transaction: %v", err)
+		t.Errorf("panicking transaction: got %v, want internal", err)
 	}
 	for _, c := range []*Commit{first, last} {
 		if err := c.Wait(t.Context()); err != nil {
@@ -132,10 +132,10 @@ func TestAppliedAndSync(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := c.Wait(gone); bourse.CodeOf(err) != bourse.CodeCanceled {
-		t.Errorf("wait with a canceled context: %v", err)
+		t.Errorf("wait with a canceled context: got %v, want canceled", err)
 	}
 	if err := s.Sync(gone); bourse.CodeOf(err) != bourse.CodeCanceled {
-		t.Errorf("sync with a canceled context: %v", err)
+		t.Errorf("sync with a canceled context: got %v, want canceled", err)
 	}
 	seen := make(chan error, 1)
 	go func() {
@@ -147,7 +147,7 @@ func TestAppliedAndSync(t *testing.T) {
 	}()
 	view(t, s, func(tx Tx) error {
 		if err := machineOf(tx, machineID(1)); bourse.CodeOf(err) != bourse.CodeNotFound {
-			t.Errorf("a reader sees a change that is not durable: %v", err)
+			t.Errorf("a reader sees a change that is not durable: got %v, want not_found", err)
 		}
 		return nil
 	})
@@ -161,7 +161,7 @@ func TestAppliedAndSync(t *testing.T) {
 }
 
 // TestRelaxedAfterASync submits a relaxed transaction after a Sync that had to wait for another
-// commit. The transaction must become durable although nothing else is submitted.
+// commit. The transaction must become durable even if no other transaction is submitted.
 func TestRelaxedAfterASync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		landing, land := make(chan struct{}), make(chan struct{})
@@ -307,7 +307,7 @@ func TestConcurrentSubmits(t *testing.T) {
 		for id, want := range acknowledged {
 			err := machineOf(tx, id)
 			if got := err == nil; got != want {
-				t.Errorf("machine %s: stored %t, acknowledged %t", id, got, want)
+				t.Errorf("machine %s: stored is %t, but acknowledged is %t", id, got, want)
 			}
 			if want {
 				stored++
@@ -315,7 +315,7 @@ func TestConcurrentSubmits(t *testing.T) {
 		}
 		sum := uint64Of(tx.Get(bucketCommitted, []byte("memory")))
 		if sum != uint64(amountPerMachine*stored) || stored == 0 || stored == len(acknowledged) {
-			t.Errorf("committed %d with %d of %d machines", sum, stored, len(acknowledged))
+			t.Errorf("the committed sum is %d, with %d of %d machines stored", sum, stored, len(acknowledged))
 		}
 		return verify(tx)
 	})

@@ -22,27 +22,27 @@ type Config struct {
 	Schema      *Schema
 	Log         *slog.Logger // default: discards all records
 	LogFileSize int64        // size in bytes at which the store switches from one log file to the other; default 4 MiB
-	// Fault, for tests, is called before and after the n-th commit, counted from 1. If it returns
-	// an error, the store fails permanently, as if the process had been killed. If the error is
-	// returned before the commit, the disk contains none of the commit's changes. If it is
-	// returned after the commit, the disk contains all of them, but no caller has been notified.
-	// As an exception, if the error before the commit is ENOSPC or similar, which means that the
-	// disk is full, only that commit fails.
+	// Fault is for tests. It is called before and after the n-th commit, counted from 1. If it
+	// returns an error, the store fails permanently, as if the process had been killed. An error
+	// before the commit means that the disk contains none of the commit's changes. An error after
+	// the commit means that the disk contains all of them, but that no caller has been notified.
+	// There is one exception: if Fault reports a full disk (ENOSPC or similar) before the commit,
+	// only that commit fails.
 	Fault func(stage FaultStage, n uint64) error
-	// Failed, if set, is called once if the disk's contents are unknown because a write or sync
-	// has failed, before any waiting caller receives the error. The function must end the daemon
-	// at once, because from then on every outcome is unknown. The next daemon reads the actual
-	// contents.
+	// Failed, if set, is called once if a write or sync has failed and the disk's contents are
+	// therefore unknown. No waiting caller receives the error before Failed has returned. Failed
+	// must end the daemon at once, because from then on every outcome is unknown. The next daemon
+	// reads the actual contents of the disk.
 	Failed  func(error)
-	Step    func() error // for tests: called three times for each snapshot, see writeSnapshot; its error counts as a disk error
+	Step    func() error // for tests: called three times per snapshot, see writeSnapshot; an error that it returns counts as a disk error
 	diskOps *diskOps     // for tests: replaces the real disk
 }
 
 // FaultStage is a stage of a commit at which Config.Fault is called.
 type FaultStage int
 
-// Stages of a commit. At FaultBefore, the transactions' functions have run and the channels that
-// Applied returns are closed.
+// Stages of a commit. At FaultBefore, the transactions' functions have returned, and the channels
+// returned by Applied are closed.
 const (
 	FaultBefore FaultStage = iota + 1
 	FaultAfter
@@ -61,11 +61,11 @@ type DB struct {
 	checkpoint    sync.WaitGroup // used to wait for the checkpoint in progress
 	checkpointing atomic.Bool    // whether a checkpoint is in progress
 	size          atomic.Int64   // size of the snapshot in bytes
-	// Limits on log lines, at most one a minute: failures is for failed commits, stuck for failed
-	// checkpoints.
+	// These limit the log to one line per minute about failed commits (failures) and one about
+	// failed checkpoints (stuck).
 	failures, stuck quiet.Line
-	failed          atomic.Pointer[bourse.Error] // why the store has failed; nil if it has not
-	spaceErr        atomic.Pointer[bourse.Error] // error that SpaceError returns while the disk has no space for a checkpoint; nil if it has space
+	failed          atomic.Pointer[bourse.Error] // reason why the store has failed; nil if it has not failed
+	spaceErr        atomic.Pointer[bourse.Error] // returned by SpaceError; nil if the disk has enough space
 	faults          atomic.Uint64                // number of commits and checkpoints that could not be written to disk
 
 	commitQueue
@@ -74,19 +74,19 @@ type DB struct {
 // commitQueue contains the submitted transactions.
 type commitQueue struct {
 	mu        sync.Mutex // never held during I/O
-	work      *sync.Cond // signaled when due or closed has been set; uses mu
+	work      *sync.Cond // signaled when due or closed is set; uses mu
 	queue     []*Commit
-	due       bool    // whether queue has to be committed now
+	due       bool    // whether the queue has to be committed now
 	timerSet  bool    // whether a timer is running that will set due
 	last      *Commit // the last submitted transaction, or nil if there is none
 	closed    bool
 	lastBatch int // number of transactions in the last commit
 }
 
-// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine,
-// which Close stops. Errors: CodeAlreadyExists if another daemon has the store open,
-// CodeFailedPrecondition if its schema has another version, CodeInternal if it is damaged. In all
-// these cases, Open does not change the files.
+// Open opens the store in cfg.Dir, creating it if it does not exist. It starts one goroutine, which
+// Close stops. Errors: CodeAlreadyExists if another daemon has the store open,
+// CodeFailedPrecondition if the store's schema has another version, CodeInternal if the store is
+// damaged. In all these cases, Open does not change the files.
 func Open(cfg Config) (*DB, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, bourse.Errorf(bourse.CodeUnavailable, "open store: %w", err)
@@ -200,7 +200,7 @@ func (d *DB) Close() error {
 	}
 	if d.failure() == nil && !d.checkpointing.Load() && d.wal.end > 0 {
 		if _, err := d.save(d.now.Load(), d.wal.seq); err != nil {
-			d.cfg.Log.Error("write snapshot failed; the write-ahead log has the changes", "err", err)
+			d.cfg.Log.Error("write snapshot failed; the write-ahead log contains the changes", "err", err)
 		}
 	}
 	return d.closeFiles()
@@ -226,10 +226,10 @@ func (d *DB) View(fn func(Tx) error) error {
 	}
 }
 
-// Sync waits until all transactions that were submitted before the call are durable, so that a
-// later View sees them, or have failed. It returns at once if nothing is in progress. Errors:
-// CodeUnavailable if the transactions could not be written, CodeTimeout if the store has failed
-// and the outcome is unknown.
+// Sync waits until each transaction that was submitted before the call either is durable or has
+// failed. A later View then sees the durable ones. Sync returns at once if nothing is in progress.
+// Errors: CodeUnavailable if the transactions could not be written, CodeTimeout if the store has
+// failed and the outcome is unknown.
 func (d *DB) Sync(ctx context.Context) error {
 	if err := d.failure(); err != nil {
 		return err

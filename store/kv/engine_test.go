@@ -75,14 +75,14 @@ func TestRefusals(t *testing.T) {
 	set(t, s, bucketApps, "a")
 	for name, key := range map[string][]byte{"none": nil, "empty": {}, "too long": make([]byte, maxKey+1)} {
 		if err := s.Update(t.Context(), func(tx Tx) error { return tx.Put(bucketApps, key, []byte("v")) }); bourse.CodeOf(err) != bourse.CodeInternal {
-			t.Errorf("put of key %s: %v", name, err)
+			t.Errorf("put of key %s: got %v, want internal", name, err)
 		}
 	}
 	if err := s.View(func(tx Tx) error { return tx.Put(bucketApps, []byte("b"), []byte("v")) }); bourse.CodeOf(err) != bourse.CodeInternal {
-		t.Errorf("put by a reader: %v", err)
+		t.Errorf("put by a reader: got %v, want internal", err)
 	}
 	if err := s.View(func(tx Tx) error { return tx.Delete(bucketApps, []byte("a")) }); bourse.CodeOf(err) != bourse.CodeInternal {
-		t.Errorf("delete by a reader: %v", err)
+		t.Errorf("delete by a reader: got %v, want internal", err)
 	}
 	if err := s.View(func(Tx) error { return errNoMachine }); !errors.Is(err, errNoMachine) {
 		t.Errorf("read transaction with an error: %v", err)

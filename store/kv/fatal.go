@@ -11,31 +11,31 @@ import (
 // errNotSynced means that it is unknown whether a record has been written to disk.
 var errNotSynced = errors.New("unknown whether the record was written")
 
-// isDiskFull reports whether err means that the disk is full. In that case, the disk's contents are
-// known.
+// isDiskFull reports whether err means that the disk is full. A full disk alone does not make the
+// disk's contents unknown.
 func isDiskFull(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(is error) bool {
 		return errors.Is(err, is)
 	})
 }
 
-// fail permanently stops all reading and writing, because the disk's contents are unknown until the next daemon reads
-// them. The outcome of every transaction that has not been acknowledged yet, and of every later one, is unknown
-// (CodeTimeout). These transactions must not be reported as refused, because their records may have been written.
-// Config.Failed is called before any waiting caller receives the error.
+// fail permanently stops all reads and writes, because the disk's contents are unknown until the next daemon reads
+// them. Every transaction that has not been acknowledged yet, and every later one, returns CodeTimeout: its outcome
+// is unknown. CodeUnavailable would be wrong, because its record may have been written. fail calls Config.Failed
+// before any waiting caller receives the error.
 func (d *DB) fail(cause error) error {
 	err := &bourse.Error{Code: bourse.CodeTimeout, Message: "outcome unknown: the worker's store could not access its disk", Err: cause}
 	if !d.failed.CompareAndSwap(nil, err) {
 		return d.failed.Load()
 	}
-	d.cfg.Log.Error("store failed, contents of its disk unknown", "err", cause)
+	d.cfg.Log.Error("store failed; the contents of its disk are unknown", "err", cause)
 	if d.cfg.Failed != nil {
 		d.cfg.Failed(err)
 	}
 	return err
 }
 
-// failure returns the error that fail has recorded, or nil if the store has not failed.
+// failure returns the error recorded by fail, or nil if the store has not failed.
 func (d *DB) failure() error {
 	if err := d.failed.Load(); err != nil {
 		return err

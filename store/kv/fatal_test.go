@@ -137,5 +137,5 @@ func TestCheckpointOnAFailedDisk(t *testing.T) {
 	reopened(t, dir, 1)
 }
 
-// errNoRoom is the error of a full disk.
+// errNoRoom is the error that a full disk returns.
 var errNoRoom = fmt.Errorf("write: %w", syscall.ENOSPC)

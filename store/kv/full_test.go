@@ -101,9 +101,9 @@ func TestOpenOnAFullDisk(t *testing.T) {
 	reopened(t, dir, kept+1)
 }
 
-// TestFullDiskReservesSpaceForEnds checks that SpaceError reports an error while half a log file is still free, also if
-// the store is opened on a full disk. Callers then start nothing new, so that the remaining space can record the end of
-// existing work. The error must name the directory, and disappear once there is space.
+// TestFullDiskReservesSpaceForEnds checks that SpaceError reports an error while half a log file is still free, even if
+// the store was opened on a full disk. Callers then do not start new work, so that the remaining space can record the
+// end of existing work. The error must name the directory, and disappear once there is space.
 func TestFullDiskReservesSpaceForEnds(t *testing.T) {
 	dir := mountSmall(t) // a file system of 16 MiB
 	const turn = 2 << 20
@@ -152,8 +152,8 @@ func TestFullDiskReservesSpaceForEnds(t *testing.T) {
 	}
 }
 
-// TestASnapshotThatDoesNotFit checks that a snapshot that does not fit does not use up the
-// disk's last free space, and that the remains of an interrupted snapshot are removed first.
+// TestASnapshotThatDoesNotFit checks that a snapshot that does not fit does not use up the disk's
+// last free space, and that the partial file of an interrupted snapshot is removed first.
 func TestASnapshotThatDoesNotFit(t *testing.T) {
 	dir := mountSmall(t) // a file system of 16 MiB
 	left := filepath.Join(dir, FileName+".new")
@@ -192,11 +192,11 @@ func fill(t *testing.T, dir string) string {
 	return f.Name()
 }
 
-// eventually fails the test unless is returns true within 30 seconds. It polls, because the
+// eventually fails the test unless condition returns true within 30 seconds. It polls, because the
 // store does not signal these changes.
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(what + ": not within 30 s")
 		}

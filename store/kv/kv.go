@@ -6,10 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Tx is a transaction: it reads a state and creates the next one. It is valid only during the call
-// of the function that receives it, and only on that goroutine. Results must not be modified, and
-// are valid as long as the transaction is. Sequences read lazily, so do not write during
-// iteration.
+// Tx is a transaction: it reads a state and creates the next one. It is valid only on the goroutine
+// of the function that receives it, and only until that function returns. The same applies to its
+// results, which must not be modified. Sequences read lazily, so do not write while you iterate
+// over them.
 type Tx interface {
 	// Get returns the value of a key, or nil if there is none.
 	Get(bucket string, key []byte) []byte
@@ -17,10 +17,10 @@ type Tx interface {
 	Put(bucket string, key, value []byte) error
 	// Delete removes a key. It does nothing if the key does not exist.
 	Delete(bucket string, key []byte) error
-	// Range returns the keys of a bucket and their values in ascending order, starting at from.
+	// Range returns a bucket's keys and values in ascending order, starting at the key from.
 	Range(bucket string, from []byte) iter.Seq2[[]byte, []byte]
-	// RangeBack returns the keys of a bucket and their values in descending order, starting before end,
-	// or at the last key if end is nil.
+	// RangeBack returns a bucket's keys and values in descending order. It starts with the last key
+	// before end or, if end is nil, with the bucket's last key.
 	RangeBack(bucket string, end []byte) iter.Seq2[[]byte, []byte]
 }
 
@@ -28,7 +28,7 @@ type Tx interface {
 type Schema struct {
 	Buckets []string
 	Derived []string // buckets that Recover recomputes from the others
-	Version int      // version of the schema; a store with another version is refused
+	Version int      // version of the schema; Open refuses a store with another version
 }
 
 var errReadOnly = bourse.Errorf(bourse.CodeInternal, "write in a read-only transaction")

@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// If another process holds the lock, lockDir tries again every lockPoll until lockTimeout has
-// passed.
+// If another process holds the lock, lockDir retries every lockPoll, for at most lockTimeout.
 const (
 	lockPoll    = 20 * time.Millisecond
 	lockTimeout = time.Second

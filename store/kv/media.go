@@ -9,5 +9,5 @@ type diskOps struct {
 	sync    func(f *os.File) error
 }
 
-// realDisk returns the diskOps of the operating system.
+// realDisk returns operations on real files.
 func realDisk() diskOps { return diskOps{(*os.File).WriteAt, datasync} }

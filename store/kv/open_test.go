@@ -31,7 +31,7 @@ func TestTwoDaemonsOnOneDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("second open: %v (%s)", err, bourse.CodeOf(err))
+		t.Errorf("second open: got %v (%s), want already_exists", err, bourse.CodeOf(err))
 	}
 	update(t, s, putMachine(1))
 	if err := s.Close(); err != nil {
@@ -51,10 +51,10 @@ func TestClosedStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Update(t.Context(), func(Tx) error { return nil }); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("update: %v", err)
+		t.Errorf("update: got %v, want unavailable", err)
 	}
 	if err := s.View(func(Tx) error { return nil }); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("view: %v", err)
+		t.Errorf("view: got %v, want unavailable", err)
 	}
 	if err := s.Sync(t.Context()); err != nil {
 		t.Errorf("sync: %v", err)

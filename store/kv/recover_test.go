@@ -115,18 +115,18 @@ func TestRecoverRefusesARunningDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Check(dir, schema()); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("check: %v", err)
+		t.Errorf("check: got %v, want already_exists", err)
 	}
 	if _, err := Recover(dir, schema(), time.Unix(0, 0), derive); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("recover: %v", err)
+		t.Errorf("recover: got %v, want already_exists", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// gapped returns a store of 12 machines in which the log record of machine 5 is damaged, and the
-// log's contents.
+// gapped creates a store with 12 machines, and damages the log record of machine 5. It returns the
+// store's directory and the contents of the damaged log.
 func gapped(t *testing.T) (dir string, log []byte) {
 	t.Helper()
 	open := t.TempDir()
@@ -155,7 +155,8 @@ func gapped(t *testing.T) (dir string, log []byte) {
 	return dir, log
 }
 
-// without5 checks the store that was recovered from the result of gapped, and writes to it.
+// without5 checks that the recovered store contains all machines that gapped has created except
+// machine 5, and writes to the store.
 func without5(t *testing.T, dir string) {
 	t.Helper()
 	s, err := openConfig(Config{Dir: dir, LogFileSize: 64 << 10})
@@ -189,9 +190,10 @@ func TestRecoverLogWithAGap(t *testing.T) {
 	without5(t, dir)
 }
 
-// TestCrashDuringRecovery simulates a crash after each of Recover's changes of the directory.
-// The directory must contain either the damaged store, which can be recovered again, or the new
-// one. The retained copy of the damaged log must not change, even when the new store is written.
+// TestCrashDuringRecovery simulates a crash after each of Recover's changes of the directory. After
+// the crash, the directory must contain either the damaged store, which can be recovered again, or
+// the new one. The retained copy of the damaged log must not change, even when the new store is
+// written.
 func TestCrashDuringRecovery(t *testing.T) {
 	for steps, over := 1, false; !over; steps++ {
 		dir, log := gapped(t)

@@ -4,10 +4,10 @@ import (
 	"os"
 )
 
-// reserve fills a file with zeros up to size bytes and returns its new size. When a page of a file
-// is written for the first time, the file system also records the page's location, and the next
-// sync has to wait for that. Later, only the page's data is written. If the disk has too little
-// space, the file remains unchanged.
+// reserve extends a file with zeros to size bytes, and returns its new size. If the disk has too
+// little space, the file remains unchanged. Reserving makes later syncs faster: the first time a
+// page of a file is written, the file system also has to record the page's location, and the next
+// sync waits for that.
 func reserve(f *os.File, size int64) (int64, error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() >= size {

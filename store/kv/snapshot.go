@@ -19,18 +19,19 @@ import (
 )
 
 // FileName is the name of the snapshot in a store's directory. It contains the whole state of the
-// store as of a certain record of the log.
+// store as of one particular log record.
 //
-// A snapshot begins with a head. One record for each key and its value follows, in the log's format and numbered from
-// 1. The last record contains the number of keys per bucket. The head is repeated at the end of the file, because
-// nothing can be read without a head.
+// A snapshot begins with a head. The head is followed by one record for each key and its value, in the log's format
+// and numbered from 1. The last record contains the number of keys per bucket. The head is repeated at the end of the
+// file, because nothing can be read without a head.
 const FileName = "worker.db"
 
 // magic is the text at the beginning of a head.
 const magic = "bourse store\x00\x00\x00\x00"
 
 // headSize is the size of a head in bytes: the magic, the schema's version (uint32), the log's salt, the number of
-// the last log record included (uint64) and the CRC-32C of these (uint32), all big endian.
+// the last log record that the snapshot includes (uint64), and the CRC-32C of all these fields (uint32). All are
+// big endian.
 const headSize = len(magic) + 4 + saltSize + 8 + 4
 
 // head describes a snapshot.
@@ -57,10 +58,10 @@ func headOf(b []byte) (h head, ok bool) {
 	return h, true
 }
 
-// writeSnapshot writes a state to the snapshot's file and returns the file's size. When it returns
-// without an error, the file is durable. After a crash, there is either the old file or the new
-// one. step, which only tests use, is called before the file is written, before it is renamed, and
-// after it has been renamed.
+// writeSnapshot replaces the snapshot's file with one that contains state s, and returns the new
+// file's size. If it returns without an error, the new file is durable. If the process crashes,
+// either the old file or the new one exists. step, which only tests use, is called before the new
+// file is written, before it is renamed, and after it has been renamed.
 func writeSnapshot(dir string, h head, s *state, step func() error) (size int64, err error) {
 	path := filepath.Join(dir, FileName)
 	if err := step(); err != nil {
@@ -95,9 +96,9 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 	return size, step()
 }
 
-// checkSpace removes the remains of an interrupted snapshot, and returns ENOSPC if there is no space
-// for another one. Without this check, an attempt to write a snapshot would use up the disk's last
-// free space, which other programs may need.
+// checkSpace removes a partial file that an interrupted snapshot has left behind, and returns ENOSPC
+// if there is no space for a new snapshot. Without this check, an attempt to write a snapshot would
+// use up the disk's last free space, which other programs may need.
 func checkSpace(dir, path string, s *state) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -153,14 +154,14 @@ func (h head) write(f io.Writer, s *state) error {
 	return w.Flush()
 }
 
-// bucketCounts is used as the bucket name of a snapshot's last record, which contains the number
-// of keys in each bucket and in total.
+// bucketCounts is the bucket name in a snapshot's last record. That record contains the number of
+// keys in each bucket, and their total under the name allBuckets.
 const (
 	bucketCounts = "counts"
 	allBuckets   = "all"
 )
 
-// contents contains the intact records of a snapshot.
+// contents contains the data that could be read from a snapshot, and a description of any damage.
 type contents struct {
 	head
 	state      *state
@@ -200,8 +201,8 @@ func readSnapshot(b []byte, schema *Schema) contents {
 	return c
 }
 
-// readRecords reads the records after the head. It reports consecutive invalid bytes only once, at
-// the first of them.
+// readRecords reads the records between the two heads. It reports a sequence of invalid bytes only
+// once, at its beginning.
 func (c *contents) readRecords(b []byte, schema *Schema) {
 	end := max(headSize, len(b)-headSize)
 	seq, lost := uint64(0), false
@@ -234,7 +235,8 @@ func (c *contents) readRecords(b []byte, schema *Schema) {
 	}
 }
 
-// damagedRecord describes a record with a wrong checksum by the bucket and key that it appears to have.
+// damagedRecord describes a record whose checksum is wrong. It names the bucket and key that the record
+// appears to contain.
 func damagedRecord(body []byte, schema *Schema) string {
 	what := "a record"
 	_ = readOps(body, schema.Buckets, func(c change) { what = fmt.Sprintf("the record of %q in %s", c.key, c.bucket) })
@@ -244,10 +246,10 @@ func damagedRecord(body []byte, schema *Schema) string {
 // maxRecords is the maximum number of records in a snapshot.
 const maxRecords = 1 << 40
 
-// apply adds an intact record to the contents.
+// apply adds an intact record to the contents of the snapshot.
 func (c *contents) apply(record []byte, schema *Schema) error {
 	if c.counts != nil {
-		return bourse.Errorf(bourse.CodeInternal, "a record follows the last one")
+		return bourse.Errorf(bourse.CodeInternal, "unexpected record after the last one")
 	}
 	return readOps(record, append(slices.Clip(schema.Buckets), bucketCounts), func(op change) {
 		if op.bucket == bucketCounts {
@@ -262,7 +264,7 @@ func (c *contents) apply(record []byte, schema *Schema) error {
 	})
 }
 
-// clone returns a copy that shares no bytes with c.
+// clone returns a deep copy of c.
 func (c change) clone() change {
 	c.key = slices.Clone(c.key)
 	if c.value != nil {

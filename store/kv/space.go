@@ -7,9 +7,9 @@ import (
 )
 
 // SpaceError returns CodeUnavailable if the disk has no space for a checkpoint, or for the log records
-// that are written until the checkpoint ends. Otherwise it returns nil. While it returns an error,
-// only records that fit into the reserved part of the log can be written. That space is reserved
-// for finishing work in progress, so callers must not start new work. Once there is space, SpaceError
+// that will be written until the checkpoint ends. While SpaceError returns an error, only records that
+// fit into the reserved part of the log can be written. Callers must not start new work then, because
+// that space is reserved for finishing work in progress. Once there is enough space, SpaceError
 // returns nil again.
 func (d *DB) SpaceError() error {
 	if err := d.spaceErr.Load(); err != nil {
@@ -19,16 +19,16 @@ func (d *DB) SpaceError() error {
 }
 
 // noteFull makes SpaceError return an error if err means that the disk is full. The next successful
-// checkpoint clears it.
+// checkpoint clears the error.
 func (d *DB) noteFull(err error) {
 	if isDiskFull(err) {
 		d.spaceErr.Store(&bourse.Error{Code: bourse.CodeUnavailable, Message: bourse.MessageOf(d.refused(err)), Err: err})
 	}
 }
 
-// growAhead reserves more space for the log while a checkpoint is in progress, so that the log
-// does not run out of space. The store's goroutine calls it, or Open before it starts that
-// goroutine.
+// growAhead reserves more space for the log while a checkpoint is in progress, so that the log does
+// not run out of space. It is called by the store's goroutine, or by Open before that goroutine
+// starts.
 func (d *DB) growAhead() {
 	if err := d.wal.growAhead(); err != nil {
 		d.noteFull(err)
@@ -42,7 +42,8 @@ func (d *DB) growAhead() {
 // opened.
 func (d *DB) Faults() uint64 { return d.faults.Load() }
 
-// countFault counts a commit or checkpoint that could not be written to disk, and returns its error.
+// countFault counts a commit or checkpoint that could not be written to disk because of err. It
+// returns the error for the caller of the store.
 func (d *DB) countFault(err error) error {
 	d.faults.Add(1)
 	return d.refused(err)

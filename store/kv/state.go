@@ -16,9 +16,9 @@ type change struct {
 	value  []byte // nil to remove the key
 }
 
-// state contains the keys and values of a store, sorted by bucket and key. Values are never nil.
-// Copies are cheap, because they share unchanged nodes. Once other goroutines can see a state, it
-// is never changed.
+// state contains a store's keys and values, sorted by bucket and key. Values are never nil. Copies
+// are cheap, because they share unchanged nodes. A state is immutable once other goroutines can see
+// it.
 type state = btree.BTreeG[change]
 
 // stateDegree keeps nodes small, because each transaction copies the nodes that it changes.
@@ -33,7 +33,7 @@ func newState() *state {
 	}, btree.Options{NoLocks: true, Degree: stateDegree})
 }
 
-// applyTo applies the change to a state and returns the key's previous value.
+// applyTo applies the change to a state, and returns the key's previous value, if any.
 func (c change) applyTo(s *state) (old change, had bool) {
 	if c.value == nil {
 		return s.Delete(c)
@@ -49,10 +49,10 @@ type stateTx struct {
 
 var _ Tx = (*stateTx)(nil)
 
-// writes contains the changes that the transactions of a commit have made so far.
+// writes collects the changes made by a commit's transactions.
 type writes struct {
 	record []byte   // the changes as a record for the write-ahead log
-	undo   []change // previous values of the keys that the current transaction has changed, in the order of the changes
+	undo   []change // previous values of the keys that the current transaction has changed, oldest change first
 }
 
 func (t *stateTx) Get(bucket string, key []byte) []byte {
@@ -87,8 +87,8 @@ func (t *stateTx) change(c change) error {
 	return nil
 }
 
-// rollback reverts all changes that t has made, that is, those after the first mark bytes of the
-// commit's record.
+// rollback reverts all changes that t has made. mark is the length that the commit's record had
+// before t began.
 func (t *stateTx) rollback(mark int) {
 	t.writes.record = t.writes.record[:mark]
 	for _, c := range slices.Backward(t.writes.undo) {
@@ -107,7 +107,7 @@ func (t *stateTx) Range(bucket string, from []byte) iter.Seq2[[]byte, []byte] {
 func (t *stateTx) RangeBack(bucket string, end []byte) iter.Seq2[[]byte, []byte] {
 	pivot := change{bucket: bucket, key: end}
 	if end == nil {
-		pivot.bucket += "\x00" // start after all keys of the bucket
+		pivot.bucket += "\x00" // start after the bucket's last key
 	}
 	return func(yield func(key, value []byte) bool) {
 		t.state.Descend(pivot, func(c change) bool {

@@ -12,7 +12,7 @@ func datasync(f *os.File) error {
 	return retry(func() error { return unix.Fdatasync(int(f.Fd())) })
 }
 
-// allocate reserves disk space for n bytes of a file, starting at offset at. It fails if there
+// allocate reserves disk space for the n bytes of a file that begin at offset at. It fails if there
 // is not enough space.
 func allocate(f *os.File, at, n int64) error {
 	err := retry(func() error { return unix.Fallocate(int(f.Fd()), 0, at, n) })
@@ -22,7 +22,7 @@ func allocate(f *os.File, at, n int64) error {
 	return err
 }
 
-// free returns the number of free bytes on a directory's disk.
+// free returns the number of free bytes on the disk that contains a directory.
 func free(dir string) (int64, error) {
 	var s unix.Statfs_t
 	err := retry(func() error { return unix.Statfs(dir, &s) })

@@ -12,9 +12,10 @@ import (
 
 // wal is the write-ahead log: two files that are used alternately. Each commit appends one record
 // to the current file and makes it durable with one sync. The sync writes only the record's own
-// bytes, because disk space for the files is reserved in advance. While a checkpoint writes a
-// snapshot that includes one file's records, the other file receives new ones. After that, the
-// records in the first file may be overwritten. Only one goroutine may call the methods.
+// bytes, because disk space for the files is reserved in advance. When a checkpoint begins to write
+// a snapshot that includes one file's records, new records go to the other file. After the
+// checkpoint, the records in the first file may be overwritten. Only one goroutine may call the
+// methods.
 type wal struct {
 	files      [2]*os.File
 	sizes      [2]int64 // size of each file's reserved disk space
@@ -29,8 +30,8 @@ type wal struct {
 const (
 	// walSize is the default of wal.switchSize.
 	walSize = 4 << 20
-	// walMax is the maximum size of a log file. A file grows beyond its normal size if the
-	// checkpoint of the other file's records has not ended.
+	// walMax is the maximum size of a log file. A file grows beyond switchSize if the checkpoint of
+	// the other file's records has not ended yet.
 	walMax = 256 << 20
 )
 
@@ -64,13 +65,13 @@ func (w *wal) close() error {
 	return errors.Join(errs...)
 }
 
-// append writes a record and waits until it is durable. The record must begin with space for the
-// header. If append returns errNotSynced, the log must not be used anymore. If it returns any
-// other error, nothing has been written.
+// append writes a record and waits until it is durable. The record must begin with walHeader bytes,
+// which append overwrites with the header. After errNotSynced, the log must not be used anymore.
+// After any other error, the log is unchanged.
 func (w *wal) append(record []byte) error {
 	end := w.end + int64(len(record))
 	if end > walMax {
-		return fmt.Errorf("the write-ahead log has reached its limit: %d MiB", w.end>>20)
+		return fmt.Errorf("the write-ahead log has reached its size limit: %d MiB", w.end>>20)
 	}
 	f := w.files[w.now]
 	if err := w.grow(end + walHeader); err != nil { // end + walHeader includes the mark after the record
@@ -87,23 +88,23 @@ func (w *wal) append(record []byte) error {
 		return fmt.Errorf("%w: %w", errNotSynced, err)
 	}
 	w.end, w.seq = end, w.seq+1
-	// Write a mark that records the completed sync, before any caller is notified. Otherwise, if
-	// the last record were damaged later, it would be mistaken for an incomplete one. The mark is
-	// not synced: it survives if the process is killed, but a power failure may lose the latest
-	// mark. A write error is ignored here, because the next append will return it.
+	// Before any caller is notified, write a mark, which records that the sync has completed.
+	// Without a mark, if the last record were damaged later, it would be mistaken for an incomplete
+	// one. The mark is not synced: it survives if the process is killed, but a power failure may
+	// lose the latest mark. A write error is ignored here, because the next append will return it.
 	var mark [walHeader]byte
 	w.salt.putHead(mark[:], nil, w.seq)
 	_, _ = w.media.writeAt(f, mark[:], end)
 	return nil
 }
 
-// reserved returns the size of the disk space that is reserved for each file when it is opened. It
-// is greater than switchSize, because the last record before a switch must fit even if the disk is
+// reserved returns the number of bytes that are reserved on disk for each file when it is opened.
+// It is greater than switchSize, so that the last record before a switch fits even if the disk is
 // full.
 func (w *wal) reserved() int64 { return w.switchSize + w.switchSize/4 }
 
-// grow reserves disk space for the current file up to end and, if there is enough, for later
-// records.
+// grow reserves disk space for the current file up to the offset end. If the disk has enough space,
+// grow also reserves some for later records.
 func (w *wal) grow(end int64) error {
 	have := w.sizes[w.now]
 	if end <= have {
@@ -126,9 +127,10 @@ func (w *wal) growAhead() error {
 	return w.grow(min(w.end+w.switchSize/2, walMax))
 }
 
-// full reports whether the current file is so large that the log should switch files and a
-// snapshot should be written. A file must be about as large as the last snapshot. Thus, regardless
-// of the store's size, about one byte is written to snapshots for each byte in the log.
+// full reports whether the current file is large enough to start a checkpoint and switch files.
+// snapshot is the size of the last snapshot in bytes. The file must be about that large, so that
+// only about one byte is written to snapshots for each byte in the log, regardless of the store's
+// size.
 func (w *wal) full(snapshot int64) bool { return w.end >= max(w.switchSize, min(snapshot, walMax/2)) }
 
 // switchFile switches to the beginning of the other file. The snapshot must already include that

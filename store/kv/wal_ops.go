@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The operations in a record's body. An operation consists of an operation byte, the bucket, the
+// The operations in a record's body. An operation consists of one of these bytes, the bucket, the
 // key and, for a put, the value. The bucket, key and value are each preceded by their length as a
 // uvarint.
 const (
@@ -30,9 +30,10 @@ func appendOp(b []byte, c *change) []byte {
 	return b
 }
 
-// readOps calls into for each operation in a record's body. The operations refer to body's memory.
-// An operation on a bucket that is not in buckets is invalid.
-func readOps(body []byte, buckets []string, into func(change)) error {
+// readOps calls visit for each operation in a record's body. The keys and values are slices of
+// body. readOps returns CodeInternal if an operation is malformed or its bucket is not one of
+// buckets.
+func readOps(body []byte, buckets []string, visit func(change)) error {
 	part := func() []byte {
 		n, k := binary.Uvarint(body)
 		if k <= 0 || n > uint64(len(body)-k) {
@@ -56,7 +57,7 @@ func readOps(body []byte, buckets []string, into func(change)) error {
 			return bourse.Errorf(bourse.CodeInternal, "the write-ahead log is damaged: invalid operation on %s", bourse.Quoted(string(name)))
 		}
 		c.bucket = buckets[bucket]
-		into(c)
+		visit(c)
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const saltSize = 8
 
-// salt is a store's random number, stored in its snapshot. It prevents payloads from being
-// crafted to look like records, and the log of another store, such as a backup, from being read
+// salt is a store's random number, stored in its snapshot. Because of the salt, nobody can craft a
+// payload that looks like a record, and another store's log, such as one from a backup, is not read
 // as this store's log.
 type salt [saltSize]byte
 
@@ -48,9 +48,9 @@ type walHead struct {
 	seq    uint64
 }
 
-// head decodes the header at the beginning of b; ok is false if there is no valid header. A header
-// whose record number exceeds limit is invalid, so that a scan for headers can reject most
-// positions without computing a checksum.
+// head decodes the header at the beginning of b. It returns false if there is no valid header. A
+// record number greater than limit is invalid, so that a scan for headers can reject most positions
+// without computing a checksum.
 func (s salt) head(b []byte, limit uint64) (h walHead, ok bool) {
 	if len(b) < walHeader {
 		return h, false

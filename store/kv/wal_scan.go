@@ -28,25 +28,26 @@ func (d Damage) String() string {
 	return fmt.Sprintf("%s at byte %d: %s", d.File, d.Offset, d.What)
 }
 
-// walContents is the result of reading the log.
+// walContents contains the records that were found in the log.
 type walContents struct {
-	records []walRecord // intact records that the snapshot does not include, sorted by number
+	records []walRecord // intact records that are newer than the snapshot, sorted by number
 	damage  []Damage    // acknowledged records that are damaged or missing
 }
 
-// maxWALRecords is the maximum number of records in a log that the snapshot does not include.
+// maxWALRecords is the maximum number of log records that are newer than the snapshot.
 const maxWALRecords = 1 << 32
 
-// walScan is the state of a scan.
+// walScan is the state of a scan of the log.
 type walScan struct {
 	intact  map[uint64]walRecord
 	damaged map[uint64]walPlace // records with an intact header and a damaged body
 	last    uint64              // number of the last record that is known to have been synced
 }
 
-// scan reads all intact records of the log, wherever they are. An incomplete last record counts as
-// damage only if its mark or a later record proves that it was synced. Otherwise, it was being
-// written when the power failed. seq is the number of the last record that the snapshot includes.
+// scan finds all intact records of the log, at any position. seq is the number of the last record
+// that the snapshot includes. An incomplete last record counts as damage only if its mark or a
+// later record proves that it was synced. Otherwise, it is assumed that it was being written when
+// the power failed.
 func (w *wal) scan(seq uint64) (walContents, error) {
 	found := walScan{intact: map[uint64]walRecord{}, damaged: map[uint64]walPlace{}, last: seq}
 	for i, f := range w.files {
@@ -108,8 +109,8 @@ func leadingZeros(b []byte) int {
 	return n
 }
 
-// missing returns the records after seq that were synced but are not intact. It reports
-// consecutive missing records together.
+// missing describes the records after seq that were synced but are not intact. A run of consecutive
+// missing records counts as one place.
 func (f *walScan) missing(seq uint64) []Damage {
 	var out []Damage
 	numbers := slices.Sorted(maps.Keys(f.intact))
@@ -123,7 +124,8 @@ func (f *walScan) missing(seq uint64) []Damage {
 	return out
 }
 
-// gap describes the missing records between the record before and the record next.
+// gap describes the missing records between two record numbers: before is the last record ahead of
+// the gap, and next is the first one after it.
 func (f *walScan) gap(before, next uint64) Damage {
 	d := Damage{File: walNames[0], Offset: -1}
 	switch first := next - before - 1; first {
@@ -145,9 +147,10 @@ func (f *walScan) gap(before, next uint64) Damage {
 	return d
 }
 
-// resume sets the position of the next record: after the last record, or at the beginning of the
-// log's other file if that file contains no records that are still needed. In the latter case, the
-// whole file is available until the checkpoint that starts now is complete. A full disk may delay it.
+// resume sets the position of the next record. If the log's other file contains no records that are
+// still needed, the next record is written to its beginning. The whole file is then available until
+// the next checkpoint is complete, which a full disk may delay. Otherwise, the next record follows
+// the last one.
 func (w *wal) resume(seq uint64, records []walRecord) error {
 	w.now, w.end, w.seq = 0, 0, seq
 	n := len(records)
@@ -162,8 +165,8 @@ func (w *wal) resume(seq uint64, records []walRecord) error {
 	return w.switchFile()
 }
 
-// damaged returns the error of a store that must not be opened. A store that has lost acknowledged
-// records must not be used, because these may describe running machines.
+// damaged returns Open's error for a damaged store. Such a store must not be used, because the
+// acknowledged records that it has lost may describe running machines.
 func damaged(all []Damage) error {
 	texts := make([]string, 0, 3)
 	for _, d := range all[:min(len(all), cap(texts))] {

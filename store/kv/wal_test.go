@@ -199,8 +199,8 @@ func FuzzReadRecords(f *testing.F) {
 	})
 }
 
-// TestLogGrowsByLittle checks that if the disk has little space left, the log grows only by what
-// a record needs.
+// TestLogGrowsByLittle checks that if little space is left on the disk, the log grows only by the
+// size of a record.
 func TestLogGrowsByLittle(t *testing.T) {
 	dir := mountSmall(t) // a file system of 16 MiB
 	w, err := openWAL(dir, 0)
@@ -229,6 +229,6 @@ func TestLogGrowsByLittle(t *testing.T) {
 		t.Errorf("write after space was freed: %v", err)
 	}
 	if all, err := w.scan(0); err != nil || len(all.records) != written || len(all.damage) > 0 {
-		t.Errorf("%d records are read (%v, %v), want %d", len(all.records), all.damage, err, written)
+		t.Errorf("read %d records (%v, %v), want %d", len(all.records), all.damage, err, written)
 	}
 }

@@ -65,7 +65,7 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 func (s suite) check(t *testing.T, console string) {
 	t.Helper()
 	if !strings.Contains(console, fmt.Sprintf("\nbourse-vm: %s 0\n", s.name())) {
-		t.Errorf("tests of %s failed", s.dir)
+		t.Errorf("tests of driver/%s failed", s.dir)
 	}
 	_, own, _ := strings.Cut(console, "bourse-vm: begin "+s.name()+"\n")
 	own, _, _ = strings.Cut(own, "bourse-vm: "+s.name()+" ")

@@ -117,7 +117,7 @@ func (h *house) killed(p deploy.Plan, step int, state run.State) {
 	h.Helper()
 	err := h.sent(errand{Plan: plan{p}, Step: step, State: state}).Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || !exit.Sys().(syscall.WaitStatus).Signaled() {
-		h.Fatalf("the client ended with %v, and was not killed at step %d, %s", err, step, state)
+		h.Fatalf("the client exited with %v before it could be killed at step %d, %s", err, step, state)
 	}
 }
 
@@ -208,7 +208,7 @@ func (h *house) continues(strategy deploy.Strategy, step int, state run.State, v
 	second := h.release(app)
 	h.killed(h.plan(next, second), step, state)
 	if r := h.newest(app); r.ID != second.ID || r.Status != release.Running || !bytes.Contains(r.Metadata, []byte("kept")) {
-		h.Errorf("the newest release is %+v", r)
+		h.Errorf("the newest release is %+v, want %s, running, whose metadata contains \"kept\"", r, second.ID)
 	}
 	plan := func() deploy.Plan {
 		if version == "v1" {
@@ -228,12 +228,12 @@ func (h *house) continues(strategy deploy.Strategy, step int, state run.State, v
 		case bourse.CodeOf(err) == bourse.CodeConflict:
 			h.Log("planned again: ", err)
 		case err != nil:
-			h.Errorf("Run: %v, %+v", err, result)
+			h.Errorf("Run: %v, %+v; want success or a conflict", err, result)
 		}
 	}
 	list := h.machines(app)
 	if len(list) != 2 {
-		h.Errorf("the app has %d machines", len(list))
+		h.Errorf("the app has %d machines, want 2", len(list))
 	}
 	for _, m := range list {
 		if v := m.Config.Env[machineVariable]; v != version || m.State != bourse.StateStarted || m.Cordoned {
@@ -241,7 +241,7 @@ func (h *house) continues(strategy deploy.Strategy, step int, state run.State, v
 		}
 	}
 	if again := plan(); len(again.Steps) > 0 {
-		h.Errorf("the plan still has steps: %+v", again.Steps)
+		h.Errorf("the plan still has steps, want none: %+v", again.Steps)
 	}
 }
 
@@ -250,7 +250,7 @@ func (h *house) newest(app bourse.AppName) release.Release {
 	h.Helper()
 	list, err := h.api.Releases(app).List(h.Context(), 1)
 	if err != nil || len(list) != 1 {
-		h.Fatalf("releases of %s: %v, %v", app, list, err)
+		h.Fatalf("releases of %s: %v, %v; want one", app, list, err)
 	}
 	return list[0]
 }

@@ -41,17 +41,17 @@ func (h *house) failsNoRequest(strategy deploy.Strategy) {
 	}})
 	h.Logf("%d steps in %s", len(result.Steps), time.Since(began).Round(time.Millisecond))
 	if err != nil || len(result.Silent) > 0 {
-		h.Errorf("Run: %v, %+v", err, result)
+		h.Errorf("Run: %v, %+v; want success, with answers from all workers", err, result)
 	}
 	l.end(h.T)
 	if r := h.newest(app); r.Status != release.Complete || !slices.Equal(lines, []string{"migrated"}) {
-		h.Errorf("the release is %+v, and its command wrote %q", r, lines)
+		h.Errorf("the release is %+v, and its command wrote %q; want complete and \"migrated\"", r, lines)
 	}
 	if got, want := h.shape(app), strings.ReplaceAll(before, "v1", "v2"); got != want {
 		h.Errorf("the app is %s, want %s", got, want)
 	}
 	if v, err := h.ask(app); v != "v2" || err != nil {
-		h.Errorf("a request through the proxy returned %q, %v", v, err)
+		h.Errorf("a request through the proxy returned %q, %v; want v2", v, err)
 	}
 }
 
@@ -67,18 +67,18 @@ func (h *house) neverReady() {
 	result, err := h.run(h.plan(want, h.release("broken")), run.Options{Events: func(e run.Event) { news = append(news, e) }})
 	l.end(h.T)
 	if bourse.CodeOf(err) != bourse.CodeTimeout || !strings.Contains(err.Error(), "critical") || result.Status != release.Failed {
-		h.Errorf("Run: %v, %+v", err, result)
+		h.Errorf("Run: %v, %+v; want a timeout because of a critical check, and a failed release", err, result)
 	}
 	if got := h.shape("broken"); got != before {
-		h.Errorf("the app changed from %[2]s to %[1]s", got, before)
+		h.Errorf("the app changed to %s, want %s as before", got, before)
 	}
 	if !slices.ContainsFunc(result.Failed, func(e run.Evidence) bool {
 		return len(e.Events) > 0 && len(e.Lines) > 0 && e.Lines[0].Text == "this is version "+brokenVersion
 	}) {
-		h.Errorf("evidence about the failed machine: %+v", result.Failed)
+		h.Errorf("evidence about the failed machine: %+v, want its events and its log", result.Failed)
 	}
 	if !slices.ContainsFunc(news, func(e run.Event) bool { return e.State == run.Waiting && strings.Contains(e.Text, "critical") }) {
-		h.Errorf("no event names the check that the deploy waits for: %+v", news)
+		h.Errorf("no event names the check for which the deploy waits: %+v", news)
 	}
 }
 
@@ -100,12 +100,12 @@ func (h *house) failedCommand() {
 	result, err := h.run(h.plan(want, second), run.Options{Release: second.ID})
 	if err == nil || !strings.Contains(err.Error(), "status 3") || len(result.Failed) != 1 || len(result.Failed[0].Lines) != 1 ||
 		result.Failed[0].Lines[0].Text != "cannot migrate" {
-		h.Errorf("Run: %v, %+v", err, result)
+		h.Errorf("Run: %v, %+v; want exit status 3, with the command's output", err, result)
 	}
 	if r := h.newest("command"); r.Status != release.Failed || !strings.Contains(string(r.Metadata), "status 3") {
-		h.Errorf("the release is %s, %s", r.Status, r.Metadata)
+		h.Errorf("the release is %s with metadata %s, want failed because of status 3", r.Status, r.Metadata)
 	}
 	if got := h.shape("command"); got != before {
-		h.Errorf("the app changed from %[2]s to %[1]s", got, before)
+		h.Errorf("the app changed to %s, want %s as before", got, before)
 	}
 }

@@ -35,7 +35,7 @@ func TestFiles(t *testing.T) {
 	t.Parallel()
 	known, err := filepath.Glob("../../deploy/config/testdata/apps/*.toml")
 	if err != nil || len(known) != len(files) {
-		t.Fatalf("%d files, but the test lists %d: %v", len(known), len(files), err)
+		t.Fatalf("there are %d files, but the test lists %d: %v", len(known), len(files), err)
 	}
 	s := newSite(t)
 	slots := make(chan struct{}, deploysAtOnce)
@@ -84,7 +84,7 @@ func newSite(t *testing.T) *site {
 		"--http", "127.0.0.1:0=any", "--https", "127.0.0.1:0=any", "--join", s.broker.Addr)
 	s.image = image(t, registry)
 	servertest.StartAll(t, append(slices.Clone(s.workers), s.proxy)...)
-	s.eventually("all have met", func() error { return servertest.Agreed(s.Context(), len(s.workers)+2, s.api) })
+	s.eventually("all servers know each other", func() error { return servertest.Agreed(s.Context(), len(s.workers)+2, s.api) })
 	token, err := os.ReadFile(s.broker.TokenFile)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func (s *site) must(status int, args ...string) (out string) {
 	s.Helper()
 	out, got := s.bourse(args...)
 	if got != status {
-		s.Fatalf("bourse %s ended with %d, want %d:\n%s", strings.Join(args, " "), got, status, out)
+		s.Fatalf("bourse %s exited with status %d, want %d:\n%s", strings.Join(args, " "), got, status, out)
 	}
 	return out
 }
@@ -195,19 +195,19 @@ func (s *site) deploys(f *file) {
 		s.Errorf("the release command did not print %q:\n%s", f.writes, out)
 	}
 	if out := s.must(0, append(deployed, "--plan")...); !strings.Contains(out, "nothing to do") {
-		s.Errorf("deployed again:\n%s", out)
+		s.Errorf("plan of a second deploy, want \"nothing to do\":\n%s", out)
 	}
 	if f.again || *all {
 		s.must(0, append(deployed, "--env", "CHANGED=yes")...)
 		for _, m := range s.is(f, &want) {
 			if m.Config.Env["CHANGED"] != "yes" {
-				s.Errorf("machine %s has %v", m.ID, m.Config.Env)
+				s.Errorf("machine %s has the environment %v, want CHANGED=yes", m.ID, m.Config.Env)
 			}
 		}
 	}
 	s.must(0, "app", "destroy", f.name, "--force", "--yes")
 	if left, _, err := s.api.Machines(s.Context(), app, machinesapi.ListMachines{}); bourse.CodeOf(err) != bourse.CodeNotFound {
-		s.Errorf("after the app was destroyed, the machines are %v, %v", left, err)
+		s.Errorf("after the app was destroyed, the machines are %v, %v; want not_found", left, err)
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *site) refuses(f *file, deployed []string) {
 		s.Errorf("deploy exited with %d, want a refusal with %q:\n%s", status, f.refused, out)
 	}
 	if _, _, err := s.api.Machines(s.Context(), bourse.AppName(f.name), machinesapi.ListMachines{}); bourse.CodeOf(err) != bourse.CodeNotFound {
-		s.Errorf("an app was created: %v", err)
+		s.Errorf("list the machines of an app that must not exist: %v, want not_found", err)
 	}
 }
 
@@ -308,7 +308,7 @@ func (s *site) is(f *file, want *deploy.App) []machinesapi.Machine {
 			s.Errorf("machine %s is %s, want %s", m.ID, m.State, state)
 		}
 		if !slices.ContainsFunc(want.Groups, func(g deploy.Group) bool { return g.Name == m.Config.Metadata[deploy.KeyGroup] }) {
-			s.Errorf("machine %s belongs to group %q", m.ID, m.Config.Metadata[deploy.KeyGroup])
+			s.Errorf("machine %s belongs to group %q, which the file does not contain", m.ID, m.Config.Metadata[deploy.KeyGroup])
 		}
 		if f.line != "" && !asked && state == bourse.StateStarted && m.Config.Metadata[deploy.KeyGroup] == want.Groups[0].Name {
 			asked = true

@@ -45,7 +45,7 @@ func newHouse(t *testing.T) *house {
 	}
 	h.proxy = servertest.New(t, "p1", "serve", "proxy", "--name", "p1", "--region", "gru", "--drain", "1s", "--http", "127.0.0.1:0=any", "--join", h.broker.Addr)
 	servertest.StartAll(t, append(slices.Clone(h.workers), h.proxy)...)
-	h.eventually("all have met", func() error { return servertest.Agreed(h.Context(), 4, h.api) })
+	h.eventually("all servers know each other", func() error { return servertest.Agreed(h.Context(), 4, h.api) })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	h.client = &http.Client{Transport: transport, Timeout: waitTimeout}
@@ -130,7 +130,7 @@ func (h *house) ask(app bourse.AppName) (string, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, text)
+		err = fmt.Errorf("status %s, want 200: %s", resp.Status, text)
 	}
 	return string(text), err
 }
@@ -140,7 +140,7 @@ func (h *house) machines(app bourse.AppName) []machinesapi.Machine {
 	h.Helper()
 	list, silent, err := h.api.Machines(h.Context(), app, machinesapi.ListMachines{})
 	if err != nil || len(silent) > 0 {
-		h.Fatalf("list machines of %s: %v, silent workers %v", app, err, silent)
+		h.Fatalf("list machines of %s: %v; workers %v did not answer", app, err, silent)
 	}
 	slices.SortFunc(list, func(a, b machinesapi.Machine) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return list
@@ -218,7 +218,7 @@ func (l *load) end(t *testing.T) {
 		t.Error(err)
 	}
 	if len(l.failed) > 0 {
-		t.Errorf("%d of %d requests failed", len(l.failed), l.asked)
+		t.Errorf("%d of %d requests failed, want none", len(l.failed), l.asked)
 	}
 	t.Logf("%d requests, answered by %v", l.asked, l.versions)
 }

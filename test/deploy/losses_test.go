@@ -25,7 +25,7 @@ func TestDeployDuringServerLosses(t *testing.T) {
 	}
 	t.Run("worker", func(t *testing.T) { h.in(t).loses("worker") })
 	t.Run("broker", func(t *testing.T) { h.in(t).loses("broker", h.broker) })
-	t.Run("worker for good", func(t *testing.T) { h.in(t).losesForGood("away", h.workers[1]) })
+	t.Run("permanently lost worker", func(t *testing.T) { h.in(t).losesForGood("away", h.workers[1]) })
 }
 
 // loses kills a server during a rolling update and restarts it. If no server is given, it kills the worker of the
@@ -62,7 +62,7 @@ func (h *house) loses(app bourse.AppName, servers ...*servertest.Server) {
 		}
 	}})
 	if err != nil {
-		h.Errorf("Run: %v, %+v", err, result)
+		h.Errorf("Run: %v, %+v; want success in spite of the killed server", err, result)
 	}
 	l.end(h.T)
 	h.eventually("all machines have the new version", func() error {
@@ -102,11 +102,11 @@ func (h *house) losesForGood(app bourse.AppName, s *servertest.Server) {
 	}})
 	h.Logf("the run ended after %s: %v", time.Since(began).Round(time.Millisecond), err)
 	if err == nil || result.Status != release.Interrupted || len(result.Left) == 0 {
-		h.Fatalf("Run: %v, %+v", err, result)
+		h.Fatalf("Run: %v, %+v; want an error, an interrupted release, and leftover machines", err, result)
 	}
 	for _, left := range result.Left {
 		if id := left.Machine; result.Steps[left.Step].Machine != id || left.Next == "" || !strings.Contains(left.Next, "bourse rollback") {
-			h.Errorf("left: %+v", left)
+			h.Errorf("leftover machine: %+v, want machine %s with a hint to run bourse rollback", left, result.Steps[left.Step].Machine)
 		}
 	}
 	if err := s.Start(); err != nil {

@@ -57,7 +57,7 @@ func (h *house) atTheSameTime(app bourse.AppName) {
 		}
 	}})
 	if !errors.Is(err, run.ErrLeased) || bourse.CodeOf(err) != bourse.CodeConflict || result.Status != release.Failed || len(result.Left) > 0 {
-		h.Errorf("the second deploy: %v, %+v", err, result)
+		h.Errorf("the second deploy: %v, %+v; want a conflict because of leases, and a failed release", err, result)
 	}
 	h.Logf("the second deploy: %v", err)
 	for _, want := range []string{"(" + owner + ", since 12:00:00 UTC), until ", " UTC unless it is extended", ": wait until the lease ends"} {
@@ -66,11 +66,11 @@ func (h *house) atTheSameTime(app bourse.AppName) {
 		}
 	}
 	if !slices.ContainsFunc(waited, func(text string) bool { return strings.Contains(text, owner) }) {
-		h.Errorf("the second deploy waits with the message %q", waited)
+		h.Errorf("the second deploy waits with the messages %q, want one that contains %q", waited, owner)
 	}
 	close(goOn)
 	if err := <-ended; err != nil {
-		h.Errorf("the first deploy: %v", err)
+		h.Errorf("the first deploy: %v, want success", err)
 	}
 	h.is(app, 2, "v2")
 }
@@ -109,7 +109,7 @@ func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after de
 	defer wake()
 	lines := bufio.NewReader(pipe)
 	if line, err := lines.ReadString('\n'); line != "suspended\n" {
-		h.Fatalf("the client printed %q, %v", line, err)
+		h.Fatalf("the client printed %q, %v; want \"suspended\"", line, err)
 	}
 	third := h.release(app)
 	for tries := 3; ; tries-- { // a request of the first client may take effect after a plan was made
@@ -118,7 +118,7 @@ func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after de
 			break
 		}
 		if bourse.CodeOf(err) != bourse.CodeConflict || tries == 0 {
-			h.Fatalf("the second deploy: %v, %+v", err, result)
+			h.Fatalf("the second deploy: %v, %+v; want success, or at most 3 conflicts", err, result)
 		}
 		h.Log("planned again: ", err)
 	}
@@ -135,14 +135,14 @@ func (h *house) suspended(app bourse.AppName, strategy deploy.Strategy, after de
 	}
 	h.Logf("the first client exited %s after it was continued: %s", time.Since(began).Round(time.Millisecond), said.Error)
 	if !said.Overtaken || said.Result.Status != release.Interrupted || len(said.Result.Left) == 0 {
-		h.Errorf("the first client's result: %+v", said)
+		h.Errorf("the first client's result: %+v, want overtaken, with an interrupted release and leftover machines", said)
 	}
 	h.is(app, 2, "v3")
 	if after := h.ids(app); !slices.Equal(after, before) {
 		h.Errorf("the machines are %v, want the unchanged %v", after, before)
 	}
 	if r := h.newest(app); r.ID != third.ID || r.Status != release.Complete {
-		h.Errorf("the newest release is %+v", r)
+		h.Errorf("the newest release is %+v, want %s, complete", r, third.ID)
 	}
 }
 

@@ -35,7 +35,7 @@ func (h *house) plan(want deploy.App, as release.Release) deploy.Plan {
 	h.Helper()
 	p := deploy.Make(want, deploy.State{App: want.Name, Machines: h.machines(want.Name)}, deploy.Options{Release: as.ID, Version: as.Version})
 	if len(p.Refused) > 0 {
-		h.Fatalf("the plan is refused: %v", p.Refused)
+		h.Fatalf("the plan contains refusals, want none: %v", p.Refused)
 	}
 	return p
 }

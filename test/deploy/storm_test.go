@@ -104,7 +104,7 @@ func newStorm(t *testing.T) *storm {
 			x.Args = append(x.Args, "--join", s.proxies[0].Addr)
 		}
 	}
-	h.eventually("all have met", func() error { return servertest.Agreed(t.Context(), len(servers), h.api) })
+	h.eventually("all servers know each other", func() error { return servertest.Agreed(t.Context(), len(servers), h.api) })
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	h.client = &http.Client{Transport: transport, Timeout: waitTimeout}
@@ -173,7 +173,7 @@ func (s *storm) askAt(web string, app bourse.AppName) error {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, text)
+		err = fmt.Errorf("status %s, want 200: %s", resp.Status, text)
 	}
 	return err
 }
@@ -220,10 +220,10 @@ memory = "256mb"
 	a.next, a.version = 1, 1
 	for _, args := range [][]string{a.deploy(1, deploy.Immediate), {"scale", "count", fmt.Sprint(stormMachines), "--watch-for", "0s"}} {
 		if end := a.bourse(args...).wait(); end.status != 0 {
-			a.Fatalf("bourse %s ended with %d:\n%s", strings.Join(args, " "), end.status, end.out)
+			a.Fatalf("bourse %s exited with status %d, want 0:\n%s", strings.Join(args, " "), end.status, end.out)
 		}
 	}
-	a.eventually("it is served", func() error {
+	a.eventually("both proxies answer for the app", func() error {
 		for _, web := range a.web {
 			if err := a.askAt(web, a.name); err != nil {
 				return err
@@ -373,7 +373,7 @@ func (a *stormApp) interrupted(strategy deploy.Strategy, signal syscall.Signal) 
 			a.is(what+", failed", end, a.version)
 			return
 		case tries == 5:
-			a.Errorf("%s: release v%d is still %s after %d tries:\n%s", what, r.Version, r.Status, tries, end.out)
+			a.Errorf("%s: release v%d is still %s after %d attempts:\n%s", what, r.Version, r.Status, tries, end.out)
 			return
 		case strings.Contains(end.out, "everything is as it was before") && tries == 0:
 			a.is(what+", which reports that everything is as it was", end, a.version)
@@ -417,7 +417,7 @@ func (a *stormApp) suspended(strategy deploy.Strategy) {
 		a.newest() // wait until the broker answers
 	}
 	if end.status != 0 {
-		a.Errorf("%s: the second deploy exited with %d:\n%s", what, end.status, end.out)
+		a.Errorf("%s: the second deploy exited with status %d, want 0:\n%s", what, end.status, end.out)
 	}
 	a.count(string(strategy) + " deploys")
 	if !stopped {
@@ -443,7 +443,7 @@ func (a *stormApp) list() (list []machinesapi.Machine) {
 		var err error
 		list, silent, err = a.api.Machines(a.Context(), a.name, machinesapi.ListMachines{})
 		if err == nil && (len(silent) > 0 || slices.ContainsFunc(list, func(m machinesapi.Machine) bool { return m.Config == nil })) {
-			err = fmt.Errorf("no answer from %v", silent)
+			err = fmt.Errorf("no answer from workers %v", silent)
 		}
 		return err
 	})
@@ -478,7 +478,7 @@ func (a *stormApp) is(what string, end ended, version int) {
 	want := strings.TrimSuffix(strings.Repeat(fmt.Sprintf("started version=%d cordoned=false, ", version), stormMachines), ", ")
 	for range 2 {
 		if shape := a.shape(); shape != want {
-			a.Errorf("%s: the app is %s, want %s; the command exited with %d:\n%s", what, shape, want, end.status, end.out)
+			a.Errorf("%s: the app is %s, want %s; the command exited with status %d:\n%s", what, shape, want, end.status, end.out)
 			return
 		}
 		pause(a.Context(), 700*time.Millisecond) // a request without an answer may still take effect
@@ -486,7 +486,7 @@ func (a *stormApp) is(what string, end ended, version int) {
 	a.version = version
 	for _, r := range a.releases() {
 		if r.Status == release.Pending || r.Status == release.Running {
-			a.Errorf("%s: release v%d is still %s:\n%s", what, r.Version, r.Status, end.out)
+			a.Errorf("%s: release v%d is still %s, want a final status:\n%s", what, r.Version, r.Status, end.out)
 		}
 	}
 }

@@ -127,7 +127,7 @@ func TestEveryBlockIsRun(t *testing.T) {
 			_, listed := notRun[first]
 			found[first] = true
 			if is := b.verb == "run" || b.verb == "file"; is == listed {
-				t.Errorf("%s:%d: the block that begins with %q: run %v, listed in notRun %v; want exactly one", name, b.line, first, is, listed)
+				t.Errorf("%s:%d: the block that begins with %q is run: %v, and is listed in notRun: %v; want exactly one of the two", name, b.line, first, is, listed)
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func (b *block) missing(printed string) []string {
 func TestShown(t *testing.T) {
 	b := block{text: "NAME   STATE\n…\ngru-1  … ok  … free …\n"}
 	if left := b.missing("NAME STATE\nx\ngru-1   ok 3 cpus free\n"); len(left) > 0 {
-		t.Errorf("missing %q", left)
+		t.Errorf("missing lines %q, want none", left)
 	}
 	if left := b.missing("gru-1 ok, free\nNAME STATE\n"); len(left) != 1 {
 		t.Errorf("missing lines %q, want one, because the order matters", left)

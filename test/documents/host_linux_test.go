@@ -227,7 +227,7 @@ func (t *terminal) must(line string) string {
 	t.t.Helper()
 	printed, status := t.line(line)
 	if status != "0" {
-		t.t.Fatalf("%s\nexited with status %s:\n%s", line, status, printed)
+		t.t.Fatalf("%s\nexited with status %s, want 0:\n%s", line, status, printed)
 	}
 	return printed
 }

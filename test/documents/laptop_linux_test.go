@@ -44,7 +44,7 @@ func TestReadme(t *testing.T) {
 	p.token = said[1]
 	p.play(blocks[2:])
 	if said := first.must("kill -INT %1; wait %1"); !strings.Contains(said, "everything was removed") {
-		t.Errorf("output after Ctrl-C: %q", said)
+		t.Errorf("output after Ctrl-C: %q, want \"everything was removed\"", said)
 	}
 }
 

@@ -146,7 +146,7 @@ func (p *player) verify(b *block, name string) {
 		return
 	}
 	if said, status := p.hosts[name].first.line("systemd-analyze verify " + b.path); status != "0" || strings.Contains(said, b.path) {
-		p.Errorf("%s:%d: systemd-analyze reports about %s (status %s):\n%s", b.inFile, b.line, b.path, status, said)
+		p.Errorf("%s:%d: systemd-analyze reports problems in %s (status %s):\n%s", b.inFile, b.line, b.path, status, said)
 	}
 }
 

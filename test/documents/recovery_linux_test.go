@@ -52,7 +52,7 @@ func TestRecovery(t *testing.T) {
 	p.lists("gru-2 .*DOWN ")
 	section("A worker's data")
 	if lost := first.must("cat lost.json"); !strings.Contains(lost, `"kept"`) {
-		t.Errorf("the lost machine is missing from the saved machines: %s", lost)
+		t.Errorf("the file of saved machines does not contain the lost machine: %s", lost)
 	}
 	p.lists("gru-2 .*ok ")
 	p.until(first, "no machine is listed", "bourse machine list -a web", func(out string) bool { return !strings.Contains(out, "kept") })
@@ -96,9 +96,9 @@ func TestRecovery(t *testing.T) {
 		t.Errorf("the certificate is not from the new CA: %v", err)
 	}
 
-	section("The key of secrets")
+	section("The secrets key")
 	if got := first.must("cat /etc/bourse/secrets.key"); got != own.must("cat other/secrets.key") || got == own.must("cat config/secrets.key") {
-		t.Error("the broker does not have the new key of secrets")
+		t.Error("the broker does not have the new secrets key")
 	}
 
 	second.must("rm /etc/bourse/gossip.key; systemctl stop bourse")

@@ -192,7 +192,7 @@ func startUnit(unit string) error {
 	buf := make([]byte, 100)
 	if n, _ := ready.Read(buf); !strings.Contains(string(buf[:n]), "READY=1") {
 		text, _ := os.ReadFile(log.Name())
-		return fmt.Errorf("%s has exited:\n%s", unit, text)
+		return fmt.Errorf("%s did not report READY=1:\n%s", unit, text)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func reloadUnit(unit string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s restarted no server", unit)
+	return fmt.Errorf("%s did not restart any server", unit)
 }
 
 func stopUnit(unit string) error {

@@ -153,7 +153,7 @@ func TestFailedSyncStopsTheDaemon(t *testing.T) {
 					}
 					failures.Add(1)
 					if c := bourse.CodeOf(err); c != bourse.CodeTimeout && c != bourse.CodeUnavailable || t.Context().Err() != nil {
-						t.Errorf("order %s: %v", id, err)
+						t.Errorf("order %s: %v, want success, timeout or unavailable", id, err)
 						break
 					}
 				}
@@ -161,7 +161,7 @@ func TestFailedSyncStopsTheDaemon(t *testing.T) {
 		})
 	}
 	if !servertest.Within(servertest.Timeout, func() bool { return asked.Load() > 20 }) {
-		t.Fatal("too few orders were placed")
+		t.Fatal("too few orders were placed, want more than 20")
 	}
 	before := processes(mark)
 	pid := sick.Cmd.Process.Pid
@@ -188,7 +188,7 @@ func TestFailedSyncStopsTheDaemon(t *testing.T) {
 		t.Errorf("the daemon with the failed disk exited with %v, want a non-zero status", err)
 	}
 	if now := processes(mark); len(now) < len(before) {
-		t.Errorf("%d machines ran before, %d after", len(before), len(now))
+		t.Errorf("%d machines ran before, and %d after, want all of them", len(before), len(now))
 	}
 	// An order that is repeated and that the worker may have filled waits for the worker. A
 	// new order does not.
@@ -202,7 +202,7 @@ func TestFailedSyncStopsTheDaemon(t *testing.T) {
 		}
 		return err == nil
 	}) {
-		t.Error("orders are not filled without the worker")
+		t.Error("no order was filled by another worker after the daemon had exited")
 	}
 	if err := sick.Start(); err != nil {
 		t.Fatal(err)
@@ -225,15 +225,15 @@ func TestFailedSyncStopsTheDaemon(t *testing.T) {
 		}
 		return len(wrong) == 0
 	}) {
-		t.Errorf("problems with %d orders, %d of them without an answer:\n%s", asked.Load(), failures.Load(), strings.Join(wrong, "\n"))
+		t.Errorf("of %d orders, %d without an answer, some had the wrong result:\n%s", asked.Load(), failures.Load(), strings.Join(wrong, "\n"))
 	}
 	t.Logf("%d orders, %d answers lost", asked.Load(), failures.Load())
 }
 
-// TestLostDirectoryStopsNoMachine removes a worker's data directory, as if its disk were not mounted, or restores an
+// TestMachinesSurviveALostDirectory removes a worker's data directory, as if its disk were not mounted, or restores an
 // old copy of its store. The next start must be refused with a list of the machines, none of which may be stopped. Once
 // the original directory is back, the machines must be found running.
-func TestLostDirectoryStopsNoMachine(t *testing.T) {
+func TestMachinesSurviveALostDirectory(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "w1")
 	broker := servertest.Start(t, "broker", "serve", "broker", "--listen", "127.0.0.1:0")
 	w := servertest.Start(t, "w1", "serve", "worker", "--region", "gru", "--name", "w1", "--data", data,
@@ -319,7 +319,7 @@ func TestLostDirectoryStopsNoMachine(t *testing.T) {
 // processes must not be.
 func TestMachinesDoNotInheritProtection(t *testing.T) {
 	if err := exec.Command("sh", "-c", "echo -900 > /proc/self/oom_score_adj").Run(); err != nil {
-		t.Skip("lowering a score requires CAP_SYS_RESOURCE")
+		t.Skip("lowering an OOM score requires CAP_SYS_RESOURCE")
 	}
 	score := func(pid int) string {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
@@ -337,10 +337,10 @@ func TestMachinesDoNotInheritProtection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := score(m.PID); got != own {
-		t.Errorf("a machine has the score %s, want %s", got, own)
+		t.Errorf("a machine has the OOM score adjustment %s, want %s", got, own)
 	}
 	if got := score(worker.Cmd.Process.Pid); got != "-500" {
-		t.Errorf("the daemon has the score %s, want -500", got)
+		t.Errorf("the daemon has the OOM score adjustment %s, want -500", got)
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", m.PID))
 	if err != nil {
@@ -351,6 +351,6 @@ func TestMachinesDoNotInheritProtection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := score(supervisor); got != "-900" {
-		t.Errorf("the supervisor has the score %s, want -900", got)
+		t.Errorf("the supervisor has the OOM score adjustment %s, want -900", got)
 	}
 }

@@ -110,7 +110,7 @@ func (s *secure) call(to *servertest.Server, role bourse.Role, method, path stri
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		s.t.Fatalf("%s of %s: status %d, %s, %v", path, to.Name, resp.StatusCode, text, err)
+		s.t.Fatalf("call %s of %s: status %d, want 200: %s, %v", path, to.Name, resp.StatusCode, text, err)
 	}
 	return text
 }
@@ -241,23 +241,23 @@ func TestForgingMember(t *testing.T) {
 			}
 		}
 		if len(sites) != 3 || !sites["w1"] || !sites["w2"] || !sites["b1"] {
-			t.Errorf("%s has streams of %v", x.server.Name, sites)
+			t.Errorf("%s has streams of %v, want only w1, w2 and b1", x.server.Name, sites)
 		}
 		if h.View.Quarantine.Count < len(shared) || h.Traffic.Refused.Forged < 100 {
-			t.Errorf("%s has %d rows in quarantine and has rejected %d transactions as forged", x.server.Name, h.View.Quarantine.Count, h.Traffic.Refused.Forged)
+			t.Errorf("%s has %d rows in quarantine and has rejected %d transactions as forged, want at least %d and 100", x.server.Name, h.View.Quarantine.Count, h.Traffic.Refused.Forged, len(shared))
 		}
 	}
 	// If the attack had succeeded, orders would fail; they must still be filled on w1.
 	if got, err := s.api.App(t.Context(), "shop"); err != nil || got.ID != app.ID || got.Organization.Slug != "acme" {
-		t.Errorf("the app is %+v, %v", got, err)
+		t.Errorf("the app is %+v, %v; want %s of acme", got, err, app.ID)
 	}
 	if m, err := s.api.Machine(t.Context(), "shop", made.Machine.ID); err != nil || m.State != made.Machine.State {
 		t.Errorf("the machine is %s, %v, want %s", m.State, err, made.Machine.State)
 	}
 	if members, err := s.api.Members(t.Context()); err != nil || slices.ContainsFunc(members, func(m machinesapi.Member) bool { return m.ID == "p9" }) {
-		t.Errorf("the members are %+v, %v", members, err)
+		t.Errorf("the members are %+v, %v; want none named p9", members, err)
 	}
 	if workers, err := s.api.Worker(t.Context(), "w1"); err != nil || workers.Status != machinesapi.WorkerOK {
-		t.Errorf("the worker is %+v, %v", workers, err)
+		t.Errorf("the worker is %+v, %v; want status ok", workers, err)
 	}
 }

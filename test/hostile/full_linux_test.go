@@ -112,7 +112,7 @@ func startFull(t *testing.T) *full {
 	f.within("the broker knows its worker", func() error {
 		w, err := f.api.Worker(t.Context(), "w1")
 		if err == nil && w.Status != machinesapi.WorkerOK {
-			err = fmt.Errorf("it is %s", w.Status)
+			err = fmt.Errorf("the worker is %s, want ok", w.Status)
 		}
 		return err
 	})
@@ -141,7 +141,7 @@ func (f *full) logged(id bourse.MachineID) error {
 	var text string
 	err := f.api.Logs(f.Context(), "default", id, machinesapi.LogQuery{}, func(l machinesapi.LogLine) error { text += l.Text; return nil })
 	if err == nil && !strings.Contains(text, "here") {
-		err = fmt.Errorf("the log is %q", text)
+		err = fmt.Errorf("the log is %q, want a line with \"here\"", text)
 	}
 	return err
 }
@@ -183,16 +183,16 @@ func TestFullDiskAllowsStopsAndDestroys(t *testing.T) {
 	f.within("list", func() error {
 		all, silent, err := f.api.Machines(t.Context(), "default", machinesapi.ListMachines{})
 		if err == nil && (len(all) < 3 || len(silent) > 0) {
-			err = fmt.Errorf("%d machines, silent workers %v", len(all), silent)
+			err = fmt.Errorf("%d machines, and no answer from workers %v; want at least 3 and answers from all", len(all), silent)
 		}
 		return err
 	})
 	for _, id := range f.ids {
 		if err := f.logged(id); err != nil {
-			t.Errorf("logs of %s: %v", id, err)
+			t.Errorf("logs of machine %s: %v", id, err)
 		}
 		if out, err := f.api.Exec(t.Context(), "default", id, machinesapi.ExecMachine{Command: []string{"echo", "alive"}}); err != nil || out.Stdout != "alive\n" {
-			t.Errorf("exec in %s: %q, %v", id, out.Stdout, err)
+			t.Errorf("exec in %s: %q, %v; want alive", id, out.Stdout, err)
 		}
 	}
 	_, err := f.order(f.mark+"refused", "")
@@ -203,7 +203,7 @@ func TestFullDiskAllowsStopsAndDestroys(t *testing.T) {
 	f.within("the machine stops", func() error {
 		m, err := f.api.Machine(t.Context(), "default", f.ids[0])
 		if err == nil && m.State != bourse.StateStopped {
-			err = fmt.Errorf("it is %s", m.State)
+			err = fmt.Errorf("the machine is %s, want stopped", m.State)
 		}
 		return err
 	})
@@ -214,15 +214,15 @@ func TestFullDiskAllowsStopsAndDestroys(t *testing.T) {
 	}
 	left := processes(f.mark)
 	if left[f.mark+"0"]+left[f.mark+"1"] != 0 || left[f.mark+"2"] != 1 {
-		t.Errorf("processes: %v, want only those of machine 2", left)
+		t.Errorf("the processes %v run, want only those of machine 2", left)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	f.within("order after space was freed", func() error { _, err := f.order(f.mark+"new", ""); return err })
-	for _, line := range []string{"commit failed", "checkpoint failed", "record finished step failed", "watch of a machine"} {
+	for _, line := range []string{"commit failed", "checkpoint failed", "record finished step failed", "watch machine failed"} {
 		if n := len(f.log.lines(line)); n > 2*2 { // two daemons, each of which runs for less than two minutes
-			t.Errorf("%q was logged %d times", line, n)
+			t.Errorf("%q was logged %d times, want at most 4", line, n)
 		}
 	}
 }
@@ -235,6 +235,6 @@ func hinted(t *testing.T, err error, dir string) {
 		t.Fatalf("order on a full disk: %v, want a refusal", err)
 	}
 	if text := err.Error(); !strings.Contains(text, "disk of "+dir+" is full") || !strings.Contains(text, "free some space") {
-		t.Errorf("refused with %q, want a message that the disk of %s is full, with advice", text, dir)
+		t.Errorf("refused with %q, want a message that the disk of %s is full and that space should be freed", text, dir)
 	}
 }

@@ -152,7 +152,7 @@ func TestGossipDecompressionBombs(t *testing.T) {
 		}
 		t.Logf("%s: %d MiB before, %d at most", server.Name, before, peak)
 		if peak > before+mostForGossip {
-			t.Errorf("the memory of %s grew by %d MiB because of membership messages, want at most %d", server.Name, peak-before, mostForGossip)
+			t.Errorf("the memory of %s grew by %d MiB because of membership messages, want at most %d MiB", server.Name, peak-before, mostForGossip)
 		}
 	}
 	s.execOnW1(s.client(broker))

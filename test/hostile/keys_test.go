@@ -26,7 +26,7 @@ func TestAccessToKeys(t *testing.T) {
 	s.execOnW1(api)
 	list, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{})
 	if err != nil || len(list) != 1 {
-		t.Fatalf("%d machines, %v", len(list), err)
+		t.Fatalf("%d machines, %v; want one", len(list), err)
 	}
 	if !servertest.Within(servertest.Timeout, func() bool {
 		found := 0

@@ -29,10 +29,10 @@ func answering(t *testing.T, text string) *bourse.Config {
 	}
 }
 
-// TestWorkerReceivesNoTrafficOfOtherApps has a worker with a valid certificate and a modified program, which publishes
+// TestWorkerDoesNotReceiveTrafficOfOtherApps has a worker with a valid certificate and a modified program, which publishes
 // and reports its machines as machines of another app. No list of that app may contain them, and the proxy must not
 // send them the app's requests.
-func TestWorkerReceivesNoTrafficOfOtherApps(t *testing.T) {
+func TestWorkerDoesNotReceiveTrafficOfOtherApps(t *testing.T) {
 	s := startSecure(t)
 	ctx := t.Context()
 	var shop machinesapi.App
@@ -92,11 +92,11 @@ func TestWorkerReceivesNoTrafficOfOtherApps(t *testing.T) {
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
 		if err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
+			err = fmt.Errorf("status %d, want 200: %s", resp.StatusCode, text)
 		}
 		return string(text), err
 	}
-	eventually(t, "reach shop", func() error { _, err := get(); return err })
+	eventually(t, "a request reaches a machine of shop", func() error { _, err := get(); return err })
 	// Wait until the false rows are in the broker's view, where everybody can see them.
 	eventually(t, "the broker's view contains the false rows", func() error {
 		for line, err := range s.api.Query(ctx, machinesapi.ViewQuery{Statement: "SELECT id FROM unplaced_machines WHERE claimed_app = 'shop'"}) {
@@ -108,7 +108,7 @@ func TestWorkerReceivesNoTrafficOfOtherApps(t *testing.T) {
 	})
 	for range 40 {
 		if text, err := get(); text != "honest" {
-			t.Fatalf("request for shop: got %q, %v", text, err)
+			t.Fatalf("request for shop: got %q, %v; want \"honest\"", text, err)
 		}
 	}
 	list, _, err := s.api.Machines(ctx, "shop", machinesapi.ListMachines{})

@@ -96,7 +96,7 @@ func TestLoopbackRequiresATokenUnlessInsecure(t *testing.T) {
 		}
 	})
 	if open.TokenFile != "" {
-		t.Errorf("an insecure broker reports the token file %s", open.TokenFile)
+		t.Errorf("an insecure broker reports the token file %s, want none", open.TokenFile)
 	}
 	for _, c := range []struct {
 		path string
@@ -140,7 +140,7 @@ func TestCommandsFindTheToken(t *testing.T) {
 	}
 	after, err := os.ReadFile(broker.TokenFile)
 	if err != nil || string(after) != string(before) {
-		t.Errorf("the token changed after a kill (%v)", err)
+		t.Errorf("the token changed after a kill, want the same token (%v)", err)
 	}
 	var out []byte
 	if !servertest.Within(servertest.Timeout, func() bool { // a restarted broker first has to learn about its cluster
@@ -156,7 +156,7 @@ func TestCommandsFindTheToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(broker.TokenFile); err == nil {
-		t.Errorf("file %s still exists", broker.TokenFile)
+		t.Errorf("the token file %s still exists after a clean stop", broker.TokenFile)
 	}
 }
 

@@ -135,7 +135,7 @@ func (s *secured) execOnW1(api *machinesapi.Client) {
 	}
 	said, err := api.Exec(s.t.Context(), "default", made.ID, machinesapi.ExecMachine{Command: []string{"echo", "it is w1"}, Timeout: 10})
 	if err != nil || said.Stdout != "it is w1\n" {
-		s.t.Errorf("exec: %+v, %v", said, err)
+		s.t.Errorf("exec: %+v, %v; want \"it is w1\"", said, err)
 	}
 }
 
@@ -158,9 +158,9 @@ func intrude(t *testing.T, c gossip.Config) *gossip.Members {
 	return m
 }
 
-// TestMembershipKeyAloneStopsNoServer has an attacker with the membership's key, but without a certificate, impersonate
+// TestMembershipKeyAloneCannotStopServers has an attacker with the membership's key, but without a certificate, impersonate
 // w1 before w1 starts. The real w1 must start, receive calls, and continue.
-func TestMembershipKeyAloneStopsNoServer(t *testing.T) {
+func TestMembershipKeyAloneCannotStopServers(t *testing.T) {
 	s := newSecured(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -189,9 +189,9 @@ type gullible struct{}
 func (gullible) Verify(_, _ []byte) bool      { return true }
 func (gullible) HasTag(bourse.WorkerTag) bool { return true }
 
-// TestWorkerReceivesNoCallsForOthers has worker w2 announce w1's tag with its own certificate, before w1 starts. It
+// TestWorkerDoesNotReceiveCallsForOthers has worker w2 announce w1's tag with its own certificate, before w1 starts. It
 // must not receive any of w1's calls.
-func TestWorkerReceivesNoCallsForOthers(t *testing.T) {
+func TestWorkerDoesNotReceiveCallsForOthers(t *testing.T) {
 	s := newSecured(t)
 	creds := s.credentials("w2")
 	var mu sync.Mutex
@@ -220,7 +220,7 @@ func TestWorkerReceivesNoCallsForOthers(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if len(stolen) != 0 {
-		t.Errorf("it received %v", stolen)
+		t.Errorf("the malicious worker received the calls %v, want none", stolen)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestWorkerCertificateGivesNoAccessToOthers(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusForbidden {
-			t.Errorf("%s: %s", ask.verb.Name, resp.Status)
+			t.Errorf("call %s: status %s, want 403", ask.verb.Name, resp.Status)
 		}
 	}
 	// The same calls on a connection for calls, on which only the first request is HTTP.
@@ -331,6 +331,6 @@ func TestQuoteMessagesAreIgnored(t *testing.T) {
 	defer c.Close()
 	_, err = c.RequestWithContext(t.Context(), "bourse."+broker.Of+".region.gru.orders", []byte(`{}`))
 	if err != natsclient.ErrNoResponders { //nolint:errorlint // the client returns this error unwrapped
-		t.Errorf("a server answered a message that requests a quote: %v", err)
+		t.Errorf("message that requests a quote: %v, want no responders", err)
 	}
 }

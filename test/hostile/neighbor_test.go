@@ -31,9 +31,9 @@ func secretOf(t *testing.T, s *servertest.Server) loopback.Secret {
 	return secret
 }
 
-// TestNeighborProcessIsNoMember starts a process next to a cluster on loopback. Without the cluster's secret, it must
+// TestNeighborProcessCannotJoin starts a process next to a cluster on loopback. Without the cluster's secret, it must
 // not be able to join, learn about members, or have rows accepted. With the secret it must become a member immediately.
-func TestNeighborProcessIsNoMember(t *testing.T) {
+func TestNeighborProcessCannotJoin(t *testing.T) {
 	broker, worker := startPair(t)
 	api := servertest.Client(t, broker)
 	member := func(id bourse.WorkerID, key []byte) *gossip.Members {
@@ -49,7 +49,7 @@ func TestNeighborProcessIsNoMember(t *testing.T) {
 		select {
 		case <-m.Ready(): // the process has called both servers
 		case <-time.After(30 * time.Second):
-			t.Fatalf("%s has not been called yet", id)
+			t.Fatalf("process %s did not contact both servers", id)
 		}
 	}
 	member("friend", secretOf(t, broker).For("gossip"))
@@ -72,7 +72,7 @@ func TestNeighborProcessIsNoMember(t *testing.T) {
 	}
 	for id, m := range strangers {
 		if known := m.Members(); len(known) > 1 {
-			t.Errorf("%s knows the members %+v", id, known)
+			t.Errorf("%s knows the members %+v, want only itself", id, known)
 		}
 	}
 	for _, path := range []string{"POST /view/push", "POST /view/pull"} {
@@ -122,7 +122,7 @@ func TestDevNATSRequiresAToken(t *testing.T) {
 	}
 	c, err := natsclient.Connect(url, natsclient.Token(secretOf(t, broker).Text("nats")))
 	if err != nil {
-		t.Fatalf("with the token: %v", err)
+		t.Fatalf("connect to NATS with the token: %v", err)
 	}
 	c.Close()
 }

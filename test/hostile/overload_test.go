@@ -37,7 +37,7 @@ func TestOverloadIsReportedAsRateLimit(t *testing.T) {
 				case bourse.CodeOf(err) == bourse.CodeRateLimited && reply != nil && reply.Status == 429:
 					shed++
 				default:
-					t.Errorf("under load: %v", err)
+					t.Errorf("order under load: %v, want success or rate_limited", err)
 				}
 				mu.Unlock()
 			}
@@ -50,6 +50,6 @@ func TestOverloadIsReportedAsRateLimit(t *testing.T) {
 	patient := *api
 	patient.Retries = 10
 	if _, err := patient.Create(t.Context(), "default", order, ""); err != nil {
-		t.Errorf("a client that waits: %v", err)
+		t.Errorf("order by a client that waits after a 429: %v", err)
 	}
 }

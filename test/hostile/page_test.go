@@ -39,11 +39,11 @@ func TestPagesCannotCallListeners(t *testing.T) {
 				"Host: evil.example" + port, "Origin: http://evil.example" + port, "Sec-Fetch-Site: same-origin", "Content-Type: application/json",
 			}, hostOrder)
 			if rebound.status != http.StatusMisdirectedRequest {
-				t.Errorf("%s: %s of a rebound page: %d %s, want 421", name, path, rebound.status, rebound.body)
+				t.Errorf("%s: %s from a page with DNS rebinding: %d %s, want 421", name, path, rebound.status, rebound.body)
 			}
 			read := send(t, addr, path, []string{"Host: evil.example" + port, "Bourse-Server: " + broker.Of}, hostOrder)
 			if read.status != http.StatusMisdirectedRequest {
-				t.Errorf("%s: %s of a rebound page without browser headers: %d %s, want 421", name, path, read.status, read.body)
+				t.Errorf("%s: %s from a page with DNS rebinding, without browser headers: %d %s, want 421", name, path, read.status, read.body)
 			}
 			forServers := strings.Contains(path, " /worker/") || strings.Contains(path, " /view/")
 			if strings.HasPrefix(path, "GET") && !forServers {
@@ -54,13 +54,13 @@ func TestPagesCannotCallListeners(t *testing.T) {
 			} {
 				form := send(t, addr, path, append([]string{"Host: " + addr, "Content-Type: text/plain"}, traces...), hostOrder)
 				if form.status != http.StatusForbidden {
-					t.Errorf("%s: %s of a form of another site (%v): %d %s, want 403", name, path, traces, form.status, form.body)
+					t.Errorf("%s: %s from another site's form (%v): %d %s, want 403", name, path, traces, form.status, form.body)
 				}
 			}
 			if forServers && path != "GET /worker/metrics" {
 				bare := send(t, addr, path, []string{"Host: " + addr, "Content-Type: text/plain"}, hostOrder)
 				if bare.status != http.StatusForbidden {
-					t.Errorf("%s: %s of a caller that is no server: %d %s, want 403", name, path, bare.status, bare.body)
+					t.Errorf("%s: %s from a caller that is not a server: %d %s, want 403", name, path, bare.status, bare.body)
 				}
 			}
 		}

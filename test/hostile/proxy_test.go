@@ -102,7 +102,7 @@ func ask(ctx context.Context, proxy *servertest.Server, app bourse.AppName, path
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("status %d: %s", resp.StatusCode, text)
+		err = fmt.Errorf("status %d, want 200: %s", resp.StatusCode, text)
 	}
 	return err
 }
@@ -168,9 +168,9 @@ func (h *h2Conn) reply() string {
 	}
 }
 
-// TestInvalidRequestStartsNoMachine sends requests that cannot be forwarded to any machine. They must not start a
+// TestInvalidRequestsDoNotStartMachines sends requests that cannot be forwarded to any machine. They must not start a
 // stopped machine, and must not make the proxy consider a healthy machine as failed.
-func TestInvalidRequestStartsNoMachine(t *testing.T) {
+func TestInvalidRequestsDoNotStartMachines(t *testing.T) {
 	broker, _ := startPair(t)
 	proxy := startProxy(t, broker, 0)
 	id := serveApp(t, broker, proxy, "web", "")
@@ -214,7 +214,7 @@ func TestInvalidRequestStartsNoMachine(t *testing.T) {
 		t.Fatal("the broker does not report where the proxy sends requests")
 	}
 	if m := machines[0]; m.Use != machinesapi.UseNow {
-		t.Errorf("after invalid requests the machine has use %s: %s", m.Use, m.Why)
+		t.Errorf("after invalid requests, the proxy's use of the machine is %s (%s), want %s", m.Use, m.Why, machinesapi.UseNow)
 	}
 	if err := api.Stop(t.Context(), "web", id, machinesapi.StopMachine{}, ""); err != nil {
 		t.Fatal(err)

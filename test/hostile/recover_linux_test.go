@@ -59,29 +59,29 @@ func TestStoreWithAFlippedBitIsRecovered(t *testing.T) {
 		return string(out)
 	}
 	if out := command(5, "worker", "store", "check", "--data", data); !strings.Contains(out, "in use") {
-		t.Errorf("check while the daemon runs: %s", out)
+		t.Errorf("check while the daemon runs: %s, want \"in use\"", out)
 	}
 	if err := w.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	flipRecord(t, data, ids[0])
 	if out := command(1, w.Args...); !strings.Contains(out, "bourse worker store recover") {
-		t.Errorf("start: %s, want the command", out)
+		t.Errorf("start with a damaged store: %s, want an error that names the recover command", out)
 	}
 	if out := command(1, "worker", "store", "check", "--data", data); !strings.Contains(out, "damaged: ") {
-		t.Errorf("check: %s", out)
+		t.Errorf("check of the damaged store: %s, want \"damaged: \"", out)
 	}
 	if out := command(0, "worker", "store", "recover", "--yes", "--data", data); !strings.Contains(out, "kept: worker.db.damaged-") {
-		t.Errorf("recover: %s", out)
+		t.Errorf("recover: %s, want \"kept: worker.db.damaged-\"", out)
 	}
 	if out := command(0, "worker", "store", "check", "--data", data); !strings.Contains(out, "no damage found") {
-		t.Errorf("check of the recovered store: %s", out)
+		t.Errorf("check of the recovered store: %s, want \"no damage found\"", out)
 	}
 	if out := command(5, w.Args...); !strings.Contains(out, string(ids[0])) || strings.Contains(out, string(ids[1])) {
-		t.Errorf("start: %s, want an error that names machine %s and no other", out, ids[0])
+		t.Errorf("start with the recovered store: %s, want an error that names machine %s and no other", out, ids[0])
 	}
 	if n := len(processes(mark)); n != 2 {
-		t.Fatalf("%d machines run, want both", n)
+		t.Fatalf("%d machines run, want 2", n)
 	}
 	w.Args = append(w.Args, "--forget-machines")
 	if err := w.Start(); err != nil {
@@ -122,6 +122,6 @@ func flipRecord(t *testing.T, data string, id bourse.MachineID) {
 		}
 	}
 	if flipped == 0 {
-		t.Fatal("no file contains the record")
+		t.Fatal("no file of the store contains the record to damage")
 	}
 }

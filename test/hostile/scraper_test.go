@@ -123,6 +123,6 @@ func TestScraperCanReadOnlyMetrics(t *testing.T) {
 	// A scraper is not a server, so servers must reject what it signs.
 	der, _ := creds.Own()
 	if _, _, _, err := creds.Author(der, time.Now()); bourse.CodeOf(err) != bourse.CodeForbidden {
-		t.Errorf("scraper as the author of rows: %v, want forbidden", err)
+		t.Errorf("author of data that a scraper has signed: %v, want forbidden", err)
 	}
 }

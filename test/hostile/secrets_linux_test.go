@@ -61,7 +61,7 @@ func TestContainerSecretsDoNotLeak(t *testing.T) {
 				})
 				return err == nil && strings.HasPrefix(out.Stdout, want) && strings.HasSuffix(out.Stdout, "\n1\n")
 			}) {
-				t.Fatalf("a command printed %+v (%v), want the digest of the secrets, and 1", out, err)
+				t.Fatalf("a command printed %+v (%v), want the digest of the secrets, and a count of 1", out, err)
 			}
 		}
 		has()
@@ -75,7 +75,7 @@ func TestContainerSecretsDoNotLeak(t *testing.T) {
 		if !servertest.Within(servertest.Timeout, func() bool {
 			return api.Restart(t.Context(), "vault", made.Machine.ID, machinesapi.RestartMachine{ForceStop: true}, "") == nil
 		}) {
-			t.Fatal("the machine cannot be restarted")
+			t.Fatal("the restart of the machine failed repeatedly")
 		}
 		has()
 		nowhere()

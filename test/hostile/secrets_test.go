@@ -64,7 +64,7 @@ func TestSecretsDoNotLeak(t *testing.T) {
 		if !servertest.Within(servertest.Timeout, func() bool {
 			return api.Restart(t.Context(), "vault", made.Machine.ID, machinesapi.RestartMachine{ForceStop: true}, "") == nil
 		}) {
-			t.Fatal("the machine cannot be restarted")
+			t.Fatal("the restart of the machine failed repeatedly")
 		}
 		printed(2)
 
@@ -74,12 +74,12 @@ func TestSecretsDoNotLeak(t *testing.T) {
 			"/v1/machines", "/v1/orders/" + string(made.OrderID), "/v1/workers/" + worker.ID, "/v1/workers/" + worker.ID + "/runs", "/v1/view/health", "/metrics",
 		} {
 			if strings.Contains(get(t, api, d.API+path), value) {
-				t.Errorf("the reply to GET %s contains the value", path)
+				t.Errorf("the reply to GET %s contains the secret's value", path)
 			}
 		}
 		searchFor(t, data, value) // search while the cluster is running, too
 		if text := d.Printed(t, ""); strings.Contains(text, value) {
-			t.Errorf("bourse dev printed the value")
+			t.Errorf("bourse dev printed the secret's value")
 		}
 	})
 	searchFor(t, data, value)
@@ -100,7 +100,7 @@ func get(t *testing.T, api *machinesapi.Client, url string) string {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %s, %v: %s", url, resp.Status, err, text)
+		t.Fatalf("GET %s: status %s, want 200, %v: %s", url, resp.Status, err, text)
 	}
 	return string(text)
 }
@@ -128,11 +128,11 @@ func searchForSome(t *testing.T, dir, value string, some int) {
 		}
 		files++
 		if bytes.Contains(text, secret) || bytes.Contains(text, coded) {
-			t.Errorf("%s contains the value", path)
+			t.Errorf("file %s contains the secret's value", path)
 		}
 		return nil
 	})
 	if err != nil || files < some {
-		t.Errorf("searched only %d files below %s: %v", files, dir, err)
+		t.Errorf("only %d files below %s were searched: %v", files, dir, err)
 	}
 }

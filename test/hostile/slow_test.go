@@ -25,7 +25,7 @@ func rss(t *testing.T, s *servertest.Server) int {
 	}
 	_, rest, lives := strings.Cut(string(text), "VmRSS:")
 	if !lives {
-		t.Fatalf("%s has ended", s.Name)
+		t.Fatalf("server %s has exited", s.Name)
 	}
 	kib, err := strconv.Atoi(strings.Fields(rest)[0])
 	if err != nil {
@@ -56,20 +56,20 @@ func TestSlowClientsUseNoMemory(t *testing.T) {
 	}
 	api := servertest.Client(t, broker)
 	if _, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{}); err != nil {
-		t.Errorf("another client at the same time: %v", err)
+		t.Errorf("request of another client at the same time: %v", err)
 	}
 	if now := rss(t, broker); now > before+60 {
-		t.Errorf("one byte from each of 150 clients uses %d MiB", now-before)
+		t.Errorf("one byte from each of 150 clients uses %d MiB of the broker's memory, want at most 60", now-before)
 	}
 	for _, c := range conns {
 		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
-			t.Fatalf("a client that sends nothing more is not disconnected: %v", err)
+			t.Fatalf("a client that stopped sending was not disconnected: %v", err)
 		}
 		_ = resp.Body.Close()
 		if resp.StatusCode != http.StatusBadRequest {
-			t.Errorf("a client that sends nothing more: status %d, want 400", resp.StatusCode)
+			t.Errorf("a client that stopped sending: status %d, want 400", resp.StatusCode)
 		}
 	}
 }
@@ -114,21 +114,21 @@ func TestMemoryForHugeBodiesIsLimited(t *testing.T) {
 			_ = resp.Body.Close()
 			statuses[resp.StatusCode]++
 			if resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "" {
-				t.Error("429 without Retry-After")
+				t.Error("a reply with status 429 has no header Retry-After")
 			}
 		})
 	}
 	wg.Wait()
 	t.Logf("statuses %v, peak %d MiB", statuses, peak)
 	if peak > 512 {
-		t.Errorf("600 MiB of hostile JSON use %d MiB in the broker", peak)
+		t.Errorf("600 MiB of hostile JSON use %d MiB in the broker, want at most 512", peak)
 	}
 	if statuses[http.StatusOK] != 0 || statuses[http.StatusBadRequest] == 0 {
 		t.Errorf("statuses %v, want 400 and 429", statuses)
 	}
 	api := servertest.Client(t, broker)
 	if _, _, err := api.Machines(t.Context(), "default", machinesapi.ListMachines{}); err != nil {
-		t.Errorf("another client afterwards: %v", err)
+		t.Errorf("request of another client afterwards: %v", err)
 	}
 }
 

@@ -112,7 +112,7 @@ func sealedIn(t *testing.T, dir string, ids map[bourse.AppName]string) map[bours
 		for app, id := range ids {
 			list, err := inventory.Secrets(id)(c)
 			if err != nil || len(list) != 1 {
-				t.Fatalf("%s has %d secrets of app %s: %v", path, len(list), app, err)
+				t.Fatalf("%s has %d secrets of app %s, want 1: %v", path, len(list), app, err)
 			}
 			out[app] = list[0].Sealed
 		}
@@ -145,7 +145,7 @@ func keysIn(t *testing.T, dir string) map[[bourse.AppKeySize]byte]bool {
 		}
 	})
 	if files < 5 {
-		t.Fatalf("only %d files are below %s", files, dir)
+		t.Fatalf("only %d files were found below %s", files, dir)
 	}
 	return out
 }

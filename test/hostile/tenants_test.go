@@ -91,7 +91,7 @@ func (c *tenants) must(token, method, path, body string) (map[string]any, http.H
 	c.t.Helper()
 	status, text, h := c.ask(token, method, path, body)
 	if status/100 != 2 {
-		c.t.Fatalf("%s %s: %d %s", method, path, status, text)
+		c.t.Fatalf("%s %s: status %d, want 2xx: %s", method, path, status, text)
 	}
 	var out map[string]any
 	_ = json.Unmarshal([]byte(text), &out) // ignore errors: some replies contain a list or nothing
@@ -160,7 +160,7 @@ func (c *tenants) settle(app string) {
 	_, text, _ = c.ask(acmeToken, "GET", "/v1/apps/"+app+"/volumes/"+v.ID+"/snapshots", "")
 	var list []struct{ ID string }
 	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list) == 0 {
-		c.t.Fatalf("the snapshots are %s, %v", text, err)
+		c.t.Fatalf("the snapshots are %s, %v; want at least one", text, err)
 	}
 	c.snapshot = list[0].ID
 }
@@ -209,7 +209,7 @@ func (c *tenants) try(token, app string, want ...int) {
 		if c.nonce != "" { // knowing the nonce of the machine's lease must not help
 			status, text, _ := c.ask(token, method, c.path(app)+rest, body, "fly-machine-lease-nonce", c.nonce)
 			if status < http.StatusBadRequest || strings.Contains(text, canary) {
-				c.t.Errorf("%s with the nonce: %d %s", call, status, text)
+				c.t.Errorf("%s with the nonce: status %d, want a refusal without acme's data: %s", call, status, text)
 			}
 		}
 	}
@@ -230,17 +230,17 @@ func (c *tenants) intact(app string) {
 	c.t.Helper()
 	m, _ := c.must(acmeToken, "GET", c.path(app), "")
 	if m["state"] != "started" || m["instance_id"] != c.instance || m["nonce"] == "" {
-		c.t.Errorf("acme's machine is %v", m)
+		c.t.Errorf("acme's machine is %v, want it started, with instance %s and its lease", m, c.instance)
 	}
 	config := m["config"].(map[string]any)
 	if !maps.Equal(map[string]any{"key": canary}, config["metadata"].(map[string]any)) {
-		c.t.Errorf("the metadata of acme's machine is %v", config["metadata"])
+		c.t.Errorf("the metadata of acme's machine is %v, want only key=%s", config["metadata"], canary)
 	}
 	if r, _ := c.must(acmeToken, "GET", "/v1/reservations/"+c.reservation, ""); len(r["holds"].([]any)) != 1 {
-		c.t.Errorf("acme's reservation is %v", r)
+		c.t.Errorf("acme's reservation is %v, want one hold", r)
 	}
 	if lease, _ := c.must(acmeToken, "GET", c.path(app)+"/lease", ""); !strings.Contains(fmt.Sprint(lease), canary) {
-		c.t.Errorf("acme's lease is %v", lease)
+		c.t.Errorf("acme's lease is %v, want a description with %q", lease, canary)
 	}
 	if c.volume != "" {
 		c.must(acmeToken, "GET", "/v1/apps/"+app+"/volumes/"+c.volume, "")
@@ -317,7 +317,7 @@ func TestOtherOrganizationsHaveNoAccess(t *testing.T) {
 		c.no(token, "GET", c.path("shop"), "", []int{http.StatusUnauthorized})
 	}
 	if c.seen < 100 || c.refused < c.seen-3 {
-		t.Errorf("%d of %d requests were refused", c.refused, c.seen)
+		t.Errorf("%d of %d requests were refused, want all except at most 3, of at least 100", c.refused, c.seen)
 	}
 	c.intact("shop")
 }
@@ -329,7 +329,7 @@ func TestAppTokenGivesNoAccessToOtherApps(t *testing.T) {
 	c.must(acmeToken, "POST", "/v1/apps", `{"app_name": "blog", "org_slug": "acme"}`)
 	c.settle("shop")
 	if m, _ := c.must(shopToken, "GET", c.path("shop"), ""); m["id"] != c.machine {
-		t.Errorf("the app's own token got %v", m)
+		t.Errorf("the app's own token got %v, want machine %s", m, c.machine)
 	}
 	c.try(blogToken, "shop", http.StatusForbidden)
 	c.try(blogToken, "blog", http.StatusNotFound)
@@ -342,9 +342,9 @@ func TestAppTokenGivesNoAccessToOtherApps(t *testing.T) {
 	c.intact("shop")
 }
 
-// TestRecreatedAppGetsNoObjectsOfTheDeletedApp checks that if another organization creates an app with the name of a
+// TestRecreatedAppDoesNotGetObjectsOfTheDeletedApp checks that if another organization creates an app with the name of a
 // deleted app, it gets none of the deleted app's objects.
-func TestRecreatedAppGetsNoObjectsOfTheDeletedApp(t *testing.T) {
+func TestRecreatedAppDoesNotGetObjectsOfTheDeletedApp(t *testing.T) {
 	c := startTenants(t)
 	c.settle("shop")
 	c.must(acmeToken, "DELETE", "/v1/apps/shop?force=true", "")
@@ -356,7 +356,7 @@ func TestRecreatedAppGetsNoObjectsOfTheDeletedApp(t *testing.T) {
 	} {
 		status, text, h := c.ask(rivalToken, "GET", path, "")
 		if status != http.StatusOK || strings.Contains(text, c.machine) || c.volume != "" && strings.Contains(text, c.volume) {
-			t.Errorf("%s: %d %s", path, status, text)
+			t.Errorf("GET %s: status %d, want 200 without acme's objects: %s", path, status, text)
 		}
 		c.clean(path, text, h)
 	}

@@ -34,7 +34,7 @@ func TestRevokedTokenWithTwoBrokers(t *testing.T) {
 	good, bad := issue(), issue()
 	for _, token := range []string{good.Token, bad.Token} {
 		if status := show(one, token); status != 200 {
-			t.Fatalf("request to the broker that created the token: status %d", status)
+			t.Fatalf("request to the broker that created the token: status %d, want 200", status)
 		}
 		if !servertest.Within(servertest.Timeout, func() bool { return show(two, token) == 200 }) {
 			t.Fatal("the other broker does not accept the token")
@@ -45,10 +45,10 @@ func TestRevokedTokenWithTwoBrokers(t *testing.T) {
 	}
 	began := time.Now()
 	if status := show(two, bad.Token); status != 401 {
-		t.Errorf("request to the broker that revoked the token: status %d", status)
+		t.Errorf("request to the broker that revoked the token: status %d, want 401", status)
 	}
 	if !servertest.Within(servertest.Timeout, func() bool { return show(one, bad.Token) == 401 }) {
-		t.Error("the other broker still accepts the token")
+		t.Error("the other broker still accepts the revoked token")
 	}
 	t.Logf("revoked everywhere after %s", time.Since(began))
 
@@ -81,7 +81,7 @@ func TestRevokedTokenWithTwoBrokers(t *testing.T) {
 		t.Error("after its start the broker does not accept a valid token")
 	}
 	if status := show(two, bad.Token); status != 401 {
-		t.Errorf("request after the start: status %d", status)
+		t.Errorf("request with the revoked token after the start: status %d, want 401", status)
 	}
 }
 

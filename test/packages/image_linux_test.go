@@ -24,7 +24,7 @@ func TestContainerImage(t *testing.T) {
 		build(t, dir, "0.1.0", "image.tar")
 	}
 	if a, b := read(t, filepath.Join(first, "SHA256SUMS")), read(t, filepath.Join(second, "SHA256SUMS")); a != b {
-		t.Errorf("two builds differ: %s and %s", a, b)
+		t.Errorf("two builds of the same commit have different checksums: %s and %s", a, b)
 	}
 	archive := filepath.Join(first, "bourse_0.1.0_"+runtime.GOARCH+".image.tar")
 	checkAuthorities(t, archive)
@@ -44,14 +44,14 @@ func TestContainerImage(t *testing.T) {
 	}
 	labels, commit := spec.Config.Labels, output(t, exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD"))
 	if labels["org.opencontainers.image.version"] != "0.1.0" || labels["org.opencontainers.image.revision"] != strings.TrimSpace(commit) || spec.Created.IsZero() {
-		t.Errorf("the image of commit %s has the labels %v and was created at %v", commit, labels, spec.Created)
+		t.Errorf("the image has the labels %[2]v and was created at %[3]v, want version 0.1.0, revision %[1]s and a time", commit, labels, spec.Created)
 	}
 
 	run := func(id string, args ...string) *exec.Cmd {
 		return ctr(slices.Concat([]string{"run", "--rm", ref, id}, spec.Config.Entrypoint, args)...)
 	}
 	if got := output(t, run("bourse-image-version", "version")); !strings.Contains(got, "v0.1.0") {
-		t.Errorf("the program in the image reports version %q", got)
+		t.Errorf("the program in the image reports version %q, want v0.1.0", got)
 	}
 	const proxy = "bourse-image-proxy"
 	serve := run(proxy, "serve", "proxy", "--name", "edge", "--region", "gru", "--listen", "127.0.0.1:0", "--gossip", "127.0.0.1:0", "--http", "127.0.0.1:0")
@@ -66,7 +66,7 @@ func TestContainerImage(t *testing.T) {
 	line, _ := bufio.NewReader(out).ReadString('\n')
 	var ready struct{ Role string }
 	if err := json.Unmarshal([]byte(line), &ready); err != nil || ready.Role != "proxy" {
-		t.Fatalf("the proxy in the image printed %q", line)
+		t.Fatalf("the proxy in the image printed %q, want a JSON line with the role proxy", line)
 	}
 	output(t, ctr("task", "kill", "--signal", "SIGTERM", proxy))
 	if err := serve.Wait(); err != nil {
@@ -80,7 +80,7 @@ func checkAuthorities(t *testing.T, archive string) {
 	const script = `tar -xOf "$1" --wildcards '*.tar.gz' | tar -xzO etc/ssl/certs/ca-certificates.crt`
 	pem := output(t, exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script, "bash", archive))
 	if !x509.NewCertPool().AppendCertsFromPEM([]byte(pem)) {
-		t.Errorf("the image has no CA certificates: %q", pem)
+		t.Errorf("the image's file of CA certificates contains no certificate: %q", pem)
 	}
 }
 

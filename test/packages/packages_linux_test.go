@@ -78,7 +78,7 @@ func checkModules(t *testing.T, path, version string) {
 		sqlite = sqlite || c.Name == "modernc.org/sqlite" && c.Version != ""
 	}
 	if program.Version != "v"+version || !strings.HasPrefix(program.Name, "github.com/bourse-dev/bourse") || !sqlite {
-		t.Errorf("%s lists %+v with %d modules, and sqlite: %v", path, program, len(list.Components), sqlite)
+		t.Errorf("%s describes %+v with %d modules (modernc.org/sqlite: %v), want bourse v%s with sqlite", path, program, len(list.Components), sqlite, version)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestACME(t *testing.T) {
 		t.Fatalf("first handshake: %v", err)
 	}
 	if _, err := shown("nobody.example.com"); err == nil {
-		t.Error("a certificate was requested for a name of no app")
+		t.Error("a certificate was requested for a name that belongs to no app")
 	}
 	h.eventually("the certificate is renewed", func() error {
 		now, err := shown(name)
@@ -71,7 +71,7 @@ func TestACME(t *testing.T) {
 	h.eventually("a request is answered over TLS", func() error { // a certificate may expire during the request
 		r, err := get(client, "https://"+h.proxies[0].SecureWeb[0]+"/", name, "n")
 		if err == nil && (r.App != "shop" || r.Nonce != "n") {
-			t.Errorf("the reply is %+v", r)
+			t.Errorf("the reply is %+v, want one of app shop with nonce n", r)
 		}
 		return err
 	})
@@ -138,7 +138,7 @@ func resolver(t *testing.T) string {
 	go func() { ended <- s.ActivateAndServe() }()
 	t.Cleanup(func() {
 		if err := errors.Join(s.Shutdown(), <-ended); err != nil {
-			t.Errorf("the name server: %v", err)
+			t.Errorf("the name server failed: %v", err)
 		}
 	})
 	return l.Addr().String()

@@ -77,7 +77,7 @@ func report(t *testing.T, url, id string) string {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("the browser's report: %s, %s, %v", resp.Status, text, err)
+		t.Fatalf("the browser's report: status %s, want 200: %s, %v", resp.Status, text, err)
 	}
 	return string(text)
 }

@@ -61,7 +61,7 @@ func TestFullHostBehindTwoProxies(t *testing.T) {
 	}
 	m := h.machine("shop", bourse.MachineID(replies[0].Machine))
 	if replies[1].Machine != string(m.ID) || m.ID == id || m.Worker == full {
-		t.Errorf("machines %s, of worker %s, and %s answered, want one machine that is not on worker %s", m.ID, m.Worker, replies[1].Machine, full)
+		t.Errorf("machine %s, of worker %s, and machine %s answered, want the same machine twice, on another worker than %s", m.ID, m.Worker, replies[1].Machine, full)
 	}
 	list, _, err := h.api.Machines(t.Context(), "shop", machinesapi.ListMachines{})
 	if err != nil || len(list) != 2 {
@@ -107,7 +107,7 @@ func TestTraceOfAFailover(t *testing.T) {
 		services[s.Service] = true
 		switch {
 		case s.Name == "request" && (s.Parent != parent || s.Attributes["bourse.machine"] != got.Machine || s.Attributes["http.response.status_code"] != "200"):
-			t.Errorf("the request's span is %+v", s)
+			t.Errorf("the request's span is %+v, want parent %s, machine %s and status 200", s, parent, got.Machine)
 		case s.Name == "send" && !strings.Contains(got.Traceparent, trace+"-"+s.ID):
 			t.Errorf("the machine received the trace header %q, want the sending span %s", got.Traceparent, s.ID)
 		}

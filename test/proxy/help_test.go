@@ -96,7 +96,7 @@ func (h *house) furnish(workers, proxies int, workerArgs, proxyArgs []string, la
 // agreed waits until all servers are members and have the same view.
 func (h *house) agreed() {
 	h.Helper()
-	h.eventually("all have met", func() error { return servertest.Agreed(h.Context(), 1+len(h.workers)+len(h.proxies), h.api) })
+	h.eventually("all servers know each other", func() error { return servertest.Agreed(h.Context(), 1+len(h.workers)+len(h.proxies), h.api) })
 }
 
 // eventually calls ask until it returns no error. It fails the test at the time limit.
@@ -175,7 +175,7 @@ func (h *house) stop(app bourse.AppName, id bourse.MachineID) {
 	h.eventually("machine "+string(id)+" is stopped", func() error {
 		m, err := h.api.Machine(h.Context(), app, id)
 		if err == nil && m.State != bourse.StateStopped {
-			err = fmt.Errorf("it is %s", m.State)
+			err = fmt.Errorf("the machine is %s, want stopped", m.State)
 		}
 		return err
 	})
@@ -234,7 +234,7 @@ func (h *house) routed(client *http.Client, url, host string) (first reply) {
 	h.eventually("the proxy knows "+host, func() (err error) {
 		first, err = get(client, url, host, "first")
 		if s, ok := errors.AsType[*statusError](err); ok && s.status != http.StatusNotFound {
-			h.Fatalf("first reply of %s: %v", host, err)
+			h.Fatalf("first reply of %s: %v, want 200 or 404", host, err)
 		}
 		return err
 	})

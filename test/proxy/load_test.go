@@ -85,7 +85,7 @@ func (l *load) end(t *testing.T) {
 		t.Error(err)
 	}
 	if len(l.failed) > 0 {
-		t.Errorf("%d of %d requests failed", len(l.failed), l.asked)
+		t.Errorf("%d of %d requests failed, want none", len(l.failed), l.asked)
 	}
 	gap := time.Duration(0)
 	slices.SortFunc(l.answered, time.Time.Compare)

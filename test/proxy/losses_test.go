@@ -33,7 +33,7 @@ func TestLosses(t *testing.T) {
 			return err
 		}
 		if seen[r.Machine] = true; len(seen) < 2 {
-			return fmt.Errorf("all replies came from %s", r.Machine)
+			return fmt.Errorf("all replies came from machine %s, want replies from two", r.Machine)
 		}
 		return nil
 	})
@@ -42,7 +42,7 @@ func TestLosses(t *testing.T) {
 	ask := func(i int) error {
 		r, err := get(client, url, "web.localhost", strconv.Itoa(i))
 		if err == nil && (r.App != "web" || r.Nonce != strconv.Itoa(i)) {
-			err = fmt.Errorf("wrong reply %+v", r)
+			err = fmt.Errorf("reply %+v, want one of app web with nonce %d", r, i)
 		}
 		if r.Machine == string(lost.ID) {
 			byLost.Add(1)
@@ -52,7 +52,7 @@ func TestLosses(t *testing.T) {
 	l := startLoad(rate, ask)
 	l.more(t, rate/2)
 	if byLost.Load() == 0 {
-		t.Error("the machine that will be lost was not used")
+		t.Error("no request was sent to the machine that will be lost")
 	}
 	h.loseWorker(0, lost)
 	l.more(t, rate)
@@ -67,7 +67,7 @@ func TestLosses(t *testing.T) {
 	before := byLost.Load()
 	l.more(t, rate/2)
 	if now := byLost.Load(); now != before {
-		t.Errorf("%d requests were answered by a machine that was lost", now-before)
+		t.Errorf("%d requests were answered by a lost machine, want none", now-before)
 	}
 	l.end(t)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // errWrong is in the error chain of a connection on which wrong data was received.
-var errWrong = errors.New("wrong")
+var errWrong = errors.New("wrong data received")
 
 // stayOpen keeps a connection to an app open through a proxy until ctx is done. It
 // reconnects if the connection breaks, which happens if the proxy or the daemon of a
@@ -117,7 +117,7 @@ func (s *soak) events(ctx context.Context, i int, app bourse.AppName) error {
 			continue
 		}
 		if event != strconv.Itoa(n) {
-			return fmt.Errorf("%w: received event %s instead of %d", errWrong, event, n)
+			return fmt.Errorf("%w: event %s, want %d", errWrong, event, n)
 		}
 		n++
 		silent.Reset(waitTimeout)

@@ -87,14 +87,14 @@ func TestSoak(t *testing.T) {
 	t.Logf("%d kills; replies by status: %v; %d requests were sent to a killed proxy", s.kills, s.replies, s.excused)
 	t.Logf("%d messages over WebSockets and event streams, which were opened %d times", s.said, s.opened)
 	if s.said < int(soakFor.Seconds()) || s.opened < 2*len(s.apps) {
-		t.Errorf("%d messages were received over %d long-lived connections, want many", s.said, s.opened)
+		t.Errorf("%d messages were received over %d long-lived connections, which is not enough load", s.said, s.opened)
 	}
 	if n := s.replies[http.StatusOK]; n < l.asked/2 {
-		t.Errorf("%d of %d requests were answered by machines, want most", n, l.asked)
+		t.Errorf("only %d of %d requests were answered by machines, which is not enough load", n, l.asked)
 	}
 	s.eventually("the proxy has released the resources of the load", func() error {
 		if now := s.kept(); now.files > before.files+20 || now.goroutines > before.goroutines+40 {
-			return fmt.Errorf("the proxy uses %+v, before the load %+v", now, before)
+			return fmt.Errorf("the proxy uses %+v, want about as much as before the load: %+v", now, before)
 		}
 		return nil
 	})
@@ -172,7 +172,7 @@ func (s *soak) ask(i int) error {
 	refused, isRefused := errors.AsType[*statusError](err)
 	switch {
 	case err == nil && (r.App != string(app) || r.Nonce != nonce):
-		return fmt.Errorf("wrong reply to %s of %s: %+v", nonce, app, r)
+		return fmt.Errorf("reply %+[3]v, want one of app %[2]s with nonce %[1]s", nonce, app, r)
 	case isRefused && refused.status >= 500:
 		status = refused.status
 	case err != nil && !isRefused && p == s.proxies[1] && (down%2 == 1 || s.down.Load() != down):

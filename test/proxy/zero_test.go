@@ -30,7 +30,7 @@ func TestAppWithoutRunningMachinesAnswersCurl(t *testing.T) {
 	h := newHouse(t, 1, 1, []string{"--idle-after", idleAfter.String()}, nil)
 	id := h.create("shop", h.order(kindWeb))
 	if m := h.machine("shop", id); m.State != bourse.StateStopped && m.State != bourse.StateCreated {
-		t.Fatalf("before the request the machine is %s", m.State)
+		t.Fatalf("before the request, the machine is %s, want stopped or created", m.State)
 	}
 	url := "http://" + h.proxies[0].Web[0] + "/"
 	if first := h.routed(http.DefaultClient, url, "shop.localhost"); first.Asked != 1 || first.Proto != "HTTP/1.1" {
@@ -107,10 +107,10 @@ func TestFloodStartsAStoppedMachineOnce(t *testing.T) {
 			nonce := "n" + strconv.Itoa(i)
 			r, err := get(clients[i%len(clients)], url, "flood.localhost", nonce)
 			if err == nil && (r.App != "flood" || r.Machine != string(id) || r.Nonce != nonce) {
-				err = fmt.Errorf("wrong reply %+v", r)
+				err = fmt.Errorf("reply %+v, want one of app flood and machine %s with nonce %s", r, id, nonce)
 			}
 			if _, twice := asked.LoadOrStore(r.Asked, i); err == nil && twice {
-				err = fmt.Errorf("two requests were number %d of the machine", r.Asked)
+				err = fmt.Errorf("two replies state that they were the machine's request number %d", r.Asked)
 			}
 			if err != nil && wrong.Add(1) <= 5 {
 				t.Errorf("request %d: %v", i, err)
@@ -120,7 +120,7 @@ func TestFloodStartsAStoppedMachineOnce(t *testing.T) {
 	done.Wait()
 	t.Logf("%d requests, answered in %v", flood, time.Since(begin).Round(time.Millisecond))
 	if n := wrong.Load(); n > 0 {
-		t.Errorf("%d of %d requests were not answered", n, flood)
+		t.Errorf("%d of %d requests had no reply or a wrong one, want none", n, flood)
 	}
 	if m := h.machine("flood", id); m.Starts != 2 {
 		t.Errorf("the machine was started %d times, want 2: for the first request, and once for all the others", m.Starts)

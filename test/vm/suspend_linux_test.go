@@ -85,7 +85,7 @@ func (r *rig) sh(script string) string {
 	r.Helper()
 	x, err := r.d.Exec(r.Context(), r.id, driver.Exec{Command: []string{"sh", "-c", script}})
 	if err != nil || x.Exit.Code != 0 {
-		r.Fatalf("%s: exit %+v, %v: %s", script, x.Exit, err, x.Stderr)
+		r.Fatalf("%s: exit %+v, want code 0, %v: %s", script, x.Exit, err, x.Stderr)
 	}
 	return strings.TrimSpace(string(x.Stdout))
 }
@@ -152,7 +152,7 @@ func (r *rig) beginFreeze(ctx context.Context) (proceed func(), done <-chan erro
 	go func() { result <- r.d.Freeze(ctx, r.id, true) }()
 	for deadline := time.Now().Add(time.Minute); r.snapshot() == ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			r.Fatal("no snapshot has been created")
+			r.Fatal("no snapshot file was created")
 		}
 	}
 	return func() { r.signal(qemu, unix.SIGCONT) }, result
@@ -244,7 +244,7 @@ func (r *rig) checkClock() {
 	r.Helper()
 	seconds, err := strconv.ParseInt(r.sh("date +%s"), 10, 64)
 	if off := time.Since(time.Unix(seconds, 0)); err != nil || off.Abs() > time.Minute {
-		r.Errorf("the guest's clock is off by %v, %v", off, err)
+		r.Errorf("the guest's clock is off by %v, want at most a minute, %v", off, err)
 	}
 }
 
@@ -301,22 +301,22 @@ func TestSuspend(t *testing.T) {
 			r.sh("date -s @1000000000")
 			r.freeze(true)
 			if qemu := r.children(); qemu != "" {
-				t.Errorf("a suspended machine has the processes %s", qemu)
+				t.Errorf("a suspended machine has the processes %s, want none", qemu)
 			}
 			if use, err := r.d.Usage(t.Context(), r.id); err != nil || use.Memory > 64<<20 {
-				t.Errorf("a suspended machine uses %d MiB, %v", use.Memory>>20, err)
+				t.Errorf("a suspended machine uses %d MiB, want at most 64, %v", use.Memory>>20, err)
 			}
 			if data, err := os.ReadFile(r.snapshot()); err != nil || bytes.Contains(data, []byte(secret)) {
-				t.Errorf("the snapshot contains a secret, or: %v", err)
+				t.Errorf("the snapshot contains a secret in plain text, or reading it failed: %v", err)
 			} else {
 				t.Logf("the snapshot has %d MiB", len(data)>>20)
 			}
 			if _, err := r.d.Exec(t.Context(), r.id, driver.Exec{Command: []string{"true"}}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-				t.Errorf("a command in a suspended machine: %v", err)
+				t.Errorf("a command in a suspended machine: %v, want failed_precondition", err)
 			}
 			r.freeze(false)
 			if path := r.snapshot(); path != "" {
-				t.Errorf("after it was used, the snapshot is %s", path)
+				t.Errorf("the snapshot %s still exists after it was used", path)
 			}
 			r.checkClock()
 			r.awaitCount(5)
@@ -328,21 +328,21 @@ func TestSuspend(t *testing.T) {
 		go func() { resumed <- r.d.Freeze(t.Context(), r.id, false) }()
 		r.signal(r.awaitProcess("/vmm/agent", "resume"), unix.SIGKILL)
 		if err := <-resumed; bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("got %v, want that the machine may be resumed later", err)
+			t.Errorf("resumption whose agent was killed: %v, want unavailable", err)
 		}
 		r.signal(r.status.PID, unix.SIGCONT)
 		r.freeze(false)
 		r.awaitCount(5)
 		if after := r.guest(); after != before {
-			t.Errorf("the guest and its program's PID and open files were\n%s\n, and are\n%s", before, after)
+			t.Errorf("the guest's boot id, its program's PID or its open files have changed; before:\n%s\nafter:\n%s", before, after)
 		}
 		close(input.end)
 		if err := <-ended; err != nil || output.next != input.next {
-			t.Errorf("of %d bytes for a command that ran during the suspensions, %d have come back, %v", input.next, output.next, err)
+			t.Errorf("a command that ran during the suspensions received %d bytes and returned %d, want all of them, %v", input.next, output.next, err)
 		}
 		t.Logf("%d bytes were sent through the machine", output.next)
 		if lines := strings.Fields(r.sh("cat /count")); lines[0] != "1" || lines[len(lines)-1] != strconv.Itoa(len(lines)) {
-			t.Errorf("the program's file contains %q", lines)
+			t.Errorf("the program's file contains %q, want the numbers from 1 without a gap", lines)
 		}
 		for _, frozen := range []bool{true, false} { // what the next daemon does after a suspension that the earlier one has begun
 			ctx, cancel := context.WithCancel(t.Context())
@@ -365,7 +365,7 @@ func TestSuspend(t *testing.T) {
 		proceed()
 		for deadline := time.Now().Add(time.Minute); r.children() != ""; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatal("the agent has given up the suspension")
+				t.Fatal("qemu still runs, want the agent to complete the suspension")
 			}
 		}
 		r.open() // this daemon finds a machine that is suspended, and whose container is not frozen
@@ -373,7 +373,7 @@ func TestSuspend(t *testing.T) {
 			t.Fatal(err)
 		}
 		if exit, err := r.d.Wait(t.Context(), r.id); err != nil || exit.Signal != int(unix.SIGTERM) {
-			t.Errorf("exit %+v, %v: want SIGTERM, which resumes the machine", exit, err)
+			t.Errorf("exit %+v, %v; want SIGTERM, which first resumes the machine", exit, err)
 		}
 	})
 
@@ -389,13 +389,13 @@ func TestSuspend(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := r.d.Freeze(t.Context(), r.id, false); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-			t.Errorf("got %v, want that the machine has ended", err)
+			t.Errorf("resume with a damaged snapshot: %v, want failed_precondition", err)
 		}
 		if exit, err := r.d.Wait(t.Context(), r.id); err != nil || exit.Code != 125 {
-			t.Errorf("exit %+v, %v", exit, err)
+			t.Errorf("exit %+v, %v; want code 125", exit, err)
 		}
 		if log := r.logs(); !strings.Contains(log[len(log)-1], "restore the machine from its snapshot: ") {
-			t.Errorf("the log's last line is %q", log[len(log)-1])
+			t.Errorf("the log's last line is %q, want the reason why the snapshot was not restored", log[len(log)-1])
 		}
 		if err := r.d.Destroy(t.Context(), r.id.Machine); err != nil {
 			t.Fatal(err)
@@ -423,7 +423,7 @@ func TestSuspend(t *testing.T) {
 		remove := fill(t, h.cfg.Dir)
 		err := r.d.Freeze(t.Context(), r.id, true)
 		if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(bourse.MessageOf(err), "disk space") {
-			t.Errorf("got %v, want that the disk lacks room", err)
+			t.Errorf("suspend on a full disk: %v, want failed_precondition because of the disk space", err)
 		}
 		r.awaitCount(5)
 		remove()
@@ -437,10 +437,10 @@ func TestSuspend(t *testing.T) {
 		remove = fill(t, h.cfg.Dir)
 		proceed()
 		if err := <-done; err != nil {
-			t.Errorf("the disk has become full during a suspension: %v", err)
+			t.Errorf("suspend while the disk becomes full: %v, want success, because the snapshot's space is reserved", err)
 		}
 		if err := unix.Stat(r.snapshot(), &file); err != nil || file.Blocks*512 > file.Size+1<<20 {
-			t.Errorf("a snapshot of %d bytes occupies %d, %v", file.Size, file.Blocks*512, err)
+			t.Errorf("a snapshot of %d bytes occupies %d bytes on the disk, want at most 1 MiB more, %v", file.Size, file.Blocks*512, err)
 		}
 		remove()
 		r.freeze(false)

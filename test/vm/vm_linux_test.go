@@ -166,7 +166,7 @@ func TestExecs(t *testing.T) {
 	}
 	for range 20 {
 		if _, err := d.Exec(t.Context(), id, driver.Exec{Command: []string{"nosuch"}, Stdin: strings.NewReader("input")}); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Fatalf("exec of a missing program: %v", err)
+			t.Fatalf("exec of a missing program: %v, want invalid", err)
 		}
 	}
 	for deadline := time.Now().Add(time.Minute); ; {

@@ -122,7 +122,7 @@ func (v *volumeHost) sh(id driver.TaskID, script string) string {
 	v.Helper()
 	r, err := v.driver.Exec(v.Context(), id, driver.Exec{Command: []string{"sh", "-c", script}})
 	if err != nil || r.Exit.Code != 0 {
-		v.Fatalf("%s: exit code %d, %v: %s", script, r.Exit.Code, err, r.Stderr)
+		v.Fatalf("%s: exit code %d, want 0, %v: %s", script, r.Exit.Code, err, r.Stderr)
 	}
 	return strings.TrimSpace(string(r.Stdout))
 }
@@ -163,7 +163,7 @@ func (v *volumeHost) runBeside(args ...string) (code uint32, output string) {
 	defer client.Close()
 	all, err := client.Containers(v.Context())
 	if err != nil || len(all) != 1 {
-		v.Fatalf("%d containers, %v", len(all), err)
+		v.Fatalf("%d containers, want 1, %v", len(all), err)
 	}
 	task, err := all[0].Task(v.Context(), nil)
 	if err != nil {
@@ -202,18 +202,18 @@ func TestVolumes(t *testing.T) {
 	id := v.mustStart(1, v.attach(vol1, "/data"), v.attach(vol2, "/data/more"))
 	v.sh(id, "echo one > /data/file; echo two > /data/more/file; (while :; do sleep 1; done) > /data/more/open 2>&1 &")
 	if got := v.sh(id, "cat /data/secret; wc -c < /sys/block/vdc/serial; ls /data"); !strings.Contains(got, "in memory") || !strings.Contains(got, "lost+found") {
-		t.Errorf("the guest has %q", got)
+		t.Errorf("the guest printed %q, want the secret file and a formatted volume", got)
 	}
 	for _, attack := range []string{"losetup -d /dev/volume0", "ls /proc/1/fd/"} { // /proc/1 belongs to the agent
 		if code, out := v.runBeside("sh", "-c", attack); code == 0 || !strings.Contains(out, "ermi") {
-			t.Errorf("%s: exit code %d, %s; want that it is not permitted", attack, code, out)
+			t.Errorf("%s: exit code %d, %s; want a missing permission", attack, code, out)
 		}
 	}
 	if err := v.driver.Stop(t.Context(), id, "SIGTERM", time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if exit, err := v.driver.Wait(t.Context(), id); err != nil || exit.Signal != int(syscall.SIGTERM) {
-		t.Fatalf("exit %+v, %v", exit, err)
+		t.Fatalf("exit %+v, %v; want signal SIGTERM", exit, err)
 	}
 	v.detach(vol1)
 	v.detach(vol2)
@@ -238,13 +238,13 @@ func TestVolumes(t *testing.T) {
 	v.sh(id, "echo three > /one/synced; sync; echo four > /one/lost")
 	v.killQEMU(id)
 	if exit, err := v.driver.Wait(t.Context(), id); err != nil || exit.Code == 0 {
-		t.Errorf("exit %+v, %v of a killed machine", exit, err)
+		t.Errorf("exit of a killed machine: %+v, %v; want another code than 0", exit, err)
 	}
 	v.detach(vol1)
 	v.detach(vol2)
 	id = v.mustStart(3, v.attach(vol1, "/one"), v.attach(vol2, "/two"))
 	if got := v.sh(id, "cat /one/file /one/synced /two/file"); got != "one\nthree\ntwo" {
-		t.Errorf("after a crash, the machine reads %q", got)
+		t.Errorf("after a crash, the machine reads %q, want one, three and two", got)
 	}
 
 	// A suspension writes the data to the volume, and the machine can still use it afterwards.
@@ -267,7 +267,7 @@ func TestVolumes(t *testing.T) {
 	v.detach(vol1)
 	_, err := v.start(4, v.attach(vol1, "/one"))
 	if bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(bourse.MessageOf(err), `volume at "/one"`) {
-		t.Errorf("a machine with a destroyed volume: %v", err)
+		t.Errorf("a machine with a destroyed volume: %v, want invalid, with the volume's path", err)
 	}
 	v.detach(vol1)
 	v.detach(vol2)
@@ -275,7 +275,7 @@ func TestVolumes(t *testing.T) {
 
 	_, err = v.start(5, driver.Mount{Source: t.TempDir(), Target: "/host"})
 	if bourse.CodeOf(err) != bourse.CodeInvalid {
-		t.Errorf("a machine with a directory of the host: %v", err)
+		t.Errorf("a machine that mounts a host directory: %v, want invalid", err)
 	}
 }
 

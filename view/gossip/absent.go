@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Source reports whether a Directory's view is complete. A replication.Replicator implements it.
+// Source tells a Directory whether its view is complete. A replication.Replicator implements it.
 type Source interface {
 	// Known returns a channel that is closed once the view contains all data that the other
 	// members have.
@@ -19,26 +19,25 @@ type Source interface {
 	InSync() bool
 }
 
-// maxSeen is the maximum number of remembered workers without a row in the view.
+// maxSeen is the maximum number of workers that are remembered because they were members.
 const maxSeen = 1 << 14
 
-// absentees determines which workers are absent. An absent worker is not a member now, but it is
-// in the view or was a member at some time since this process started.
+// absentees determines which workers are absent. An absent worker is not a member now, but the view
+// contains it, or it has been a member at some time since this process started.
 type absentees struct {
 	source Source
 	known  chan struct{} // closed once the directory knows all workers
 	limit  time.Duration // how long a worker may be absent before it counts as lost; 0 means bourse.LostAfter
 
 	mu    sync.Mutex
-	since time.Time // time when known was closed; workers that were absent at that time may have been absent for longer
+	since time.Time // time when known was closed; a worker that was absent at that time may have been absent for longer
 	seen  map[bourse.WorkerID]*seen
 }
 
-// seen is a worker that has been a member at some time since this process
-// started.
+// seen describes a worker that has been a member at some time since this process started.
 type seen struct {
 	member bourse.Member
-	gone   time.Time // when this process first found the worker missing; zero if it is a member now
+	gone   time.Time // time when this process first found that the worker was missing; zero if it is a member now
 }
 
 func (a *absentees) init() {
@@ -49,7 +48,7 @@ func (a *absentees) init() {
 	a.seen = map[bourse.WorkerID]*seen{}
 }
 
-// settle records that the directory has read a complete view.
+// settle records that the directory has read a complete view, and closes known.
 func (a *absentees) settle(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,7 +58,7 @@ func (a *absentees) settle(now time.Time) {
 	}
 }
 
-// of returns the absent workers, sorted by id. here lists the workers that are members now.
+// of returns the absent workers, sorted by id. here contains the workers that are members now.
 func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.Absence {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,9 +103,9 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 	return out
 }
 
-// lastHeard returns when a worker's absence began, if the worker has not been a member since this process started. The
-// absence began when the worker was last heard from or, if later, when this process first knew all workers. If this
-// process does not know all workers yet, lastHeard returns now.
+// lastHeard returns the time since which a worker counts as absent if it has not been a member since this process
+// started. That is the time when the worker was last heard from or, if it is later, the time when this process first
+// knew all workers. If this process does not know all workers yet, lastHeard returns now.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now
@@ -117,21 +116,22 @@ func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	return a.since
 }
 
-// Source sets the source that reports whether the view is complete. It must be called before Run.
-// Without a source, the view counts as complete.
+// Source sets the Source that reports whether the view is complete. Call it before Run. Without a
+// Source, the view counts as complete.
 func (d *Directory) Source(s Source) { d.absent.source = s }
 
-// LostAfter sets how long a worker may be absent before it counts as permanently lost; 0 means [bourse.LostAfter]. It
-// must be called before Run.
+// LostAfter sets how long a worker may be absent before it counts as permanently lost. 0 means [bourse.LostAfter].
+// Call LostAfter before Run.
 func (d *Directory) LostAfter(limit time.Duration) { d.absent.limit = limit }
 
-// Known returns a channel that is closed once every worker of the cluster is known, as a member or as absent.
+// Known returns a channel that is closed once the directory knows every worker of the cluster, including
+// those that are absent.
 func (d *Directory) Known() <-chan struct{} { return d.absent.known }
 
-// Knows reports whether Known is closed.
+// Knows reports whether the channel that Known returns is closed.
 func (d *Directory) Knows() bool { return isClosed(d.absent.known) }
 
-// alwaysComplete is a directory's default Source, which reports a complete view.
+// alwaysComplete is the default Source of a Directory. It reports that the view is complete.
 type alwaysComplete chan struct{}
 
 // Known returns a closed channel.

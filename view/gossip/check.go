@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Types of messages between members, with memberlist's numbers.
+// Types of messages between members, as numbered by memberlist.
 const (
 	typePing         = 0
 	typeIndirectPing = 1
@@ -32,11 +32,11 @@ var (
 	errNodes = errors.New("the message declares more members than it contains")
 )
 
-// sumSize is the size of a checksum header.
+// sumSize is the size of a checksum header, in bytes.
 const sumSize = 5
 
-// checkPacket returns an error if a packet is invalid. A packet contains one or several
-// messages, which may be preceded by a checksum.
+// checkPacket returns an error if a packet is invalid. A packet contains one or more messages,
+// which may be preceded by a checksum.
 func checkPacket(m []byte) error {
 	if len(m) > sumSize && m[0] == typeSum {
 		m = m[sumSize:]
@@ -69,7 +69,7 @@ func checkPacket(m []byte) error {
 	return nil
 }
 
-// checkMessage returns an error if a packet's message is invalid.
+// checkMessage returns an error if a message in a packet is invalid.
 func checkMessage(m []byte) error {
 	if len(m) == 0 {
 		return errForm
@@ -84,7 +84,7 @@ func checkMessage(m []byte) error {
 	}
 }
 
-// checkStream returns an error if a stream's message is invalid.
+// checkStream returns an error if a message on a stream is invalid.
 func checkStream(m []byte) error {
 	if len(m) == 0 {
 		return errForm
@@ -114,13 +114,13 @@ func checkValues(m []byte, n int) error {
 	return nil
 }
 
-// minNode is a lower bound on the encoded length of a member in a push/pull. The field names
-// alone are longer. The bound limits the memory that memberlist allocates for the number of
-// members that a message declares.
+// minNode is a lower bound on the encoded length of a member in a push/pull. The field names alone
+// are longer. A message cannot declare more members than would fit at this length, which limits the
+// memory that memberlist allocates for them.
 const minNode = 32
 
-// checkState returns an error unless m consists of a header, as many members as the header
-// declares, and as many bytes of state.
+// checkState returns an error unless m consists of a header, followed by exactly as many members
+// and as many bytes of state as the header declares.
 func checkState(m []byte) error {
 	h, rest, ok := readHeader(m)
 	switch {

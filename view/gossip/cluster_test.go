@@ -136,7 +136,7 @@ func TestSameIDAtOnce(t *testing.T) {
 		go func() { refused <- m.err() }()
 	}
 	if err := <-refused; bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Fatalf("the server that stopped first: %v", err)
+		t.Fatalf("the server that stopped first: got %v, want already_exists", err)
 	}
 	until(t, group[0].Members, "one of the two servers is listed", func() bool { _, ok := group[0].Worker("w3"); return ok })
 	for _, m := range twins {
@@ -166,6 +166,6 @@ func TestTag(t *testing.T) {
 	same := gossip.Config{Self: worker(4), Join: joinOf(group)}
 	same.Self.Tag = 2
 	if err := startReal(t, same).err(); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("a new worker with another worker's tag: got %v", err)
+		t.Errorf("a new worker with another worker's tag: got %v, want already_exists", err)
 	}
 }

@@ -18,31 +18,31 @@ type Config struct {
 	Self      bourse.Member  // this server; ID, Role, Address (of its API) and, for a worker, Region are required; Free is not sent
 	Bind      netip.AddrPort // gossip address, TCP and UDP; port 0 means any free port; required unless Transport is set
 	Advertise netip.AddrPort // gossip address for other members, if it differs from Bind
-	Join      []string       // addresses of members to call, host:port; if empty, wait for others to call
-	// Find returns the host:port addresses of additional members to contact, if any. It is called repeatedly, and must
+	Join      []string       // host:port addresses of members to call; if empty, this member waits until others call it
+	// Find, if set, returns the host:port addresses of additional members to call. It is called repeatedly, and must
 	// enforce its own timeout.
 	Find      func(ctx context.Context) []string
 	ClusterID string       // ID of the cluster, in the alphabet of app names; default "bourse"; gossip of other clusters is ignored
 	Key       []byte       // encrypts the gossip: 16, 24 or 32 bytes; default: a publicly known key
-	MoreKeys  [][]byte     // further keys that other members may use; see SetKeys
+	MoreKeys  [][]byte     // additional keys that other members may use; see SetKeys
 	Proofs    Proofs       // verifies members' metadata; nil: no verification
 	Timing    Timing       //
 	Log       *slog.Logger // default: discards all records
-	// OnLost is called, from one goroutine at a time, for each member that has left or is lost. at is the time when
+	// OnLost is called for each member that has left or is lost, by one goroutine at a time. at is the time when
 	// this server noticed the loss. OnLost may block.
 	OnLost    func(member bourse.Member, at time.Time)
 	Rumors    Rumors               // receives and supplies rumors; default: no rumors
 	Transport memberlist.Transport // default: TCP and UDP sockets
 }
 
-// Rumors supplies additional messages, which membership packets carry to random members. It also
-// receives the messages that other members send this way. Its methods are called concurrently and
-// must not block.
+// Rumors supplies additional messages, which are sent to random members in the packets of the
+// membership. It also receives the messages that other members send this way. Its methods are
+// called concurrently, and must not block.
 type Rumors interface {
 	// Receive handles a message from another member. It must not retain message.
 	Receive(message []byte)
-	// Next returns messages for one packet, which may go to any member. Their total length,
-	// including overhead bytes for each message, is at most limit.
+	// Next returns messages for one packet, which may be sent to any member. Their total length is
+	// at most limit bytes, including overhead bytes for each message.
 	Next(overhead, limit int) [][]byte
 }
 
@@ -68,7 +68,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// findAddresses returns the addresses from Find.
+// findAddresses returns the addresses that Find returns, if it is set.
 func (c *Config) findAddresses(ctx context.Context) []string {
 	if c.Find == nil {
 		return nil
@@ -98,7 +98,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// keys returns all keys, or nil if there are none. The first key encrypts.
+// keys returns all keys, or nil if there are none. The first key is used for encryption.
 func (c *Config) keys() [][]byte {
 	if len(c.Key) == 0 {
 		return nil
@@ -106,10 +106,11 @@ func (c *Config) keys() [][]byte {
 	return append([][]byte{c.Key}, c.MoreKeys...)
 }
 
-// label returns the label that each packet contains. Packets with other labels are dropped.
+// label returns the label that identifies the cluster in each packet. Packets with other labels are
+// dropped.
 func (c *Config) label() string { return "bourse/" + c.ClusterID }
 
-// gossip returns the memberlist config for c.
+// gossip returns the memberlist configuration for c.
 func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate, log gossipLog) *memberlist.Config {
 	g := memberlist.DefaultLANConfig()
 	g.Name = name
@@ -121,7 +122,7 @@ func (c *Config) gossip(name string, transport memberlist.Transport, d *delegate
 	g.SuspicionMult, g.SuspicionMaxTimeoutMult = c.Timing.Suspicion, maxSuspicion
 	g.AwarenessMaxMultiplier = maxHealthMultiplier
 	g.RetransmitMult = retransmit
-	g.GossipNodes = 5 // a larger value is not more expensive, because the number of transmissions is limited, not their rate
+	g.GossipNodes = 5 // a larger value is not more expensive, because memberlist limits the number of transmissions, not their rate
 	g.GossipInterval, g.PushPullInterval = c.Timing.Gossip, c.Timing.PushPull
 	g.TCPTimeout = streamTimeout
 	g.EnableCompression = false // receivers do not decompress messages, see sealed_transport.go

@@ -8,8 +8,9 @@ import (
 	"net"
 )
 
-// conn is a memberlist stream, which transports one message in each direction. Each message is
-// written by one call of Write. As in memberlist, only one goroutine at a time may use the stream.
+// conn is a stream of memberlist, which transports one message in each direction. One call of Write
+// writes a whole message. As with memberlist's own streams, only one goroutine at a time may use a
+// conn.
 type conn struct {
 	net.Conn
 	t      *Transport
@@ -18,13 +19,13 @@ type conn struct {
 
 	sent     bool
 	opened   bool
-	plain    bytes.Reader // unread rest of the received message
-	err      error        // why no message was received; nil if a message was received
+	plain    bytes.Reader // unread part of the received message
+	err      error        // reason why no message was received; nil if one was received
 	reserved int64        // bytes reserved in the transport's memory field
 }
 
-// frame is the size in bytes of a sealed message's header on a stream: the message's
-// type and length.
+// frame is the size, in bytes, of the header that precedes a sealed message on a stream. The header
+// contains the message's type and length.
 const frame = 5
 
 // Write sends a message.
@@ -45,14 +46,14 @@ func (c *conn) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// bound returns the data that is authenticated together with a sealed message: the message's
+// bound returns the additional data that is authenticated together with a message: the message's
 // header and the label.
 func (c *conn) bound(frame []byte) []byte {
 	return append(append([]byte(nil), frame...), c.t.label...)
 }
 
-// Read reads from the received message, which it first receives completely and validates. It does
-// not read beyond the message.
+// Read reads from the received message. The first call receives and validates the whole message.
+// Read does not read beyond the message.
 func (c *conn) Read(p []byte) (int, error) {
 	if !c.opened {
 		c.opened = true
@@ -66,7 +67,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.plain.Read(p)
 }
 
-// Close closes the stream and releases its reserved space.
+// Close closes the stream, and releases the memory that is reserved for it.
 func (c *conn) Close() error {
 	c.plain.Reset(nil)
 	c.t.memory.Release(c.reserved)
@@ -108,10 +109,10 @@ func (c *conn) open() ([]byte, error) {
 	return message, checkStream(message)
 }
 
-var errNoMemory = errors.New("too many long messages at once")
+var errNoMemory = errors.New("too many long messages at the same time")
 
-// read reads size bytes. It allocates memory as the data arrives, so that a peer cannot make it
-// allocate much more than the peer sends.
+// read reads size bytes. It allocates memory only as the data arrives, so that a peer cannot make
+// it allocate much more memory than the peer sends.
 func (c *conn) read(size int) ([]byte, error) {
 	out := make([]byte, 0, min(size, shortMessage))
 	for len(out) < size {

@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxFormer is the maximum number of remembered addresses of former members.
+// maxFormer is the maximum number of former members whose addresses are remembered.
 const maxFormer = 256
 
-// delegate implements memberlist's callbacks. memberlist calls them while holding its own lock, so
+// delegate implements memberlist's callbacks. memberlist holds its own lock when it calls them, so
 // they must not block or call memberlist.
 type delegate struct{ m *Members }
 
@@ -23,7 +23,7 @@ var (
 	_ memberlist.ConflictDelegate = (*delegate)(nil)
 )
 
-// NodeMeta returns this member's metadata, and records it for published.
+// NodeMeta returns this member's metadata, and records it for the method published.
 func (d *delegate) NodeMeta(limit int) []byte {
 	b, err := d.m.meta(time.Now())
 	if err != nil {
@@ -36,11 +36,12 @@ func (d *delegate) NodeMeta(limit int) []byte {
 	return b
 }
 
-// meta returns this member's current metadata.
+// meta returns this member's current metadata in encoded form, signed if the config contains
+// Proofs.
 func (m *Members) meta(now time.Time) ([]byte, error) {
 	m.mu.Lock()
 	b := encodeMeta(m.config.ClusterID, m.self.member, m.self.pending)
-	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // memberlist may deliver metadata out of order, so later metadata must have a greater time
+	m.self.since = max(m.self.since+1, uint64(now.UnixMilli())) // memberlist may deliver metadata out of order, so newer metadata must have a greater time
 	since := m.self.since
 	m.mu.Unlock()
 	if m.config.Proofs == nil {
@@ -49,7 +50,7 @@ func (m *Members) meta(now time.Time) ([]byte, error) {
 	return signMeta(b, m.name, m.gossip, since, m.config.Proofs.Sign)
 }
 
-// NotifyAlive rejects an invalid member before it is added.
+// NotifyAlive returns an error if a member must not be added or updated.
 func (d *delegate) NotifyAlive(peer *memberlist.Node) error {
 	err := d.m.admit(peer, time.Now())
 	if err != nil {
@@ -61,20 +62,20 @@ func (d *delegate) NotifyAlive(peer *memberlist.Node) error {
 	return err
 }
 
-// NotifyJoin adds a member to the list.
+// NotifyJoin adds a new member to the list.
 func (d *delegate) NotifyJoin(peer *memberlist.Node) { d.m.putNode(peer) }
 
-// NotifyUpdate updates a member's metadata.
+// NotifyUpdate updates a member in the list.
 func (d *delegate) NotifyUpdate(peer *memberlist.Node) { d.m.putNode(peer) }
 
 // NotifyLeave removes a member that has left or is lost.
 func (d *delegate) NotifyLeave(peer *memberlist.Node) { d.m.drop(peer, time.Now()) }
 
-// NotifyConflict logs that two members have the same name. Since a name contains the boot, one of
-// them is an impostor.
+// NotifyConflict logs that two servers use the same member name. Since a name identifies a single
+// boot of a server, one of them must be an impostor.
 func (d *delegate) NotifyConflict(existing, other *memberlist.Node) {
 	if d.m.quiet.Due("conflict " + existing.Name) {
-		d.m.config.Log.Error("two servers use one member's name", slog.String("member", existing.Name),
+		d.m.config.Log.Error("two servers use the same member name", slog.String("member", existing.Name),
 			slog.String("address", joinHostPort(existing)), slog.String("other", joinHostPort(other)))
 	}
 }
@@ -87,14 +88,14 @@ func (d *delegate) GetBroadcasts(overhead, limit int) [][]byte {
 	return d.m.config.Rumors.Next(overhead, limit)
 }
 
-// LocalState returns nil: the push/pull exchange carries only the membership. The view is replicated separately, with
-// limits on its size.
+// LocalState returns nil, because a push/pull exchanges only the membership. The view is replicated separately, with
+// limits on the size of messages.
 func (*delegate) LocalState(bool) []byte { return nil }
 
-// MergeRemoteState ignores the remote state, which is always empty.
+// MergeRemoteState does nothing, because the state of other members is always empty.
 func (*delegate) MergeRemoteState([]byte, bool) {}
 
-// putNode adds or updates a member as reported by the gossip.
+// putNode adds or updates a member that memberlist has reported.
 func (m *Members) putNode(peer *memberlist.Node) {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
@@ -108,8 +109,8 @@ func (m *Members) putNode(peer *memberlist.Node) {
 	m.addNode(n)
 }
 
-// addNode adds a member to the list. A proven member is replaced only by proven metadata that is not
-// older. The caller holds the lock.
+// addNode adds a member to the list, or updates it. If the listed member is proven, only proven
+// metadata that is not older can replace it. The caller holds the lock.
 func (m *Members) addNode(n node) {
 	known := m.nodes[n.name]
 	if known.proven && (!n.proven || n.since < known.since) {
@@ -122,8 +123,8 @@ func (m *Members) addNode(n node) {
 	m.notify()
 }
 
-// drop removes a member. It records the member as lost unless another boot of the same server is
-// in the list.
+// drop removes a member from the list. It records the member as lost, unless the list contains
+// another boot of the same server.
 func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,26 +152,26 @@ func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 	m.notify()
 }
 
-// hasOtherBoot reports whether the list contains another boot of n's server that satisfies the
-// given condition.
-func (m *Members) hasOtherBoot(n node, is func(node) bool) bool {
+// hasOtherBoot reports whether the list contains another boot of n's server that satisfies a
+// condition. n itself must no longer be in the list.
+func (m *Members) hasOtherBoot(n node, condition func(node) bool) bool {
 	for _, other := range m.nodes {
-		if other.member.ID == n.member.ID && is(other) {
+		if other.member.ID == n.member.ID && condition(other) {
 			return true
 		}
 	}
 	return false
 }
 
-// notify wakes Run and all other goroutines that wait for a change. The caller
-// holds the lock.
+// notify wakes the method watch and all other goroutines that wait for a change of the list. The
+// caller holds the lock.
 func (m *Members) notify() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 	poke(m.watchWork)
 }
 
-// poke sends to a channel with capacity 1 unless it is full.
+// poke sends to a channel of capacity 1, unless the channel is full.
 func poke(ch chan<- struct{}) {
 	select {
 	case ch <- struct{}{}:

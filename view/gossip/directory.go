@@ -16,12 +16,13 @@ import (
 )
 
 // Directory lists the cluster's workers for a broker and its exchange. The workers come from the
-// membership, their free capacity from the view. If the view is empty, the members are still
-// listed, but their free capacity is unknown. A Directory's methods are safe for concurrent use,
-// and readers share a cached result.
+// membership, and their free capacity comes from the view. If the view is empty, the members are
+// still listed, but their free capacity is unknown. The methods are safe for concurrent use. They
+// share a cached result.
 //
-// A server that is in several groups, one per network of its cluster, has one directory for all of
-// them. If a worker is in several groups, the directory uses its entry from the first one.
+// If a server is in several groups, one for each network of its cluster, it has one Directory for
+// all of them. If a worker is in several groups, the Directory uses the entry from the first of
+// these groups.
 type Directory struct {
 	groups       []*Members
 	view         *view.View
@@ -31,14 +32,14 @@ type Directory struct {
 	absent       absentees
 }
 
-// hints contains the view's data about servers. It is immutable.
+// hints contains data about servers that was read from the view. It is immutable.
 type hints struct {
 	byID      map[bourse.WorkerID]inventory.WorkerHint
 	removed   map[bourse.WorkerID]inventory.RemovedMember
 	certified map[bourse.WorkerID]inventory.CertifiedMember
 }
 
-// directory is a snapshot of the members combined with the view's hints. It is immutable.
+// directory is a snapshot of the members, combined with the hints from the view. It is immutable.
 type directory struct {
 	snapshots []*snapshot
 	hints     *hints
@@ -48,8 +49,8 @@ type directory struct {
 	absent    []bourse.Absence // sorted by id
 }
 
-// NewDirectory returns a directory for one or more groups. The free capacity is known only while
-// Run is running.
+// NewDirectory returns a Directory for one or more groups. It knows the workers' free capacity only
+// while Run is running.
 func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	d := &Directory{groups: append([]*Members{group}, more...), view: v}
 	d.logReadError = func(err error) {
@@ -62,20 +63,21 @@ func NewDirectory(v *view.View, group *Members, more ...*Members) *Directory {
 	return d
 }
 
-// hintsInterval is the minimum time between two reads of the view. Without it, the view would be read
-// constantly, because free capacity changes all the time.
+// hintsInterval is the minimum time between two reads of the view. Without it, the Directory would
+// constantly read the view, because free capacity changes all the time.
 const hintsInterval = 100 * time.Millisecond
 
 // hintsTimeout is the time limit for one read of the view.
 const hintsTimeout = 5 * time.Second
 
-// Run keeps the free capacity up to date until ctx ends.
+// Run reads the view whenever it changes, to keep the free capacity up to date, until ctx ends. It
+// then returns nil.
 func (d *Directory) Run(ctx context.Context) error {
 	watcher := d.view.Watch(wire.TableWorkers, wire.TableRemoved, wire.TableCertified)
 	defer watcher.Stop()
 	known := d.absent.source.Known()
 	for {
-		all := isClosed(known) // checked before the view is read: if all is true, the view is complete
+		all := isClosed(known) // check this before reading the view: if all is true, the view that is read is complete
 		d.refresh(ctx)
 		if all && ctx.Err() == nil {
 			d.absent.settle(time.Now())
@@ -109,7 +111,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// refresh reads the view. If that fails, the hints remain unchanged.
+// refresh reads the view and replaces the hints. If that fails, the hints remain unchanged.
 func (d *Directory) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, hintsTimeout)
 	defer cancel()
@@ -136,7 +138,7 @@ func (d *Directory) refresh(ctx context.Context) {
 		byID[h.ID] = h
 	}
 	certified := make(map[bourse.WorkerID]inventory.CertifiedMember, len(certificates))
-	if !d.absent.source.InSync() { // the view's file is new and does not yet contain all data that the old hints contain
+	if !d.absent.source.InSync() { // the view's file is new, and does not yet contain all data that is in the old hints
 		maps.Copy(certified, d.hints.Load().certified)
 		for id, h := range d.hints.Load().byID {
 			if _, ok := byID[id]; !ok {
@@ -157,9 +159,9 @@ func (d *Directory) refresh(ctx context.Context) {
 	d.hints.Store(&hints{byID, gone, certified})
 }
 
-// Certified returns the brokers and proxies that have valid certificates, sorted by id, whether or
-// not they are members. It omits removed servers that have not joined again. In a cluster without
-// certificates, the list is empty.
+// Certified returns the brokers and proxies that have valid certificates, sorted by id, even if
+// they are not members now. It omits servers that were removed, unless they have joined again. In a
+// cluster without certificates, the list is empty.
 func (d *Directory) Certified() []bourse.Member {
 	var out []bourse.Member
 	now := time.Now()
@@ -172,14 +174,14 @@ func (d *Directory) Certified() []bourse.Member {
 	return out
 }
 
-// Regions returns every region with a worker, sorted, including regions whose workers are all
-// absent. An order for such a region is valid, although it will be refused. The caller owns
-// the slice.
+// Regions returns every region that has a worker, sorted, even if all workers in the region are
+// absent. An order for such a region is valid, although it cannot be filled. The caller owns the
+// slice.
 func (d *Directory) Regions() []bourse.Region { return slices.Clone(d.get().regions) }
 
-// Candidates returns the workers of a region that accept orders, with their free capacity if it is
+// Candidates returns a region's workers that accept orders, with their free capacity if it is
 // known. The caller owns the slice. The amounts in it are shared and must not be changed. The same
-// applies to the results of the methods below.
+// applies to the amounts that the following methods return.
 func (d *Directory) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(d.get().byRegion[region])
 }
@@ -187,14 +189,15 @@ func (d *Directory) Candidates(region bourse.Region) []bourse.Member {
 // Workers returns every worker, sorted by id, including those that do not accept orders. The caller owns the slice.
 func (d *Directory) Workers() []bourse.Member { return slices.Clone(d.get().workers) }
 
-// All returns all members that are workers and all absent workers, as of the same moment. Both
-// lists are sorted by id. The slices are shared and must not be changed.
+// All returns the workers that are members and the workers that are absent, as of the same moment.
+// Both lists are sorted by id. The slices are shared and must not be changed.
 func (d *Directory) All() (here []bourse.Member, away []bourse.Absence) {
 	now := d.get()
 	return now.workers, now.absent
 }
 
-// ByTag returns the worker with this tag, which is the beginning of its machines' ids.
+// ByTag returns the worker with this tag, and whether there is one. The ids of a worker's machines
+// begin with its tag.
 func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	for _, group := range d.groups {
 		if m, ok := group.ByTag(tag); ok {
@@ -204,7 +207,7 @@ func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return bourse.Member{}, false
 }
 
-// get returns the cached result if it is current. Otherwise it combines the
+// get returns the cached directory if it is current. Otherwise, it builds a new one from the
 // current members and hints.
 func (d *Directory) get() *directory {
 	h, c := d.hints.Load(), d.current.Load()
@@ -259,8 +262,8 @@ func join(groups []*snapshot, h *hints) *directory {
 	return d
 }
 
-// addTo returns m with the view's data added. The worker is leaving if either m or the view says
-// that it is.
+// addTo returns m with the data from the view added. The worker counts as leaving if either m or
+// the view marks it as leaving.
 func (h *hints) addTo(m bourse.Member) bourse.Member {
 	hint, ok := h.byID[m.ID]
 	if !ok {

@@ -10,21 +10,22 @@ import (
 	"time"
 )
 
-// Delays between rounds of calls while this server is alone and looks for other servers.
+// Bounds of the delay between rounds of calls while this server is alone.
 const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 5 * time.Second
 )
 
-// formerRetention is how long the server continues to call a former member, which may have been lost
-// because of a network failure. Each round calls formerCalls former members.
+// formerRetention is how long this server continues to call a former member, which may have been
+// lost because of a network failure. formerCalls is the maximum number of former members that are
+// called in each round.
 const (
 	formerRetention = time.Hour
 	formerCalls     = 3
 )
 
-// join calls the members that are missing from the list, in rounds, until ctx ends. It closes
-// joined after the first round.
+// join periodically calls the members that are missing from the list, until ctx ends. It closes
+// joined after the first round of calls.
 func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	backoff := minBackoff
 	alone := aloneTracker{since: time.Now()}
@@ -40,19 +41,19 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 		case alone.due(now) && ctx.Err() == nil:
 			m.logAlone(why, alone.pause)
 		}
-		if (len(why) > 0 || m.config.Find != nil) && m.isAlone() { // if Find fails, it does not return a reason, for example before NATS runs
+		if (len(why) > 0 || m.config.Find != nil) && m.isAlone() { // Find may have failed, for example because NATS is not running yet, but it does not return a reason
 			wait = backoff
 			backoff = min(2*backoff, maxBackoff)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait/2 + rand.N(wait)): // random, so that members do not call simultaneously
+		case <-time.After(wait/2 + rand.N(wait)): // random, so that members do not call each other simultaneously
 		}
 	}
 }
 
-// callAll calls the missing members. For each configured address that no member answers at, it
-// returns the address with the reason.
+// callAll calls the missing members. For each configured address at which no member answers, the
+// result contains the address and the reason.
 func (m *Members) callAll(ctx context.Context) (why []string) {
 	given := m.toJoin(slices.Concat(m.config.Join, m.config.findAddresses(ctx)))
 	gone := m.formerMembers(time.Now())
@@ -68,15 +69,15 @@ func (m *Members) callAll(ctx context.Context) (why []string) {
 	}
 	for _, address := range gone {
 		if !slices.Contains(given, address) {
-			_ = m.call(ctx, address) // the failure was logged when the member was lost
+			_ = m.call(ctx, address) // ignore the error, because the loss of the member was logged
 		}
 	}
 	return why
 }
 
-// logCall logs a configured address that does not answer, once until it answers again. It does
-// not log the addresses of former members. While the server is alone, it logs nothing, because
-// logAlone reports the addresses.
+// logCall logs that no member answers at a configured address. It logs this only once until a
+// member answers there again. It does not log the addresses of former members. While this server is
+// alone, it does not log anything, because logAlone reports the addresses.
 func (m *Members) logCall(address string, err error, went bool) {
 	switch {
 	case err == nil:
@@ -90,7 +91,7 @@ func (m *Members) logCall(address string, err error, went bool) {
 	}
 }
 
-// toJoin returns those of the given addresses at which no member in the list gossips.
+// toJoin returns the addresses that are not the gossip address of any listed member.
 func (m *Members) toJoin(addresses []string) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -101,7 +102,7 @@ func (m *Members) toJoin(addresses []string) []string {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return here[a] })
 }
 
-// formerMembers returns the addresses of some former members, in random order.
+// formerMembers returns the addresses of at most formerCalls former members, chosen at random.
 func (m *Members) formerMembers(now time.Time) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,14 +117,14 @@ func (m *Members) formerMembers(now time.Time) []string {
 	return out
 }
 
-// call exchanges member lists with the member at the given address. It returns an error if no
-// member answers there.
+// call exchanges member lists with the member at the given address, so that both learn about all
+// members. It returns an error if no member answers there.
 func (m *Members) call(ctx context.Context, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return err // cannot happen, because Validate has checked the address
 	}
-	// Resolve names here, because memberlist does so without a deadline.
+	// Resolve names here, because memberlist would do it without a deadline.
 	limited, cancel := context.WithTimeout(ctx, streamTimeout)
 	defer cancel()
 	hosts := []string{host}

@@ -48,14 +48,14 @@ func TestSetKeysRefuses(t *testing.T) {
 		net := gossiptest.NewMemory(1)
 		open := joinVirtual(t, net, 1, gossip.Config{Self: worker(1)})
 		if err := open.SetKeys([][]byte{make([]byte, 16)}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-			t.Errorf("a key for a server without encryption: %v", err)
+			t.Errorf("a key for a server without encryption: got %v, want failed_precondition", err)
 		}
 		closed := joinVirtual(t, net, 2, gossip.Config{Self: worker(2), Key: make([]byte, 16)})
 		if err := closed.SetKeys(nil); bourse.CodeOf(err) != bourse.CodeFailedPrecondition {
-			t.Errorf("no key for a server with encryption: %v", err)
+			t.Errorf("no key for a server with encryption: got %v, want failed_precondition", err)
 		}
 		if err := closed.SetKeys([][]byte{make([]byte, 16), make([]byte, 7)}); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("a key of 7 bytes: %v", err)
+			t.Errorf("a key of 7 bytes: got %v, want invalid", err)
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// gossipLog is the io.Writer for memberlist's log. It converts the lines, which contain the level
-// in brackets, to records.
+// gossipLog is the io.Writer to which memberlist writes its log. It converts each line, which
+// contains the level in brackets, to a record.
 type gossipLog struct {
 	log   *slog.Logger
 	quiet *quiet.Lines
@@ -27,7 +27,8 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	if strings.HasPrefix(text, "ignoring alive message for") || strings.HasPrefix(text, "Got ping for unexpected node") {
 		return len(p), nil // already logged by this package, or caused by a server that has restarted at its old address
 	}
-	// memberlist's warnings are mostly about members that are about to be lost.
+	// Log memberlist's warnings at a lower level, because most of them are about members that are
+	// about to be lost.
 	to := slog.LevelDebug
 	switch level {
 	case "ERR":
@@ -35,7 +36,7 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	case "WARN":
 		to = slog.LevelInfo
 	}
-	if g.quiet.Due(strings.Map(dropDigits, text)) { // messages that differ only in ports and counters count as the same
+	if g.quiet.Due(strings.Map(dropDigits, text)) { // messages that differ only in digits, such as ports and counters, count as the same message
 		g.log.Log(context.Background(), to, "gossip", "text", text)
 	}
 	return len(p), nil

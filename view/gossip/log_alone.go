@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// If a server finds no other member, it is not part of a cluster: a worker receives no orders, and
-// a broker cannot place any. It continues to look for other servers and logs a warning at growing
-// intervals.
+// A server that does not find any other member is not part of a cluster: a worker does not receive
+// orders, and a broker cannot place any. The server continues to look for other members, and logs a
+// warning at increasing intervals.
 const (
 	aloneDelay    = 2 * time.Second // long enough for all servers of a cluster that start at the same time
 	minAlonePause = 10 * time.Second
@@ -28,7 +28,7 @@ type aloneTracker struct {
 	next  time.Time
 }
 
-// due reports whether it is time for a warning.
+// due reports whether it is time to log a warning. If so, it schedules the next one.
 func (s *aloneTracker) due(now time.Time) bool {
 	if s.pause == 0 && now.Sub(s.since) < aloneDelay || now.Before(s.next) {
 		return false
@@ -38,19 +38,19 @@ func (s *aloneTracker) due(now time.Time) bool {
 	return true
 }
 
-// isAlone reports whether no other member has proven its identity.
+// isAlone reports whether this server does not know any other member that has proven its identity.
 func (m *Members) isAlone() bool {
 	return !slices.ContainsFunc(m.snapshot().members, func(x bourse.Member) bool { return x.ID != m.config.Self.ID })
 }
 
-// Limits on the reasons in one log line.
+// Limits on the reasons in one log record.
 const (
 	maxReasons = 4
 	maxReason  = 200 // bytes per reason
 )
 
-// logAlone warns that this server is not part of a cluster, and gives the reasons if they are
-// known.
+// logAlone logs a warning that this server is not part of a cluster, with the reasons that are
+// known. again is the time until the next warning.
 func (m *Members) logAlone(why []string, again time.Duration) {
 	m.mu.Lock()
 	for _, d := range m.unverified {
@@ -69,7 +69,7 @@ func (m *Members) logAlone(why []string, again time.Duration) {
 		slog.String("gossip", m.gossip), slog.Duration("again_in", again))
 }
 
-// notCalled returns the reason why a server with no addresses to call is alone.
+// notCalled returns the reason why this server is alone if there is no address that it could call.
 func (m *Members) notCalled() string {
 	switch {
 	case m.config.Find != nil:
@@ -80,8 +80,8 @@ func (m *Members) notCalled() string {
 	return "all former members are gone"
 }
 
-// maxIgnored is the maximum number of remembered addresses of servers that were not accepted as
-// members.
+// maxIgnored is the maximum number of servers whose addresses are remembered because they were not
+// accepted as members.
 const maxIgnored = 64
 
 // recordIgnored records why the server at the given address was not accepted as a member. The
@@ -102,8 +102,8 @@ func (m *Members) ignoredAt(address string) error {
 }
 
 // reachedFrom returns an error if members on the given host cannot reach this server. If this
-// server contacted such a member anyway, the member would repeatedly add it to its list and drop
-// it a few seconds later.
+// server called such a member anyway, the member would repeatedly add it to its list and drop it a
+// few seconds later.
 func (m *Members) reachedFrom(host string) error {
 	ip, _ := netip.ParseAddr(host) // a host that is not an IP address is assumed to be able to reach this server
 	own := m.config.Bind.Addr().Unmap()
@@ -122,8 +122,8 @@ func isLocalAddress(ip netip.Addr) bool {
 	})
 }
 
-// reasonOf returns a short reason why a call did not reach a member. memberlist preserves
-// only the texts of the underlying errors.
+// reasonOf returns a short reason why a call failed. It searches the error's text, because
+// memberlist preserves only the texts of the underlying errors.
 func reasonOf(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ part, reason string }{

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// Members is this server's list of the members of its cluster, including itself. All methods are safe for concurrent
-// use. The answers are as current as the last gossip.
+// Members is this server's list of the members of its cluster, including the server itself. All methods are safe for
+// concurrent use. The list is as current as the last gossip that this server has received.
 type Members struct {
 	config Config
 	name   string // this member's name in the group
@@ -34,7 +34,8 @@ type Members struct {
 	memberList
 }
 
-// memberList is the list of members.
+// memberList contains the data that is shared between memberlist's callbacks and the other methods
+// of Members.
 type memberList struct {
 	stale   atomic.Bool // whether the cached snapshot is outdated
 	current atomic.Pointer[snapshot]
@@ -43,8 +44,8 @@ type memberList struct {
 	self    node       // this member's own data
 	latest  []byte     // this member's metadata as last passed to memberlist
 	nodes   map[string]node
-	former  map[string]time.Time // when each former member left, by gossip address
-	ignored map[string]error     // why each ignored server was not accepted, by gossip address
+	former  map[string]time.Time // time when each former member left, by gossip address
+	ignored map[string]error     // reason why each ignored server was not accepted, by gossip address
 	lost    []loss               // losses not yet reported to OnLost
 	changed chan struct{}        // closed and replaced at each change
 	keyring
@@ -55,15 +56,15 @@ type loss struct {
 	at     time.Time
 }
 
-// Open binds the member's gossip address, so that others can join it. The member joins others only in Run. Errors:
-// CodeInvalid for an invalid config, CodeAlreadyExists if another process uses the address. Run or Close releases the
-// resources.
+// Open binds the member's gossip address, so that others can call it. The member itself calls others only in Run.
+// Either Run or Close releases the resources. Errors: CodeInvalid if the config is invalid, CodeAlreadyExists if
+// another process uses the address.
 func Open(c Config) (*Members, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	boot := string(bourse.NewInstanceID()) // a ULID, so a later boot has a greater one
+	boot := string(bourse.NewInstanceID()) // a ULID, which is greater than those of earlier boots
 	m := &Members{
 		config:       c,
 		name:         nodeName(c.Self.ID, boot),
@@ -97,7 +98,7 @@ func Open(c Config) (*Members, error) {
 		return m, nil
 	}
 	if _, err = m.meta(time.Now()); err == nil {
-		err = list.UpdateNode(publishTimeout) // sign the metadata again, because it must include the address, which was not known before
+		err = list.UpdateNode(publishTimeout) // sign the metadata again, because the signature must cover the address, which was unknown before
 	}
 	if err != nil {
 		return nil, errors.Join(err, list.Shutdown())
@@ -105,19 +106,19 @@ func Open(c Config) (*Members, error) {
 	return m, nil
 }
 
-// Close closes a member that was opened and is not running.
+// Close closes a member that was opened but not run.
 func (m *Members) Close() error { return m.list.Shutdown() }
 
 // Addr returns the gossip address of this member.
 func (m *Members) Addr() string { return m.gossip }
 
-// Ready returns a channel that is closed once Run has called the configured members, whether or
-// not they answered, and has found that this member's id is free. Until then, other members do not
-// list this member.
+// Ready returns a channel that is closed once Run has called the configured members, whether or not
+// they answered, and has found that no other server uses this member's id. Until then, other
+// members do not list this member.
 func (m *Members) Ready() <-chan struct{} { return m.ready }
 
-// Changed returns a channel that is closed at the next change to the list. Call it before reading the list; otherwise,
-// a change may be missed.
+// Changed returns a channel that is closed at the next change of the list. Call it before you read the list;
+// otherwise, you may miss a change.
 func (m *Members) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -132,7 +133,7 @@ func (m *Members) Workers() []bourse.Member {
 	return slices.DeleteFunc(m.Members(), func(x bourse.Member) bool { return x.Role != bourse.RoleWorker })
 }
 
-// Worker returns the worker with this id.
+// Worker returns the worker with this id, and whether there is one.
 func (m *Members) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	s := m.snapshot()
 	i, ok := s.byID[id]
@@ -142,7 +143,8 @@ func (m *Members) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	return s.members[i], true
 }
 
-// ByTag returns the worker with this tag, which is the beginning of its machines' ids.
+// ByTag returns the worker with this tag, and whether there is one. The ids of a worker's machines
+// begin with its tag.
 func (m *Members) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	s := m.snapshot()
 	i, ok := s.byTag[tag]
@@ -152,16 +154,16 @@ func (m *Members) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	return s.members[i], true
 }
 
-// Regions returns every region with a worker, sorted. The caller owns the slice.
+// Regions returns every region that has a worker, sorted. The caller owns the slice.
 func (m *Members) Regions() []bourse.Region { return slices.Clone(m.snapshot().regions) }
 
-// Candidates returns the workers of a region that accept orders. The caller owns the slice.
+// Candidates returns a region's workers that accept orders. The caller owns the slice.
 func (m *Members) Candidates(region bourse.Region) []bourse.Member {
 	return slices.Clone(m.snapshot().byRegion[region])
 }
 
-// TagInUse reports whether another worker has this tag. At its first start, a worker calls
-// TagInUse after Ready and before SetTag.
+// TagInUse reports whether another worker has this tag. A worker that starts for the first time
+// calls TagInUse once the member is Ready, before it calls SetTag.
 func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -173,8 +175,8 @@ func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	return false
 }
 
-// snapshot returns the current list. Readers do not block one another unless the snapshot has to
-// be rebuilt.
+// snapshot returns the current list. Callers do not block each other, unless the snapshot has to be
+// rebuilt.
 func (m *Members) snapshot() *snapshot {
 	if !m.stale.Load() {
 		return m.current.Load()

@@ -8,7 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathMembers is the path at which a server returns its [Membership] to the cluster's other servers.
+// PathMembers is the path at which a server returns its [Membership] to the other servers of the
+// cluster.
 const PathMembers = "/view/members"
 
 // Membership is a server's list of the cluster's members.
@@ -17,8 +18,8 @@ type Membership struct {
 	Members []bourse.Member `json:"members"`           // all members, including the server itself
 }
 
-// MembersHandler serves PathMembers. If the request has the query parameter id, which may be
-// repeated, the answer contains only the members with these ids.
+// MembersHandler returns the handler for PathMembers. If a request contains the query parameter id,
+// which may be repeated, the answer contains only the members with these ids.
 func MembersHandler(release string, members func() []bourse.Member) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		list := members()
@@ -30,10 +31,11 @@ func MembersHandler(release string, members func() []bourse.Member) http.Handler
 	})
 }
 
-// maxMembership is the maximum size of an answer in bytes.
+// maxMembership is the maximum size of an encoded Membership, in bytes.
 const maxMembership = 16 << 20
 
-// ReadMembership reads a server's answer to a request for PathMembers.
+// ReadMembership reads a server's response to a request for PathMembers. It returns CodeUnavailable
+// if the response is an error or is malformed.
 func ReadMembership(resp *http.Response) (Membership, error) {
 	var m Membership
 	if resp.StatusCode != http.StatusOK {

@@ -24,25 +24,26 @@ import (
 // The member's id is in its name.
 const wireVersion = 1
 
-// memberMeta is the content of a member's metadata.
+// memberMeta contains the claims in a member's metadata.
 type memberMeta struct {
 	Cluster string           `cbor:"1,keyasint"`
 	Role    bourse.Role      `cbor:"2,keyasint"`
 	Region  bourse.Region    `cbor:"3,keyasint,omitempty"` // empty if the server is in no region
 	Address string           `cbor:"4,keyasint"`           // host:port of the API
 	Tag     bourse.WorkerTag `cbor:"5,keyasint,omitempty"`
-	Pending bool             `cbor:"6,keyasint,omitempty"` // the server has joined, but has not yet checked that its id is free
+	Pending bool             `cbor:"6,keyasint,omitempty"` // whether the server has joined but has not yet checked that its id is free
 	Leaving bool             `cbor:"7,keyasint,omitempty"`
 }
 
-// Limits on incoming metadata, in bytes.
+// Limits on incoming metadata, in bytes: the total size, the size of a text, and the size of the
+// signature.
 const (
 	maxMeta      = 512
 	maxText      = 255
 	maxSignature = 384 // size of a signature with a 3072-bit RSA key
 )
 
-// node is one member of the gossip group.
+// node is a member of the gossip group.
 type node struct {
 	name      string // "id@boot"
 	boot      string
@@ -52,13 +53,13 @@ type node struct {
 	since     uint64           // creation time in milliseconds of the Unix epoch; 0 if not signed
 	signed    []byte           // the signed metadata; the signature also covers the name and address
 	signature []byte           // nil if the metadata is not signed
-	proven    bool             // the signature is valid, or no proof is required
-	peer      *memberlist.Node // copy of memberlist's node; immutable
+	proven    bool             // whether the signature is valid, or no proof is required
+	peer      *memberlist.Node // copy of the node in memberlist; immutable
 }
 
 func nodeName(id bourse.WorkerID, boot string) string { return string(id) + "@" + boot }
 
-// encodeMeta encodes a member's metadata, without a signature.
+// encodeMeta encodes a member's metadata without a signature.
 func encodeMeta(cluster string, m bourse.Member, pending bool) []byte {
 	b, err := codec.Marshal(memberMeta{cluster, m.Role, m.Region, m.Address, m.Tag, pending, m.Leaving})
 	if err != nil {
@@ -67,7 +68,7 @@ func encodeMeta(cluster string, m bourse.Member, pending bool) []byte {
 	return append([]byte{wireVersion}, b...)
 }
 
-// signMeta adds a signature to a member's metadata.
+// signMeta adds the creation time and a signature to a member's metadata.
 func signMeta(meta []byte, name, gossip string, since uint64, sign func([]byte) ([]byte, error)) ([]byte, error) {
 	b, err := codec.Marshal(since)
 	if err != nil {
@@ -80,12 +81,12 @@ func signMeta(meta []byte, name, gossip string, since uint64, sign func([]byte) 
 	}
 	meta = append(meta, signature...)
 	if len(meta) > maxMeta || len(signature) > maxSignature {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "this server's signed metadata has %d bytes, at most %d are allowed: use a certificate with an elliptic curve key", len(meta), maxMeta)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "this server's signed metadata has %d bytes, but at most %d are allowed: use a certificate with an elliptic curve key", len(meta), maxMeta)
 	}
 	return meta, nil
 }
 
-// statement returns the data that a member signs.
+// statement returns the data that a member's signature covers.
 func statement(name, gossip string, signed []byte) []byte {
 	b := []byte("member\x00")
 	for _, text := range []string{name, gossip} {
@@ -94,8 +95,8 @@ func statement(name, gossip string, signed []byte) []byte {
 	return append(b, signed...)
 }
 
-// decodeNode decodes a member's metadata. It returns CodeInvalid if the metadata cannot be from a
-// server of this cluster and release.
+// decodeNode decodes a member's metadata. It returns CodeInvalid if the metadata cannot come from a
+// server of this cluster that uses the same protocol version.
 func decodeNode(cluster, name string, meta []byte) (node, error) {
 	id, boot, _ := strings.Cut(name, "@")
 	n := node{name: name, boot: boot}
@@ -104,7 +105,7 @@ func decodeNode(cluster, name string, meta []byte) (node, error) {
 		return node{}, err
 	}
 	if bourse.OrderID(boot).Validate() != nil { // a ULID, so it has the form of an order id
-		return node{}, bourse.Errorf(bourse.CodeInvalid, "its name %s contains no boot", bourse.Quoted(name))
+		return node{}, bourse.Errorf(bourse.CodeInvalid, "its name %s does not contain a boot", bourse.Quoted(name))
 	}
 	if len(meta) == 0 || meta[0] != wireVersion {
 		return node{}, bourse.Errorf(bourse.CodeInvalid, "it does not use protocol version %d", wireVersion)
@@ -127,8 +128,7 @@ func decodeNode(cluster, name string, meta []byte) (node, error) {
 	return n, validateMember(&n.member)
 }
 
-// validateMember returns CodeInvalid if m contains values that no server can
-// have.
+// validateMember returns CodeInvalid if a field of m has a value that no server can have.
 func validateMember(m *bourse.Member) error {
 	if err := m.ID.Validate(); err != nil {
 		return err

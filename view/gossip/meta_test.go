@@ -128,7 +128,7 @@ func FuzzMember(f *testing.F) {
 		n, err := decodeNode("c", name, meta)
 		if err != nil {
 			if bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("got code %q: %v", bourse.CodeOf(err), err)
+				t.Errorf("got %v (%s), want invalid", err, bourse.CodeOf(err))
 			}
 			return
 		}

@@ -2,15 +2,15 @@ package gossip
 
 import "encoding/binary"
 
-// memberlist sends the original MessagePack format, without the bin and ext types. Its decoder
-// also accepts those newer types, so the functions below skip them, too.
+// memberlist encodes messages in the original MessagePack format, which does not have the types bin
+// and ext. Its decoder also accepts bin, so the functions below skip it, too.
 
-// maxDepth is the maximum nesting depth of values. Members send at most a map of
+// maxDepth is the maximum nesting depth of values. The deepest values that members send are maps of
 // lists.
 const maxDepth = 4
 
-// skipMap returns the data after the map at the start of b. It returns false unless b starts
-// with a complete map.
+// skipMap returns the data after the map with which b begins. It returns false unless b begins with
+// a complete map.
 func skipMap(b []byte) (rest []byte, ok bool) {
 	if len(b) == 0 || b[0]>>4 != 0x8 && b[0] != 0xde && b[0] != 0xdf {
 		return nil, false
@@ -18,8 +18,8 @@ func skipMap(b []byte) (rest []byte, ok bool) {
 	return skip(b, maxDepth)
 }
 
-// skip returns the data after the value at the start of b. It returns false unless all lengths that
-// the value declares are within b.
+// skip returns the data after the value with which b begins. It returns false if the value is
+// incomplete or nested too deeply.
 func skip(b []byte, depth int) (rest []byte, ok bool) {
 	if len(b) == 0 || depth == 0 {
 		return nil, false
@@ -50,7 +50,7 @@ func skip(b []byte, depth int) (rest []byte, ok bool) {
 	return skipSized(kind, b, depth)
 }
 
-// skipSized skips a value whose kind is followed by a length.
+// skipSized skips the rest of a value whose kind is followed by a length. b begins with the length.
 func skipSized(kind byte, b []byte, depth int) ([]byte, bool) {
 	size := 4
 	switch kind {
@@ -98,10 +98,12 @@ func skipMany(b []byte, n uint64, depth int) ([]byte, bool) {
 	return b, true
 }
 
-// header is the header of a push/pull.
+// header is the header of a push/pull message: the number of members, and the number of bytes of
+// state.
 type header struct{ nodes, state uint64 }
 
-// readHeader reads a map with exactly the three fields, and returns the data after it.
+// readHeader reads the header of a push/pull message, a map with exactly three fields. It also
+// returns the data after the header.
 func readHeader(b []byte) (h header, rest []byte, ok bool) {
 	if len(b) == 0 || b[0] != 0x83 {
 		return h, nil, false
@@ -140,7 +142,7 @@ func readHeader(b []byte) (h header, rest []byte, ok bool) {
 	return h, b, true
 }
 
-// readCount reads a nonnegative integer.
+// readCount reads a nonnegative integer, and returns it with the data after it.
 func readCount(b []byte) (n uint64, rest []byte, ok bool) {
 	if len(b) == 0 {
 		return 0, nil, false

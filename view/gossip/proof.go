@@ -13,58 +13,60 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Proofs signs and verifies members' metadata in a cluster whose servers have certificates. A
-// member is listed only once its signature has been verified; the group's encryption key alone
-// does not make a server a member.
+// Proofs signs this server's metadata, and fetches the keys that verify other members' metadata. It
+// is used in a cluster whose servers have certificates. A member is listed only once its signature
+// has been verified. A server that merely has the group's encryption key is not listed.
 type Proofs interface {
-	// Sign signs this server's metadata.
+	// Sign signs a statement with the key of this server's certificate.
 	Sign(statement []byte) ([]byte, error)
-	// Key returns the public key of the server at m's address. It must verify, on the connection
-	// to that server, that the server has m's id and role.
+	// Key returns the public key of the server at m's address. It must connect to the server and
+	// verify that the server has m's id and role.
 	Key(ctx context.Context, m bourse.Member) (Key, error)
-	// Names returns the gossip names of the server at m's address. It must verify the server's id
-	// and role, as Key does.
+	// Names returns the gossip names of the server at m's address. Like Key, it must verify the
+	// server's id and role.
 	Names(ctx context.Context, m bourse.Member) ([]string, error)
 }
 
-// Key verifies one server's statements.
+// Key verifies statements that were signed by one server.
 type Key interface {
 	Verify(statement, signature []byte) bool
-	// HasTag reports whether the server may have a tag that is not derived from its id.
+	// HasTag reports whether the server may have this tag, even if the tag is not derived from the
+	// server's id.
 	HasTag(tag bourse.WorkerTag) bool
 }
 
-// maxClockSkew is how far a member's clock may be ahead of the local one. Without this limit, a boot that
-// claims to have started in the distant future would take precedence over all later boots.
+// maxClockSkew is how far a member's clock may be ahead of this server's clock. Without this limit, a
+// boot that claims to have started in the distant future would take precedence over all later boots.
 const maxClockSkew = time.Hour
 
-// maxUnverified is the maximum number of members whose keys have to be fetched. Impostors that use
-// up this number can only delay real members.
+// maxUnverified is the maximum number of members that wait until their keys have been fetched. If
+// impostors reach this limit, they can only delay real members.
 const maxUnverified = 4096
 
-// identity is the id and role that a certificate proves.
+// identity contains the id and role of a server, as proven by its certificate.
 type identity struct {
 	id   bourse.WorkerID
 	role bourse.Role
 }
 
-// keyring contains the known keys of other members. The memberList's lock guards it.
+// keyring contains the keys of other members that have been fetched. It is guarded by the
+// memberList's lock.
 type keyring struct {
 	keys       map[identity]Key
 	unverified map[string]*unverified // members whose keys have to be fetched, by gossip name
-	refused    uint64                 // number of members refused because they had no valid proof
+	refused    uint64                 // number of times that a member was refused because it did not have a valid proof
 }
 
-// unverified is a member whose key has to be fetched.
+// unverified is a member that cannot be listed until its key has been fetched.
 type unverified struct {
 	node    node
 	tries   int
 	next    time.Time // earliest time of the next attempt to fetch the key
 	busy    bool
-	invalid error // why the proof is invalid; nil if it has not yet been checked with the server's key
+	invalid error // reason why the proof is invalid; nil if it has not been checked with the server's key yet
 }
 
-// verdict is the result of checking a member's proof.
+// verdict is the result of judge.
 type verdict int
 
 const (
@@ -73,7 +75,7 @@ const (
 	unproven         // the proof is invalid regardless of the key
 )
 
-// judge checks n's proof. The caller holds the lock.
+// judge checks whether n's metadata is proven. The caller holds the lock.
 func (m *Members) judge(n *node) (verdict, error) {
 	if m.config.Proofs == nil || n.name == m.name {
 		return proven, nil
@@ -93,8 +95,8 @@ func (m *Members) judge(n *node) (verdict, error) {
 	return proven, nil
 }
 
-// admit returns an error if memberlist must not add or update a member. It admits a member that
-// has not been proven yet, but such a member is not listed.
+// admit returns an error if memberlist must not add or update a member. It admits members that are
+// not proven yet, but these are not listed.
 func (m *Members) admit(peer *memberlist.Node, now time.Time) error {
 	n, err := decodeNode(m.config.ClusterID, peer.Name, peer.Meta)
 	if err != nil {
@@ -140,19 +142,20 @@ func (n *node) checkTime(now time.Time) error {
 	return nil
 }
 
-// setPeer stores memberlist's data about the member in n.
+// setPeer stores memberlist's data about the member in n. It copies the data.
 func (n *node) setPeer(peer *memberlist.Node) {
 	n.gossip = joinHostPort(peer)
 	copied := *peer // memberlist continues to change its own copy
 	n.peer = &copied
 }
 
-// same reports whether two nodes with the same name have the same data.
+// same reports whether n and other, which have the same name, also have the same address and
+// metadata.
 func (n *node) same(other *node) bool {
 	return n.gossip == other.gossip && bytes.Equal(n.peer.Meta, other.peer.Meta)
 }
 
-// scheduleCheck schedules the fetch of a member's key. The caller holds the lock.
+// scheduleCheck makes prove fetch the key of a member's server. The caller holds the lock.
 func (m *Members) scheduleCheck(n *node, now time.Time) error {
 	d := m.unverified[n.name]
 	switch {
@@ -170,8 +173,8 @@ func (m *Members) scheduleCheck(n *node, now time.Time) error {
 	return nil
 }
 
-// Bounds of the delay before a failed fetch of a key is repeated. The upper bound is also the
-// delay before a member with an invalid signature is checked again.
+// Bounds of the delay before a failed fetch of a key is retried. The upper bound is also the delay
+// before a member with an invalid signature is checked again.
 const (
 	minProofPause = 500 * time.Millisecond
 	maxProofPause = 30 * time.Second
@@ -180,11 +183,11 @@ const (
 const (
 	proofConcurrency = 16
 	proofTimeout     = 3 * time.Second
-	maxProofWait     = time.Second            // how long a starting member waits for the other members' proofs
-	proofInterval    = 250 * time.Millisecond // interval of checks for failed fetches that are due again
+	maxProofWait     = time.Second            // how long a member that starts waits for the other members' proofs
+	proofInterval    = 250 * time.Millisecond // interval at which to check whether failed fetches are due again
 )
 
-// prove fetches keys until ctx ends.
+// prove fetches the keys of unverified members until ctx ends.
 func (m *Members) prove(ctx context.Context) {
 	slots := make(chan struct{}, proofConcurrency)
 	tick := time.NewTicker(proofInterval)
@@ -212,8 +215,8 @@ func (m *Members) prove(ctx context.Context) {
 	}
 }
 
-// nextUnverified returns the member whose key to fetch next, preferring members with the
-// fewest attempts. It returns nil if no member is due.
+// nextUnverified returns the next member whose key to fetch: among those that are due, the one with
+// the fewest attempts. It returns nil if no member is due.
 func (m *Members) nextUnverified(now time.Time) *unverified {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -234,7 +237,8 @@ func (m *Members) nextUnverified(now time.Time) *unverified {
 	return next
 }
 
-// fetch fetches the key of a member's server and checks all members with the server's id.
+// fetch fetches the key of a member's server, and then checks all members that have the server's
+// id.
 func (m *Members) fetch(ctx context.Context, d *unverified) {
 	limited, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
@@ -257,11 +261,11 @@ func (m *Members) fetch(ctx context.Context, d *unverified) {
 		m.config.Log.Warn("member has not proven its identity", slog.Any("member", to.ID), slog.String("address", to.Address),
 			slog.Uint64("refused", m.refused), slog.Any("err", err))
 	}
-	m.notify() // even if the fetch has failed, because a starting member may be waiting for it
+	m.notify() // also if the fetch has failed, because awaitProofs may be waiting for the attempt
 }
 
-// recheckUnverified checks the members with this id again after their server's key was fetched. The
-// caller holds the lock.
+// recheckUnverified checks the members with this id again. It is called after their server's key
+// has been fetched. The caller holds the lock.
 func (m *Members) recheckUnverified(id bourse.WorkerID) {
 	for name, n := range m.nodes {
 		if n.member.ID != id || n.proven {
@@ -280,7 +284,7 @@ func (m *Members) recheckUnverified(id bourse.WorkerID) {
 		switch v, err := m.judge(&d.node); {
 		case v == proven:
 			delete(m.unverified, name)
-			if m.nodes[name].name != "" { // if the member is gone, its server has stopped, and memberlist would never remove it again
+			if m.nodes[name].name != "" { // do not add a member that is gone: its server has stopped, and memberlist would never remove it
 				d.node.proven = true
 				m.addNode(d.node) // admit has refused memberlist's update of this member
 			}
@@ -299,8 +303,8 @@ func (m *Members) KeyOf(member bourse.Member) Key {
 	return m.keys[identity{member.ID, member.Role}]
 }
 
-// Recheck removes the servers with the given ID from the list. A server returns to the list when
-// it has proven its identity again. Recheck does nothing if Config.Proofs is not set.
+// Recheck removes the members with the given ID from the list until they have proven their identity
+// again. It does nothing if Config.Proofs is not set.
 func (m *Members) Recheck(id bourse.WorkerID) {
 	if m.config.Proofs == nil || id == m.config.Self.ID {
 		return
@@ -323,7 +327,8 @@ func (m *Members) Recheck(id bourse.WorkerID) {
 	m.notify()
 }
 
-// awaitProofs waits, for a limited time, until a fetch of each missing key has been attempted.
+// awaitProofs waits until each missing key has been fetched or an attempt to fetch it has failed,
+// but for at most maxProofWait.
 func (m *Members) awaitProofs(ctx context.Context) {
 	if m.config.Proofs == nil {
 		return

@@ -9,14 +9,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// publishTimeout is how long publish waits until an update of this member's metadata has been
-// sent.
+// publishTimeout is how long publish waits for memberlist to send an update of this member's
+// metadata.
 const publishTimeout = 500 * time.Millisecond
 
-// publishPause is the time before a lost update is sent again.
+// publishPause is the delay before an update that was dropped is sent again.
 const publishPause = 100 * time.Millisecond
 
-// SetLeaving sets whether this worker is leaving, in which case it accepts no more orders.
+// SetLeaving sets whether this worker is leaving. A worker that is leaving does not accept any more
+// orders.
 func (m *Members) SetLeaving(leaving bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -26,7 +27,8 @@ func (m *Members) SetLeaving(leaving bool) {
 	}
 }
 
-// SetTag sets the tag that this worker chose at its first start; see TagInUse.
+// SetTag sets this worker's tag. A worker chooses its tag when it starts for the first time; see
+// TagInUse.
 func (m *Members) SetTag(tag bourse.WorkerTag) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -34,10 +36,10 @@ func (m *Members) SetTag(tag bourse.WorkerTag) {
 	poke(m.changes)
 }
 
-// Renew signs this member's metadata again, after its certificate has changed.
+// Renew signs this member's metadata again. Call it after the server's certificate has changed.
 func (m *Members) Renew() { poke(m.changes) }
 
-// publish sends changes to this member's metadata to the other members until ctx ends.
+// publish tells the other members about changes of this member's metadata until ctx ends.
 func (m *Members) publish(ctx context.Context) {
 	for {
 		select {
@@ -59,8 +61,9 @@ func (m *Members) publish(ctx context.Context) {
 	}
 }
 
-// published reports whether memberlist has accepted this member's latest metadata. It drops an update if this member
-// refutes a suspicion at the same time, because the refutation can have a greater incarnation number than the update.
+// published reports whether memberlist has accepted this member's latest metadata. memberlist drops an update if this
+// member refutes a suspicion at the same time, because the refutation may have a greater incarnation number than the
+// update.
 func (m *Members) published() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Rumors are sent in the packets of the membership and in separate packets. The separate ones are
-// necessary because, while many members join or leave, updates of the membership fill its packets
-// for up to a minute.
+// Rumors are sent both in the packets of the membership and in separate packets. Separate packets
+// are necessary because, while many members join or leave, the packets of the membership may be
+// full for up to a minute.
 const (
-	rumorFanout   = 10 // maximum number of random members to send to in each Timing.Gossip interval
+	rumorFanout   = 10 // maximum number of random members that receive a packet in each Timing.Gossip interval
 	sendTries     = 10 // maximum number of attempts to find a random member other than this one
 	rumorOverhead = 6  // bytes that memberlist adds to a message: a type and a checksum
 )
@@ -32,7 +32,7 @@ func (m *Members) sendRumors(ctx context.Context) {
 	}
 }
 
-// sendPackets sends a packet to each of a few random members.
+// sendPackets sends pending rumors to at most rumorFanout random members, one packet each.
 func (m *Members) sendPackets(limit int) {
 	if m.list.NumMembers() < 2 {
 		return
@@ -56,7 +56,8 @@ func (m *Members) sendPackets(limit int) {
 	}
 }
 
-// peers returns copies of all members, because memberlist changes its own nodes while others read them.
+// peers returns copies of all members. memberlist's own nodes must not be used here, because memberlist
+// changes them concurrently.
 func (m *Members) peers() []*memberlist.Node {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -67,7 +68,7 @@ func (m *Members) peers() []*memberlist.Node {
 	return out
 }
 
-// randomMember returns a random member other than this one, or nil if it finds none.
+// randomMember returns a random member other than this server, or nil if it does not find one.
 func (m *Members) randomMember(members []*memberlist.Node) *memberlist.Node {
 	if len(members) == 0 {
 		return nil

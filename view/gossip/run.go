@@ -12,21 +12,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// leaveTimeout is how long a member that is stopping tries to notify the other members.
+// leaveTimeout is how long a member that stops tries to notify the other members.
 const leaveTimeout = time.Second
 
-// pings is the number of pings sent to a rival. One ping would not be enough, because packets may
-// be lost.
+// pings is the number of pings that are sent to a rival. One ping would not be enough, because
+// packets may be lost.
 const pings = 3
 
-// rivalTimeout is how long a rival may be listed without answering pings. A dead rival disappears from
-// the list sooner, so a rival that is still listed after this time must be running.
+// rivalTimeout is how long a rival may remain in the list without answering pings. A dead rival
+// disappears from the list sooner, so a rival that is still listed after this time must be running.
 const rivalTimeout = 10 * time.Second
 
-// Run joins the group and keeps this member in it until ctx ends. It then notifies the other
-// members and returns within a few seconds. If it cannot reach any member, it continues to try. It
-// returns CodeAlreadyExists if another running server that takes precedence has this member's id
-// or tag.
+// Run joins the group, and keeps this member in it until ctx ends. If it cannot reach any member,
+// it continues to try. When ctx ends, it notifies the other members, and returns within a few
+// seconds. It returns CodeAlreadyExists if another running server has this member's id or tag and
+// takes precedence.
 func (m *Members) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -55,8 +55,8 @@ func (m *Members) Run(ctx context.Context) error {
 	return m.watch(ctx)
 }
 
-// settle checks whether the id and tag are free and, if so, makes the other members list this
-// member.
+// settle checks whether this member's id and tag are free. If so, it makes the other members list
+// this member.
 func (m *Members) settle(ctx context.Context) error {
 	m.awaitProofs(ctx)
 	if err := m.checkRivals(ctx, true, nil); err != nil {
@@ -69,9 +69,9 @@ func (m *Members) settle(ctx context.Context) error {
 	return nil
 }
 
-// watch reports losses, and checks for rivals whenever the list changes.
+// watch reports lost members to OnLost, and checks for rivals whenever the list changes.
 func (m *Members) watch(ctx context.Context) error {
-	doubted := map[string]time.Time{} // when each rival was first found not to answer, by name
+	doubted := map[string]time.Time{} // time when each rival first failed to answer, by name
 	again := time.NewTicker(rivalTimeout)
 	defer again.Stop()
 	for {
@@ -99,8 +99,8 @@ func (m *Members) watch(ctx context.Context) error {
 	}
 }
 
-// watchPause is the time between checks while the list changes. It limits the cost of the checks,
-// each of which scans the whole list.
+// watchPause is the minimum time between two checks while the list is changing. It limits the cost
+// of the checks, because each check scans the whole list.
 const watchPause = 20 * time.Millisecond
 
 func (m *Members) takeLost() []loss {
@@ -112,9 +112,9 @@ func (m *Members) takeLost() []loss {
 }
 
 // checkRivals returns CodeAlreadyExists if a running member that takes precedence has our id or, if fresh is true, our
-// tag. A rival that does not answer may have been killed recently; checkRivals records in doubted when it first saw
-// such a rival. Without proofs of identity, a rival that is still listed when the duration doubt has passed counts as
-// running. With proofs, a rival that does not answer is ignored.
+// tag. A rival that does not answer may have been killed recently. checkRivals records in doubted when such a rival
+// first failed to answer. Without proofs of identity, the rival counts as running if it is still listed rivalTimeout
+// later. With proofs, a rival that does not answer is ignored.
 func (m *Members) checkRivals(ctx context.Context, fresh bool, doubted map[string]time.Time) error {
 	rivals := m.rivals(fresh)
 	maps.DeleteFunc(doubted, func(name string, _ time.Time) bool {
@@ -139,8 +139,8 @@ func inUse(by node, id bool) error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "%s id %s is already in use by the server at %s", by.member.Role, by.member.ID, by.gossip)
 }
 
-// rivals returns the members that may take precedence over this one. It logs an error for
-// each member over which this one takes precedence.
+// rivals returns the members that have our id or tag and may take precedence over this member. It
+// logs an error for each one over which this member takes precedence.
 func (m *Members) rivals(fresh bool) []node {
 	m.mu.Lock()
 	var mayKeepUsOut, shouldGo []node
@@ -167,9 +167,9 @@ func (m *Members) rivals(fresh bool) []node {
 	return mayKeepUsOut
 }
 
-// isRunning reports whether a member answers pings. In a cluster with certificates, it instead
-// connects to the member's API address, verifies the server's id and role, and asks the server for
-// its gossip names.
+// isRunning reports whether a member is running. In a cluster without certificates, the member must
+// answer a ping. In a cluster with certificates, the server at the member's API address must prove
+// that it has the member's id and role, and must list the member's name among its gossip names.
 func (m *Members) isRunning(ctx context.Context, n node) bool {
 	if m.config.Proofs != nil {
 		ctx, cancel := context.WithTimeout(ctx, proofTimeout)
@@ -177,12 +177,12 @@ func (m *Members) isRunning(ctx context.Context, n node) bool {
 		names, err := m.config.Proofs.Names(ctx, n.member)
 		return err == nil && slices.Contains(names, n.name)
 	}
-	addr, err := net.ResolveUDPAddr("udp", n.gossip) // gossip is an IP address, so nothing is resolved
+	addr, err := net.ResolveUDPAddr("udp", n.gossip) // n.gossip contains an IP address, so no name is resolved
 	if err != nil || n.gossip == m.gossip || ctx.Err() != nil {
-		return false // a member at this process's own address cannot be running
+		return false // another member at this process's own address cannot be running
 	}
 	answered := make(chan bool, pings)
-	for range pings { // in parallel, because the restart of a server waits for the result
+	for range pings { // in parallel, because a server that is restarted waits for the result
 		go func() {
 			_, err := m.list.Ping(n.name, addr)
 			answered <- err == nil
@@ -195,7 +195,7 @@ func (m *Members) isRunning(ctx context.Context, n node) bool {
 	return lives
 }
 
-// leave notifies the other members that this one is leaving, and stops the gossip.
+// leave notifies the other members that this member is leaving, and stops the gossip.
 func (m *Members) leave() {
 	if err := m.list.Leave(leaveTimeout); err != nil {
 		m.config.Log.Info("leave group failed", slog.Any("err", err))

@@ -10,14 +10,14 @@ import (
 	"sync/atomic"
 )
 
-// PublicKey returns the key for members that have no key configured. The key is public, so it
-// provides no secrecy.
+// PublicKey returns the key that members use if no key is configured. It is publicly known, so it
+// does not keep messages secret.
 func PublicKey() []byte {
 	sum := sha256.Sum256([]byte("bourse: a membership without a key"))
 	return sum[:]
 }
 
-// Format of a sealed message.
+// A sealed message consists of the version, a nonce, the encrypted message and a tag.
 const (
 	version   = 1 // not version 0, whose padding could cause errors
 	nonceSize = 12
@@ -27,10 +27,10 @@ const (
 
 var errSealed = errors.New("no known key decrypts the message")
 
-// Keys holds a group's encryption keys. They may be changed during use.
+// Keys holds a group's encryption keys. They may be replaced while they are in use.
 type Keys struct{ all atomic.Pointer[[]cipher.AEAD] }
 
-// NewKeys returns Keys with the given keys, or with the public key if there are none.
+// NewKeys returns Keys that contain the given keys or, if there are none, the result of PublicKey.
 func NewKeys(keys [][]byte) (*Keys, error) {
 	k := &Keys{}
 	if len(keys) == 0 {
@@ -39,8 +39,8 @@ func NewKeys(keys [][]byte) (*Keys, error) {
 	return k, k.Set(keys)
 }
 
-// Set replaces the keys. From now on, the first key encrypts messages; any of them may decrypt
-// messages.
+// Set replaces the keys. From then on, messages are encrypted with the first key, and may be
+// decrypted with any of the keys.
 func (k *Keys) Set(keys [][]byte) error {
 	all := make([]cipher.AEAD, 0, len(keys))
 	for _, key := range keys {
@@ -58,8 +58,8 @@ func (k *Keys) Set(keys [][]byte) error {
 	return nil
 }
 
-// seal encrypts and authenticates a message, and appends the result to dst. It also authenticates
-// bound, which the result does not contain.
+// seal encrypts and authenticates a message, and appends the result to dst. bound is additional
+// data that is authenticated, too, but not included in the result.
 func (k *Keys) seal(dst, message, bound []byte) []byte {
 	dst = append(dst, version)
 	var nonce [nonceSize]byte
@@ -68,8 +68,8 @@ func (k *Keys) seal(dst, message, bound []byte) []byte {
 	return (*k.all.Load())[0].Seal(dst, nonce[:], message, bound)
 }
 
-// open decrypts a sealed message. The result is in new memory, because decryption in place would
-// destroy the message if it failed.
+// open decrypts a sealed message. It does not decrypt in place, because a failed attempt would
+// destroy the message.
 func (k *Keys) open(sealed, bound []byte) ([]byte, error) {
 	if len(sealed) < overhead || sealed[0] != version {
 		return nil, errSealed

@@ -15,25 +15,27 @@ const (
 	// maxPacket is the maximum length of an incoming packet. Members send packets of at most
 	// [MaxMessage] bytes.
 	maxPacket = 4 << 10
-	// maxMessage is the maximum length of a message on a stream, which is enough for a push/pull
-	// of 10,000 members.
+	// maxMessage is the maximum length of a message on a stream. It is enough for a push/pull of
+	// 10,000 members.
 	maxMessage = 8 << 20
-	// maxLongMessages is the maximum total memory for long messages that are being received on
-	// streams. Messages of at most short bytes do not count.
+	// maxLongMessages is the maximum amount of memory, in bytes, for long messages that are being
+	// received on streams. The first shortMessage bytes of each message do not count.
 	maxLongMessages = 16 << 20
 	shortMessage    = 64 << 10
 	// maxStreams is the maximum number of concurrent incoming streams.
 	maxStreams = 128
 )
 
-// datagram is the length of a packet that every network transports without fragmenting it.
+// datagram is the maximum length of a packet that any network transports without fragmenting it.
 const datagram = 1400
 
-// MaxMessage returns the maximum length of a message in a packet, for members that use this label.
+// MaxMessage returns the maximum length of a message in a packet, in bytes, for members that use
+// this label.
 func MaxMessage(label string) int { return datagram - 2 - len(label) - overhead }
 
-// Transport is a memberlist transport that encrypts and validates the messages of another
-// transport. memberlist must be configured without keys, a label or compression.
+// Transport is a memberlist transport on top of another one. It encrypts outgoing messages, and
+// decrypts and validates incoming ones. memberlist must be configured without keys, a label or
+// compression.
 type Transport struct {
 	memberlist.Transport
 	label   string
@@ -43,13 +45,14 @@ type Transport struct {
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	slots   chan struct{}       // one element per open incoming stream
-	memory  *semaphore.Weighted // limits the memory for long messages
+	memory  *semaphore.Weighted // limits the memory for long messages to maxLongMessages
 	done    chan struct{}
 	pumps   sync.WaitGroup
 }
 
-// New returns a transport that works until Shutdown. It calls refused for each refused packet and
-// stream. At any time, at most one call for a packet and one call for a stream are in progress.
+// New returns a Transport on top of below. The Transport runs until Shutdown is called. It calls
+// refused for each packet or stream that it refuses. At any time, at most one such call for a
+// packet and one for a stream are in progress.
 func New(below memberlist.Transport, label string, keys *Keys, refused func(from net.Addr, why error)) *Transport {
 	t := &Transport{
 		Transport: below, label: label, keys: keys, refused: refused,
@@ -83,8 +86,8 @@ func (t *Transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 	return &conn{Conn: c, t: t, dialed: true, close: func() {}}, nil
 }
 
-// Shutdown implements memberlist.Transport. The pumps run until the underlying transport has
-// stopped, because that transport may still be delivering a packet.
+// Shutdown implements memberlist.Transport. The pumps continue to run until the underlying
+// transport has stopped, because it may still be delivering a packet.
 func (t *Transport) Shutdown() error {
 	err := t.Transport.Shutdown()
 	close(t.done)
@@ -116,8 +119,8 @@ func (t *Transport) pumpPackets() {
 	}
 }
 
-// openPacket returns the message of a packet. It copies the message, because memberlist queues
-// some messages, and a queued message would retain all of b's memory.
+// openPacket decrypts and validates the message in a packet. The result does not refer to b,
+// because memberlist queues some messages, and a queued message would retain all of b's memory.
 func (t *Transport) openPacket(b []byte) ([]byte, error) {
 	if len(b) > maxPacket {
 		return nil, errSize
@@ -152,7 +155,7 @@ func (t *Transport) pumpStreams() {
 			select {
 			case t.streams <- accepted:
 			case <-t.done:
-				_ = accepted.Close() // memberlist no longer accepts streams
+				_ = accepted.Close() // memberlist does not accept streams anymore
 				return
 			}
 		}

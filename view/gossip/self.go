@@ -8,16 +8,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathSelf is the path at which a server returns its gossip names to servers that check whether
-// it is running. Only a server that has this server's certificate can answer in its place.
+// PathSelf is the path at which a server returns its gossip names to other servers, which use them
+// to check whether it is running. No other server can answer in its place without its certificate.
 const PathSelf = "/view/self"
 
-// Self is the answer at PathSelf.
+// Self is the response to a request for PathSelf.
 type Self struct {
 	Names []string `json:"names"` // "id@boot", one per group
 }
 
-// SelfHandler serves PathSelf for a server in these groups.
+// SelfHandler returns the handler for PathSelf. groups are the groups of which the server is a
+// member.
 func SelfHandler(groups ...*Members) http.Handler {
 	var self Self
 	for _, g := range groups {
@@ -29,10 +30,11 @@ func SelfHandler(groups ...*Members) http.Handler {
 	})
 }
 
-// maxSelf is the maximum size of an answer in bytes.
+// maxSelf is the maximum size of an encoded Self, in bytes.
 const maxSelf = 4 << 10
 
-// ReadSelf reads a server's answer at PathSelf.
+// ReadSelf reads a server's response to a request for PathSelf. It returns CodeUnavailable if the
+// response is an error or is malformed.
 func ReadSelf(resp *http.Response) (Self, error) {
 	var self Self
 	if resp.StatusCode != http.StatusOK {

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// snapshot is the list of members at one moment. It is immutable, so readers can share it.
+// snapshot is the list of members at one point in time. It is immutable, so readers can share it.
 type snapshot struct {
 	members  []bourse.Member // one per id, sorted by id
 	byID     map[bourse.WorkerID]int
@@ -17,12 +17,13 @@ type snapshot struct {
 	byRegion map[bourse.Region][]bourse.Member // workers that accept orders
 }
 
-// build returns the snapshot of a group from the viewpoint of the member named self.
+// build returns a snapshot of the given nodes. self is the name of this member, which is listed
+// even if it is pending or does not have a tag yet.
 func build(nodes map[string]node, self string) *snapshot {
 	chosen := map[bourse.WorkerID]node{}
 	for _, n := range nodes {
 		if n.name != self && (!n.proven || n.pending || tagless(n.member)) {
-			continue // the member is not proven yet, or has not settled its id and tag
+			continue // skip a member that is not proven yet or has not settled its id and tag
 		}
 		if other, ok := chosen[n.member.ID]; !ok || isCurrentBoot(n, other, self) {
 			chosen[n.member.ID] = n
@@ -61,20 +62,21 @@ func build(nodes map[string]node, self string) *snapshot {
 	return s
 }
 
-// ownsTagBefore reports whether n owns the tag that both n and other have. The owner is the worker
-// whose id ranks the tag higher or, if both rank it equally, the worker with the earlier boot.
+// ownsTagBefore reports whether n, and not other, owns the tag that both have. The owner is the
+// worker whose id ranks the tag higher or, if both ids rank it equally, the worker whose boot is
+// earlier.
 func ownsTagBefore(n, other node) bool {
 	a, b := n.member.ID.TagRank(n.member.Tag), other.member.ID.TagRank(other.member.Tag)
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(n.boot, other.boot)) < 0
 }
 
-// tagless reports whether m is a worker that has not chosen its tag yet. Such a worker receives no
-// orders, because its machines' ids would not identify it.
+// tagless reports whether m is a worker that has not chosen its tag yet. Such a worker does not
+// receive orders, because its machines' ids could not identify it.
 func tagless(m bourse.Member) bool { return m.Role == bourse.RoleWorker && m.Tag == 0 }
 
-// isCurrentBoot reports whether n is the current boot of the server whose boots are n and other. The
-// current boot is this process's own boot or, for another server, the later boot, because a server
-// starts only if its earlier boot does not answer.
+// isCurrentBoot reports which of two boots of the same server is the current one: n (true) or other
+// (false). For this server, it is this process's own boot. For another server, it is the later boot,
+// because a server starts only if its earlier boot does not answer.
 func isCurrentBoot(n, other node, self string) bool {
 	if n.name == self || other.name == self {
 		return n.name == self
@@ -82,9 +84,9 @@ func isCurrentBoot(n, other node, self string) bool {
 	return n.boot > other.boot
 }
 
-// rival reports whether n is another member with self's id that takes precedence over self. A
-// settled member takes precedence over a pending one. Otherwise, the earlier boot takes
-// precedence.
+// rival reports whether n is another member that has self's id and takes precedence over self. A
+// settled member takes precedence over a pending one. If both are settled or both are pending, the
+// earlier boot takes precedence.
 func rival(self, n node) bool {
 	if n.name == self.name || n.member.ID != self.member.ID {
 		return false
@@ -95,7 +97,7 @@ func rival(self, n node) bool {
 	return strings.Compare(n.boot, self.boot) < 0
 }
 
-// sharesTag reports whether n is another worker with self's tag.
+// sharesTag reports whether self and n are different workers with the same tag.
 func sharesTag(self, n node) bool {
 	return n.member.ID != self.member.ID && n.member.Role == bourse.RoleWorker &&
 		self.member.Role == bourse.RoleWorker && self.member.Tag != 0 && n.member.Tag == self.member.Tag

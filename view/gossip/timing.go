@@ -5,53 +5,53 @@ import (
 	"time"
 )
 
-// Timing determines how fast lost members are detected. The zero value means the defaults, which
-// suit a group that spans the world.
+// Timing determines how fast lost members are detected. A zero field means the default. The
+// defaults suit a group that spans the world.
 //
-// Detecting a lost member takes three steps. First, some other member probes it. Every member
-// probes one random member per Probe interval, so this takes about one interval, whatever the
-// group's size. Second, the probe fails after another interval, during which other members probe
-// it on behalf of the first one. Third, the member is a suspect for Suspicion × Probe × max(1,
-// log10(n)), or up to twice as long if only one member suspects it. During this time, the member
-// can refute the suspicion. With the defaults this takes 2 to 2.5 s for up to 10 members and 3 to
-// 4 s for 100, within the guaranteed 5 s.
+// A lost member is detected in three steps. First, some other member probes it. Every member probes
+// one random member per Probe interval, so this takes about one interval, regardless of the group's
+// size. Second, the probe fails after another interval, during which other members also probe the
+// lost member on behalf of the first one. Third, the lost member is a suspect for Suspicion × Probe
+// × max(1, log10(n)), or up to twice as long if only one member suspects it. During this time, the
+// member could refute the suspicion. With the defaults, all this takes 2 to 2.5 s in a group of up
+// to 10 members, and 3 to 4 s in a group of 100 members, which is within the guaranteed 5 s.
 type Timing struct {
 	// Probe is the time between probes; default 400 ms. It must exceed the longest round trip
 	// between members, which is 350 ms across the world.
 	Probe time.Duration
-	// ProbeTimeout is the time after which other members are asked to probe; default 150 ms. Twice
-	// this value plus a short round trip must be less than Probe, because the members that are
-	// asked report a failure after another ProbeTimeout. If they do not report in time, memberlist
-	// considers this member unhealthy and makes it probe less often.
+	// ProbeTimeout is the time after which this member asks other members to probe, too; default
+	// 150 ms. If their probes fail, they report it after another ProbeTimeout. Twice ProbeTimeout
+	// plus a short round trip must therefore be less than Probe. If the reports do not arrive in
+	// time, memberlist considers this member unhealthy, and makes it probe less often.
 	ProbeTimeout time.Duration
-	// Suspicion is the suspicion factor in the formula above; default 3. With the default, one
-	// other member must confirm a suspicion, and a process that is frozen for a second is not
-	// declared lost.
+	// Suspicion is the factor in the formula above; default 3. With the default, one other member
+	// must confirm a suspicion, and a process that is frozen for a second does not count as lost.
 	Suspicion int
-	// Gossip is the time between messages; default 100 ms.
+	// Gossip is the interval at which this member sends gossip to random members; default 100 ms.
 	Gossip time.Duration
-	// PushPull is the interval at which a member exchanges the whole list with another member,
-	// which repairs what gossip has missed; default 5 s, longer in large groups.
+	// PushPull is the interval at which this member exchanges the whole list with another member,
+	// to find changes that gossip has missed; default 5 s. In large groups, memberlist increases
+	// it.
 	PushPull time.Duration
 	// Rejoin is the interval at which this member calls missing members;
 	// default 10 s.
 	Rejoin time.Duration
 }
 
-// maxSuspicion is the factor by which a suspicion is prolonged if no other member confirms it.
+// maxSuspicion is the factor by which a suspicion lasts longer if no other member confirms it.
 const maxSuspicion = 2
 
 // retransmit determines how often each member forwards an update: retransmit × ⌈log10(n+1)⌉ times,
-// for example 12 times in a group of 10 to 99 members. If each member forwards an update k times,
-// a member misses it with a probability of about e^-k. In tests with k = 8 and 25 members that
-// joined at the same time, some member missed another one in every fifth run.
+// for example 12 times in a group of 10 to 99 members. If each member forwards an update k times, a
+// member misses it with a probability of about e^-k. In tests, 25 members joined at the same time,
+// and k was 8: in every fifth run, some member did not learn about another one.
 const retransmit = 6
 
 // maxHealthMultiplier is the maximum factor by which an unhealthy member slows down its probes.
 const maxHealthMultiplier = 3
 
-// streamTimeout is the time limit of each dial and exchange over TCP. A member that is calling a
-// dead host may take this long to stop.
+// streamTimeout is the time limit for each dial and for each exchange over TCP. A member that is
+// calling a dead host may take this long to stop.
 const streamTimeout = 3 * time.Second
 
 func (t Timing) withDefaults() Timing {

@@ -11,10 +11,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// bindTries is the number of attempts to find a port that is free for both TCP and UDP.
+// bindTries is the maximum number of attempts to find a port that is free for both TCP and UDP.
 const bindTries = 10
 
-// transport returns the transport for memberlist, which closes it. Errors: already_exists, internal.
+// transport returns a new transport for memberlist, which will close it. Errors: already_exists if
+// the address is in use, internal.
 func (m *Members) transport() (*Transport, error) {
 	below := m.config.Transport
 	if below == nil {
@@ -30,7 +31,7 @@ func (m *Members) transport() (*Transport, error) {
 	return New(below, m.config.label(), m.keyring, m.refuse), nil
 }
 
-// bind opens the member's sockets.
+// bind opens the sockets for the member's gossip address.
 func (m *Members) bind() (t *memberlist.NetTransport, err error) {
 	host, port := hostPort(m.config.Bind)
 	tries := 1

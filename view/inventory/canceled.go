@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// CanceledRow returns the row that forbids a worker to fill an order. The broker writes it if
-// the worker may have received the claim but has not received the cancellation (invariant 7).
+// CanceledRow returns the row that forbids a worker from filling an order. A broker writes it if
+// the worker may have received the claim but not the cancellation (invariant 7).
 func CanceledRow(order bourse.OrderID, worker bourse.WorkerID) wire.Row {
 	return wire.Row{Table: wire.TableCanceled, Key: string(order) + "/" + string(worker), Columns: map[string]wire.Value{
 		"order_id": string(order), "worker": string(worker),
@@ -28,15 +28,15 @@ func Canceled(worker bourse.WorkerID) func(*sqlite.Conn) ([]bourse.OrderID, erro
 	}
 }
 
-// CanceledAt returns a query for the workers on which the order has been canceled. They must not
-// fill it.
+// CanceledAt returns a query for the workers that must not fill the order, because it has been
+// canceled there.
 func CanceledAt(order bourse.OrderID) func(*sqlite.Conn) ([]bourse.WorkerID, error) {
 	return func(c *sqlite.Conn) ([]bourse.WorkerID, error) {
 		return readIDs[bourse.WorkerID](c, canceledAtSQL, string(order)+"/", string(order)+"0")
 	}
 }
 
-// readIDs reads the IDs in a result's first column and skips invalid ones.
+// readIDs runs a query and returns the IDs in the first column of its result. It skips invalid IDs.
 func readIDs[T interface {
 	~string
 	Validate() error

@@ -10,32 +10,33 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// CertifiedMember is a broker or proxy with a certificate of the cluster, whether or not it is
-// running. A worker needs no such record, because its own row stays in the view while it is down.
+// CertifiedMember is a broker or proxy that has a certificate of the cluster, whether or not it is
+// running. Workers do not need such records, because a worker's own row remains in the view while
+// the worker is down.
 type CertifiedMember struct {
 	ID        bourse.WorkerID
 	Role      bourse.Role
 	Region    bourse.Region
 	IssuedAt  time.Time
 	ExpiresAt time.Time // the server cannot return with its certificate after this time
-	HeardAt   time.Time // when the server was last reachable, if this member knows; CertifiedRow ignores it
+	HeardAt   time.Time // time when the server was last reachable, if this member knows it; CertifiedRow ignores it
 }
 
-// CertifiedRow returns the row of a broker or proxy.
+// CertifiedRow returns the row for a broker or proxy.
 func CertifiedRow(m *CertifiedMember) wire.Row {
 	return wire.Row{Table: wire.TableCertified, Key: string(m.ID), Columns: map[string]wire.Value{
 		"role": cleanText(m.Role), "region": cleanText(m.Region), "issued_at": nanos(m.IssuedAt), "expires_at": nanos(m.ExpiresAt),
 	}}
 }
 
-// Removals are recorded in milliseconds, certificates in nanoseconds.
+// The times of removals are in milliseconds, those of certificates in nanoseconds.
 const certifiedSQL = `SELECT r.key, r.role, r.region, r.issued_at, r.expires_at, coalesce(s.heard_at, 0)
 	FROM certified_rows AS r LEFT JOIN sites AS s ON s.site = r.key LEFT JOIN removed_rows AS d ON d.key = r.key
 	WHERE d.until IS NULL OR r.issued_at / 1000000 > d.until ORDER BY r.key`
 
-// Certified returns a query for the brokers and proxies with certificates. It omits a server whose
-// certificate was issued before an operator removed the server. It includes servers whose
-// certificates have expired.
+// Certified returns a query for the brokers and proxies that have certificates, sorted by ID. It
+// omits servers that an operator has removed since their certificates were issued. It includes
+// servers whose certificates have expired.
 func Certified() func(*sqlite.Conn) ([]CertifiedMember, error) {
 	return func(c *sqlite.Conn) ([]CertifiedMember, error) {
 		var out []CertifiedMember

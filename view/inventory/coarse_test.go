@@ -34,11 +34,11 @@ func TestCoarseLoad(t *testing.T) {
 		0: 0, 0.01: 0, 0.5: 0.5, 0.99: 0.9375, 1.01: 1, 13.7: 13, -1: 0, math.Inf(1): 0, math.Inf(-1): 0, 1e300: 0,
 	} {
 		if got := roundLoad(give); got != want {
-			t.Errorf("coarseLoad(%v) = %v, want %v", give, got, want)
+			t.Errorf("roundLoad(%v) = %v, want %v", give, got, want)
 		}
 	}
 	if got := roundLoad(math.NaN()); got != 0 {
-		t.Errorf("coarseLoad(NaN) = %v", got)
+		t.Errorf("roundLoad(NaN) = %v, want 0", got)
 	}
 }
 

@@ -2,13 +2,14 @@ package inventory
 
 import "strings"
 
-// condition requires a column to have a value. A condition with an empty value matches all rows.
+// condition matches the rows whose column has the given value. If the value is empty, the condition
+// matches all rows.
 type condition struct{ column, value string }
 
-// where appends conditions to a statement. Callers pass the most selective condition first,
-// which determines the index that SQLite uses. The other columns are prefixed with a plus sign,
-// which keeps SQLite from using their indexes instead. The region is an exception, because it is
-// part of the app's index.
+// where appends conditions to a statement, and returns the statement with its arguments. Callers
+// pass the most selective condition first, which determines the index that SQLite uses. where
+// prefixes the other columns with a plus sign, which keeps SQLite from using their indexes. The
+// region is an exception, because it is part of the app's index.
 func where(from string, conditions ...condition) (string, []any) {
 	var where []string
 	var args []any

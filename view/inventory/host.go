@@ -6,12 +6,12 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// hostColumns lists the columns that readHost reads. The statement must left join
-// sites as s.
+// hostColumns lists the columns that readHost reads. The statement must contain a LEFT JOIN with
+// the table sites, under the name s.
 const hostColumns = `s.alive, s.heard_at`
 
 // readHost returns the status of a row's site, and the time when the site was last reachable (zero if it never was).
-// first is the index of the first of the hostColumns.
+// first is the index of the column at which hostColumns begin.
 func readHost(r *cells, first int) (machinesapi.HostStatus, time.Time) {
 	switch {
 	case r.ColumnIsNull(first):

@@ -13,7 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ImageRow returns the row for an image on a worker. Its key is the digest of the image's reference.
+// ImageRow returns the row for an image on this worker. Its key is the digest in the image's
+// reference.
 func ImageRow(i *bourse.Image) wire.Row {
 	named := i.Ref
 	named.Digest = ""
@@ -30,13 +31,13 @@ type ListedImage struct {
 	HeardAt      time.Time              // time when the worker was last reachable; zero if it never was
 }
 
-// ImageFilter selects images. An image must match all fields that are set.
+// ImageFilter selects the images that match all fields that are set.
 type ImageFilter struct {
 	Digest string
 	Worker bourse.WorkerID
 }
 
-// Images returns a query for images, sorted by name, digest and worker.
+// Images returns a query for the images that match a filter, sorted by name, digest and worker.
 func Images(f ImageFilter) func(*sqlite.Conn) ([]ListedImage, error) {
 	return func(c *sqlite.Conn) ([]ListedImage, error) { return readImages(c, f) }
 }

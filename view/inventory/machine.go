@@ -9,11 +9,12 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// maxEvents is the number of a machine's latest events that are published.
+// maxEvents is the maximum number of events that are published for each machine. The latest ones
+// are published.
 const maxEvents = 2
 
-// MachineRow returns the row of a machine. It omits the lease's nonce, older events, and values that do not fit into
-// their columns.
+// MachineRow returns the row for a machine. It omits the lease's nonce, older events, and values that do not fit
+// into their columns.
 func MachineRow(m *bourse.Machine) wire.Row {
 	return wire.Row{Table: wire.TableMachines, Key: string(m.ID), Columns: map[string]wire.Value{
 		"app": cleanText(m.App), "app_id": cleanText(m.AppID), "name": cleanText(m.Name), "region": cleanText(m.Region),
@@ -42,8 +43,7 @@ func placementBytes(signed []byte) wire.Value {
 	return signed
 }
 
-// imageText encodes an image reference. If the reference is too large, imageText omits the
-// labels.
+// imageText encodes an image reference. If the result is too large, imageText omits the labels.
 func imageText(ref *bourse.ImageRef) wire.Value {
 	if ref == nil {
 		return nil
@@ -66,8 +66,8 @@ func addressText(a netip.Addr) string {
 	return a.String()
 }
 
-// configText encodes a config without its secret parts. If the config is too large for a row,
-// configText omits further parts, starting with the least important.
+// configText encodes a config without its secret parts. If the result is too large for a row,
+// configText omits further parts, the least important ones first.
 func configText(c bourse.Config) string {
 	c = c.Public()
 	for _, leaveOut := range []func(){
@@ -85,7 +85,7 @@ func configText(c bourse.Config) string {
 	return "{}"
 }
 
-// listText encodes a list. It encodes nil as an empty list.
+// listText encodes a list. nil becomes an empty list.
 func listText[T any](list []T) string {
 	if len(list) == 0 {
 		return "[]"
@@ -110,13 +110,15 @@ func leaseText(l *bourse.Lease) wire.Value {
 	return nil
 }
 
-// machineColumns lists the columns that readMachine reads from machine_rows as r.
+// machineColumns lists the columns that readMachine reads. In the statement, machine_rows must have
+// the name r.
 const machineColumns = `r.key, r.site, r.app, r.name, r.region, r.order_id, r.instance, r.state, r.cordoned,
 	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network, r.app_id, r.checks, r.placed`
 
-// readMachine reads a machine from a result that begins with machineColumns, and returns the number
-// of columns read. Values that cannot be decoded are left empty: the site may be hostile or run
-// another version. If no broker has signed the machine's placement, its app is empty.
+// readMachine reads a machine from a result whose first columns are machineColumns, and returns the
+// number of columns that it has read. Values that cannot be decoded are left empty, because the
+// site may be malicious or run another release. If no broker has signed the machine's placement,
+// the machine's app is left empty.
 func readMachine(r *cells, m *bourse.Machine) int {
 	*m = bourse.Machine{
 		ID: bourse.MachineID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
@@ -156,7 +158,7 @@ func readMachine(r *cells, m *bourse.Machine) int {
 	return 22
 }
 
-// readAmounts reads amounts from a column. It returns nil if the column does not contain valid
+// readAmounts decodes the amounts in a column. It returns nil if the column does not contain valid
 // amounts.
 func readAmounts(r *cells, column int) bourse.Amounts {
 	var a bourse.Amounts

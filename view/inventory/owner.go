@@ -7,17 +7,17 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// idClaim describes a claim to an ID: the site that wrote the row, and the tag that the ID
-// contains.
+// idClaim describes a row that claims an ID. It contains the site that wrote the row, and the tag
+// that is part of the ID.
 type idClaim struct {
 	id   string
 	site bourse.WorkerID
 	tag  bourse.WorkerTag
 }
 
-// removeDuplicates removes duplicates from a list. For each ID, it retains the element from the worker
-// whose tag the ID contains or, if there is no such worker, from the worker whose name sorts
-// first. Two workers claim the same ID only if one of them is faulty or hostile.
+// removeDuplicates retains only one element for each ID. It prefers the element from the worker whose
+// tag is part of the ID. If there is none, it takes the one from the worker whose ID sorts first. Two
+// workers claim the same ID only if one of them is faulty or malicious.
 func removeDuplicates[T any](c *sqlite.Conn, list []T, of func(*T) idClaim) ([]T, error) {
 	at := make(map[string]int, len(list))
 	out := list[:0]
@@ -47,7 +47,7 @@ func removeDuplicates[T any](c *sqlite.Conn, list []T, of func(*T) idClaim) ([]T
 
 const tagSQL = `SELECT tag FROM worker_rows WHERE site = ? AND key = site`
 
-// ownsTag reports whether the tag in the claimed ID is the tag of the claimant's site.
+// ownsTag reports whether the tag in the claimed ID belongs to the site that claims the ID.
 func ownsTag(c *sqlite.Conn, of idClaim) (bool, error) {
 	var tag bourse.WorkerTag
 	err := schema.Query(c, tagSQL, func(s *sqlite.Stmt) error {

@@ -11,16 +11,16 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Policy is a broker's record of a policy that an operator has set.
+// Policy is a policy that an operator has set, as recorded by a broker.
 type Policy struct {
 	Region bourse.Region   // "": all regions without a policy of their own
-	Shadow bool            // whether the ranking is only compared with the policy
+	Shadow bool            // whether the policy is only compared with the current ranking
 	Text   json.RawMessage // the policy's document
 	SetBy  string          // name of the token with which it was set
 	SetAt  time.Time
 }
 
-// Values of the column use.
+// Values of the column "use".
 const (
 	useRank   = "rank"
 	useShadow = "shadow"
@@ -40,19 +40,19 @@ func (p *Policy) key() string {
 	return string(p.Region) + "/" + p.use()
 }
 
-// PolicyRow returns the row of a policy.
+// PolicyRow returns the row for a policy.
 func PolicyRow(p *Policy) wire.Row {
 	return wire.Row{Table: wire.TablePolicies, Key: p.key(), Columns: map[string]wire.Value{
 		"region": cleanText(p.Region), "use": p.use(), "policy": jsonText(p.Text, "{}"), "set_by": cleanText(p.SetBy), "set_at": nanos(p.SetAt),
 	}}
 }
 
-// PolicyGone returns the row that removes the policy with p's region and use.
+// PolicyGone returns the row that removes the policy that has the same region and use as p.
 func PolicyGone(p *Policy) wire.Row { return wire.DeletedRow(wire.TablePolicies, p.key()) }
 
 const policiesSQL = `SELECT region, use, policy, set_by, set_at FROM policy_rows ORDER BY key`
 
-// Policies returns a query for all policies, by region and use.
+// Policies returns a query for all policies, sorted by region and use.
 func Policies() func(*sqlite.Conn) ([]Policy, error) {
 	return func(c *sqlite.Conn) ([]Policy, error) {
 		var out []Policy

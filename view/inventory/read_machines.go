@@ -12,16 +12,16 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// Listed is a machine as last published by its worker, together with the worker's status. The
-// lease's nonce and older events are missing.
+// Listed is a machine as last published by its worker, together with the worker's status. It does
+// not include the lease's nonce or older events.
 type Listed struct {
 	bourse.Machine
 	HostStatus machinesapi.HostStatus // the worker's status
 	HeardAt    time.Time              // time when the worker was last reachable; zero if it never was
-	Complete   bool                   // whether the config is complete: true if the worker itself returned the machine, false if it was read from the view
+	Complete   bool                   // whether the config is complete; true if the machine comes from the worker itself, false if it comes from the view
 }
 
-// Filter selects machines. A machine must match all fields that are set.
+// Filter selects the machines that match all fields that are set.
 type Filter struct {
 	ID     bourse.MachineID
 	App    bourse.AppName
@@ -30,7 +30,8 @@ type Filter struct {
 	Name   string
 }
 
-// Machines returns a query for machines, sorted by creation time, then by ID.
+// Machines returns a query for the machines that match a filter, sorted by creation time, then by
+// ID.
 func Machines(f Filter) func(*sqlite.Conn) ([]Listed, error) {
 	return func(c *sqlite.Conn) ([]Listed, error) { return readMachines(c, f) }
 }
@@ -64,7 +65,7 @@ func CountMachines() func(*sqlite.Conn) (map[bourse.AppRef]int, error) {
 
 const countMachinesSQL = `SELECT app, app_id, count(*) FROM machine_rows WHERE placed GROUP BY app, app_id`
 
-// machinesSQL returns the statement and the arguments for a filter.
+// machinesSQL returns the statement for a filter, and its arguments.
 func machinesSQL(f Filter) (string, []any) {
 	return where(machinesFrom,
 		condition{"r.key", string(f.ID)}, condition{"r.app", string(f.App)}, condition{"r.site", string(f.Worker)},
@@ -83,7 +84,7 @@ func readMachines(c *sqlite.Conn, f Filter) ([]Listed, error) {
 		l := &list[len(list)-1]
 		next := readMachine(&r, &l.Machine)
 		l.HostStatus, l.HeardAt = readHost(&r, next)
-		if l.ID.Validate() != nil || f.App != "" && l.App == "" { // skip the machine: its ID is invalid, or no broker has placed it in the app
+		if l.ID.Validate() != nil || f.App != "" && l.App == "" { // skip a machine whose ID is invalid, or that no broker has placed in the app
 			list = list[:len(list)-1]
 		}
 		return nil

@@ -8,16 +8,17 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// MeshWorker is what a worker has published about its end of the mesh.
+// MeshWorker is a worker with the mesh settings that it has published.
 type MeshWorker struct {
 	ID         bourse.WorkerID
 	Tag        bourse.WorkerTag
 	Region     bourse.Region
-	Mesh       *bourse.Mesh // nil if it has none
+	Mesh       *bourse.Mesh // nil if the worker is not part of the mesh
 	HostStatus machinesapi.HostStatus
 }
 
-// MeshWorkers returns a query for all workers by ID, including those that are not part of the mesh.
+// MeshWorkers returns a query for all workers, sorted by ID, including those that are not part of
+// the mesh.
 func MeshWorkers() func(*sqlite.Conn) ([]MeshWorker, error) { return readMeshWorkers }
 
 const meshWorkersSQL = `SELECT r.key, r.tag, r.mesh, r.region, ` + hostColumns + `
@@ -47,9 +48,9 @@ type PrivateMachine struct {
 	App    bourse.AppRef
 }
 
-// PrivateMachines returns a query for the apps' machines that brokers have placed and that have private addresses. An ID
-// may occur more than once, because any worker may publish it. A placement admits one machine: of a worker's machines with
-// the same order, the query returns the one with the lowest ID.
+// PrivateMachines returns a query for those machines of the given apps that were placed by a broker and have a private
+// address. The same ID may occur more than once, because any worker may publish it. A placement is valid for only one
+// machine: if a worker has several machines with the same order, the query returns only the one with the lowest ID.
 func PrivateMachines(apps []bourse.AppRef) func(*sqlite.Conn) ([]PrivateMachine, error) {
 	return func(c *sqlite.Conn) ([]PrivateMachine, error) {
 		var list []PrivateMachine

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// Serving reads the machines whose configs have services. It caches the machines between reads and decodes only
-// changed rows. The zero value is ready to use. Serving is not safe for concurrent use.
+// Serving reads the machines whose configs contain services. It caches the machines, so that each read decodes
+// only rows that have changed. The zero value is ready to use. Serving is not safe for concurrent use.
 type Serving struct{ rows map[ownKey]servingRow }
 
 // ownKey is the key of an owned row.
@@ -17,18 +17,18 @@ type ownKey struct {
 	key  string
 }
 
-// servingRow is a decoded machine and the version of the row that it was decoded from.
+// servingRow contains a decoded machine, and the version of the row from which it was decoded.
 type servingRow struct {
 	seq, epoch, hash int64
 	machine          *bourse.Machine
 }
 
-// Triggers update service_rows when configs change.
+// Triggers in schema.sql update service_rows when configs change.
 const servingSQL = `SELECT r.site, r.key, r.epoch, r.seq, r.hash FROM (SELECT DISTINCT site, machine FROM service_rows) AS s
 	CROSS JOIN machine_rows AS r ON r.site = s.site AND r.key = s.machine AND r.placed`
 
-// Read returns the machines in no particular order. They share memory with the cache, so callers
-// must not modify anything that they point to.
+// Read returns the machines that have services, in no particular order. They share memory with the
+// cache, so callers must not modify anything to which they point.
 func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 	before := s.rows
 	s.rows = make(map[ownKey]servingRow, len(before))
@@ -48,7 +48,7 @@ func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 		err = s.decode(c, changed)
 	}
 	if err != nil {
-		s.rows = before // restore the previous cache, because the new one is incomplete
+		s.rows = before // restore the old cache, because the new one is incomplete
 		return nil, err
 	}
 	out := make([]bourse.Machine, 0, len(s.rows))
@@ -62,7 +62,7 @@ func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 
 const servingMachineSQL = `SELECT ` + machineColumns + ` FROM machine_rows AS r WHERE r.site = ? AND r.key = ?`
 
-// decode reads the machines with the given keys.
+// decode reads the machines with the given keys into the cache.
 func (s *Serving) decode(c *sqlite.Conn, keys []ownKey) error {
 	var r cells
 	for _, k := range keys {

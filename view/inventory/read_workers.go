@@ -7,7 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// Workers returns a query for all workers by ID, including unreachable and leaving ones.
+// Workers returns a query for all workers, sorted by ID, including workers that are unreachable or
+// leaving.
 func Workers() func(*sqlite.Conn) ([]WorkerHint, error) { return readWorkers }
 
 const workersSQL = `SELECT r.key, r.region, r.tag, r.load, r.leaving, r.free, r.labels, ` + hostColumns + `

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// ReleaseRow returns the row of a release.
+// ReleaseRow returns the row for a release.
 func ReleaseRow(r *release.Release) wire.Row {
 	return wire.Row{Table: wire.TableReleases, Key: string(r.ID), Columns: map[string]wire.Value{
 		"app": cleanText(r.App), "app_id": cleanText(r.AppID), "version": r.Version, "status": cleanText(r.Status),
@@ -21,7 +21,8 @@ func ReleaseRow(r *release.Release) wire.Row {
 	}}
 }
 
-// rawText encodes JSON for a column, or returns "{}" if other members would reject it.
+// rawText returns JSON as the value of a column, or "{}" if there is none or other members would
+// reject it.
 func rawText(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return "{}"
@@ -68,7 +69,7 @@ func readReleases(c *sqlite.Conn, sql string, args ...any) ([]release.Release, e
 				*into = json.RawMessage(s.ColumnText(column))
 			}
 		}
-		if r.Validate() == nil { // a release written by another version of the program may be invalid here
+		if r.Validate() == nil { // a release that was written by another version of the program may be invalid here
 			list = append(list, r)
 		}
 		return nil

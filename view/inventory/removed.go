@@ -10,28 +10,28 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// RemovedRow returns the row that removes a server and invalidates the rows that it owned before
-// now. Epochs are times, so now is also the last epoch whose rows are invalidated.
+// RemovedRow returns the row that removes a server. The row invalidates all owned rows that the
+// server has written in epochs up to now. The number of an epoch is the time when it began.
 func RemovedRow(m *bourse.Member, now time.Time) wire.Row {
 	return wire.Row{Table: wire.TableRemoved, Key: string(m.ID), Columns: map[string]wire.Value{
 		"until": now.UnixMilli(), "role": cleanText(m.Role), "region": cleanText(m.Region), "tag": int64(m.Tag),
 	}}
 }
 
-// RemovedMember is a server that was removed from the cluster.
+// RemovedMember is a server that an operator has removed from the cluster.
 type RemovedMember struct {
 	ID       bourse.WorkerID
 	Role     bourse.Role
 	Region   bourse.Region
 	Tag      bourse.WorkerTag
-	At       time.Time // time of its removal
-	Returned bool      // whether it has since returned and written to the view
+	At       time.Time // time of the removal
+	Returned bool      // whether the server has returned since and written to the view
 }
 
 const removedSQL = `SELECT r.key, r.role, r.region, r.tag, r.until,
 	EXISTS (SELECT 1 FROM streams AS t WHERE t.site = r.key AND t.epoch > r.until) FROM removed_rows AS r ORDER BY r.key`
 
-// Removed returns a query for the servers that were removed.
+// Removed returns a query for the servers that an operator has removed, sorted by ID.
 func Removed() func(*sqlite.Conn) ([]RemovedMember, error) {
 	return func(c *sqlite.Conn) ([]RemovedMember, error) {
 		var out []RemovedMember

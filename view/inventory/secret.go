@@ -11,11 +11,11 @@ import (
 )
 
 // The keys of secrets begin with the app's ID, so that a later app with the same name does not get
-// an earlier app's secrets. Each app has one row per secret and, for each broker that has changed
-// the app's secrets, one row without a secret's name, called a mark.
+// an earlier app's secrets. Each app has one row per secret. For each broker that has changed the
+// app's secrets, it also has one row without a secret's name, which is called a mark.
 
-// SecretRows returns the rows of one change. The last row is the broker's mark, so a member that
-// has received the mark has also received the other rows.
+// SecretRows returns the rows for one change of an app's secrets. The last row is the broker's
+// mark, so a member that has received the mark has also received the other rows.
 func SecretRows(c *seal.Change) []wire.Row {
 	rows := make([]wire.Row, 0, len(c.Put)+len(c.Gone)+1)
 	for i := range c.Put {
@@ -67,8 +67,8 @@ func Secrets(app string) func(*sqlite.Conn) ([]seal.Secret, error) {
 	}
 }
 
-// SecretMarks returns a query for the version of each broker's latest change to an
-// app's secrets.
+// SecretMarks returns a query for the marks of an app's secrets. A broker's mark contains the
+// version of its latest change.
 func SecretMarks(app string) func(*sqlite.Conn) (seal.Marks, error) {
 	return func(c *sqlite.Conn) (seal.Marks, error) {
 		marks := seal.Marks{}

@@ -10,14 +10,15 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// cleanText returns s in a form that every member accepts: invalid UTF-8 becomes U+FFFD, and zero bytes are removed.
+// cleanText returns s in a form that every member accepts. It replaces invalid UTF-8 with U+FFFD, and removes zero
+// bytes.
 func cleanText[S ~string](s S) string {
 	t := strings.ToValidUTF8(string(s), "\uFFFD")
 	return strings.ReplaceAll(t, "\x00", "")
 }
 
-// jsonText encodes v as compact JSON that every member accepts. It returns fallback if that is impossible or exceeds
-// wire.MaxValue. Raw JSON in v may contain invalid UTF-8 or too many levels.
+// jsonText encodes v as compact JSON that every member accepts. It returns fallback if the result would exceed
+// wire.MaxValue, or if members would reject it, for example because raw JSON in v is nested too deeply.
 func jsonText(v any, fallback string) string {
 	if s, ok := jsonFits(v); ok {
 		return s
@@ -28,7 +29,7 @@ func jsonText(v any, fallback string) string {
 func jsonFits(v any) (string, bool) {
 	var buf bytes.Buffer
 	e := json.NewEncoder(&buf)
-	e.SetEscapeHTML(false) // leaves raw JSON unchanged and readable
+	e.SetEscapeHTML(false) // keep raw JSON readable and unchanged
 	if e.Encode(v) != nil {
 		return "", false
 	}
@@ -48,7 +49,7 @@ func nanos(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// timeOf is the inverse of nanos; 0 is the zero time.
+// timeOf is the inverse of nanos. 0 becomes the zero time.
 func timeOf(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}

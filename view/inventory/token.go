@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Token is a broker's record of a client token.
+// Token is a client token, as recorded by a broker.
 type Token struct {
 	ID       string
 	Digest   string // digest of the token
@@ -29,13 +29,14 @@ type Token struct {
 	Undecodable bool // whether the token's apps or machines could not be decoded; the token then permits nothing
 }
 
-// appCell is the encoding of an app in a token's row.
+// appCell is the form in which a token's row contains an app.
 type appCell struct {
 	Name bourse.AppName `json:"name"`
 	ID   string         `json:"id,omitempty"`
 }
 
-// TokenRow returns the row of a token. The row of a revoked token is never [wire.DeletedRow].
+// TokenRow returns the row for a token. A revoked token has such a row, too, never a
+// [wire.DeletedRow].
 func TokenRow(t *Token) wire.Row {
 	apps := make([]appCell, len(t.Apps))
 	for i, app := range t.Apps {
@@ -53,8 +54,8 @@ func TokenRow(t *Token) wire.Row {
 	return wire.Row{Table: wire.TableTokens, Key: t.ID, Columns: columns}
 }
 
-// unreadable is stored in place of a list that does not fit into a column. It is not a list,
-// because an empty list would mean "no restriction".
+// unreadable is stored in place of a list that does not fit into a column. It deliberately is not a
+// list, because an empty list would mean "no restriction".
 const unreadable = "{}"
 
 const (

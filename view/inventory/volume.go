@@ -5,11 +5,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxSnapshots is the number of a volume's latest snapshots that are published.
+// maxSnapshots is the maximum number of snapshots that are published for each volume. The latest
+// ones are published.
 const maxSnapshots = 8
 
-// VolumeRow returns the row of a volume. It omits the used space, older snapshots, and values that do not fit into
-// their columns.
+// VolumeRow returns the row for a volume. It omits the used space, older snapshots, and values that do not fit
+// into their columns.
 func VolumeRow(v *bourse.Volume) wire.Row {
 	return wire.Row{Table: wire.TableVolumes, Key: string(v.ID), Columns: map[string]wire.Value{
 		"app": cleanText(v.App), "app_id": cleanText(v.AppID), "name": cleanText(v.Spec.Name), "region": cleanText(v.Region),
@@ -25,19 +26,20 @@ func VolumeRow(v *bourse.Volume) wire.Row {
 	}}
 }
 
-// shortText is like cleanText, but also limits the length.
+// shortText is like cleanText, but also truncates s.
 func shortText(s string) string {
 	const most = 4 << 10
 	return cleanText(s[:min(len(s), most)])
 }
 
-// volumeColumns lists the columns that readVolume reads from volume_rows as r.
+// volumeColumns lists the columns that readVolume reads. In the statement, volume_rows must have
+// the name r.
 const volumeColumns = `r.key, r.site, r.app, r.region, r.order_id, r.state, r.machine, r.error, r.created_at, r.updated_at,
 	r.name, r.size_gb, r.encrypted, r.spec, r.takes, r.snapshots, r.app_id, r.placed`
 
-// readVolume reads a volume from a result that begins with volumeColumns, and returns the number of
-// columns read. Values that cannot be decoded are left empty. If no broker has signed the volume's
-// placement, its app is empty.
+// readVolume reads a volume from a result whose first columns are volumeColumns, and returns the
+// number of columns that it has read. Values that cannot be decoded are left empty. If no broker
+// has signed the volume's placement, the volume's app is left empty.
 func readVolume(r *cells, v *bourse.Volume) int {
 	*v = bourse.Volume{
 		ID: bourse.VolumeID(r.ColumnText(0)), Worker: bourse.WorkerID(r.ColumnText(1)), App: bourse.AppName(r.ColumnText(2)),
@@ -47,8 +49,7 @@ func readVolume(r *cells, v *bourse.Volume) int {
 	if !r.json(13, &v.Spec) {
 		v.Spec = bourse.VolumeOrder{}
 	}
-	// The columns take precedence over the JSON, because users can query the
-	// columns.
+	// These columns take precedence over the JSON, because users can query them.
 	v.Spec.Name, v.Spec.SizeGB, v.Spec.Encrypted = r.ColumnText(10), r.ColumnInt64(11), r.ColumnBool(12)
 	v.Takes = readAmounts(r, 14)
 	if !r.empty(15) && !r.json(15, &v.Snapshots) {

@@ -11,23 +11,24 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// WireGuardPeer is a broker's record of a laptop that may connect to a private network.
+// WireGuardPeer is a laptop that may connect to a private network, as recorded by a broker.
 type WireGuardPeer struct {
 	ID        string
 	Name      string
 	Org       string
-	Network   string        // bourse.App.PrivateNetwork of the network's apps
-	App       bourse.AppRef // the app for whose network it was created; zero if it was created for a network
+	Network   string        // the network's name, see bourse.App.PrivateNetwork
+	App       bourse.AppRef // the app for whose network it was created; zero if it was created for a network instead
 	PublicKey [32]byte      // WireGuard's
 	Worker    bourse.WorkerID
 	MadeBy    string // name of the creator
 	MadeWith  string // ID of the token with which it was created; "" if that token came from a file
 	CreatedAt time.Time
 	ExpiresAt time.Time
-	RemovedAt time.Time // zero if it has not been removed
+	RemovedAt time.Time // zero if the laptop has not been removed
 }
 
-// WireGuardRow returns the row of a laptop. The row of a removed laptop is never [wire.DeletedRow].
+// WireGuardRow returns the row for a laptop. A removed laptop has such a row, too, never a
+// [wire.DeletedRow].
 func WireGuardRow(p *WireGuardPeer) wire.Row {
 	columns := map[string]wire.Value{
 		"name": cleanText(p.Name), "org": cleanText(p.Org), "network": cleanText(p.Network), "app": cleanText(p.App.Name), "app_id": cleanText(p.App.ID),
@@ -40,17 +41,16 @@ func WireGuardRow(p *WireGuardPeer) wire.Row {
 	return wire.Row{Table: wire.TableWireGuard, Key: p.ID, Columns: columns}
 }
 
-// A laptop's token may be revoked, and its app deleted, by a broker that does not know the laptop yet. So each reader
-// checks them.
+// A broker that does not know a laptop yet may revoke the laptop's token or delete its app. Therefore, the query
+// checks both.
 const wireGuardSQL = `SELECT key, name, org, network, app, app_id, public_key, worker, made_by, made_with, created_at, expires_at
 	FROM wireguard_rows AS r WHERE expires_at > ? AND removed_at IS NULL
 	AND NOT EXISTS (SELECT 1 FROM token_rows AS t WHERE t.key = r.made_with AND t.revoked_at IS NOT NULL)
 	AND NOT EXISTS (SELECT 1 FROM app_rows AS a WHERE a.key = r.app AND (a.id != r.app_id OR a.deleted_at IS NOT NULL))
 	ORDER BY created_at, key`
 
-// WireGuardPeers returns a query for the laptops that may connect at the given time, oldest first. It omits laptops that
-// have expired or been removed, those whose token has been revoked or whose app has been deleted, and those whose key
-// cannot be decoded.
+// WireGuardPeers returns a query for the laptops that may connect at the given time, oldest first. It omits a laptop if
+// it has expired or was removed, if its token was revoked, if its app was deleted, or if its key cannot be decoded.
 func WireGuardPeers(now time.Time) func(*sqlite.Conn) ([]WireGuardPeer, error) {
 	return func(c *sqlite.Conn) ([]WireGuardPeer, error) {
 		var list []WireGuardPeer
@@ -72,7 +72,7 @@ func WireGuardPeers(now time.Time) func(*sqlite.Conn) ([]WireGuardPeer, error) {
 	}
 }
 
-// StoredWireGuardPeers returns a query for the number of an organization's laptops, including those that WireGuardPeers
+// StoredWireGuardPeers returns a query that counts an organization's laptops, including those that WireGuardPeers
 // omits.
 func StoredWireGuardPeers(org string) func(*sqlite.Conn) (int, error) {
 	return func(c *sqlite.Conn) (int, error) {

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// WorkerRow returns the row of a worker. It omits the number of machines. The ledger, which users see, contains exact
-// amounts. The free amounts and the load, which brokers use for placement, are rounded. leaving tells brokers that the
-// worker accepts no more orders.
+// WorkerRow returns the row for a worker. The row contains the exact ledger for users, and rounded free amounts and a
+// rounded load for brokers, which use these for placement. It does not contain the number of machines. leaving tells
+// brokers that the worker no longer accepts orders.
 func WorkerRow(f *bourse.Facts, leaving bool) wire.Row {
 	labels := "{}"
 	if len(f.Labels) > 0 {
@@ -24,7 +24,7 @@ func WorkerRow(f *bourse.Facts, leaving bool) wire.Row {
 	}}
 }
 
-// meshText encodes a worker's end of the mesh without its peers, which change all the time.
+// meshText encodes a worker's mesh settings. It omits the peers, which change all the time.
 func meshText(m *bourse.Mesh) wire.Value {
 	if m == nil {
 		return nil
@@ -37,14 +37,14 @@ func meshText(m *bourse.Mesh) wire.Value {
 	return nil
 }
 
-// WorkerHint is the view's data about a worker.
+// WorkerHint is the data about a worker that the view contains. It may be outdated.
 type WorkerHint struct {
 	ID         bourse.WorkerID
 	Region     bourse.Region
 	Tag        bourse.WorkerTag
 	Free       bourse.Amounts // rounded; nil if unknown
 	Load       float64        // rounded
-	Leaving    bool           // the worker accepts no orders
+	Leaving    bool           // whether the worker is leaving and no longer accepts orders
 	Labels     map[string]string
 	HostStatus machinesapi.HostStatus // the worker's status
 	HeardAt    time.Time              // time when the worker was last reachable; zero if it never was

@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Query serves POST /v1/view/queries. If an error occurs before the first line is sent, Query
-// returns it, so that the caller can send it as an HTTP error. A later error becomes the reply's
-// last line. Errors: invalid, rate_limited, timeout, canceled, unavailable.
+// Query serves POST /v1/view/queries. If an error occurs before the first line has been sent, Query
+// returns the error, and the caller must send it as an HTTP error. Query sends a later error as the
+// reply's last line. Errors: invalid, rate_limited, timeout, canceled, unavailable.
 func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	_, q, err := readRequest(w, r)
 	if err != nil {
@@ -37,11 +37,11 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// ignoreWriteError ignores the error of the last write to a client. That error means that the client has
-// disconnected, not that the request has failed.
+// ignoreWriteError returns nil. It is used for errors of writes to a client, which only mean that the
+// client has disconnected.
 func ignoreWriteError(error) error { return nil }
 
-// lower returns the limits for a query: l, reduced to the lower limits that the query requests.
+// lower returns l, reduced to the limits that the query requests if these are lower.
 func (l Limits) lower(q request) Limits {
 	if q.maxRows > 0 {
 		l.Rows = min(l.Rows, q.maxRows)
@@ -52,7 +52,7 @@ func (l Limits) lower(q request) Limits {
 	return l
 }
 
-// answer is the sink that sends a query's result to the client.
+// answer is a sink that sends a query's result to the client.
 type answer struct {
 	lines
 	limits Limits

@@ -7,29 +7,31 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// maxFunctions limits the number of function calls in a statement, including those in the SQL
-// views, because a statement without a loop cannot be interrupted. A pattern match counts as
-// matchCost calls, because matching one pattern against the longest text takes a third of a
-// second.
+// maxFunctions is the maximum number of function calls in a statement, including those in the SQL
+// views that it uses. It is necessary because a statement without a loop cannot be interrupted. A
+// LIKE or GLOB counts as matchCost calls, because matching one pattern against the longest text
+// takes a third of a second.
 const (
 	maxFunctions = 256
 	matchCost    = 16
 )
 
-// secretColumns lists columns that can never be read, because they contain secrets or other sites' raw
-// rows, which may include secrets.
+// secretColumns lists columns that no statement may read, because they contain secrets, or raw rows of
+// other sites, which may include secrets.
 var secretColumns = map[string][]string{
 	"secret_rows": {"sealed"},
 	"quarantine":  {"row"},
 }
 
-// pragmas lists the permitted pragmas, which only describe tables. None accepts a file name.
+// pragmas lists the permitted pragmas. They only describe tables, and none of them accepts a file
+// name.
 var pragmas = wordSet("table_info table_xinfo table_list index_list index_info index_xinfo")
 
-// virtual lists SQLite's own virtual tables that may be read.
+// virtual lists the virtual tables of SQLite that statements may read.
 var virtual = wordSet("json_each json_tree pragma_table_info pragma_table_xinfo pragma_table_list pragma_index_list pragma_index_info pragma_index_xinfo")
 
-// rules authorizes one statement while SQLite prepares it. It also records which tables the statement reads.
+// rules decides which actions of one statement are allowed while SQLite prepares the statement. It also
+// records which tables the statement reads.
 type rules struct {
 	known     map[string]bool // the file's tables and views, in lower case
 	touched   map[string]bool // the tables that the statement reads
@@ -37,7 +39,8 @@ type rules struct {
 	why       string // reason for the first refusal
 }
 
-// Authorize implements sqlite.Authorizer. SQLite calls it for each action of a statement.
+// Authorize implements sqlite.Authorizer. SQLite calls it for each action that a statement would
+// perform.
 func (r *rules) Authorize(a sqlite.Action) sqlite.AuthResult {
 	switch a.Type() {
 	case sqlite.OpSelect, sqlite.OpRecursive:
@@ -90,7 +93,7 @@ func (r *rules) read(a sqlite.Action) sqlite.AuthResult {
 	case r.known[table]:
 		r.touched[table] = true
 	case virtual[table], table == "sqlite_master", table == "sqlite_schema":
-	case column == "": // count(*) of a common table expression, whose own reads SQLite authorizes separately
+	case column == "": // count(*) of a common table expression; SQLite authorizes the reads of that expression separately
 	default:
 		return r.deny("table " + a.Table() + " cannot be read")
 	}

@@ -9,20 +9,20 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// This file reads unexported fields of the SQLite binding by reflection. If a new version of the
-// binding renames these fields, the package's tests fail.
+// This file uses reflection to read unexported fields of the SQLite binding. If a new version of
+// the binding renames these fields, this package's tests fail.
 
-// tlsOf returns a connection's thread-local storage in the translated C code. SQLite passes it to
-// the allocator, for which it is the only way to identify the connection.
+// tlsOf returns the thread-local storage that the translated C code uses for a connection. SQLite
+// passes it to the allocator, which has no other way to identify the connection.
 func tlsOf(conn *sqlite.Conn) unsafe.Pointer {
 	return reflect.ValueOf(conn).Elem().FieldByName("tls").UnsafePointer()
 }
 
-// functionOf returns the name of the function that the action would call.
+// functionOf returns the name of the function that an action of type OpFunction would call.
 func functionOf(a sqlite.Action) string { return reflect.ValueOf(a).FieldByName("arg2").String() }
 
-// columnNames returns the names of a statement's columns. It does not use Stmt.ColumnName, which
-// does not support several columns with the same name.
+// columnNames returns the names of a statement's columns. It does not use Stmt.ColumnName, because
+// that method does not support several columns with the same name.
 func columnNames(conn *sqlite.Conn, stmt *sqlite.Stmt) []string {
 	tls := (*libc.TLS)(tlsOf(conn))
 	handle := uintptr(reflect.ValueOf(stmt).Elem().FieldByName("stmt").Uint())

@@ -8,16 +8,18 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// Source provides the view's file to an Engine and notifies the Engine of changes. See [Of].
+// Source provides an Engine with the view's file, and notifies it of changes. [Of] returns a Source
+// for a view.
 type Source interface {
 	// Path returns the path of the SQLite file, or "" if there is none.
 	Path() string
-	// Watch returns a channel that contains an element if one of the tables, named as on the wire, has changed since
-	// the last receive. stop ends the notifications.
+	// Watch returns a channel that contains an element if one of the tables has changed since the last receive, and
+	// a function that ends the notifications. Tables are named as on the wire. If no table is given, all tables are
+	// watched.
 	Watch(tables ...string) (changed <-chan struct{}, stop func())
 }
 
-// Of returns a view as a Source.
+// Of returns a Source for a view.
 func Of(v *view.View) Source { return viewSource{v} }
 
 type viewSource struct{ *view.View }
@@ -37,7 +39,7 @@ type Config struct {
 	Subscriptions SubscriptionLimits
 }
 
-// Limits limits statements. Zero fields have defaults.
+// Limits contains the limits for statements. A zero field means the default.
 type Limits struct {
 	Time       time.Duration // time limit for a statement, including the time for sending its rows; default 5 s
 	Rows       int           // rows in a result; default 100 000
@@ -46,15 +48,15 @@ type Limits struct {
 	Statements int           // statements that run at the same time; default 4
 }
 
-// SubscriptionLimits limits subscriptions. Zero fields have defaults.
+// SubscriptionLimits contains the limits for subscriptions. A zero field means the default.
 type SubscriptionLimits struct {
 	Max          int           // number of concurrent subscriptions; default 32
-	Readers      int           // number of readers of all subscriptions together; default 256
+	Readers      int           // total number of readers of all subscriptions; default 256
 	Rows         int           // rows in a result; default 10 000
 	Bytes        int           // bytes in a result; default 8 MiB
 	History      int           // bytes of changes retained for resuming, for each subscription; default 4 MiB
 	Time         time.Duration // time limit for one run of the statement; default 1 s
-	Runs         int           // number of subscriptions' statements that run at the same time; default 2
+	Runs         int           // number of statements of subscriptions that run at the same time; default 2
 	Pause        time.Duration // minimum pause between two runs of a statement; default 50 ms
 	IdleTime     time.Duration // how long a subscription without readers continues; default 1 minute
 	WriteTimeout time.Duration // time limit for a reader to accept a batch of lines; default 15 s

@@ -14,14 +14,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxLength is the maximum length of a value and of a row, in bytes. It exceeds the maximum
-// length of the view's rows.
+// maxLength is the maximum length of a value or row in a statement, in bytes. It exceeds the
+// maximum length of the view's rows.
 const maxLength = wire.MaxRow + 256<<10
 
-// MaxStatement limits a statement's text, in bytes.
+// MaxStatement is the maximum length of a statement's text, in bytes.
 const MaxStatement = 64 << 10
 
-// maxParams limits the number of a statement's parameters.
+// maxParams is the maximum number of parameters of a statement.
 const maxParams = 256
 
 // connLimits are the limits that SQLite itself enforces on a connection.
@@ -42,8 +42,9 @@ var connLimits = map[sqlite.Limit]int32{
 	sqlite.LimitWorkerThreads:     0,
 }
 
-// connPragmas are executed before the authorizer is set, because it would refuse them. Temporary
-// tables stay in memory, where they count toward the statement's limit and cannot fill the disk.
+// connPragmas configure a connection. They are executed before the authorizer is set, because the
+// authorizer would refuse them. Temporary tables stay in memory, where the statement's memory limit
+// applies to them and they cannot fill the disk.
 var connPragmas = []string{
 	"PRAGMA query_only = ON",
 	"PRAGMA temp_store = MEMORY",
@@ -53,7 +54,7 @@ var connPragmas = []string{
 	"PRAGMA cell_size_check = ON",
 }
 
-// reader is a connection to one file.
+// reader is a connection to the view's file. It is useless after the file has been replaced.
 type reader struct {
 	conn    *sqlite.Conn
 	account *account
@@ -72,8 +73,8 @@ type pool struct {
 	idle []*reader
 }
 
-// get returns a connection to the current file. The caller must return it with put. Errors:
-// unavailable.
+// get returns a connection to the current file. The caller must call put to return the connection.
+// Errors: unavailable.
 func (p *pool) get() (*reader, error) {
 	path := p.path()
 	if path == "" {
@@ -87,8 +88,8 @@ func (p *pool) get() (*reader, error) {
 	if r := p.take(file); r != nil {
 		return r, nil
 	}
-	// The file may be replaced while it is being opened. The connection would then combine one
-	// file's pages with the other file's write-ahead log.
+	// If the file is replaced while it is being opened, the connection may combine one file's pages
+	// with the other file's write-ahead log.
 	for range 3 {
 		r, err := openReader(path, p.memory)
 		if err != nil {
@@ -103,8 +104,8 @@ func (p *pool) get() (*reader, error) {
 	return nil, unavailable(errors.New("the file is being replaced"))
 }
 
-// take returns an idle connection to this file, or nil. It skips connections to replaced files
-// that were returned to the pool after the last prune.
+// take returns an idle connection to the given file, or nil if there is none. It skips connections
+// to replaced files, which the pool may contain if they were returned after the last prune.
 func (p *pool) take(file os.FileInfo) *reader {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +118,8 @@ func (p *pool) take(file os.FileInfo) *reader {
 	return nil
 }
 
-// put returns a connection to the pool. It closes a connection that has failed.
+// put returns a connection to the pool. If the connection has failed or the pool is full, put
+// closes it.
 func (p *pool) put(r *reader, failed bool) {
 	p.mu.Lock()
 	if keep := !failed && len(p.idle) < p.keep; keep {
@@ -130,14 +132,14 @@ func (p *pool) put(r *reader, failed bool) {
 	}
 }
 
-// prune closes the idle connections to all files except the given one, or all idle connections if
-// file is nil.
+// prune closes all idle connections except those to the given file. If file is nil, it closes all
+// of them.
 func (p *pool) prune(file os.FileInfo) {
 	var old []*reader
 	p.mu.Lock()
 	kept := p.idle[:0]
 	for _, r := range p.idle {
-		// As long as a file is open, its inode number is not reused, so SameFile is reliable.
+		// SameFile is reliable, because the inode number of an open file is not reused.
 		if file != nil && os.SameFile(file, r.file) {
 			kept = append(kept, r)
 		} else {
@@ -152,7 +154,8 @@ func (p *pool) prune(file os.FileInfo) {
 	}
 }
 
-// refresh closes idle connections to a deleted file, which would otherwise keep its disk space allocated.
+// refresh closes idle connections to a file that has been deleted or replaced. Otherwise, the file's disk
+// space would remain allocated.
 func (p *pool) refresh() {
 	file, err := os.Stat(p.path())
 	if err != nil {
@@ -180,7 +183,7 @@ func openReader(path string, memory int64) (*reader, error) {
 }
 
 func (r *reader) prepare() error {
-	r.conn.SetBusyTimeout(time.Second) // the file is locked only while another process recovers its write-ahead log
+	r.conn.SetBusyTimeout(time.Second) // the file is locked only while another connection recovers the write-ahead log
 	if err := r.conn.SetDefensive(true); err != nil {
 		return err
 	}
@@ -195,7 +198,7 @@ func (r *reader) prepare() error {
 	for limit, value := range connLimits {
 		r.conn.Limit(limit, value)
 	}
-	// Any read also opens the write-ahead log.
+	// This statement also makes SQLite open the write-ahead log.
 	return sqlitex.ExecuteTransient(r.conn, "SELECT lower(name) FROM sqlite_schema WHERE type IN ('table', 'view')", &sqlitex.ExecOptions{
 		ResultFunc: func(stmt *sqlite.Stmt) error {
 			r.tables[stmt.ColumnText(0)] = true

@@ -10,27 +10,28 @@ import (
 
 // entry is a row of a subscription's result.
 type entry struct {
-	number   int64  // assigned when the row enters the result, and never reused
+	number   int64  // assigned when the row is added to the result, and never reused
 	identity string // identifies the row in successive results
 	text     []byte // the row's values as JSON
 }
 
-// result is the result of one run of a subscription's statement. It is immutable.
+// result is the outcome of one run of a subscription's statement. It is immutable.
 type result struct {
 	columns []string
 	rows    []entry
 	at      map[string]int // index in rows, by identity
 }
 
-// change is one step in the transition from one result to the next.
+// change describes how one row differs between two successive results.
 type change struct {
 	op     string
 	number int64
 	text   []byte
 }
 
-// keyColumns returns the indexes of the columns that identify a row: those named in key or, if key
-// is empty, "id", otherwise "name", otherwise all columns. Errors: invalid.
+// keyColumns returns the indexes of the columns that identify a row. If key is not empty, these are
+// the columns that it names. Otherwise, it is the column "id", or "name" if there is no "id". If
+// there is neither, these are all columns. Errors: invalid.
 func keyColumns(columns, key []string) ([]int, error) {
 	if len(key) == 0 {
 		for _, name := range []string{"id", "name"} {
@@ -51,8 +52,8 @@ func keyColumns(columns, key []string) ([]int, error) {
 	return at, nil
 }
 
-// identities returns the rows' identities. An identity consists of the key's values and a number
-// that distinguishes rows with the same key by their order.
+// identities returns a string for each row that identifies it. The string consists of the values in
+// the key columns, and a number that distinguishes rows with the same key by their order.
 func identities(rows []record, key []int) []string {
 	seen := make(map[string]int, len(rows))
 	list := make([]string, len(rows))
@@ -69,8 +70,8 @@ func identities(rows []record, key []int) []string {
 	return list
 }
 
-// compare builds a result from rows. It returns the result, and the changes between old and the
-// new result. If old is nil, all rows are new. New rows are numbered starting at next.
+// compare builds a result from rows, and returns it together with its differences from the result
+// old. If old is nil, all rows are new. New rows receive consecutive numbers, beginning with next.
 func compare(old *result, columns []string, key []int, rows []record, next int64) (*result, []change) {
 	now := &result{columns: columns, rows: make([]entry, 0, len(rows)), at: make(map[string]int, len(rows))}
 	var changes []change
@@ -97,7 +98,7 @@ func compare(old *result, columns []string, key []int, rows []record, next int64
 			row.number = was.number
 			changes = append(changes, change{opUpdate, row.number, row.text})
 		default:
-			row = was // use the old row, so that only one copy of the text is retained
+			row = was // use the old row, so that its text is not stored twice
 		}
 		now.rows = append(now.rows, row)
 	}
@@ -115,7 +116,7 @@ func (r *result) find(identity string) (entry, bool) {
 	return r.rows[i], true
 }
 
-// line encodes c, the subscription's n-th change, as a line.
+// line encodes c as a line. n is the number of the change.
 func (c change) line(n int64) []byte {
 	b := make([]byte, 0, len(c.text)+48)
 	b = strconv.AppendInt(append(b, `{"change":[`...), n, 10)
@@ -124,7 +125,7 @@ func (c change) line(n int64) []byte {
 	return append(append(append(b, ','), c.text...), "]}"...)
 }
 
-// line encodes the row for readers that receive the complete result.
+// line encodes the row as a line for readers that receive the complete result.
 func (e entry) line() []byte {
 	b := make([]byte, 0, len(e.text)+32)
 	b = strconv.AppendInt(append(b, `{"row":[`...), e.number, 10)

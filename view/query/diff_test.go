@@ -148,7 +148,7 @@ func TestHistoryRetainsTheLatestChanges(t *testing.T) {
 		t.Errorf("of at most 5 bytes after 15: got %q, want three lines from 16", lines)
 	}
 	if !h.nearlyDropped(16) || h.nearlyDropped(20) {
-		t.Errorf("nearEnd(16) = %v, nearEnd(20) = %v, want true and false", h.nearlyDropped(16), h.nearlyDropped(20))
+		t.Errorf("nearlyDropped(16) = %v, nearlyDropped(20) = %v, want true and false", h.nearlyDropped(16), h.nearlyDropped(20))
 	}
 }
 

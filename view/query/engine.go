@@ -23,12 +23,12 @@ type Engine struct {
 
 	mu      sync.Mutex
 	byID    map[string]*subscription
-	byAsked map[string]*subscription // subscriptions by their request: statement, parameters and key
+	byAsked map[string]*subscription // subscriptions by their requests: statement, parameters and key
 	readers int
 }
 
-// New creates an engine. BoundMemory must have been called before the process opened its first SQLite connection.
-// Errors: internal.
+// New creates an Engine. Call BoundMemory before the process opens its first SQLite connection; otherwise, New
+// fails. Errors: internal.
 func New(c Config) (*Engine, error) {
 	if err := BoundMemory(); err != nil {
 		return nil, err
@@ -46,8 +46,9 @@ func New(c Config) (*Engine, error) {
 	}, nil
 }
 
-// Run updates the subscriptions until ctx ends. It then ends them and closes the idle connections.
-// Call it once. Queries work even before Run is called, but subscriptions wait for it.
+// Run keeps the subscriptions up to date until ctx ends. It then ends the subscriptions and closes
+// the idle connections. Call Run once. Before that, queries already work, but new subscriptions
+// wait.
 func (e *Engine) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer e.pool.prune(nil)

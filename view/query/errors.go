@@ -11,16 +11,16 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// failure collects possible reasons for a statement's failure that SQLite's error does not
-// include.
+// failure contains data that helps to explain why a statement failed, beyond the error from SQLite.
 type failure struct {
-	ctx     context.Context //nolint:containedctx // the statement's context, to determine why it ended
+	ctx     context.Context //nolint:containedctx // the statement's context, which shows why the statement was interrupted
 	rules   *rules
 	account *account
 	limits  Limits
 }
 
-// explain converts the error of a failed statement. Errors: invalid, timeout, canceled, unavailable.
+// explain converts the error of a failed statement into one for the caller. Errors: invalid,
+// timeout, canceled, unavailable.
 func (f failure) explain(err error) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok || err == nil {
 		return err
@@ -56,17 +56,17 @@ func (f failure) ended(err error) error {
 	return bourse.Errorf(bourse.CodeCanceled, "the statement was interrupted: %w", err)
 }
 
-// errTime is the cancellation cause of a statement's context if the statement exceeds its time
-// limit.
+// errTime is the cause with which a statement's context is canceled if the statement exceeds its
+// time limit.
 var errTime = errors.New("time limit exceeded")
 
-// unavailable returns the error for a query that fails because the view's file is damaged or being
-// replaced.
+// unavailable returns the error for a query that failed because the view's file is damaged or is
+// being replaced.
 func unavailable(err error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the view cannot be read at the moment", Err: err}
 }
 
-// text returns SQLite's message without the binding's prefixes.
+// text returns SQLite's message without the prefixes that the binding adds.
 func text(err error) string {
 	s := err.Error()
 	for _, prefix := range []string{"sqlite: ", "prepare: ", "step: ", "reset: "} {

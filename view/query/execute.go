@@ -11,23 +11,25 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// sink receives a statement's result. If it returns an error, the statement ends and returns that error unchanged.
+// sink receives a statement's result. If one of its methods returns an error, the statement stops, and execute
+// returns the error unchanged.
 type sink interface {
 	columns(names []string) error
 	row(r *record) error // r is valid only during the call
 }
 
-// errLimit is returned by a sink that has reached its limits.
+// errLimit is returned by a sink that cannot accept another row because of its limits.
 var errLimit = errors.New("the sink has reached its limits")
 
-// execute runs one statement. It blocks until the statement has ended or the time limit has expired. Errors: invalid,
-// timeout, canceled, unavailable.
+// execute runs one statement, and passes its result to a sink. It blocks until the statement has ended or the time
+// limit has expired. Errors: invalid, timeout, canceled, unavailable.
 func (e *Engine) execute(ctx context.Context, q request, limits Limits, to sink) error {
 	_, err := e.ask(ctx, q, limits, func(run *execution) error { return run.rows(to) })
 	return err
 }
 
-// tables prepares a statement and returns the tables that it reads. It returns the same errors as execute.
+// tables prepares a statement without running it, and returns the tables that it would read. It returns
+// the same errors as execute.
 func (e *Engine) tables(ctx context.Context, q request, limits Limits) (map[string]bool, error) {
 	return e.ask(ctx, q, limits, func(*execution) error { return nil })
 }
@@ -46,7 +48,7 @@ func (e *Engine) ask(ctx context.Context, q request, limits Limits, do func(*exe
 		return nil, err
 	}
 	why := failure{ctx, &rules{known: r.tables, touched: map[string]bool{}}, r.account, limits}
-	var ours error // an error of the sink, in which case the connection remains usable
+	var ours error // an error from the sink, after which the connection remains usable
 	err = r.withRules(ctx, why.rules, func() error {
 		stmt, err := prepare(r.conn, q)
 		if err != nil {
@@ -67,7 +69,8 @@ func (e *Engine) ask(ctx context.Context, q request, limits Limits, do func(*exe
 	return why.rules.touched, why.explain(err)
 }
 
-// withRules calls do with the rules as the connection's authorizer. When ctx ends, it interrupts the connection.
+// withRules calls do while the rules are the connection's authorizer. If ctx ends before do returns, withRules
+// interrupts the connection.
 func (r *reader) withRules(ctx context.Context, rules *rules, do func() error) error {
 	r.account.begin()
 	var stopping sync.WaitGroup
@@ -112,14 +115,14 @@ func prepare(conn *sqlite.Conn, q request) (*sqlite.Stmt, error) {
 	return stmt, nil
 }
 
-// sinkError marks an error as the sink's, which distinguishes it from an error of SQLite.
+// sinkError wraps an error from a sink, to distinguish it from an error from SQLite.
 type sinkError struct{ error }
 
-// Unwrap returns the sink's error.
+// Unwrap returns the error from the sink.
 func (e sinkError) Unwrap() error { return e.error }
 
-// rows passes the result to a sink. It passes the columns only after the first step has
-// succeeded, so that nothing has been sent if that step fails.
+// rows runs the statement, and passes its result to a sink. It passes the columns only once the
+// first step has succeeded. If that step fails, nothing has been sent yet.
 func (x *execution) rows(to sink) error {
 	names := columnNames(x.conn, x.stmt)
 	var r record

@@ -8,10 +8,10 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// functions lists the functions that a statement may call. Excluded are functions that access more
-// than the database (load_extension, sqlite_log), internal functions of modules that are not used
-// here, and functions that take quadratic time (json_patch, unhex), because a function cannot be
-// interrupted.
+// functions lists the functions that a statement may call. It excludes functions that access more
+// than the database (load_extension, sqlite_log), and internal functions of modules that are not
+// used here. It also excludes functions that take quadratic time (json_patch, unhex), because a
+// function cannot be interrupted.
 //
 // Source: https://sqlite.org/lang_corefunc.html, lang_aggfunc.html, windowfunctions.html, lang_datefunc.html,
 // lang_mathfunc.html, json1.html.
@@ -29,10 +29,10 @@ var functions = wordSet(`
 	jsonb jsonb_array jsonb_array_insert jsonb_extract jsonb_group_array jsonb_group_object jsonb_insert jsonb_object
 	jsonb_remove jsonb_replace jsonb_set subtype`)
 
-// replaceFunctions replaces a connection's instr, replace, trim, ltrim and rtrim. The time that
-// SQLite's functions take is proportional to the product of their arguments' lengths: minutes
-// for two strings of a megabyte each. The replacements take linear time and return the same
-// results.
+// replaceFunctions replaces the functions instr, replace, trim, ltrim and rtrim of a connection.
+// The running time of SQLite's own versions is proportional to the product of their arguments'
+// lengths: they take minutes for two strings of a megabyte each. The replacements return the same
+// results in linear time.
 func replaceFunctions(conn *sqlite.Conn) error {
 	scalar := func(name string, args int, call func(args []sqlite.Value) (sqlite.Value, error)) error {
 		return conn.CreateFunction(name, &sqlite.FunctionImpl{
@@ -65,8 +65,8 @@ func replaceFunctions(conn *sqlite.Conn) error {
 	return nil
 }
 
-// instr returns the position of args[1] in args[0], starting with 1, or 0 if it is not found. The position is in
-// bytes if both are blobs, otherwise in characters.
+// instr returns the position of args[1] in args[0], counted from 1, or 0 if args[0] does not contain args[1].
+// The position is in bytes if both arguments are blobs; otherwise, it is in characters.
 func instr(args []sqlite.Value) (sqlite.Value, error) {
 	if args[0].Type() == sqlite.TypeBlob && args[1].Type() == sqlite.TypeBlob {
 		return sqlite.IntegerValue(int64(strings.Index(string(args[0].Blob()), string(args[1].Blob())) + 1)), nil
@@ -79,7 +79,7 @@ func instr(args []sqlite.Value) (sqlite.Value, error) {
 	return sqlite.IntegerValue(int64(utf8.RuneCountInString(in[:at]) + 1)), nil
 }
 
-// replace returns args[0] with each args[1] replaced by args[2].
+// replace returns args[0] with all occurrences of args[1] replaced by args[2].
 func replace(args []sqlite.Value) (sqlite.Value, error) {
 	in, old, with := args[0].Text(), args[1].Text(), args[2].Text()
 	if old == "" {
@@ -94,13 +94,14 @@ func replace(args []sqlite.Value) (sqlite.Value, error) {
 	return sqlite.TextValue(strings.ReplaceAll(in, old, with)), nil
 }
 
-// tooLong returns a value that SQLite rejects because of its length. The binding (v1.4.2) cannot
-// return an error from a function: its text would become the result. The value is created only
-// when it is first needed, to save memory in processes that never run queries.
+// tooLong returns a value that SQLite rejects because of its length. It takes the place of an
+// error, because the binding (v1.4.2) would turn an error's text into the function's result. The
+// value is created only when it is first needed, to save memory in processes that never run
+// queries.
 var tooLong = sync.OnceValue(func() sqlite.Value { return sqlite.TextValue(strings.Repeat("x", maxLength+1)) })
 
-// trimmer returns a function that removes the characters in args[1], or spaces if there is no
-// args[1], from one or both ends of args[0].
+// trimmer returns a function that trims args[0], at one or both ends as determined by cut. It
+// removes the characters in args[1] or, if there is no args[1], spaces.
 func trimmer(cut func(string, func(rune) bool) string) func([]sqlite.Value) (sqlite.Value, error) {
 	return func(args []sqlite.Value) (sqlite.Value, error) {
 		set := map[rune]bool{' ': true}

@@ -11,17 +11,18 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// A statement can make SQLite allocate without limit, even where SQLite checks neither for interrupts nor the
-// authorizer: while it expands nested subqueries before running (600 bytes of text can take minutes and gigabytes),
-// and in code without loops that builds thousands of long strings. SQLite's own heap limit applies to the whole
-// process, is not compiled into this library, and would also stop the view's writer. Therefore SQLite uses an
-// allocator that maintains an account for each connection that runs untrusted statements. It refuses allocations
-// beyond the account's limit or after the statement's time limit, and SQLite turns the refusal into a regular error.
+// A statement can make SQLite allocate unlimited memory even where SQLite neither checks for interrupts nor asks the
+// authorizer. This is the case while SQLite expands nested subqueries before it runs the statement (600 bytes of
+// text can take minutes and gigabytes), and in code without loops that builds thousands of long strings. SQLite's
+// own heap limit applies to the whole process, is not compiled into this library, and would also stop the view's
+// writer. Therefore, SQLite uses our allocator, which maintains an account for each connection that runs untrusted
+// statements. It refuses allocations beyond the account's limit or after the statement's time limit. SQLite turns a
+// refusal into a regular error.
 //
 // Source: https://sqlite.org/malloc.html, "Application-defined memory allocators".
 
-// account limits one connection's allocations. Only the connection's goroutine charges it,
-// in the allocator; any goroutine may stop it.
+// account limits one connection's allocations. It is charged only by the allocator, on the
+// connection's goroutine. Any goroutine may stop it.
 type account struct {
 	limit   int64
 	used    atomic.Int64
@@ -29,7 +30,7 @@ type account struct {
 	refused atomic.Bool // whether an allocation was refused because of the limit
 }
 
-// take charges n bytes. It returns false if that would exceed the limit or the
+// take charges n bytes to the account. It returns false if that would exceed the limit, or if the
 // account is stopped.
 func (a *account) take(n int64) bool {
 	if a.stopped.Load() {
@@ -49,7 +50,8 @@ func (a *account) begin() {
 	a.refused.Store(false)
 }
 
-// heap is the allocator's state. There is one per process, because SQLite has one allocator.
+// heap is the state of the allocator. It is global, because SQLite has only one allocator per
+// process.
 var heap struct {
 	watched atomic.Int32 // number of accounts; if it is 0, lookups are skipped
 	byTLS   sync.Map     // accounts by their connection's *libc.TLS
@@ -57,8 +59,8 @@ var heap struct {
 	nextID  atomic.Uintptr
 }
 
-// block is the header before each allocation. SQLite requires 8-byte alignment, and must be able to query a block's
-// size.
+// block is the header that precedes each allocation. SQLite requires 8-byte alignment, and must be able to query
+// the size of an allocation.
 type block struct {
 	size    int64
 	account uintptr // ID of the account to credit when the block is freed; 0 if there is none
@@ -66,10 +68,9 @@ type block struct {
 
 const blockSize = unsafe.Sizeof(block{})
 
-// BoundMemory installs the allocator that limits the memory of each statement. It replaces
-// SQLite's allocator for the whole process, but limits only the connections of this package. Call
-// it before the process opens its first SQLite connection. Further calls have no effect. Errors:
-// internal.
+// BoundMemory installs an allocator that limits each statement's memory. It replaces SQLite's
+// allocator for the whole process, but limits only the connections of this package. Call it before
+// the process opens its first SQLite connection. Further calls have no effect. Errors: internal.
 func BoundMemory() error { return boundMemory() }
 
 var boundMemory = sync.OnceValue(func() error {
@@ -94,7 +95,8 @@ var boundMemory = sync.OnceValue(func() error {
 	return nil
 })
 
-// openAccount limits a connection's memory. Call done after closing the connection.
+// openAccount opens an account with the given limit for a connection. Call done after closing the
+// connection.
 func openAccount(conn *sqlite.Conn, limit int64) (a *account, done func()) {
 	a = &account{limit: limit}
 	tls := tlsOf(conn)
@@ -123,7 +125,7 @@ func ownerOf(tls *libc.TLS) owner {
 	return who
 }
 
-// credit credits n bytes to an account.
+// credit credits n freed bytes to an account.
 func credit(id uintptr, n int64) {
 	if id == 0 {
 		return
@@ -183,6 +185,5 @@ func heapShutdown(*libc.TLS, uintptr) {}
 // at returns a pointer to an address in C memory, which the garbage collector does not manage.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// funcPointer returns a C function pointer to f, in the form in which the translated C code calls it: a pointer to a
-// function value.
+// funcPointer returns f as a C function pointer. In the translated C code, that is a pointer to a function value.
 func funcPointer[T any](f T) uintptr { return *(*uintptr)(unsafe.Pointer(&struct{ f T }{f})) }

@@ -14,10 +14,10 @@ type history struct {
 	bytes int
 }
 
-// lineOverhead is the memory for a line in addition to its bytes.
+// lineOverhead is the memory that a line needs in addition to its bytes.
 const lineOverhead = 32
 
-// add appends the next change, and drops the oldest changes if the limit is exceeded.
+// add appends the line of the next change. If the limit is exceeded, it drops the oldest changes.
 func (h *history) add(line []byte) {
 	h.lines = append(h.lines, line)
 	h.bytes += len(line) + lineOverhead
@@ -31,11 +31,11 @@ func (h *history) add(line []byte) {
 	h.first += int64(drop)
 }
 
-// last returns the latest change's number.
+// last returns the number of the latest change.
 func (h *history) last() int64 { return h.first + int64(len(h.lines)) - 1 }
 
-// after returns the changes that follow number n, up to approximately maxBytes in total. The caller must not modify
-// them. Errors: invalid if there is no change n, not_found if the changes after n are no longer available.
+// after returns the changes that follow change n, about maxBytes in total. The caller must not modify them. Errors:
+// invalid if there has been no change n, not_found if the changes after n are no longer available.
 func (h *history) after(n int64, maxBytes int) ([][]byte, error) {
 	switch {
 	case n > h.last() || n < 0:
@@ -52,8 +52,8 @@ func (h *history) after(n int64, maxBytes int) ([][]byte, error) {
 	return slices.Clone(rest), nil
 }
 
-// nearlyDropped reports whether the change that follows number n will soon be dropped, that is, whether
-// the history is nearly full and the change is in its oldest quarter.
+// nearlyDropped reports whether the change after change n will soon be dropped. This is the case if the
+// history is nearly full and that change is in its oldest quarter.
 func (h *history) nearlyDropped(n int64) bool {
 	return h.bytes > h.limit*3/4 && n+1 < h.first+int64(len(h.lines)/4)
 }

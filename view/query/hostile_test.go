@@ -209,6 +209,6 @@ func TestEndlessStatementsAreStopped(t *testing.T) {
 		})
 	}
 	if got := short.ask(t, sql("SELECT count(*) FROM machines")); got.failed.Code != "" || fmt.Sprint(got.lines[1].Row) != "[2000]" {
-		t.Errorf("afterwards: got %s, want 2000 machines", got.body)
+		t.Errorf("after the attacks: got %s, want 2000 machines", got.body)
 	}
 }

@@ -193,7 +193,7 @@ func TestReadersAreNotifiedWhenTheServerStops(t *testing.T) {
 		running.Wait()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{"statement":"SELECT 1"}`))
 		if err := e.Subscribe(httptest.NewRecorder(), r); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("afterwards: got %v, want unavailable", err)
+			t.Errorf("after that: got %v, want unavailable", err)
 		}
 	})
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// lineBuffer is the number of bytes that are buffered before they are sent.
+// lineBuffer is the number of bytes that are collected before they are sent.
 const lineBuffer = 32 << 10
 
-// lines sends lines of JSON. A write fails if the reader does not accept it in time.
+// lines sends lines of JSON to a client. A write fails if the client does not accept the data in
+// time.
 type lines struct {
 	w      http.ResponseWriter
 	status int
@@ -40,8 +41,8 @@ func (l *lines) flush() error {
 		l.w.Header().Set("Cache-Control", "no-store")
 		l.w.WriteHeader(l.status)
 	}
-	// Some writers, such as a test's recorder, do not support deadlines. Writing to them never
-	// stalls.
+	// Ignore the error: a writer that does not support deadlines, such as a test's recorder, never
+	// blocks.
 	_ = control.SetWriteDeadline(time.Now().Add(l.stall))
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	_, err := l.w.Write(l.buf)

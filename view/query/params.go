@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// params contains a statement's parameters, by position or by name. The values are nil, int64,
-// float64, string or []byte.
+// params contains the values of a statement's parameters, by position or by name. Each value is nil
+// or an int64, float64, string or []byte.
 type params struct {
 	list  []any
 	named map[string]any // parameters by name; if nil, list is used
@@ -96,8 +96,9 @@ func readValue(raw json.RawMessage) (any, error) {
 	return nil, errors.New(`use null, a number, a string, true, false or {"blob":"<base64>"}`)
 }
 
-// readNumber parses a JSON number and preserves integers. It rejects an integer that does not fit
-// into an int64, because converting it to a float could change its value.
+// readNumber parses a JSON number as an int64 or, if it has a fraction or exponent, as a float64.
+// It returns an error for an integer that does not fit into an int64, because a float64 might not
+// represent it exactly.
 func readNumber(s string) (any, error) {
 	if strings.ContainsAny(s, ".eE") {
 		f, err := strconv.ParseFloat(s, 64)
@@ -113,7 +114,7 @@ func readNumber(s string) (any, error) {
 	return n, nil
 }
 
-// bind sets the statement's parameters. Errors: invalid.
+// bind sets the parameters of a statement. Errors: invalid.
 func (p params) bind(stmt *sqlite.Stmt) error {
 	n := stmt.BindParamCount()
 	if p.named == nil {

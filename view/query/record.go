@@ -10,7 +10,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// record is a row as JSON, together with the position where each value ends.
+// record is a row encoded as JSON, together with the end position of each value.
 type record struct {
 	text []byte // the row as a JSON array
 	ends []int
@@ -29,10 +29,10 @@ func (r *record) read(stmt *sqlite.Stmt) {
 	r.text = append(r.text, ']')
 }
 
-// clone returns a copy that later reads do not change.
+// clone returns a copy of r that remains unchanged when r.read is called again.
 func (r *record) clone() record { return record{slices.Clone(r.text), slices.Clone(r.ends)} }
 
-// value returns a column's JSON.
+// value returns the JSON of the i-th column.
 func (r *record) value(i int) []byte {
 	start := 1
 	if i > 0 {
@@ -60,8 +60,8 @@ func appendColumn(b []byte, stmt *sqlite.Stmt, i int) []byte {
 	return append(b, "null"...)
 }
 
-// appendFloat always appends a fraction or exponent, so that a REAL differs from an INTEGER: 1.0, not 1. SQLite has
-// no NaN.
+// appendFloat appends a number that always has a fraction or exponent, so that a REAL can be distinguished from an
+// INTEGER: 1.0, not 1. SQLite has no NaN.
 func appendFloat(b []byte, f float64) []byte {
 	switch {
 	case math.IsInf(f, 1):
@@ -81,7 +81,8 @@ func appendFloat(b []byte, f float64) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string, like encoding/json, but without HTML escapes and without allocating.
+// appendString appends s as a JSON string, in the same form as encoding/json without HTML escapes.
+// It does not allocate memory itself.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// subscribe adds the caller as a reader of the subscription for this request. Callers with
-// the same request share a subscription. The first of them creates it. Errors: rate_limited,
-// canceled, unavailable.
+// subscribe adds the caller as a reader of the subscription for this request, creating the
+// subscription if necessary. Callers with the same request share a subscription. Errors:
+// rate_limited, canceled, unavailable.
 func (e *Engine) subscribe(ctx context.Context, req Request, q request) (*subscription, error) {
 	asked, err := json.Marshal(Request{Statement: req.Statement, Params: req.Params, Key: req.Key})
 	if err != nil {
@@ -29,7 +29,7 @@ func (e *Engine) subscribe(ctx context.Context, req Request, q request) (*subscr
 	case <-ctx.Done():
 		err = bourse.Errorf(bourse.CodeCanceled, "the client disconnected: %w", ctx.Err())
 	}
-	s.end(err) // for all readers, because other callers may have joined the subscription
+	s.end(err) // end it for all readers, because other callers may have joined it
 	e.drop(s)
 	return nil, err
 }
@@ -51,7 +51,7 @@ func (e *Engine) find(asked string, q request) (s *subscription, fresh bool, err
 	return s, !ok, nil
 }
 
-// resume adds the caller as a reader of a subscription. Errors: not_found, rate_limited.
+// resume adds the caller as a reader of an existing subscription. Errors: not_found, rate_limited.
 func (e *Engine) resume(id string) (*subscription, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,7 +74,7 @@ func (e *Engine) join(s *subscription) error {
 	return nil
 }
 
-// drop removes a reader that join has added.
+// drop removes a reader that was added by join.
 func (e *Engine) drop(s *subscription) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,7 +85,7 @@ func (e *Engine) drop(s *subscription) {
 	s.idle = time.Now()
 }
 
-// leave removes a subscription if it has no readers, and reports whether it has removed it.
+// leave removes the subscription unless it has readers, and reports whether it did so.
 func (e *Engine) leave(s *subscription) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,8 +98,8 @@ func (e *Engine) leave(s *subscription) bool {
 	return true
 }
 
-// remove removes a subscription. The next caller with the same request creates a new one. The
-// caller holds Engine.mu.
+// remove removes a subscription from the Engine, so that the next caller with the same request
+// creates a new one. The caller holds Engine.mu.
 func (e *Engine) remove(s *subscription) {
 	delete(e.byID, s.id)
 	if e.byAsked[s.asked] == s {
@@ -116,5 +116,5 @@ func (s *subscription) end(why error) {
 	defer s.mu.Unlock()
 	s.ended = why
 	close(s.news)
-	s.news = nil // nobody waits for further changes
+	s.news = nil // no reader waits for further changes
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// maxBody limits a request's body, in bytes.
+// maxBody is the maximum size of a request's body, in bytes.
 const maxBody = 1 << 20
 
-// maxKey limits the number of columns in a subscription's key.
+// maxKey is the maximum number of columns in a subscription's key.
 const maxKey = 16
 
-// Request is the body of both endpoints. wire.go describes its fields.
+// Request is the body of a request for a query or subscription. wire.go describes its fields.
 type Request struct {
 	Statement string          `json:"statement"`
 	Params    json.RawMessage `json:"params,omitempty"`
@@ -35,7 +35,7 @@ type request struct {
 	maxTime   time.Duration // 0 means the engine's limit
 }
 
-// readRequest reads and validates a body. Errors: invalid.
+// readRequest reads and validates a request's body. Errors: invalid.
 func readRequest(w http.ResponseWriter, r *http.Request) (Request, request, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {

@@ -9,16 +9,17 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathSubscriptions is the path of the subscriptions. A subscription's path is this path, a slash and the
-// subscription's ID.
+// PathSubscriptions is the path at which subscriptions are created. A subscription's own path consists of
+// this path, a slash and the subscription's ID.
 const PathSubscriptions = "/v1/view/subscriptions"
 
-// batch is the approximate number of bytes of changes that are passed to a reader at once.
+// batch is the approximate maximum size, in bytes, of the changes that are passed to a reader at
+// once.
 const batch = 256 << 10
 
-// Subscribe serves POST /v1/view/subscriptions. It sends the rows and then the changes until the
-// caller disconnects or is too slow, or the subscription ends. It reports errors in the same way
-// as Query: invalid, rate_limited, timeout, canceled, unavailable.
+// Subscribe serves POST /v1/view/subscriptions. It sends the rows and then the changes, until the
+// client disconnects or is too slow, or the subscription ends. It reports errors in the same way as
+// Query: invalid, rate_limited, timeout, canceled, unavailable.
 func (e *Engine) Subscribe(w http.ResponseWriter, r *http.Request) error {
 	req, q, err := readRequest(w, r)
 	if err != nil {
@@ -32,10 +33,10 @@ func (e *Engine) Subscribe(w http.ResponseWriter, r *http.Request) error {
 	return s.begin(r.Context(), &lines{w: w, status: http.StatusCreated, stall: e.subs.WriteTimeout})
 }
 
-// Resume serves GET /v1/view/subscriptions/{id}. If the query parameter "from" is set, Resume
-// sends the changes after that number; otherwise it sends the same lines as Subscribe. Errors:
-// invalid, not_found (the subscription has ended, or the changes are no longer available:
-// subscribe again), rate_limited, canceled.
+// Resume serves GET /v1/view/subscriptions/{id}. If the query parameter "from" contains the number
+// of a change, Resume sends the changes that follow it. Without the parameter, it sends the same
+// lines as Subscribe. Errors: invalid, not_found (the subscription has ended, or the changes are no
+// longer available; the client must subscribe again), rate_limited, canceled.
 func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	from := r.URL.Query().Get("from")
 	n, err := strconv.ParseInt(from, 10, 64)
@@ -55,7 +56,7 @@ func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// Detect errors before the status is sent.
+	// Find out whether the changes are available before the status is sent.
 	if _, _, err := s.changes(n, false); err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	return ignoreWriteError(s.stream(r.Context(), out, n))
 }
 
-// begin sends the current rows, and then the changes.
+// begin sends the current rows, and then the changes as they occur.
 func (s *subscription) begin(ctx context.Context, out *lines) error {
 	now, n, err := s.firstResult(ctx)
 	if err != nil {
@@ -93,8 +94,9 @@ func (s *subscription) name(out *lines) {
 	out.w.Header().Set("Location", PathSubscriptions+"/"+s.id)
 }
 
-// firstResult waits for the first result. It returns the current result and the number of the latest
-// change that the result includes. It returns the same errors as Engine.execute.
+// firstResult waits until the subscription has a result. It returns the current result, and the
+// number of the latest change that the result includes. It returns the same errors as
+// Engine.execute.
 func (s *subscription) firstResult(ctx context.Context) (*result, int64, error) {
 	for {
 		s.mu.Lock()
@@ -114,8 +116,8 @@ func (s *subscription) firstResult(ctx context.Context) (*result, int64, error) 
 	}
 }
 
-// stream sends the changes after number n until the reader disconnects or is too slow. It returns an error only if a
-// write fails.
+// stream sends the changes that follow change n, until the client disconnects or is too slow, or the subscription
+// ends. It returns an error only if a write fails.
 func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 	for following := false; ; following = true {
 		next, news, err := s.changes(n, following)
@@ -142,10 +144,10 @@ func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 	}
 }
 
-// changes returns the next changes after number n, or a channel that signals new ones if there are
-// none yet. If following is true, it returns an error to a reader so slow that it will soon be
-// unable to resume. Errors: invalid, not_found, unavailable, and the reason why the subscription
-// ended.
+// changes returns changes that follow change n. If there are none yet, it returns a channel that is
+// closed when there are new ones. If following is true and the reader is so slow that it might soon
+// be unable to resume, changes returns the error unavailable. Other errors: invalid, not_found, and
+// the reason why the subscription has ended.
 func (s *subscription) changes(n int64, following bool) ([][]byte, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// subscription is a statement whose result is kept up to date. Its readers share it. Except for the readers, only its
-// own goroutine changes the fields below mu.
+// subscription is a statement whose result is kept up to date for its readers. Only the subscription's own goroutine
+// changes the fields below mu, except readers and idle.
 type subscription struct {
 	engine *Engine
 	id     string
@@ -25,9 +25,9 @@ type subscription struct {
 	history history
 	next    int64         // number for the next row to be inserted
 	ended   error         // reason why the subscription has ended; nil if it has not
-	news    chan struct{} // closed and replaced at each change; closed when the subscription ends
+	news    chan struct{} // closed and replaced after each change; closed when the subscription ends
 	readers int
-	idle    time.Time // time since which the subscription has had no readers
+	idle    time.Time // time when the last reader left
 }
 
 func newSubscription(e *Engine, id, asked string, q request) *subscription {
@@ -37,10 +37,12 @@ func newSubscription(e *Engine, id, asked string, q request) *subscription {
 	}
 }
 
-// maxFailures is the number of consecutive failures after which a subscription ends.
+// maxFailures is the number of consecutive failures of the statement after which a subscription
+// ends.
 const maxFailures = 5
 
-// run updates the result until ctx ends, the subscription has no readers, or it cannot continue.
+// run keeps the result up to date until ctx ends, the subscription has been without readers for too
+// long, or it cannot continue. It then ends the subscription.
 func (s *subscription) run(ctx context.Context) {
 	err := s.follow(ctx)
 	if ctx.Err() != nil {
@@ -49,7 +51,7 @@ func (s *subscription) run(ctx context.Context) {
 	s.end(err)
 }
 
-// follow keeps the result up to date. It returns the error that ends the subscription, or nil if
+// follow keeps the result up to date. It returns the reason why the subscription ends, or nil if
 // ctx has ended.
 func (s *subscription) follow(ctx context.Context) error {
 	changed, stop, err := s.watch(ctx)
@@ -59,7 +61,7 @@ func (s *subscription) follow(ctx context.Context) error {
 	defer stop()
 	for failed := 0; ; {
 		took, err := s.refresh(ctx)
-		// limits a slow statement to about a tenth of a processor
+		// a slow statement uses at most about a tenth of a processor
 		pause := max(s.engine.subs.Pause, 10*took)
 		switch {
 		case ctx.Err() != nil:
@@ -78,7 +80,9 @@ func (s *subscription) follow(ctx context.Context) error {
 	}
 }
 
-// watch subscribes to changes to the tables that the statement reads.
+// watch returns a channel that signals changes to the tables that the statement reads, and a
+// function that ends the notifications. The channel is nil if no table that the statement reads can
+// change.
 func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop func(), err error) {
 	e := s.engine
 	if err := s.acquireRun(ctx); err != nil {
@@ -91,14 +95,15 @@ func (s *subscription) watch(ctx context.Context) (changed <-chan struct{}, stop
 	}
 	names, everything := watched(tables)
 	if len(names) == 0 && !everything {
-		return nil, func() {}, nil // no table that the statement reads ever changes
+		return nil, func() {}, nil // the tables that the statement reads never change
 	}
 	changed, stop = e.source.Watch(names...)
 	return changed, stop, nil
 }
 
-// isFatal reports whether err ends the subscription. failed is the number of consecutive failures before err. Most
-// errors are temporary; for example, the view's file or its tables may be missing while the file is being replaced.
+// isFatal reports whether the subscription must end because of err. failed is the number of consecutive failures
+// before err. Most errors are temporary: for example, while the view's file is being replaced, the file or its
+// tables may be missing.
 func (s *subscription) isFatal(err error, failed int) bool {
 	s.mu.Lock()
 	first := s.now == nil
@@ -113,13 +118,14 @@ func (s *subscription) isFatal(err error, failed int) bool {
 	}
 }
 
-// Errors that always end a subscription.
+// These errors always end a subscription.
 var (
 	errChanged  = errors.New("the columns have changed")
 	errTooLarge = errors.New("the result is too large for a subscription")
 )
 
-// acquireRun waits for a slot to run a statement. The caller releases the slot by receiving from Engine.runs.
+// acquireRun waits for a slot in which a statement may run. To release the slot, the caller receives from
+// Engine.runs.
 func (s *subscription) acquireRun(ctx context.Context) error {
 	select {
 	case s.engine.runs <- struct{}{}:
@@ -129,9 +135,9 @@ func (s *subscription) acquireRun(ctx context.Context) error {
 	}
 }
 
-// wait waits until the channel until is closed. It returns false if the subscription should end because ctx has ended
-// or there are no readers.
-func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
+// wait waits until it can receive from signal. It returns false if the subscription should end because
+// ctx has ended or there have been no readers for too long.
+func (s *subscription) wait(ctx context.Context, signal <-chan struct{}) bool {
 	for {
 		left, unread := s.unreadTime()
 		if unread && left <= 0 {
@@ -148,7 +154,7 @@ func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 		case <-ctx.Done():
 			look.Stop()
 			return false
-		case <-until:
+		case <-signal:
 			look.Stop()
 			return true
 		case <-look.C:
@@ -156,22 +162,22 @@ func (s *subscription) wait(ctx context.Context, until <-chan struct{}) bool {
 	}
 }
 
-// after returns a channel that is closed after d.
+// after returns a channel that is closed once d has passed.
 func after(d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	time.AfterFunc(d, func() { close(over) })
 	return over
 }
 
-// unreadTime reports whether the subscription has no readers and, if so, how much longer it
-// continues.
+// unreadTime reports whether the subscription has no readers and, if so, how long it may remain
+// without any.
 func (s *subscription) unreadTime() (left time.Duration, unread bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.engine.subs.IdleTime - time.Since(s.idle), s.readers == 0
 }
 
-// endReason returns the reason why wait returned false.
+// endReason returns the reason why wait returned false, or nil if ctx has ended.
 func (s *subscription) endReason(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the server is stopping, which is not an error of the subscription
@@ -179,8 +185,8 @@ func (s *subscription) endReason(ctx context.Context) error {
 	return bourse.Errorf(bourse.CodeNotFound, "nobody has read the subscription for %v", s.engine.subs.IdleTime)
 }
 
-// refresh runs the statement and sends the changes to the readers. It returns the same errors as Engine.execute, and
-// failed_precondition if the columns have changed.
+// refresh runs the statement, and makes the changes available to the readers. It returns the same errors as
+// Engine.execute, and failed_precondition if the result has other columns than before.
 func (s *subscription) refresh(ctx context.Context) (took time.Duration, err error) {
 	e := s.engine
 	if err := s.acquireRun(ctx); err != nil {
@@ -221,7 +227,7 @@ func (s *subscription) publish(found *collector) error {
 	return nil
 }
 
-// collector is the sink of a subscription. It collects the whole result.
+// collector is the sink for a subscription's statement. It collects the whole result.
 type collector struct {
 	key    []string
 	limits SubscriptionLimits
@@ -247,12 +253,12 @@ func (g *collector) row(r *record) error {
 }
 
 // unwatchedTables lists tables that change with every commit and cannot be watched individually. A
-// statement that reads one of them is treated as if it read all tables.
+// statement that reads one of them runs again whenever any table changes.
 var unwatchedTables = wordSet("meta streams quarantine tombstones")
 
 // watched returns the wire names of the tables to watch for a statement that reads the given
-// tables. If everything is true, all tables have to be watched and names is nil. It ignores SQL
-// views, because tables also contains the tables that they read.
+// tables. If everything is true, all tables have to be watched, and names is nil. watched ignores
+// SQL views, because the tables that a view reads are listed, too.
 func watched(tables map[string]bool) (names []string, everything bool) {
 	for t := range tables {
 		name, rows := strings.CutSuffix(t, "_rows")

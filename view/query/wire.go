@@ -1,6 +1,6 @@
 package query
 
-// The wire format. Package machinesapi implements the client's side.
+// This is the wire format. Package machinesapi implements the client's side.
 //
 //	POST /v1/view/queries
 //	{"statement": "SELECT id, state FROM machines WHERE app = ?", "params": ["web"], "max_rows": 100, "max_ms": 1000}
@@ -14,8 +14,8 @@ package query
 //	{"row":["a1b2c3d4e5f607","started"]}
 //	{"end":{"rows":1,"ms":2,"truncated":false}}
 //
-// truncated is true if there were more rows than max_rows or the server's limits allow. An error before the first line
-// is an HTTP error. A later error is the last line:
+// truncated is true if there were more rows than max_rows or the server's limits allow. An error that occurs before
+// the first line is reported as an HTTP error. A later error is reported by the last line:
 //
 //	{"error":{"code":"timeout","message":"the statement took longer than 5s"}}
 //
@@ -23,7 +23,7 @@ package query
 //
 // Values: NULL is null. An INTEGER is a number without a fraction, exact to 64 bits. A REAL always has a fraction or
 // exponent; infinity is the string "Inf" or "-Inf". TEXT is a string in which invalid UTF-8 is replaced. A BLOB is
-// {"blob":"<base64>"}. Parameters use the same encoding; true and false are 1 and 0.
+// {"blob":"<base64>"}. Parameters use the same encoding. In addition, true means 1, and false means 0.
 //
 //	POST /v1/view/subscriptions
 //	{"statement": "SELECT id, state FROM machines", "params": [], "key": ["id"]}
@@ -38,10 +38,10 @@ package query
 //	{"change":[6,"insert",2,["a1b2c3d4e5f608","created"]]}
 //	{"change":[7,"delete",2,["a1b2c3d4e5f608","created"]]}
 //
-// The number before the values identifies the row while it is in the result. The rows are the
-// result after the change in the end line. Each later line is the next change, numbered without
-// gaps. A delete contains the row's last values. A result is a set, so changes do not report its
-// order.
+// The number before the values identifies a row as long as it is in the result. The rows are the
+// result after the change whose number the end line contains. Each later line is the next change;
+// changes are numbered without gaps. A delete contains the row's last values. A result is a set, so
+// changes do not report its order.
 //
 // key lists the columns that identify a row across changes. The default is the column "id" or, if
 // there is none, "name". If there is neither, all columns identify a row, and there are no
@@ -49,11 +49,11 @@ package query
 //
 //	GET /v1/view/subscriptions/{id}?from=5
 //
-// resumes: the reply contains the columns, then the changes after number 5. Without from, it begins with the rows. The
-// error not_found means that the subscription has ended (a minute after its last reader left) or that the changes are
-// no longer available; subscribe again. If the server ends a stream, the last line is an error line. With the code
-// unavailable, the reader was too slow or the server is stopping, and the reader may resume. With any other code, the
-// subscription itself has ended.
+// resumes a subscription: the reply contains the columns, and then the changes that follow change 5. Without from, the
+// reply also contains the rows before the changes. The error not_found means that the subscription has ended (a minute
+// after its last reader left), or that the changes are no longer available. In both cases, subscribe again. If the
+// server ends a stream, the last line is an error line. The code unavailable means that the reader was too slow or
+// that the server is stopping; the reader may resume. Any other code means that the subscription itself has ended.
 
 // TypeLines is the content type of replies.
 const TypeLines = "application/x-ndjson"
@@ -61,7 +61,7 @@ const TypeLines = "application/x-ndjson"
 // HeaderSubscription is the header that contains a new subscription's ID.
 const HeaderSubscription = "Bourse-Subscription-Id"
 
-// Line is one line of a reply. Exactly one field is set. Clients decode into it; the server writes lines directly.
+// Line is one line of a reply. Exactly one field is set. It is for clients; the server encodes lines without it.
 type Line struct {
 	Columns []string `json:"columns,omitempty"`
 	Row     []any    `json:"row,omitempty"`    // in a subscription: the row's number and values
@@ -70,7 +70,7 @@ type Line struct {
 	Error   *Failure `json:"error,omitempty"`
 }
 
-// End ends a query's result, or the initial rows of a subscription.
+// End is the content of the line after a query's rows, or after the initial rows of a subscription.
 type End struct {
 	Rows      int   `json:"rows"`
 	MS        int64 `json:"ms"`
@@ -78,7 +78,7 @@ type End struct {
 	Change    int64 `json:"change"` // used only in subscriptions, which do not use the other fields
 }
 
-// Failure is an error line.
+// Failure is the content of an error line.
 type Failure struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`

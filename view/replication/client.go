@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// The paths that a Replicator's Handler serves. Bodies are envelopes, except that snapshots have
-// the view's own format and health is JSON.
+// These are the paths that a Replicator's Handler serves. Request and response bodies are
+// envelopes, with two exceptions: snapshots have the view's own format, and health is JSON.
 const (
 	pathDigest   = "/view/digest"
 	pathPull     = "/view/pull"
@@ -25,12 +25,12 @@ const (
 	pathHealth   = "/view/health"
 )
 
-// checkHeader is the header that contains the hash of the cluster's id in requests without an
-// envelope.
+// checkHeader is the header that contains the wire version and the hash of the cluster's id.
+// Requests without an envelope need it.
 const checkHeader = "Bourse-View"
 
-// Maximum body sizes, in bytes. The response to a pull can always contain at least one whole
-// transaction.
+// Maximum body sizes, in bytes. maxPullBody leaves space for a whole transaction in addition to
+// maxChunk.
 const (
 	maxDigestBody  = 1 << 20
 	maxPullRequest = 256 << 10
@@ -51,7 +51,7 @@ type client struct {
 	refusals *refusals
 }
 
-// ask sends an envelope to a member and returns the frames of the response. The response's body
+// ask sends an envelope to a member, and returns the frames in the response. The response's body
 // may have at most limit bytes.
 func (c *client) ask(ctx context.Context, to bourse.Member, path string, envelope []byte, limit int64) ([]frame, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -73,7 +73,7 @@ func (c *client) ask(ctx context.Context, to bourse.Member, path string, envelop
 	return frames, nil
 }
 
-// read sends a request and returns the whole body of the response, at most limit bytes.
+// read sends a request, and returns the body of the response, which may have at most limit bytes.
 func (c *client) read(ctx context.Context, to bourse.Member, req *http.Request, limit int64) ([]byte, error) {
 	resp, err := c.call(ctx, to, req)
 	if err != nil {
@@ -100,9 +100,9 @@ func (c *client) request(method, path string, query url.Values) *http.Request {
 	}
 }
 
-// call sends a request. If the status of the response is 200, call returns the response with its
-// body unread. If a member answers 429, call does not call it again until the time in the
-// Retry-After header has passed.
+// call sends a request. If the response has status 200, call returns it with an unread body; any
+// other status is an error. After a response with status 429, the member is not called again until
+// the time in the Retry-After header has passed.
 func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	resp, err := c.caller.Call(ctx, to, req)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) 
 	return nil, bourse.Errorf(bourse.CodeUnavailable, "%s responded with status %d: %s", to.ID, resp.StatusCode, bourse.Quoted(string(text)))
 }
 
-// retryAfter returns how long the response asks the caller to wait.
+// retryAfter returns how long the response asks the client to wait.
 func retryAfter(resp *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 	if err != nil || seconds < 1 {

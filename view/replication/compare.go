@@ -13,15 +13,15 @@ import (
 // Two members compare their views in two steps. The size of each message is bounded, regardless of
 // the number of streams and differences:
 //
-// 1. The caller sends a checksum over all its heads, and its most recently changed heads. If the
-// checksums are equal, the comparison is complete. Otherwise, the peer divides the streams into
-// 256 buckets and responds with a checksum for each bucket, its own most recently changed heads,
-// and its versions of those of the caller's heads that differ.
+// 1. The caller sends a checksum of all its heads, together with its most recently changed heads.
+// If the peer has the same checksum, the comparison is complete. Otherwise, the peer divides the
+// streams into 256 buckets. It responds with a checksum for each bucket, with its own most recently
+// changed heads, and with its own version of each of the caller's heads that differs.
 //
-// 2. For buckets whose difference the listed heads do not explain, the caller requests all
-// heads, for a limited number of buckets at a time.
+// 2. If the listed heads do not explain why a bucket differs, the caller requests all heads in that
+// bucket. It does so for a limited number of buckets at a time.
 //
-// Usually the views differ only by the transactions of the last second, and step 2 is not needed.
+// Usually, the views differ only by the transactions of the last second, and step 2 is unnecessary.
 const (
 	buckets    = 256
 	maxRecents = 48   // maximum number of heads in each message of step 1
@@ -29,7 +29,7 @@ const (
 	maxBuckets = 32   // maximum number of buckets in one request of step 2
 )
 
-// headSum returns the contribution of a head to the checksums.
+// headSum returns a head's contribution to the checksums.
 func headSum(h view.Head) uint64 {
 	b := binary.BigEndian.AppendUint64(nil, h.Epoch)
 	b = binary.BigEndian.AppendUint64(b, h.Seq)
@@ -39,8 +39,8 @@ func headSum(h view.Head) uint64 {
 	return mixBits(x.Sum64())
 }
 
-// mixBits makes every bit of x depend on all other bits (the finalizer of SplitMix64). Without it,
-// FNV's upper bits are too weak for checksums that are combined by XOR.
+// mixBits mixes x so that each bit of the result depends on all bits of x (the finalizer of
+// SplitMix64). Without it, FNV's upper bits are too weak for checksums that are combined by XOR.
 func mixBits(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -49,14 +49,14 @@ func mixBits(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// bucketOf returns the number of a stream's bucket.
+// bucketOf returns the number of the bucket to which a stream belongs.
 func bucketOf(s wire.Stream) byte {
 	x := fnv.New64a()
 	_, _ = x.Write(append(binary.BigEndian.AppendUint64(nil, s.Epoch), s.Site...)) // Write never fails
 	return byte(mixBits(x.Sum64()))
 }
 
-// bucketSums contains the checksums of all buckets, truncated to 32 bits.
+// bucketSums contains the checksum of each bucket, truncated to 32 bits.
 type bucketSums [buckets]uint32
 
 // digest summarizes a member's view for a comparison.
@@ -78,14 +78,14 @@ func digestOf(d view.Digest) digest {
 	return out
 }
 
-// latest returns the n most recently changed heads, the latest first.
+// latest returns at most n heads: those that have changed most recently, the latest one first.
 func latest(heads []view.Head, n int) []view.Head {
 	sorted := slices.Clone(heads)
 	slices.SortFunc(sorted, func(a, b view.Head) int { return cmp.Compare(b.At, a.At) })
 	return sorted[:min(n, len(sorted))]
 }
 
-// encode returns the encoded checksums.
+// encode encodes the checksums for a frame.
 func (b *bucketSums) encode() []byte {
 	out := make([]byte, 0, 4*buckets)
 	for _, x := range b {
@@ -94,8 +94,7 @@ func (b *bucketSums) encode() []byte {
 	return out
 }
 
-// decodeBuckets decodes all buckets' checksums. It returns nil if body is too
-// short.
+// decodeBuckets decodes the checksums of all buckets. It returns nil if body is too short.
 func decodeBuckets(body []byte) *bucketSums {
 	if len(body) < 4*buckets {
 		return nil
@@ -107,8 +106,8 @@ func decodeBuckets(body []byte) *bucketSums {
 	return &out
 }
 
-// differingBuckets returns the buckets whose checksums still differ when the heads that the peer
-// listed are taken into account.
+// differingBuckets returns the buckets whose checksums would still differ if this server had the
+// heads that the peer has listed.
 func (d *digest) differingBuckets(theirs *bucketSums, listed map[wire.Stream]view.Head) []byte {
 	ours := d.buckets
 	for s, h := range listed {
@@ -129,7 +128,7 @@ func (d *digest) differingBuckets(theirs *bucketSums, listed map[wire.Stream]vie
 	return out
 }
 
-// firstRequest appends the request of step 1 to an envelope.
+// firstRequest appends the frames of a request for step 1 to an envelope.
 func firstRequest(envelope []byte, d view.Digest, s sums) []byte {
 	envelope = appendFrame(envelope, kindSums, encodeSums(s))
 	for _, h := range latest(d.Heads, maxRecents) {
@@ -138,7 +137,7 @@ func firstRequest(envelope []byte, d view.Digest, s sums) []byte {
 	return envelope
 }
 
-// answerDigest appends the response to a request of step 1 or 2.
+// answerDigest appends the frames of the response to a request for step 1 or 2.
 func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	ours := digestOf(d)
 	var theirs sums
@@ -182,8 +181,8 @@ func answerDigest(d view.Digest, request []frame, envelope []byte) []byte {
 	return envelope
 }
 
-// appendAsked appends the heads of the streams in the requested buckets. If there are more than
-// maxHeads, it appends only maxHeads of them, followed by a kindMore frame.
+// appendAsked appends the heads in the requested buckets. If there are more than maxHeads, it
+// appends only maxHeads of them, followed by a frame of kindMore.
 func (d *digest) appendAsked(envelope []byte, heads []view.Head, asked map[byte]bool) []byte {
 	n := 0
 	for _, h := range heads {

@@ -2,7 +2,7 @@ package replication
 
 import "sync/atomic"
 
-// counters counts a Replicator's events since startup.
+// counters contains a Replicator's event counters, which begin at zero at startup.
 type counters struct {
 	rumorBytesIn, rumorBytesOut atomic.Uint64
 	httpBytesIn, httpBytesOut   atomic.Uint64 // bytes of request and response bodies, both as client and as server
@@ -14,7 +14,7 @@ type counters struct {
 	shed                        atomic.Uint64
 }
 
-// Traffic contains the counters of a Replicator since startup.
+// Traffic contains a Replicator's counters since startup, and the current lengths of its queues.
 type Traffic struct {
 	RumorBytesIn  uint64 `json:"rumor_bytes_in"`
 	RumorBytesOut uint64 `json:"rumor_bytes_out"`
@@ -22,7 +22,7 @@ type Traffic struct {
 	HTTPBytesOut  uint64 `json:"http_bytes_out"`
 	Taken         uint64 `json:"taken"`      // new transactions received
 	Duplicates    uint64 `json:"duplicates"` // transactions received more than once
-	Gaps          uint64 `json:"gaps"`       // transactions that cannot be applied yet, because earlier ones or the birth certificate are missing
+	Gaps          uint64 `json:"gaps"`       // transactions that could not be applied at once, because earlier ones or the birth certificate were missing
 	Announced     uint64 `json:"announced"`  // announcements received
 	Compared      uint64 `json:"compared"`   // comparisons with other members
 	Pulled        uint64 `json:"pulled"`     // transactions received in response to pulls
@@ -38,9 +38,9 @@ type Traffic struct {
 		Rumors        int    `json:"rumors"`
 		Bytes         int    `json:"bytes"`
 		Announcements int    `json:"announcements"`
-		Demoted       uint64 `json:"demoted"` // rumors reduced to announcements for lack of space
+		Demoted       uint64 `json:"demoted"` // transactions that were announced instead of being sent in full, for lack of space
 		Dropped       uint64 `json:"dropped"` // announcements dropped for lack of space
-		Wanted        int    `json:"wanted"`  // streams waiting to be pulled
+		Wanted        int    `json:"wanted"`  // streams that have to be pulled
 	} `json:"queue"`
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Members send one another envelopes, in packets and over HTTP. An envelope has this format:
+// Members send each other envelopes, both in packets and over HTTP. An envelope has this format:
 //
 //	version  1 byte, envelopeVersion
 //	cluster  8 bytes: FNV-1a hash of the cluster's id
 //	frames   each: kind (1 byte), length (uvarint), body
 //
-// A reader skips frames of an unknown kind, and any bytes after the known part of a body,
-// because a later release may add both.
+// A reader skips frames of unknown kinds, and any bytes after the known part of a body, because
+// later releases may add both.
 const envelopeVersion = 1
 
 const envelopeHead = 1 + 8
@@ -35,28 +35,27 @@ const (
 	kindSums                        // checksums of the heads and the shared rows (8 bytes each), number of streams (uvarint)
 	kindBuckets                     // all buckets' checksums, 4 bytes each
 	kindBucketList                  // the requested buckets, one byte each
-	kindWant                        // a position after which the caller requests the stream's transactions
-	kindSnapshot                    // position of the sender's head: the requested transactions are only available as a snapshot
+	kindWant                        // a position; the caller requests the stream's transactions after it
+	kindSnapshot                    // position of the sender's head in a stream; the requested transactions are available only as a snapshot
 	kindBudget                      // uvarint: approximate maximum size of the response, in bytes
 	kindMore                        // empty: the response is incomplete
 	kindNew                         // empty: the sender does not know the cluster yet
 )
 
-// frame is a part of an envelope. Its body aliases the envelope's bytes.
+// frame is an element of an envelope. Its body is a slice of the envelope's bytes.
 type frame struct {
 	kind kind
 	body []byte
 }
 
-// clusterCheck returns the hash of a cluster's id, which every envelope
-// contains.
+// clusterCheck returns the hash of a cluster's id that every envelope contains.
 func clusterCheck(cluster string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(cluster)) // Write never fails
 	return h.Sum64()
 }
 
-// refusal is the reason for refusing an envelope.
+// refusal is the reason why a message is refused. It is an error.
 type refusal string
 
 const (
@@ -73,8 +72,7 @@ func newEnvelope(check uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{envelopeVersion}, check)
 }
 
-// openEnvelope returns the frames of an envelope. If it refuses the envelope, the error is a
-// refusal.
+// openEnvelope returns the frames of an envelope. All errors that it returns are of type refusal.
 func openEnvelope(check uint64, b []byte) ([]frame, error) {
 	if len(b) == 0 {
 		return nil, refusedShape
@@ -121,7 +119,7 @@ func encodePosition(p wire.Position) []byte {
 	return append(b, p.Site...)
 }
 
-// position reads a position written by encodePosition.
+// position reads a position in the form that encodePosition returns.
 func (r *reader) position() wire.Position {
 	var p wire.Position
 	p.Epoch, p.Seq, p.Site = r.uvarint(), r.uvarint(), bourse.WorkerID(r.text())
@@ -149,7 +147,7 @@ func readHead(b []byte) (view.Head, bool) {
 	return h, !r.short
 }
 
-// sums contains the checksums that two members exchange at the beginning of a comparison.
+// sums contains the checksums that two members exchange when a comparison begins.
 type sums struct {
 	heads, shared uint64
 	streams       uint64
@@ -167,7 +165,7 @@ func readSums(b []byte) (sums, bool) {
 	return s, !r.short
 }
 
-// bytes reads a byte string that is preceded by its length.
+// bytes reads a byte string that follows its length.
 func (r *reader) bytes() []byte {
 	n := r.uvarint()
 	if n > uint64(len(r.rest)) {
@@ -195,8 +193,8 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// reader decodes values from a byte slice. If the slice is too short, the reader sets its field
-// short and from then on returns zero values.
+// reader decodes values from a byte slice. Once the slice is too short or malformed, short is true,
+// and all further values are zero.
 type reader struct {
 	rest  []byte
 	short bool

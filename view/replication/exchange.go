@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// compareAll repeatedly compares this member's view with a random member's until ctx ends. The
-// interval is short after a comparison has found differences. Without differences, it grows up to
-// a limit that depends on the size of the cluster.
+// compareAll repeatedly compares this server's view with that of a random member until ctx ends.
+// After a comparison that has found differences, the interval is short. Without differences, it
+// grows up to a limit that depends on the size of the cluster.
 func (r *Replicator) compareAll(ctx context.Context) {
 	wait := time.Duration(0)
 	for {
@@ -31,9 +31,9 @@ func (r *Replicator) compareAll(ctx context.Context) {
 	}
 }
 
-// restBetween waits until the next comparison. It returns false if ctx has ended. If there are no
-// other members (alone is true) and this server does not know its cluster yet, restBetween also
-// returns when changed is closed.
+// restBetween waits for the duration d until the next comparison. It returns false if ctx has
+// ended. If there are no other members (alone is true) and this server does not know its cluster
+// yet, restBetween returns early when changed is closed.
 func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone bool, changed <-chan struct{}) bool {
 	if d == 0 || !alone || r.knowsCluster() {
 		return sleep(ctx, d)
@@ -50,12 +50,12 @@ func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone boo
 	}
 }
 
-// learnInterval is the time between comparisons while there are other members but this server does
-// not know its cluster yet.
+// learnInterval is the time between comparisons if there are other members but this server does not
+// know its cluster yet.
 const learnInterval = 50 * time.Millisecond
 
-// nextWait returns the time until the next comparison. last is the previous result, and found reports whether this
-// server was missing something in the latest comparison.
+// nextWait returns the time until the next comparison. last is the result of the previous call, and found reports
+// whether the latest comparison has found data that this server was missing.
 func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.Duration {
 	p := r.config.Timing
 	if !r.knowsCluster() && others > 0 {
@@ -67,9 +67,8 @@ func (r *Replicator) nextWait(last time.Duration, found bool, others int) time.D
 	return min(max(3*last/2, p.MinInterval), p.MaxInterval+time.Duration(others)*10*time.Millisecond)
 }
 
-// compareWithSome compares this server's view with one member's. If that fails, it tries
-// other members, up to compareTries in total. It reports whether this server was missing
-// something.
+// compareWithSome compares this server's view with one member's. If that fails, it tries other
+// members, at most compareTries in total. It reports whether this server was missing data.
 func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member) bool {
 	callable, _ := r.peers.shuffled(others, time.Now())
 	if n := r.knowledge.uncompared(callable); n > 0 {
@@ -88,22 +87,22 @@ func (r *Replicator) compareWithSome(ctx context.Context, others []bourse.Member
 	return false
 }
 
-// compareTries is the maximum number of members to try before the next pause.
+// compareTries is the maximum number of members that compareWithSome tries.
 const compareTries = 3
 
-// comparison is the state of a comparison with another member.
+// comparison contains the state of a comparison with another member.
 type comparison struct {
 	with       bourse.Member
 	ours       digest
 	theirs     sums
-	heads      map[wire.Stream]view.Head // the peer's heads that may differ from ours; a Seq of 0 means that the peer does not have the stream
+	heads      map[wire.Stream]view.Head // the peer's heads that may differ from ours; if Seq is 0, the peer does not have the stream
 	complete   bool                      // whether heads contains all differing heads
 	uninformed bool                      // whether the peer does not know its cluster yet
 }
 
-// compareWith compares this server's view with one member's. It pulls the transactions that
-// this server is missing, announces those that the member is missing, and repairs streams that
-// differ at equal positions. It reports whether this server was missing something.
+// compareWith compares this server's view with one member's. It pulls the transactions that this
+// server is missing, announces those that the member is missing, and repairs streams that differ
+// although their positions are equal. It reports whether this server was missing transactions.
 func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found bool, err error) {
 	c, err := r.exchangeHeads(ctx, with)
 	if err != nil {
@@ -125,7 +124,7 @@ func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found
 	}
 	r.repairStreams(ctx, broken)
 	if c.complete && !r.isSynced() && c.theirs.shared != r.view.Digest().Shared {
-		// Pulls do not transfer shared rows whose streams no longer exist.
+		// A pull does not transfer shared rows that were written in streams that no longer exist.
 		if err := r.restoreShared(ctx, with); err != nil {
 			return true, err
 		}
@@ -148,7 +147,7 @@ func (r *Replicator) headsOf(streams []wire.Stream) map[wire.Stream]uint64 {
 	return out
 }
 
-// exchangeHeads performs both steps of a comparison and returns its state.
+// exchangeHeads performs both steps of a comparison, and returns its state.
 func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*comparison, error) {
 	d := r.view.Digest()
 	c := &comparison{with: with, ours: digestOf(d), heads: map[wire.Stream]view.Head{}}
@@ -166,8 +165,8 @@ func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*co
 	return c, r.exchangeBuckets(ctx, c, sums)
 }
 
-// read records the heads in a response. It returns the checksums of the peer's buckets, or
-// nil if the views are equal or if this is a response in step 2.
+// read records the heads in a response. It returns the checksums of the peer's buckets. It returns
+// nil if the views are equal, or if the response belongs to step 2.
 func (c *comparison) read(frames []frame) *bucketSums {
 	var out *bucketSums
 	for _, f := range frames {
@@ -188,9 +187,9 @@ func (c *comparison) read(frames []frame) *bucketSums {
 	return out
 }
 
-// exchangeBuckets performs step 2. Until this server is in sync, it requests the heads of all
-// buckets whose differences step 1 has not explained. After that, it requests only some of them,
-// because the following comparisons find the rest.
+// exchangeBuckets performs step 2. Until this server is in sync, it requests the heads in all
+// buckets whose differences step 1 has not explained. Once the server is in sync, it requests only
+// some of them, because later comparisons find the rest.
 func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs *bucketSums) error {
 	left := c.ours.differingBuckets(theirs, c.heads)
 	c.complete = true
@@ -215,7 +214,7 @@ func (r *Replicator) exchangeBuckets(ctx context.Context, c *comparison, theirs 
 			return nil
 		}
 		if len(c.heads) == known {
-			continue // the bucket has become equal in the meantime
+			continue // the buckets have become equal in the meantime
 		}
 	}
 	return nil
@@ -231,7 +230,7 @@ func hasFrame(frames []frame, k kind) bool {
 }
 
 // noteMissing records which of our streams the peer does not have. The peer has listed all its
-// heads in the given buckets, so it does not have the others.
+// heads in the given buckets, so it does not have any other streams in these buckets.
 func (c *comparison) noteMissing(listed []byte) {
 	in := [buckets]bool{}
 	for _, b := range listed {
@@ -244,8 +243,9 @@ func (c *comparison) noteMissing(listed []byte) {
 	}
 }
 
-// classify sorts the differences into streams in which this server is missing transactions,
-// positions that the peer is missing, and streams that differ at equal positions.
+// classify sorts the differences into three groups: streams in which this server is missing
+// transactions (lacking), positions that the peer is missing (behind), and streams that differ
+// although their positions are equal (broken).
 func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stream, behind []wire.Position, broken []view.Head) {
 	own := r.view.Self().Stream
 	for s, h := range c.heads {
@@ -253,8 +253,9 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 			continue
 		}
 		if s.Site == r.config.Self.ID && r.isAhead(h.Position) {
-			// If a member claims to be ahead in our own stream, pulling one of the transactions proves the claim,
-			// because we must have signed the transaction. Without such proof, we believe only a trusted member.
+			// The member claims to be ahead in our own stream. We believe this at once only if we trust the
+			// member. Otherwise, it must prove the claim: we pull one of the transactions, which we must have
+			// signed.
 			if r.trusts(c.with, "") {
 				r.requestRenewal(h.Position)
 			} else if !r.repair.backingOff(streamName(s), now) {
@@ -279,9 +280,9 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 	return lacking, behind, broken
 }
 
-// isOldEnough reports whether a head is so old that it should have reached all members. A head with an
-// implausible time counts as old. Until this server is in sync and knows its cluster, all heads
-// count as old.
+// isOldEnough reports whether a head is old enough that it should have reached all members. A head
+// whose time is in the future counts as old. Until this server is in sync and knows its cluster, all
+// heads count as old.
 func (r *Replicator) isOldEnough(h view.Head, now time.Time) bool {
 	age := now.Sub(time.Unix(0, h.At))
 	return !r.isSynced() || !r.knowsCluster() || age > r.config.Timing.MinAge || age < -r.config.Timing.MinAge
@@ -290,7 +291,7 @@ func (r *Replicator) isOldEnough(h view.Head, now time.Time) bool {
 // maxAnnounced is the maximum number of positions in one message.
 const maxAnnounced = 512
 
-// announce sends a member the positions of transactions that it is missing, so that it pulls them.
+// announce sends a member the positions that it is missing, so that it pulls the transactions.
 func (r *Replicator) announce(ctx context.Context, to bourse.Member, positions []wire.Position) error {
 	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	for _, p := range positions[:min(len(positions), maxAnnounced)] {

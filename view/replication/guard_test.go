@@ -325,8 +325,8 @@ func (l *liar) Call(_ context.Context, _ bourse.Member, req *http.Request) (*htt
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))}, nil
 }
 
-// TestUnsuccessfulRepairsAreListed shows that data that no member can provide is
-// requested less and less often, and is listed.
+// TestUnsuccessfulRepairsAreListed checks that if no member can provide some data, the data is
+// requested less and less often, and is listed as unrepaired.
 func TestUnsuccessfulRepairsAreListed(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		v, err := view.Open(view.Config{Site: "w1"})

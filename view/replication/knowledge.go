@@ -8,19 +8,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// comparisonQuorum is the number of members with which this server must compare its view if none
-// of them knows the cluster, for example because all servers were started at the same time.
+// comparisonQuorum is the number of members with which this server must compare its view if no
+// member knows the cluster, for example because all servers were started at the same time.
 const comparisonQuorum = 5
 
-// knowledge records whether this server knows its cluster, that is, whether it has received, since
-// it started, all data that the other members have. Until then, it must not report that something
-// does not exist.
+// knowledge records whether this server knows its cluster, that is, whether it has received all of
+// the other members' data since it started. Until then, it must not report that something does not
+// exist.
 //
 // A server knows its cluster once it has compared its view with a member that knows the cluster,
 // and has received all data that the member had. If no member knows the cluster, it is enough to
-// compare with comparisonQuorum members, or with all others if there are fewer. A server that has
-// met no other member does not know its cluster, because it cannot tell whether it is alone or the
-// first server to return.
+// compare with comparisonQuorum members, or with all other members if there are fewer. A server
+// that has not met any other member does not know its cluster, because it cannot tell whether it is
+// the only server or merely the first one to return.
 type knowledge struct {
 	known chan struct{} // closed once the server knows its cluster
 
@@ -33,8 +33,8 @@ func (k *knowledge) init() {
 	k.compared = map[bourse.WorkerID]bool{}
 }
 
-// Known returns a channel that is closed once this server knows its cluster, that is, once it has
-// received all data that the other members have.
+// Known returns a channel that is closed once this server knows its cluster. From then on, it has
+// all data that the other members had when it started.
 func (r *Replicator) Known() <-chan struct{} { return r.knowledge.known }
 
 func (r *Replicator) knowsCluster() bool {
@@ -46,8 +46,8 @@ func (r *Replicator) knowsCluster() bool {
 	}
 }
 
-// noteCompared records that this server has received all data that a member had. If fresh is true, the
-// member itself does not know the cluster.
+// noteCompared records that this server has received all data that a member had. fresh reports whether
+// that member does not know the cluster itself.
 func (r *Replicator) noteCompared(from bourse.WorkerID, fresh bool) {
 	others := r.others()
 	k := &r.knowledge
@@ -65,8 +65,8 @@ func (r *Replicator) noteCompared(from bourse.WorkerID, fresh bool) {
 	close(k.known)
 }
 
-// uncompared moves the members with which this server has not compared its view to the front, and
-// returns their number. Once this server knows its cluster, it returns 0.
+// uncompared moves the members with which this server has not compared its view yet to the front of
+// the list, and returns their number. Once this server knows its cluster, uncompared returns 0.
 func (k *knowledge) uncompared(members []bourse.Member) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *Replicator) complete(c *comparison) bool {
 	}
 	now := time.Now()
 	for s, h := range c.heads {
-		// Streams that recently could not be repaired do not count.
+		// Ignore streams for which a repair has recently failed.
 		if s.Site != r.config.Self.ID && h.Seq > r.view.Head(s) && !r.repair.backingOff(streamName(s), now) {
 			return false
 		}

@@ -48,8 +48,8 @@ func directing(t *testing.T, n *gossiptest.Node) *gossip.Directory {
 	return d
 }
 
-// TestLoneServerDoesNotKnowCluster checks that a server that has met no other never knows its
-// cluster, and that two new servers learn it from each other.
+// TestLoneServerDoesNotKnowCluster checks that a server that has not met any other server never
+// knows its cluster, and that two new servers learn it from each other.
 func TestLoneServerDoesNotKnowCluster(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net := gossiptest.NewMemory(1)

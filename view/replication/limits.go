@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// limits bound the number of concurrent requests for each path.
+// limits bounds the number of concurrent requests for each path.
 type limits map[string]chan struct{}
 
 func newLimits(l Limits) limits {
@@ -20,8 +20,8 @@ func newLimits(l Limits) limits {
 	return out
 }
 
-// limited limits the number of concurrent requests for a path. It immediately rejects further ones
-// with status 429, which is cheap.
+// limited returns a handler that serves only a limited number of concurrent requests for a path. It
+// immediately rejects further ones with status 429, which is cheap.
 func (s *server) limited(path string, serve http.HandlerFunc) http.HandlerFunc {
 	slots := s.r.limits[path]
 	return func(w http.ResponseWriter, req *http.Request) {

@@ -31,8 +31,8 @@ func (r *Replicator) State() State {
 	return State{Release: r.config.Release, View: h, Traffic: &t, Synced: r.isSynced(), Unrepaired: r.repair.list()}
 }
 
-// Health returns the state of every member's view, including this one's. If a member does not
-// respond within 2 s or before ctx ends, its result contains an Error. The result is sorted by ID.
+// Health returns the state of every member's view, including this member's, sorted by ID. If a
+// member does not respond within 2 s or before ctx ends, its element contains an Error.
 func (r *Replicator) Health(ctx context.Context) []machinesapi.MemberHealth {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (r *Replicator) healthOf(ctx context.Context, m *bourse.Member) machinesapi
 	return state.of(m)
 }
 
-// of returns member m's health, given the state s that it has reported.
+// of converts the state that member m has reported to the form used by the API.
 func (s *State) of(m *bourse.Member) machinesapi.MemberHealth {
 	h := &s.View
 	out := machinesapi.MemberHealth{
@@ -99,7 +99,7 @@ func (s *server) serveHealth(w http.ResponseWriter, req *http.Request) {
 	}
 	body, err := json.Marshal(s.r.State())
 	if err != nil {
-		http.Error(w, "encoding the state failed", http.StatusInternalServerError)
+		http.Error(w, "encode the state failed", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

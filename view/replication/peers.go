@@ -8,14 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of the time during which a server that has not responded is not called again.
+// Bounds of the pause after a failed call, during which a server is not called again.
 const (
 	minPause = 500 * time.Millisecond
 	maxPause = 30 * time.Second
 )
 
-// peers records which servers must temporarily not be called, because they requested a pause or
-// did not respond.
+// peers records which servers should not be called for some time, because they have requested a
+// pause or have not responded.
 type peers struct {
 	mu     sync.Mutex
 	paused map[bourse.WorkerID]pause
@@ -28,16 +28,16 @@ type pause struct {
 
 func newPeers() *peers { return &peers{paused: map[bourse.WorkerID]pause{}} }
 
-// pauseFor records that a server must not be called for the given length of time, because it has
-// requested a pause.
+// pauseFor records that a server has requested a pause of the given length, during which it is not
+// called.
 func (p *peers) pauseFor(id bourse.WorkerID, now time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused[id] = pause{now.Add(min(length, maxPause)), p.paused[id].length}
 }
 
-// failed records that a server did not respond. The server is then not called
-// for some time.
+// failed records that a call to a server has failed. The server is then not called for some time,
+// which grows with each consecutive failure.
 func (p *peers) failed(id bourse.WorkerID, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,8 @@ func (p *peers) callable(id bourse.WorkerID, now time.Time) bool {
 	return !p.paused[id].until.After(now)
 }
 
-// shuffled returns members in random order, split into those that may be called now and those that may not.
+// shuffled returns the members in random order, in two lists: those that may be called now, and those that
+// may not.
 func (p *peers) shuffled(members []bourse.Member, now time.Time) (callable, resting []bourse.Member) {
 	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	for _, m := range members {

@@ -11,27 +11,28 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// presenceInterval is the interval at which the members are checked if no change is signaled.
+// presenceInterval is the interval at which the list of members is checked if no change is
+// signaled.
 const presenceInterval = time.Second
 
-// presencePause is the minimum time between checks while the members change.
+// presencePause is the minimum time between two checks while the list of members is changing.
 const presencePause = 50 * time.Millisecond
 
-// absentDelay is the time after startup during which workers in the view that are not members do
-// not count as absent yet, because the membership may not have found all members.
+// absentDelay is the time after startup before workers that are not members are reported as absent.
+// Until then, the membership may not have found all members yet.
 const absentDelay = 5 * time.Second
 
-// aliveInterval is the interval at which a member's presence is reported to the view again.
+// aliveInterval is the interval at which a present member is reported to the view again.
 const aliveInterval = 5 * time.Second
 
-// presence reports to the view which members are present.
+// presence tells the view which members are present.
 type presence struct {
 	config *Config
 	peers  *peers
 	noted  map[bourse.WorkerID]time.Time // when each present member was last reported to the view
 }
 
-// watch reports the members' presence until ctx ends.
+// watch tells the view which members are present until ctx ends.
 func (x *presence) watch(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(presenceInterval)
@@ -48,7 +49,7 @@ func (x *presence) watch(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			if !sleep(ctx, presencePause) { // when a large group starts, many members join at once
+			if !sleep(ctx, presencePause) { // when a large group starts, many members join at the same time
 				return
 			}
 		case <-tick.C:
@@ -71,8 +72,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// note reports to the view which members have joined and left since the last call and, every aliveInterval, which are
-// still present.
+// note tells the view which members have joined or left since the last call. Every aliveInterval, it also reports the
+// members that are still present.
 func (x *presence) note(now time.Time) {
 	here := map[bourse.WorkerID]bool{x.config.Self.ID: true}
 	for _, m := range x.config.Members() {
@@ -88,13 +89,13 @@ func (x *presence) note(now time.Time) {
 		if !here[id] {
 			x.config.View.SetPresence(id, false, now)
 			delete(x.noted, id)
-			x.peers.answered(id) // earlier failures of the member no longer count, because it is present again
+			x.peers.answered(id) // if the member returns, its earlier failures do not count
 		}
 	}
 }
 
-// noteAbsent reports to the view which workers in it are absent, including those that were lost
-// before this server started.
+// noteAbsent tells the view which of its workers are absent, including those that were lost before
+// this server started.
 func (x *presence) noteAbsent(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, x.config.Timing.Timeout)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Limits on the size of one response to a pull. The size is doubled after a fast response
-// and halved after a slow one.
+// Limits on the requested size of one response to a pull, in bytes. The size is doubled after a
+// response that took less than fastChunk, and halved after one that took more than slowChunk.
 const (
 	minChunk   = 64 << 10
 	firstChunk = 256 << 10
@@ -31,7 +31,8 @@ const (
 	pullConcurrency = 4
 )
 
-// pullWanted pulls streams whose transactions were announced but have not arrived as rumors.
+// pullWanted pulls transactions that were announced but have not arrived as rumors. It returns when
+// ctx ends.
 func (r *Replicator) pullWanted(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -56,8 +57,8 @@ func (r *Replicator) pullWanted(ctx context.Context) {
 	}
 }
 
-// pullFromSources pulls each stream from a member that is likely to have it. It pulls from
-// several members concurrently.
+// pullFromSources pulls each stream from a member that is likely to have it. It calls several
+// members concurrently.
 func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]wantedStream) {
 	members := map[bourse.WorkerID]bourse.Member{}
 	for _, m := range r.others() {
@@ -83,8 +84,9 @@ func (r *Replicator) pullFromSources(ctx context.Context, due map[wire.Stream]wa
 	wg.Wait()
 }
 
-// source chooses the member from which to pull a stream. It prefers members that have announced
-// the stream and the site itself. If none of them can be called, it chooses any member.
+// source chooses the member from which to pull a stream. It prefers the site itself and the members
+// that have announced the stream. If none of them can be called, it chooses any member that can. It
+// returns false if there is none.
 func (r *Replicator) source(s wire.Stream, w wantedStream, members map[bourse.WorkerID]bourse.Member) (bourse.WorkerID, bool) {
 	now := time.Now()
 	likely := append(slices.Clone(w.from), s.Site)
@@ -101,7 +103,7 @@ func (r *Replicator) source(s wire.Stream, w wantedStream, members map[bourse.Wo
 	return callable[0].ID, true
 }
 
-// pull requests the transactions that the given member has and this server is missing in some
+// pull requests, from one member, the transactions that this server is missing in the given
 // streams.
 func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	chunk := firstChunk
@@ -133,8 +135,8 @@ func (r *Replicator) pull(ctx context.Context, from bourse.Member, streams []wir
 }
 
 // announceHead announces our head of a stream after a pull, because other members may have missed the
-// same transactions. Before this server is in sync, it announces nothing, because most members
-// already have the transactions that the server pulls.
+// same transactions. It does nothing before this server is in sync, because most members already have
+// the transactions that the server pulls then.
 func (r *Replicator) announceHead(s wire.Stream) {
 	if seq := r.view.Head(s); seq > 0 && r.isSynced() {
 		r.queue.announceHead(wire.Position{Stream: s, Seq: seq})
@@ -179,9 +181,9 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 	return out, r.view.Flush(ctx)
 }
 
-// takePulled applies the transactions of a response, and reports whether any of them was new. It
-// returns CodeInvalid if some of them are not signed by the sites that they name. In that case,
-// the member is not called again for some time.
+// takePulled applies the transactions in a response, and reports whether any of them was new. If a
+// transaction is not signed by the site that it names, takePulled returns CodeInvalid, and the
+// member is not called again for some time.
 func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress bool, err error) {
 	for _, a := range r.view.ApplyAll(encoded) {
 		switch {

@@ -9,16 +9,18 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// wantedStream describes a stream in which another member is ahead of this server.
+// wantedStream is an entry of a pullQueue: a stream in which another member is ahead of this
+// server.
 type wantedStream struct {
 	seq   uint64
-	from  []bourse.WorkerID // members that have announced it, the most recent last
+	from  []bourse.WorkerID // members that have announced the stream, the most recent one last
 	due   time.Time
 	tries int
 }
 
-// Limits of wants. If a limit is exceeded, wants or sources are dropped, and a comparison will
-// find the difference.
+// Limits of the pullQueue: the number of streams, the number of members remembered for a stream,
+// and the number of attempts to pull it. Entries that exceed a limit are dropped, and a comparison
+// will find the difference later.
 const (
 	maxWants   = 4096
 	maxSources = 3
@@ -27,7 +29,7 @@ const (
 
 // pullQueue contains the streams that have to be pulled.
 type pullQueue struct {
-	wake chan struct{} // capacity 1; signals a new want
+	wake chan struct{} // capacity 1; signals a new entry
 
 	mu       sync.Mutex
 	byStream map[wire.Stream]wantedStream
@@ -38,8 +40,9 @@ func (w *pullQueue) init() {
 	w.byStream = map[wire.Stream]wantedStream{}
 }
 
-// add records that a member has a stream up to p. The member's ID is "" if it is unknown. If there
-// is already a want for the stream, its due time does not change.
+// add records that the member from has a stream up to p. from is "" if the member is unknown. The
+// stream will be pulled at the time due. If the stream is already in the queue, its due time does
+// not change.
 func (w *pullQueue) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +53,7 @@ func (w *pullQueue) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 		}
 		old.due = due
 		select {
-		case w.wake <- struct{}{}: // the receiver needs the lock to read the wants, so it will see this one
+		case w.wake <- struct{}{}: // the receiver needs the lock to read the queue, so it will see this entry
 		default:
 		}
 	}
@@ -62,8 +65,9 @@ func (w *pullQueue) add(p wire.Position, from bourse.WorkerID, due time.Time) {
 	w.byStream[p.Stream] = old
 }
 
-// take returns the unsatisfied wants that are due, and the time when the next want is due (zero if
-// there are none). For each returned want, it counts an attempt. The want is due again later, and
+// take returns the streams that are due, and the time when the next stream is due (zero if the
+// queue is empty). It removes streams that have reached the wanted position. It counts an attempt
+// for each stream that it returns. The stream remains in the queue and is due again later, until it
 // is dropped after maxTries attempts.
 func (w *pullQueue) take(now time.Time, head func(wire.Stream) uint64) (due map[wire.Stream]wantedStream, next time.Time) {
 	w.mu.Lock()
@@ -90,8 +94,8 @@ func (w *pullQueue) take(now time.Time, head func(wire.Stream) uint64) (due map[
 	return due, next
 }
 
-// pulled updates the requested wants after an attempt to pull them. If a stream has reached the wanted position, its
-// want is removed. If a later position has been announced since, the want is instead due at once.
+// pulled updates the queue after an attempt to pull the requested streams. A stream that has reached the wanted
+// position is removed. If a later position has been announced since, the stream is due at once instead.
 func (w *pullQueue) pulled(requested map[wire.Stream]wantedStream, now time.Time, head func(wire.Stream) uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +113,7 @@ func (w *pullQueue) pulled(requested map[wire.Stream]wantedStream, now time.Time
 	}
 }
 
-// retryWant is the base of the time between attempts. The time after the n-th
-// attempt is retryWant × 2^n.
+// retryWant determines the time between attempts: after the n-th attempt, it is retryWant × 2^n.
 const retryWant = 100 * time.Millisecond
 
 func (w *pullQueue) length() int {

@@ -14,7 +14,7 @@ import (
 // members.
 var rumorSeed = maphash.MakeSeed()
 
-// Receive processes a packet of rumors.
+// Receive processes a packet of rumors from another member.
 func (r *Replicator) Receive(message []byte) {
 	r.count.rumorBytesIn.Add(uint64(len(message)))
 	frames, err := openEnvelope(r.check, message)
@@ -25,7 +25,7 @@ func (r *Replicator) Receive(message []byte) {
 	r.take(frames)
 }
 
-// Next returns a packet of rumors to send, or nil if there are none.
+// Next returns the next packet of rumors to send, or nil if there are no rumors.
 func (r *Replicator) Next(overhead, limit int) [][]byte {
 	envelope := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	envelope = r.queue.fill(envelope, limit-overhead)
@@ -37,7 +37,7 @@ func (r *Replicator) Next(overhead, limit int) [][]byte {
 }
 
 // take processes the transactions and announcements in an envelope. It ignores transactions that
-// it has received before.
+// this member has recently received before.
 func (r *Replicator) take(frames []frame) {
 	from := sender(frames)
 	for _, f := range frames {
@@ -54,12 +54,12 @@ func (r *Replicator) take(frames []frame) {
 			}
 		case kindAnnounce:
 			r.takeAnnouncement(from, f.body)
-		default: // skip frames that a later release may add and frames of other exchanges
+		default: // skip frames that belong to other exchanges, or that a later release may add
 		}
 	}
 }
 
-// sender returns the sender named in an envelope, or "" if there is none.
+// sender returns the ID of the sender that an envelope names, or "" if it does not name one.
 func sender(frames []frame) bourse.WorkerID {
 	for _, f := range frames {
 		if f.kind == kindFrom && bourse.WorkerID(f.body).Validate() == nil {
@@ -69,9 +69,9 @@ func sender(frames []frame) bourse.WorkerID {
 	return ""
 }
 
-// takePushed processes an envelope that was sent only to this member. Unlike take, it passes every
-// transaction to the view, even one that it has received before, because the sender waits until
-// the view has it. It returns the transactions' streams.
+// takePushed processes an envelope that was sent directly to this member. Unlike take, it passes
+// every transaction to the view, even one that was received before, because the sender waits until
+// the view contains it. takePushed returns the transactions' streams.
 func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 	from := sender(frames)
 	var touched []wire.Stream
@@ -83,22 +83,22 @@ func (r *Replicator) takePushed(frames []frame) []wire.Stream {
 			}
 		case kindAnnounce:
 			r.takeAnnouncement(from, f.body)
-		default: // skip frames that a later release may add and frames of other exchanges
+		default: // skip frames that belong to other exchanges, or that a later release may add
 		}
 	}
 	return touched
 }
 
-// applied is the position of a transaction that was passed to the view. If mayChange is true,
-// the view may treat the transaction differently when it is received again.
+// applied contains the position of a transaction that was passed to the view. mayChange reports
+// whether the view may accept the transaction if it is received again.
 type applied struct {
 	wire.Position
 	mayChange bool
 }
 
-// takeTransaction applies a transaction and, if it is new, queues it for other members. If
-// the transaction is malformed or not signed by its site, takeTransaction counts it and
-// returns CodeInvalid or CodeForbidden. Other errors come from the view.
+// takeTransaction passes a transaction to the view and, if it is new, queues it for other members.
+// It returns CodeInvalid if the transaction is malformed, and CodeForbidden if it is not signed by
+// its site. Other errors come from the view.
 func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied, error) {
 	encoded := slices.Clone(body) // clone, because body is part of the packet's buffer
 	verdict, err := r.view.Apply(encoded)
@@ -113,11 +113,11 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 		r.queue.add(p, encoded)
 	case view.Known:
 		r.count.duplicates.Add(1)
-	case view.Gap: // forward it: the view retains it for some time, and other members may not have the gap
+	case view.Gap: // forward it, because other members may not have the gap; the view retains it for some time
 		r.count.gaps.Add(1)
 		r.queue.add(p, encoded)
 		r.wants.add(p, from, time.Now().Add(r.config.Timing.PullDelay))
-	case view.Unverified: // do not forward it: anyone may have created it
+	case view.Unverified: // do not forward it, because anyone may have created it
 		r.count.gaps.Add(1)
 		r.wants.add(p, from, time.Now().Add(r.config.Timing.PullDelay))
 		return applied{p, true}, nil
@@ -127,9 +127,9 @@ func (r *Replicator) takeTransaction(from bourse.WorkerID, body []byte) (applied
 	return applied{Position: p}, nil
 }
 
-// takeAnnouncement schedules a pull if the announced position is ahead of our own. It ignores
-// announcements of this server's own stream: they may be false, and starting a new epoch is
-// expensive. If other members are really ahead, a comparison will detect that.
+// takeAnnouncement schedules a pull if the announced position is ahead of ours. It ignores
+// announcements about this server's own stream, because they may be false, and starting a new epoch
+// is expensive. If other members are really ahead, a comparison will detect that.
 func (r *Replicator) takeAnnouncement(from bourse.WorkerID, body []byte) {
 	r.count.announced.Add(1)
 	p, ok := readPosition(body)

@@ -8,15 +8,15 @@ import (
 	"github.com/bourse-dev/bourse/internal/quiet"
 )
 
-// refusals counts and logs refused messages.
+// refusals counts and logs messages that were refused.
 type refusals struct {
 	count *counters
 	quiet *quiet.Lines
 	log   *slog.Logger
 }
 
-// add counts a refused message, and logs it at a limited rate. It ignores errors that the view
-// itself causes, such as a full disk, because they are not the sender's fault.
+// add counts a refused message, and logs it at a limited rate. It ignores CodeUnavailable, which
+// the view returns for its own problems, because these are not the sender's fault.
 func (r *refusals) add(err error, from bourse.WorkerID) {
 	reason := refusedShape
 	if why, ok := errors.AsType[refusal](err); ok {

@@ -13,30 +13,31 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Bounds of the pause between unsuccessful repairs of one stream, or of the shared rows.
+// Bounds of the pause between two attempts to repair the same stream, or the shared rows.
 const (
 	minRepair = 2 * time.Second
 	maxRepair = 10 * time.Minute
 )
 
-// maxSharedDiffs is the number of consecutive comparisons with a member after which different
-// shared rows are repaired even if the heads differ, too. In a busy cluster, heads always differ.
+// maxSharedDiffs is the number of consecutive comparisons with the same member that must find
+// different shared rows before they are repaired although the heads differ, too. In a busy cluster,
+// heads always differ.
 const maxSharedDiffs = 5
 
-// maxRepairs is the maximum number of repairs to remember.
+// maxRepairs is the maximum number of differences that are remembered.
 const maxRepairs = 1024
 
-// Unrepaired describes a difference from other members that remains after an attempt to repair it.
+// Unrepaired describes a difference from other members that could not be repaired so far.
 type Unrepaired struct {
 	What  string    `json:"what"` // a stream, as "site/epoch", or "shared rows"
 	Tries int       `json:"tries"`
 	Since time.Time `json:"since"`
 	Next  time.Time `json:"next"`
-	Error string    `json:"error,omitzero"` // error of the last attempt; empty if it succeeded but did not help
+	Error string    `json:"error,omitzero"` // error of the last attempt; empty if the attempt succeeded but the difference remains
 }
 
-// repairs records past repairs, so that unsuccessful ones are retried at increasing
-// intervals.
+// repairs contains the attempts to repair differences, so that failed ones are repeated at
+// increasing intervals.
 type repairs struct {
 	mu          sync.Mutex
 	attempts    map[string]Unrepaired
@@ -48,7 +49,7 @@ func (x *repairs) init() {
 	x.sharedDiffs = map[bourse.WorkerID]int{}
 }
 
-// due reports whether a repair may be attempted now and, if so, counts the attempt.
+// due reports whether to attempt a repair now. If it returns true, it counts the attempt.
 func (x *repairs) due(what string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -68,7 +69,7 @@ func (x *repairs) due(what string, now time.Time) bool {
 	return true
 }
 
-// backingOff reports whether a repair was attempted recently without success.
+// backingOff reports whether the last attempt to repair a difference is too recent to try again.
 func (x *repairs) backingOff(what string, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -89,14 +90,14 @@ func (x *repairs) ended(what string, err error) {
 	x.attempts[what] = u
 }
 
-// repaired records that the named difference no longer exists.
+// repaired records that a difference no longer exists.
 func (x *repairs) repaired(what string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.attempts, what)
 }
 
-// repairedStreams records that all streams agree with another member's.
+// repairedStreams records that no stream differs anymore.
 func (x *repairs) repairedStreams() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -107,7 +108,7 @@ func (x *repairs) repairedStreams() {
 	}
 }
 
-// list returns the differences that remain after attempts to repair them.
+// list returns the differences that could not be repaired so far.
 func (x *repairs) list() []Unrepaired {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -121,8 +122,8 @@ func (x *repairs) list() []Unrepaired {
 	return out
 }
 
-// repairStreams repairs streams that are at the same position as another member's but have
-// different rows.
+// repairStreams repairs streams whose rows differ from another member's although the positions are
+// equal.
 func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 	for _, h := range broken {
 		what := streamName(h.Stream)
@@ -139,13 +140,13 @@ func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 		}
 		r.repair.ended(what, err)
 		if r.quiet.Due("repair " + what) {
-			r.config.Log.Warn("repair of a stream failed: its rows differ between members", slog.String("stream", what), slog.Any("err", err))
+			r.config.Log.Warn("repair stream failed: its rows differ between members", slog.String("stream", what), slog.Any("err", err))
 		}
 	}
 }
 
-// repairStream compares our hash of the stream with the hash of the site that owns the rows. If
-// they differ, it restores the stream from a snapshot. It returns false if the hashes still differ
+// repairStream compares our hash of a stream with that of the site that owns the rows. If they
+// differ, it restores the stream from a snapshot. It returns false if the hashes still differ
 // afterward.
 func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error) {
 	owner, ok := r.member(h.Site)
@@ -158,7 +159,7 @@ func (r *Replicator) repairStream(ctx context.Context, h view.Head) (bool, error
 	}
 	ours, ok := r.headHere(h.Stream)
 	if !ok || theirs.Seq != ours.Seq || theirs.Hash == ours.Hash {
-		return true, nil // the stream has advanced, or the other member has to repair its own rows
+		return true, nil // the stream has advanced, or it is the other member that has to repair its rows
 	}
 	if err := r.restore(ctx, owner, h.Stream); err != nil {
 		return false, err
@@ -178,7 +179,7 @@ func (r *Replicator) member(id bourse.WorkerID) (bourse.Member, bool) {
 	return others[i], true
 }
 
-// headOf requests a member's head of one stream.
+// headOf asks a member for its head of one stream.
 func (r *Replicator) headOf(ctx context.Context, m bourse.Member, s wire.Stream) (view.Head, error) {
 	request := appendFrame(newEnvelope(r.check), kindFrom, []byte(r.config.Self.ID))
 	request = appendFrame(request, kindBucketList, []byte{bucketOf(s)})
@@ -200,12 +201,12 @@ func (r *Replicator) headHere(s wire.Stream) (view.Head, bool) {
 	return view.Head{}, false
 }
 
-// sharedRows identifies the shared rows in the records of repairs.
+// sharedRows is the name of the shared rows in repairs.attempts.
 const sharedRows = "shared rows"
 
-// recordProgress records which streams did not advance in a pull, so that transactions that no
-// member has are requested at increasing intervals. It does nothing if the member did not respond,
-// and skips streams for which no member is present that may provide snapshots.
+// recordProgress records which streams did not advance during a pull, so that transactions that no
+// member has are requested at increasing intervals. It does nothing if the member did not respond.
+// It skips a stream if no member that may provide a snapshot of it is present.
 func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]uint64, wanted map[wire.Stream]view.Head, err error) {
 	if code := bourse.CodeOf(err); err != nil && code != bourse.CodeInvalid && code != bourse.CodeInternal {
 		return
@@ -223,8 +224,9 @@ func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]u
 	}
 }
 
-// repairShared merges the peer's shared rows into ours if they differ although the heads are
-// equal, or have differed for maxSharedDiffs consecutive comparisons.
+// repairShared merges the peer's shared rows into ours if they differ although all heads are equal.
+// If the heads differ, too, repairShared waits until the shared rows have differed in
+// maxSharedDiffs consecutive comparisons.
 func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	heads := c.theirs.heads == c.ours.sums.heads
 	if heads {
@@ -236,12 +238,12 @@ func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	err := r.restoreShared(ctx, c.with)
 	r.repair.ended(sharedRows, err)
 	if err != nil && ctx.Err() == nil && r.quiet.Due(sharedRows) {
-		r.config.Log.Warn("repair of shared rows failed: they differ between members", slog.Any("member", c.with.ID), slog.Any("err", err))
+		r.config.Log.Warn("repair shared rows failed: they differ between members", slog.Any("member", c.with.ID), slog.Any("err", err))
 	}
 }
 
 // sharedDiffer records whether a comparison with a member has found different shared rows, and
-// reports whether to repair them.
+// reports whether they should be repaired.
 func (x *repairs) sharedDiffer(with bourse.WorkerID, differ, equalHeads bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -294,9 +294,9 @@ func TestOldFileComesBack(t *testing.T) {
 	})
 }
 
-// TestRestoredHost restores a broker and a worker, in a cluster with certificates, while the only member with newer rows
-// has no transactions, but only snapshots of them. A worker's snapshots of others are not trusted. All members must
-// nevertheless get the shared rows, and agree, because the broker has begun a new epoch.
+// TestRestoredHost restores a broker and a worker from backups, in a cluster with certificates. The only member with
+// newer rows can provide them only as snapshots. A worker's snapshots of other members' streams are not trusted. All
+// members must nevertheless receive the shared rows and agree, because the broker has begun a new epoch.
 func TestRestoredHost(t *testing.T) {
 	gossiptest.Virtual(t, func(t *testing.T) {
 		net, dir := gossiptest.NewMemory(1), t.TempDir()

@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Replicator replicates the view. It sends this member's changes as rumors in the gossip of the
-// membership and forwards the rumors that it receives. It finds missed changes by comparing views
-// with other members, and pulls them over HTTP. It implements gossip.Rumors.
+// Replicator replicates the view. It sends this member's changes as rumors in the packets of the
+// membership, and forwards the rumors that it receives. To find missed changes, it compares the
+// view with other members' views. It then pulls the changes over HTTP. It implements gossip.Rumors.
 type Replicator struct {
 	config Config
 	view   *view.View
@@ -35,13 +35,13 @@ type Replicator struct {
 	synced     chan struct{} // closed once the view has been synchronized for the first time, see Synced
 	syncedFile atomic.Uint64 // generation of the view's file at the last synchronization, plus one; 0 if there was none
 	syncedOnce sync.Once
-	renewals   chan wire.Stream // capacity 1; a position in our own stream that other members have reached and we have not
-	overloaded atomic.Bool      // whether the view's queue is more than half full
+	renewals   chan wire.Stream // capacity 1; requests for a new epoch: a stream of ours in which other members are ahead
+	overloaded atomic.Bool      // whether the view's queue is longer than half of the default limit
 	limits     limits           // limits on concurrent requests that are being served
 }
 
-// New returns a Replicator that sends all transactions that the view publishes after this call.
-// Call it before the view's Run. It starts no goroutines.
+// New returns a Replicator that sends all transactions that the view publishes from now on. Call it
+// before the view's Run. It does not start any goroutines.
 func New(c Config) *Replicator {
 	c = c.withDefaults()
 	r := &Replicator{
@@ -60,8 +60,9 @@ func New(c Config) *Replicator {
 	return r
 }
 
-// Run compares, pulls and repairs until ctx ends, and returns nil. Call it after the membership
-// is Ready, because a Replicator that has met no other member considers itself in sync.
+// Run keeps the view in sync with the other members until ctx ends, and then returns nil. Call it
+// once the membership is Ready, because a Replicator that does not find any other member considers
+// itself in sync.
 func (r *Replicator) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	here := presence{config: &r.config, peers: r.peers, noted: map[bourse.WorkerID]time.Time{}}
@@ -73,8 +74,8 @@ func (r *Replicator) Run(ctx context.Context) error {
 }
 
 // Synced returns a channel that is closed once the view has been completely compared with another
-// member's view and has received all missing data, or once a comparison is due and there is no
-// other member.
+// member's view and has received all missing data. If there is no other member when the first
+// comparison is due, the channel is closed at that time.
 func (r *Replicator) Synced() <-chan struct{} { return r.synced }
 
 func (r *Replicator) setSynced() {
@@ -89,32 +90,31 @@ func (r *Replicator) isSynced() bool {
 	return r.syncedFile.Load() == r.view.Generation()+1
 }
 
-// others returns all members except this one.
+// others returns all members except this server.
 func (r *Replicator) others() []bourse.Member {
 	return slices.DeleteFunc(slices.Clone(r.config.Members()), func(m bourse.Member) bool { return m.ID == r.config.Self.ID })
 }
 
-// isAhead reports whether a position belongs to this site and is ahead of the
-// site's own head.
+// isAhead reports whether p is a position of this site that is later than the site's own latest
+// position.
 func (r *Replicator) isAhead(p wire.Position) bool {
 	self := r.view.Self()
 	return p.Site == r.config.Self.ID && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > self.Seq)
 }
 
-// requestRenewal requests a new epoch if p, which other members claim to have reached in our own stream, is
-// ahead of our head.
+// requestRenewal requests a new epoch if p is ahead of our own head. p is a position that other members
+// claim to have in our own stream.
 func (r *Replicator) requestRenewal(p wire.Position) {
 	if !r.isAhead(p) {
 		return
 	}
 	select {
 	case r.renewals <- p.Stream:
-	default: // a request is already pending, and the new epoch will be greater than any that other members have seen
+	default: // a request is already pending; its new epoch will be greater than any that other members have seen
 	}
 }
 
-// renewAll starts a new epoch whenever other members are ahead in our own stream, until ctx
-// ends.
+// renewAll starts a new epoch each time that one is requested, until ctx ends.
 func (r *Replicator) renewAll(ctx context.Context) {
 	for {
 		select {
@@ -139,8 +139,8 @@ func (r *Replicator) renew(ctx context.Context, seen wire.Stream) {
 	}
 }
 
-// watchLoad records, until ctx ends, whether the view keeps up with the transactions that it
-// receives.
+// watchLoad periodically records whether the view keeps up with the transactions that it receives.
+// It returns when ctx ends.
 func (r *Replicator) watchLoad(ctx context.Context) {
 	for tick := time.NewTicker(pressureEvery); ; {
 		select {

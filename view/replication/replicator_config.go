@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// Caller sends a request to another server. The request's URL has only a path and a query. fabric.Fabric implements
-// it.
+// Caller sends requests to other servers. A request's URL contains only a path and a query. fabric.Fabric
+// implements Caller.
 type Caller interface {
 	Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 }
@@ -21,12 +21,12 @@ type Caller interface {
 type Config struct {
 	View    *view.View    // the view to replicate; required
 	Cluster string        // default "bourse"; other clusters' messages are refused
-	Self    bourse.Member // this server; required; the ID must be that of the view's site
+	Self    bourse.Member // this server; required; its ID must be that of the view's site
 	Release string        // release of this program, reported in the member's health
 	Caller  Caller        // sends requests to other members; required
-	// Certified reports whether Caller verifies servers' identities and roles by their
-	// certificates. If so, a stream's snapshot is accepted only from its site or a broker, unless
-	// the stream is superseded.
+	// Certified reports whether Caller verifies the identities and roles of servers by their
+	// certificates. If so, a snapshot of a stream is accepted only from the stream's site or a
+	// broker, unless the stream is superseded.
 	Certified bool
 	Members   func() []bourse.Member // returns the current members, which may include Self; required
 	Changed   func() <-chan struct{} // returns a channel that is closed at the next change of Members; default: poll every second
@@ -35,21 +35,23 @@ type Config struct {
 	Limits    Limits
 }
 
-// Timing configures how often and how fast members send to one another. A zero field means the default.
+// Timing configures how often members send data to each other, and how long they wait. A zero field
+// means the default.
 type Timing struct {
 	FullSends     int // number of times that each member sends a whole transaction; default 4; negative means never
 	Announcements int // number of times that it then announces only the transaction's position; default 8; negative means never
-	// PullDelay is how long to wait for a missing or announced transaction to arrive as a rumor before
-	// pulling it; default 100 ms.
+	// PullDelay is how long to wait for a missing transaction to arrive as a rumor before it is
+	// pulled; default 100 ms.
 	PullDelay time.Duration
-	// MinInterval and MaxInterval bound the time between comparisons with other members. MinInterval applies after
-	// differences were found, and MaxInterval in quiet times. MaxInterval grows by 10 ms with each member of
-	// the group. The defaults are 300 ms and 2 s.
+	// MinInterval and MaxInterval bound the time between comparisons with other members. The time is MinInterval
+	// after a comparison that has found differences, and grows up to MaxInterval while there are none. MaxInterval
+	// increases by 10 ms for each member of the group. The defaults are 300 ms and 2 s.
 	MinInterval, MaxInterval time.Duration
-	// MinAge is the age from which a missing transaction counts as a difference; default 1 s.
-	// Newer transactions may still arrive as rumors.
+	// MinAge is the age at which a missing transaction begins to count as a difference; default 1
+	// s. Newer transactions may still arrive as rumors.
 	MinAge time.Duration
-	// Timeout bounds each exchange; default 10 s. A snapshot may take ten times as long.
+	// Timeout is the time limit for each request; default 10 s. A snapshot may take ten times as
+	// long.
 	Timeout time.Duration
 }
 
@@ -63,12 +65,12 @@ func (p Timing) withDefaults() Timing {
 	return p
 }
 
-// Limits bounds the work that a member accepts at once. A zero field means the default.
+// Limits bounds the work that a member accepts at the same time. A zero field means the default.
 type Limits struct {
-	// Maximum numbers of concurrent requests for each path. Further requests are answered
-	// with 429. The defaults are 16, 8, 16, 4 and 4.
+	// Maximum numbers of concurrent requests for each path. Further requests are answered with
+	// status 429. The defaults are 16, 8, 16, 4 and 4.
 	Digests, Pulls, Pushes, Snapshots, Healths int
-	QueueBytes                                 int // maximum size of the transactions that wait to be sent whole, in bytes; default 6000; others are only announced
+	QueueBytes                                 int // maximum total size, in bytes, of transactions that wait to be sent whole; default 6000; other transactions are only announced
 	QueueStreams                               int // maximum number of waiting announcements; default 4096
 }
 

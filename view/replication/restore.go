@@ -12,24 +12,24 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// snapshotTime is the time limit of a snapshot, as a multiple of Timing.Timeout.
+// snapshotTime is the time limit for a snapshot, as a multiple of Timing.Timeout.
 const snapshotTime = 10
 
-// trusts reports whether a member is trusted to provide a snapshot of a site's stream, whose
-// owned rows are not signed individually. It trusts the site itself and brokers, which may
-// write any shared row anyway.
+// trusts reports whether a member is trusted to provide a snapshot of a site's stream. Trust is
+// necessary, because owned rows are not signed individually. trusts returns true for the site
+// itself, and for brokers, which may write any shared row anyway.
 func (r *Replicator) trusts(m bourse.Member, site bourse.WorkerID) bool {
 	return !r.config.Certified || m.ID == site || m.Role == bourse.RoleBroker
 }
 
-// trustedSource returns the member from which to request a stream's snapshot. If the given member,
-// which has the stream, is trusted, trustedSource returns it. Otherwise it returns the site or, if
-// the site is not present, a broker. If no broker is present either, it returns CodeNotFound, and
-// the rows arrive once one of these members is present.
+// trustedSource returns the member from which to request a snapshot of a stream. holder is a member
+// that has the stream. If it is trusted, trustedSource returns it. Otherwise, trustedSource returns
+// the stream's site or, if the site is not present, a broker. If no broker is present either, it
+// returns CodeNotFound, and the rows will arrive once one of these members is present.
 //
-// If the site has begun a later epoch, every member is trusted: owned rows of earlier epochs are
-// ignored, and shared rows are signed individually. In that case, the site itself may be missing
-// rows, because it may have been restored from a backup.
+// If the site has begun a later epoch, every member is trusted, because owned rows of earlier
+// epochs are ignored, and shared rows are signed individually. The site itself may be missing some
+// of these rows, because it may have been restored from a backup.
 func (r *Replicator) trustedSource(holder bourse.Member, s wire.Stream) (bourse.Member, error) {
 	if r.trusts(holder, s.Site) || r.view.Superseded(s) {
 		return holder, nil
@@ -43,11 +43,12 @@ func (r *Replicator) trustedSource(holder bourse.Member, s wire.Stream) (bourse.
 			return m, nil
 		}
 	}
-	return bourse.Member{}, bourse.Errorf(bourse.CodeNotFound, "neither %s nor a broker is among the members, and no other member's snapshot of it is trusted", s.Site)
+	return bourse.Member{}, bourse.Errorf(bourse.CodeNotFound, "neither %s nor a broker is among the members, and no other member is trusted to provide a snapshot of it", s.Site)
 }
 
-// restoreAll restores several streams concurrently from snapshots. It waits until all have
-// finished, and returns the first error.
+// restoreAll restores several streams from snapshots, some of them concurrently. After an error, it
+// does not start any more, and returns the error once those in progress have ended. It skips
+// streams for which restore returns CodeNotFound.
 func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -77,11 +78,13 @@ func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams
 	return first
 }
 
-// snapshotConcurrency is the maximum number of snapshots that are requested at once. It is less than
-// the number that a server serves at once, so that one new member does not block another.
+// snapshotConcurrency is the maximum number of snapshots that are requested at the same time. It is
+// less than the number that a server sends at the same time, so that one new member does not block
+// another.
 const snapshotConcurrency = 2
 
-// restore applies a snapshot of a stream that the given member claims to have.
+// restore requests a snapshot of a stream and applies it. holder is a member that claims to have
+// the stream.
 func (r *Replicator) restore(ctx context.Context, holder bourse.Member, s wire.Stream) error {
 	from, err := r.trustedSource(holder, s)
 	if err != nil {
@@ -102,7 +105,7 @@ func (r *Replicator) restore(ctx context.Context, holder bourse.Member, s wire.S
 	return nil
 }
 
-// restoreShared merges another member's shared rows into ours.
+// restoreShared requests a snapshot of another member's shared rows, and merges them into ours.
 func (r *Replicator) restoreShared(ctx context.Context, from bourse.Member) error {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime*r.config.Timing.Timeout)
 	defer cancel()

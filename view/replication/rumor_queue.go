@@ -6,34 +6,35 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// rumor is a transaction to be forwarded.
+// rumor is a transaction that is being sent to other members.
 type rumor struct {
 	position wire.Position
 	encoded  []byte
 }
 
-// announcement tells other members that this one has a stream up to the transaction seq.
+// announcement tells other members that this member has a stream up to the transaction seq.
 type announcement struct {
 	seq       uint64
 	remaining int // remaining number of times to send it
 }
 
-// rumorQueue contains the transactions and positions that this member forwards. Each transaction
-// is sent in full a few times, and after that only its position is sent a few more times. These
-// numbers do not depend on the size of the cluster, because a member that misses the transaction
-// is likely to receive its position and pull it. (Demers et al. 1987: if each rumor is sent k
-// times, a fraction of about e^-k of the members miss it; anti-entropy finds the rest.)
+// rumorQueue contains the transactions and positions that this member sends to others. It sends
+// each transaction in full a few times, and after that, it sends only the transaction's position a
+// few more times. These numbers do not depend on the size of the cluster, because a member that
+// misses the transaction is likely to receive its position and pull it. (Demers et al. 1987: if
+// each rumor is sent k times, a fraction of about e^-k of the members miss it. Anti-entropy finds
+// the rest.)
 //
-// The queue is bounded. If it is full, the oldest transactions are no longer sent in full, but
-// only announced by their positions. Under load this is cheaper anyway, because members pull many
-// transactions at once.
+// The queue is bounded. If it is full, the transactions that have been sent most often are no
+// longer sent in full; only their positions are announced. Under load, this is cheaper anyway,
+// because members pull many transactions at once.
 type rumorQueue struct {
-	fullSends, announcements int // how often to send each transaction in full, and then how often to send its position
-	maxBytes                 int // limit on the transactions that wait to be sent in full, in bytes
+	fullSends, announcements int // number of times that each transaction is sent in full, and number of times that its position is sent afterward
+	maxBytes                 int // maximum total size, in bytes, of the transactions that wait to be sent in full
 	maxStreams               int // maximum number of announcements
 
 	mu        sync.Mutex
-	waiting   [][]rumor // rumors by how often they have been sent, each list oldest first
+	waiting   [][]rumor // rumors by the number of times that they have been sent; each list contains the oldest one first
 	bytes     int
 	heads     map[wire.Stream]announcement
 	order     []wire.Stream // keys of heads in sending order; may include keys that are no longer in heads
@@ -48,11 +49,11 @@ func newRumorQueue(p Timing, l Limits) *rumorQueue {
 	}
 }
 
-// maxFullSends is the size of the largest transaction that is sent whole, in bytes. On any
-// network, such a transaction must fit into a packet together with the other data.
+// maxFullSends is the maximum size, in bytes, of a transaction that is sent in full. On any
+// network, such a transaction must fit into a packet together with the packet's other data.
 const maxFullSends = 1200
 
-// maxHeadsRoom is the maximum number of bytes that are reserved for announcements in a packet.
+// maxHeadsRoom is the maximum space, in bytes, that is reserved in a packet for announcements.
 const maxHeadsRoom = 250
 
 // add queues a transaction. The queue owns encoded from then on.
@@ -77,14 +78,14 @@ func (q *rumorQueue) add(p wire.Position, encoded []byte) {
 	}
 }
 
-// stopSending stops sending r in full, and queues its position to be announced the given number of
-// times.
+// stopSending is called once r need not be sent in full anymore. It queues r's position to be
+// announced the given number of times.
 func (q *rumorQueue) stopSending(r rumor, times int) {
 	q.bytes -= len(r.encoded)
 	q.announceLocked(r.position, times)
 }
 
-// announceHead queues an announcement that this member has a stream up to position p.
+// announceHead queues an announcement that this member has a stream up to the position p.
 func (q *rumorQueue) announceHead(p wire.Position) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -108,7 +109,7 @@ func (q *rumorQueue) announceLocked(p wire.Position, times int) {
 	q.order = append(q.order, p.Stream)
 }
 
-// fill appends frames to an envelope of at most limit bytes. It first appends whole
+// fill appends rumors to an envelope, up to a total size of limit bytes. It first appends whole
 // transactions, starting with those that have been sent least often, and then announcements. It
 // returns nil if there is nothing to send.
 func (q *rumorQueue) fill(envelope []byte, limit int) []byte {
@@ -135,7 +136,7 @@ func (q *rumorQueue) fillFull(envelope []byte, limit int) []byte {
 		taken := 0
 		for _, r := range list {
 			if len(envelope)+frameSize(len(r.encoded)) > limit {
-				break // don't skip it for a smaller one: transactions that are sent in order cause no gaps for their recipients
+				break // don't skip it in favor of a smaller one: transactions that are sent in order do not cause gaps for their recipients
 			}
 			envelope = appendFrame(envelope, kindTransaction, r.encoded)
 			taken++
@@ -180,8 +181,8 @@ func (q *rumorQueue) fillHeads(envelope []byte, limit int) []byte {
 	return envelope
 }
 
-// lengths returns the number of waiting rumors, their size in bytes, and the number of waiting
-// announcements.
+// lengths returns the number of waiting rumors, their total size in bytes, and the number of
+// waiting announcements.
 func (q *rumorQueue) lengths() (rumors, bytes, heads int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -191,16 +192,17 @@ func (q *rumorQueue) lengths() (rumors, bytes, heads int) {
 	return rumors, q.bytes, len(q.heads)
 }
 
-// losses returns the numbers of transactions that were sent in full less often than configured,
-// and of dropped announcements.
+// losses returns two numbers: transactions that were sent in full less often than configured, and
+// announcements that were dropped.
 func (q *rumorQueue) losses() (demoted, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.shortened, q.dropped
 }
 
-// seenHashes remembers the hashes of recently received transactions, so that processing the many
-// copies of a rumor is cheap. Its size is bounded, because it retains only two generations.
+// seenHashes remembers the hashes of recently received transactions, so that further copies of a
+// rumor can be recognized cheaply. It retains only two generations of hashes, which limits its
+// size.
 type seenHashes struct {
 	mu       sync.Mutex
 	now, old map[uint64]struct{}

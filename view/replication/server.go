@@ -15,9 +15,9 @@ import (
 // server serves requests from other members' Replicators.
 type server struct{ r *Replicator }
 
-// Handler returns the handler of requests from other members' Replicators, whose paths begin
-// with /view/. Like the rest of a server's internal API, the handler must only be accessible
-// to servers of the cluster.
+// Handler returns the handler for requests from other members' Replicators. Their paths begin with
+// /view/. Like the rest of a server's internal API, the handler must be accessible only to servers
+// of the cluster.
 func (r *Replicator) Handler() http.Handler {
 	s := &server{r}
 	mux := http.NewServeMux()
@@ -36,8 +36,8 @@ func (r *Replicator) Handler() http.Handler {
 	return mux
 }
 
-// open reads the envelope of a request. If it returns false, it has already written an error
-// response.
+// open reads a request's envelope, and returns its frames. If it returns false, it has already
+// written an error response.
 func (s *server) open(w http.ResponseWriter, req *http.Request, limit int64) ([]frame, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limit))
 	s.r.count.httpBytesIn.Add(uint64(len(body)))
@@ -57,14 +57,14 @@ func (s *server) open(w http.ResponseWriter, req *http.Request, limit int64) ([]
 	return frames, true
 }
 
-// sameCluster checks that a request without an envelope is from the same cluster. If it returns
-// false, it has already written an error response.
+// sameCluster checks that a request without an envelope comes from the same cluster and uses the
+// same wire version. If it returns false, it has already written an error response.
 func (s *server) sameCluster(w http.ResponseWriter, req *http.Request) bool {
 	if req.Header.Get(checkHeader) == checkText(s.r.check) {
 		return true
 	}
 	s.r.refusals.add(refusedCluster, "")
-	http.Error(w, "sent by a server of another cluster or wire version", http.StatusBadRequest)
+	http.Error(w, "sent by a server that belongs to another cluster or uses another wire version", http.StatusBadRequest)
 	return false
 }
 
@@ -80,14 +80,14 @@ func (s *server) serveDigest(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	envelope := newEnvelope(s.r.check)
-	if !s.r.knowsCluster() { // check before computing the digest, because the server may learn its cluster in between
+	if !s.r.knowsCluster() { // check this before computing the digest, because the server may learn its cluster in between
 		envelope = appendFrame(envelope, kindNew, nil)
 	}
 	s.answer(w, answerDigest(s.r.view.Digest(), frames, envelope))
 }
 
-// servePull responds with the transactions that follow the requested positions, up to the size
-// that the caller has requested. It also lists the streams for which the caller needs a snapshot.
+// servePull responds with the transactions that follow the given positions, up to the size that the
+// caller has requested. The response also lists the streams for which the caller needs a snapshot.
 func (s *server) servePull(w http.ResponseWriter, req *http.Request) {
 	frames, ok := s.open(w, req, maxPullRequest)
 	if !ok {
@@ -135,8 +135,9 @@ func readPull(frames []frame) (budget int, positions []wire.Position) {
 	return budget, positions
 }
 
-// servePush applies transactions and announcements. If the request contains transactions, it
-// waits until they are in the view's file and responds with their streams' heads.
+// servePush processes transactions and announcements that another member has sent. If there are
+// transactions, it waits until they are in the view's file, and responds with the heads of their
+// streams.
 func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
 	if s.r.overloaded.Load() {
 		s.refuseBusy(w)
@@ -161,8 +162,8 @@ func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
 	s.answer(w, envelope)
 }
 
-// serveSnapshot streams a snapshot of a stream, or of all shared rows. If it fails midway, it
-// aborts the connection, and the client notices that the tail is missing.
+// serveSnapshot sends a snapshot of one stream, or of all shared rows. If it fails midway, it
+// aborts the connection, so that the client notices that the snapshot is incomplete.
 func (s *server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 	if !s.sameCluster(w, req) {
 		return
@@ -188,7 +189,7 @@ func (s *server) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 	case bourse.CodeOf(err) == bourse.CodeNotFound:
 		http.Error(w, "no such stream", http.StatusNotFound) // nothing has been written yet
 	default:
-		s.r.config.Log.Info("send of a snapshot failed midway", slog.Any("err", err))
+		s.r.config.Log.Info("send snapshot failed", slog.Any("err", err))
 		panic(http.ErrAbortHandler)
 	}
 }

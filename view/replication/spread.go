@@ -9,15 +9,15 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// copyHedge is how long to wait for a member before also trying another one. Without it,
-// AwaitCopies would wait for the time limit of a call to a member that a new network partition has
-// made unreachable.
+// copyHedge is how long AwaitCopies waits for a member before it also tries another one. Without
+// it, AwaitCopies would wait until the call times out if a network failure has just made the member
+// unreachable.
 const copyHedge = 200 * time.Millisecond
 
-// AwaitCopies sends our transactions up to p to n random members, or to all members if there are
-// fewer, and waits until these members have stored the transactions, which then survive the loss
-// of this server. It returns CodeUnavailable if fewer members have stored them because calls have
-// failed or ctx has ended. In that case, the transactions still spread as rumors.
+// AwaitCopies sends our transactions up to p to n random members, or to all other members if there
+// are fewer. It waits until these members have stored the transactions, which then survive the loss
+// of this server. If calls fail or ctx ends before that, AwaitCopies returns CodeUnavailable. In
+// that case, the transactions still spread as rumors.
 func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) error {
 	callable, resting := r.peers.shuffled(r.others(), time.Now())
 	members := append(callable, resting...)
@@ -65,8 +65,9 @@ func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) er
 	return nil
 }
 
-// sendTo sends our transactions up to p to one member. It first sends only the latest transactions.
-// If the member is missing earlier ones, too, sendTo then sends those.
+// sendTo sends our transactions up to p to one member, and waits until the member has stored them.
+// It first sends only the latest transactions. If the member is missing earlier ones, too, sendTo
+// then sends those.
 func (r *Replicator) sendTo(ctx context.Context, to bourse.Member, p wire.Position) error {
 	after := wire.Position{Stream: p.Stream, Seq: p.Seq - 1}
 	for range 2 {

@@ -85,7 +85,7 @@ func TestSpreadFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := group[0].Replicator.AwaitCopies(ctx, p, 1); bourse.CodeOf(err) != bourse.CodeUnavailable {
-			t.Errorf("during the partition: got %v", err)
+			t.Errorf("during the partition: got %v, want unavailable", err)
 		}
 		time.Sleep(time.Minute) // virtual time; now there are no other members
 		if err := group[0].Replicator.AwaitCopies(t.Context(), p, 1); err != nil {

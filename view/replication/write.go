@@ -11,15 +11,15 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// copies is the number of other members that should store a change before Write returns, so that
-// the change survives the loss of this server's host. Write waits at most copyTime for them.
+// copies is the number of other members that should have stored a change before Write returns, so
+// that the change survives the loss of this server's host. Write waits for them at most copyTime.
 const (
 	copies   = 2
 	copyTime = time.Second
 )
 
-// Write publishes rows, and returns once a few other members have stored them. It returns
-// CodeUnavailable if nothing was written.
+// Write publishes rows, and returns once a few other members have stored them, or after a second.
+// It returns CodeUnavailable if the rows could not be written to the view's file.
 func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 	spread, err := r.write(ctx, rows...)
 	if err == nil {
@@ -29,8 +29,8 @@ func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 }
 
 // write publishes rows, and returns a function that waits until a few other members have stored
-// them. If they do not respond in time, the function only logs that, because the rows are in this
-// server's file and will spread later.
+// them. If they do not respond in time, the function only logs a warning, because the rows are
+// already in this server's file and will spread later.
 func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(context.Context), err error) {
 	at, err := r.view.Publish(ctx, rows...)
 	if err != nil {
@@ -45,7 +45,8 @@ func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(c
 	}, nil
 }
 
-// PutApp writes an app's record to the view and returns the merged record.
+// PutApp writes an app's record to the view. It returns the result of merging that record with the
+// existing one.
 func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, error) {
 	if err := r.Write(ctx, inventory.AppRow(app)); err != nil {
 		return app, err
@@ -57,8 +58,8 @@ func (r *Replicator) PutApp(ctx context.Context, app bourse.App) (bourse.App, er
 	return *merged, nil
 }
 
-// RemoveMember records that a server has been removed, whereupon every member deletes the rows
-// that the server owns, even if the server's clock was ahead when it wrote them.
+// RemoveMember records that a server has been removed. Every member then deletes the rows that the
+// server owns, even if the server's clock was ahead when it wrote them.
 func (r *Replicator) RemoveMember(ctx context.Context, m bourse.Member) error {
 	at := time.Now()
 	if newest := time.UnixMilli(int64(r.view.LatestEpoch(m.ID))); newest.After(at) {
@@ -67,22 +68,23 @@ func (r *Replicator) RemoveMember(ctx context.Context, m bourse.Member) error {
 	return r.Write(ctx, inventory.RemovedRow(&m, at))
 }
 
-// PutToken writes a token. If a token has two versions, the revoked one takes precedence.
+// PutToken writes a token's record. If there are two versions of it, the revoked one takes
+// precedence.
 func (r *Replicator) PutToken(ctx context.Context, t *inventory.Token) error {
 	return r.Write(ctx, inventory.TokenRow(t))
 }
 
-// PutWireGuardPeer writes the record of a laptop. If a laptop has two versions, the removed one takes precedence.
+// PutWireGuardPeer writes a laptop's record. If there are two versions of it, the removed one takes precedence.
 func (r *Replicator) PutWireGuardPeer(ctx context.Context, p *inventory.WireGuardPeer) error {
 	return r.Write(ctx, inventory.WireGuardRow(p))
 }
 
-// PutPolicy writes a policy. It replaces the policy with the same region and use.
+// PutPolicy writes a policy. It replaces any policy with the same region and use.
 func (r *Replicator) PutPolicy(ctx context.Context, p *inventory.Policy) error {
 	return r.Write(ctx, inventory.PolicyRow(p))
 }
 
-// DropPolicy removes the policy with p's region and use.
+// DropPolicy removes the policy that has the same region and use as p.
 func (r *Replicator) DropPolicy(ctx context.Context, p *inventory.Policy) error {
 	return r.Write(ctx, inventory.PolicyGone(p))
 }
@@ -101,19 +103,19 @@ func (r *Replicator) DropReleases(ctx context.Context, ids []release.ID) error {
 	return r.Write(ctx, rows...)
 }
 
-// RecordCancellation records that an order has been canceled on a worker, which must not fill it
-// anymore.
+// RecordCancellation records that an order has been canceled on a worker, which must then no longer
+// fill it.
 func (r *Replicator) RecordCancellation(ctx context.Context, order bourse.OrderID, at bourse.WorkerID) error {
 	return r.Write(ctx, inventory.CanceledRow(order, at))
 }
 
-// ChangeSecrets writes a change to an app's secrets, and returns a function that waits until a few
-// other members have stored it.
+// ChangeSecrets writes a change of an app's secrets, and returns a function that waits until a few
+// other members have stored the change.
 func (r *Replicator) ChangeSecrets(ctx context.Context, c *seal.Change) (spread func(context.Context), err error) {
 	return r.write(ctx, inventory.SecretRows(c)...)
 }
 
-// ClearSecrets removes all secrets of an app.
+// ClearSecrets deletes all secrets of the app with this ID.
 func (r *Replicator) ClearSecrets(ctx context.Context, app string) error {
 	list, err := r.view.Secrets(ctx, app)
 	if err != nil {

@@ -18,7 +18,8 @@ type Entry struct {
 	Proof      wire.Proof   // set only for shared rows
 }
 
-// Version returns the version that the entry of a shared row describes.
+// Version returns e, which must describe a shared row, as a version that was written by the
+// transaction st.
 func (e *Entry) Version(st wire.Stamp) wire.Version {
 	return wire.Version{
 		Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock,
@@ -26,8 +27,8 @@ func (e *Entry) Version(st wire.Stamp) wire.Version {
 	}
 }
 
-// Check checks whether a site's row fits the schema, and returns the row in the form required for
-// merging. If it returns an error, the other rows of the same transaction remain valid.
+// Check checks whether a site's row fits the schema. It returns the row in the form required for
+// merging. If Check returns an error, the other rows of the same transaction remain valid.
 func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	e := Entry{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: r.Clock != 0}
 	if err := checkName("table", r.Table); err != nil {
@@ -45,13 +46,13 @@ func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	case r.Table == wire.TableWorkers && r.Key != string(site):
 		return e, fmt.Errorf("%s cannot write the row of worker %s", site, bourse.Quoted(r.Key))
 	case r.Deleted && r.Table == wire.TableApps:
-		return e, fmt.Errorf("an app is deleted by setting deleted_at")
+		return e, fmt.Errorf("to delete an app, set deleted_at")
 	case r.Deleted && r.Table == wire.TableTokens:
-		return e, fmt.Errorf("a token is revoked by setting revoked_at")
+		return e, fmt.Errorf("to revoke a token, set revoked_at")
 	case r.Deleted && r.Table == wire.TableWireGuard:
-		return e, fmt.Errorf("a laptop is removed by setting removed_at")
+		return e, fmt.Errorf("to remove a laptop, set removed_at")
 	case r.Deleted && len(r.Columns) > 0:
-		return e, fmt.Errorf("a deleted row has columns")
+		return e, fmt.Errorf("a deleted row must not contain columns")
 	case len(r.Columns) > wire.MaxColumns:
 		return e, fmt.Errorf("the row has %d columns, but at most %d are allowed", len(r.Columns), wire.MaxColumns)
 	}
@@ -67,7 +68,8 @@ func (all Tables) Check(site bourse.WorkerID, r wire.Row) (Entry, error) {
 	return e, CheckSize(e.Change)
 }
 
-// value checks a column's value. It returns nil if the value is the default.
+// value checks a column's value and returns it. It returns nil if the value is the column's
+// default.
 func (t *table) value(name string, v any) (wire.Value, error) {
 	if err := checkName("column", name); err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func (t *table) value(name string, v any) (wire.Value, error) {
 	return value, nil
 }
 
-// convert returns v converted to the column's type, or an error if that is impossible.
+// convert converts v to the column's type. It returns an error if that is impossible.
 func (d *definition) convert(v wire.Value) (wire.Value, error) {
 	switch v := v.(type) {
 	case int64:
@@ -118,8 +120,8 @@ func (d *definition) convert(v wire.Value) (wire.Value, error) {
 	return nil, fmt.Errorf("a value of type %T does not fit the column", v)
 }
 
-// CheckSize checks the size of a complete row, so that the row fits into a snapshot even if its
-// columns were written in several transactions.
+// CheckSize returns an error if a complete row is too large for a snapshot. A row can become too
+// large in steps, if several transactions write its columns.
 func CheckSize(c wire.Columns) error {
 	if len(c) > wire.MaxColumns {
 		return fmt.Errorf("the row has %d columns, but at most %d are allowed", len(c), wire.MaxColumns)
@@ -132,7 +134,7 @@ func CheckSize(c wire.Columns) error {
 
 func checkKey(s string) error {
 	if len(s) == 0 || len(s) > wire.MaxKey {
-		return fmt.Errorf("the key has %d bytes, but must have 1 to %d", len(s), wire.MaxKey)
+		return fmt.Errorf("the key has %d bytes, but 1 to %d are required", len(s), wire.MaxKey)
 	}
 	if err := wire.CheckText(s); err != nil {
 		return fmt.Errorf("key: %w", err)
@@ -140,10 +142,11 @@ func checkKey(s string) error {
 	return nil
 }
 
-// checkName reports an error unless s is a lower-case identifier.
+// checkName returns an error unless s consists of lower-case letters, digits and underscores, and
+// does not begin with a digit.
 func checkName(what, s string) error {
 	if len(s) == 0 || len(s) > wire.MaxName {
-		return fmt.Errorf("the %s name has %d bytes, but must have 1 to %d", what, len(s), wire.MaxName)
+		return fmt.Errorf("the %s name has %d bytes, but 1 to %d are required", what, len(s), wire.MaxName)
 	}
 	for i, c := range []byte(s) {
 		if c != '_' && (c < 'a' || c > 'z') && (i == 0 || c < '0' || c > '9') {

@@ -11,21 +11,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// DamagedSuffix is appended to the name of a file that is replaced. Only the latest such file is
-// retained, for inspection.
+// DamagedSuffix is appended to the name of a file that is being replaced, so that it can be
+// inspected later. Only the latest such file is retained.
 const DamagedSuffix = ".bad"
 
-// File is an open file with the writer's connection.
+// File is an open view file, with the writer's connection to it.
 type File struct {
 	Conn *sqlite.Conn
 	Path string      // "" if in memory
-	Info os.FileInfo // identifies this file among files that have had the same name; nil if in memory
+	Info os.FileInfo // distinguishes this file from others that have had the same name; nil if in memory
 }
 
-// UnusableError is the error for a file that has to be replaced.
+// UnusableError means that a file cannot be used and has to be replaced.
 type UnusableError struct{ Cause error }
 
-// Error returns the cause.
+// Error returns the text of the cause.
 func (e *UnusableError) Error() string { return e.Cause.Error() }
 
 // Unwrap returns the cause.
@@ -38,7 +38,7 @@ func Open(path string) (*File, error) {
 	if path == "" {
 		name = ":memory:"
 	} else if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		// SQLite would use the leftover log of a deleted file for the new file.
+		// If a deleted file has left its log behind, SQLite would apply the log to the new file.
 		if err := errors.Join(remove(path+"-wal"), remove(path+"-shm")); err != nil {
 			return nil, bourse.Errorf(bourse.CodeUnavailable, "remove an old log: %w", err)
 		}
@@ -58,13 +58,13 @@ func Open(path string) (*File, error) {
 	return &File{Conn: c, Path: path}, nil
 }
 
-// busyTimeout is how long a connection waits for a lock that another connection holds. Such
-// conflicts are rare, because the file has a write-ahead log.
+// busyTimeout is how long a connection waits for another connection's lock. Such conflicts are
+// rare, because the file has a write-ahead log.
 const busyTimeout = 5 * time.Second
 
-// Pragmas configure the writer's connection. The file has a write-ahead log, which is not synced
-// at each commit. A crash of the process therefore loses nothing, but a crash of the host may
-// lose the last commits, so a new epoch begins after a host crash.
+// Pragmas configure the writer's connection. The file has a write-ahead log, which is not synced at
+// each commit. Therefore, if the process crashes, nothing is lost, but if the host crashes, the
+// last commits may be lost. After a host crash, the server begins a new epoch.
 var Pragmas = []string{
 	"PRAGMA journal_mode = wal",
 	"PRAGMA synchronous = normal",
@@ -74,11 +74,11 @@ var Pragmas = []string{
 	"PRAGMA journal_size_limit = 67108864",
 }
 
-// Close closes the connection. Closing a file's last connection merges the write-ahead
-// log into the file.
+// Close closes the connection. When a file's last connection is closed, SQLite merges the
+// write-ahead log into the file.
 func (f *File) Close() error { return f.Conn.Close() }
 
-// MoveAside renames a file that is about to be replaced.
+// MoveAside renames the file at path, which is about to be replaced, together with its log.
 func MoveAside(path string) error {
 	if path == "" {
 		return errors.New("an in-memory view cannot be replaced")
@@ -89,7 +89,7 @@ func MoveAside(path string) error {
 	}
 	wal := os.Rename(path+"-wal", path+DamagedSuffix+"-wal")
 	if errors.Is(wal, fs.ErrNotExist) {
-		wal = remove(path + DamagedSuffix + "-wal") // the log of the file that was replaced before this one
+		wal = remove(path + DamagedSuffix + "-wal") // the log of the file that was replaced last time
 	}
 	return errors.Join(err, wal, remove(path+"-shm"), remove(path+DamagedSuffix+"-shm"))
 }

@@ -7,8 +7,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// IsDiskFull reports whether an error means that the disk is full. If there is no space for the index
-// of the write-ahead log, SQLite reports an I/O error instead of a full disk.
+// IsDiskFull reports whether an error means that the disk is full. It recognizes certain I/O errors,
+// too, because SQLite returns those if there is no space for the index of the write-ahead log.
 func IsDiskFull(err error) bool {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return true

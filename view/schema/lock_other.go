@@ -2,5 +2,5 @@
 
 package schema
 
-// Lock does nothing on this platform. The user must make sure that only one process uses the file.
+// Lock does nothing on this platform. The user must ensure that only one process uses the file.
 func Lock(string) (unlock func() error, err error) { return func() error { return nil }, nil }

@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Lock locks path, so that other processes cannot lock it until unlock is called. path must not be
-// the view's file, which SQLite locks itself and which may be replaced.
+// Lock locks the file at path until unlock is called. It creates the file if it does not exist. It
+// returns CodeAlreadyExists if another process holds the lock. path must not be the view's file,
+// which SQLite locks itself and which may be replaced.
 func Lock(path string) (unlock func() error, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

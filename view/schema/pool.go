@@ -14,8 +14,8 @@ import (
 // maxReaders is the maximum number of concurrent readers. Further readers wait.
 const maxReaders = 8
 
-// Pool provides connections for reading. An in-memory view has a single connection, which readers and the writer
-// share.
+// Pool provides connections for readers. An in-memory view has only one connection, which the readers and the
+// writer share.
 type Pool struct {
 	mu         sync.Mutex
 	path       string
@@ -27,13 +27,13 @@ type Pool struct {
 	shared *sqlite.Conn  // the only connection of an in-memory view
 }
 
-// reader is a connection to one generation of the file.
+// reader is a reader's connection to one generation of the file.
 type reader struct {
 	conn       *sqlite.Conn
 	generation uint64
 }
 
-// Reset makes future readers open the new file f.
+// Reset replaces the file: from now on, readers use f.
 func (p *Pool) Reset(f *File) {
 	p.mu.Lock()
 	p.generation++
@@ -56,15 +56,15 @@ func (p *Pool) Reset(f *File) {
 	}
 }
 
-// Generation returns the number of files that the pool has used so far.
+// Generation returns how many files the pool has used so far, including the current one.
 func (p *Pool) Generation() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.generation
 }
 
-// Exclusive gives the writer exclusive use of the connection until release is called. It
-// has no effect if readers have their own connections.
+// Exclusive gives the writer exclusive use of an in-memory view's connection until release is
+// called. It has no effect if readers have their own connections.
 func (p *Pool) Exclusive() (release func()) {
 	if p.shared == nil {
 		return func() {}
@@ -73,7 +73,8 @@ func (p *Pool) Exclusive() (release func()) {
 	return func() { <-p.slots }
 }
 
-// Close closes the idle connections. Connections in use are closed when they are returned.
+// Close closes the pool and its idle connections. Connections in use are closed when they are
+// returned.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -124,9 +125,9 @@ func (p *Pool) put(r *reader, sound bool) {
 	}
 }
 
-// Read calls fn with a connection that reads a snapshot of the file. fn may execute any number of
-// read-only statements. They all see the same state, and are interrupted when ctx ends. fn must not
-// call Read.
+// Read calls fn with a connection to a consistent snapshot of the file. fn may execute any number
+// of read-only statements. They all see the same state, and are interrupted when ctx ends. fn must
+// not call Read.
 func (p *Pool) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	select {
 	case p.slots <- struct{}{}:

@@ -18,8 +18,8 @@ func deleteProof(c *sqlite.Conn, r wire.Version) error {
 	return Run(c, "DELETE FROM proofs WHERE tbl = ? AND key = ?", r.Table, r.Key)
 }
 
-// ProofOf returns the proof of a shared row's current version. If there is none, ok is
-// false.
+// ProofOf returns the proof of a shared row's current version: the ID of the signer's birth
+// certificate, and the signature. It returns false if there is no proof.
 func ProofOf(c *sqlite.Conn, table, key string) (birth, sig []byte, ok bool, err error) {
 	err = Query(c, "SELECT birth, sig FROM proofs WHERE tbl = ? AND key = ?", func(s *sqlite.Stmt) error {
 		birth, _ = ValueAt(s, 0).([]byte)
@@ -30,7 +30,7 @@ func ProofOf(c *sqlite.Conn, table, key string) (birth, sig []byte, ok bool, err
 	return birth, sig, ok, err
 }
 
-// BirthOf returns the birth certificate with the given ID.
+// BirthOf returns the birth certificate with the given ID, or nil if there is none.
 func BirthOf(c *sqlite.Conn, id []byte) (birth []byte, err error) {
 	err = Query(c, "SELECT birth FROM births WHERE id = ?", func(s *sqlite.Stmt) error {
 		birth, _ = ValueAt(s, 0).([]byte)
@@ -39,7 +39,7 @@ func BirthOf(c *sqlite.Conn, id []byte) (birth []byte, err error) {
 	return birth, err
 }
 
-// DropBirths deletes the birth certificates to which no proof refers anymore.
+// DropBirths deletes the birth certificates that are no longer referenced by any proof.
 func DropBirths(c *sqlite.Conn) error {
 	return Run(c, "DELETE FROM births WHERE id NOT IN (SELECT birth FROM proofs)")
 }

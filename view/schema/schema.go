@@ -12,8 +12,8 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-// version identifies the schema in a file's user_version. It is derived from the schema's text, so that old files are
-// replaced after any change to the schema.
+// version identifies the schema. It is stored in each file's user_version. It is derived from the text of schema.sql,
+// so that any change to the schema causes existing files to be replaced.
 var version = int(crc32.ChecksumIEEE([]byte(schemaSQL)) >> 1)
 
 // Create creates the tables in a new file. It leaves a file with the same schema unchanged, and returns [UnusableError]
@@ -30,7 +30,7 @@ func Create(c *sqlite.Conn) error {
 	case found == version:
 		return nil
 	case found != 0:
-		return &UnusableError{fmt.Errorf("its schema is %08x, but this version requires %08x", found, version)}
+		return &UnusableError{fmt.Errorf("the file has schema %08x, but this program requires %08x", found, version)}
 	}
 	err = InTransaction(c, func() error {
 		if err := sqlitex.ExecuteScript(c, schemaSQL, nil); err != nil {

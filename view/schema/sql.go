@@ -13,7 +13,7 @@ func Run(c *sqlite.Conn, sql string, args ...any) error {
 	return Query(c, sql, func(*sqlite.Stmt) error { return nil }, args...)
 }
 
-// Query calls row with each row that a statement returns.
+// Query executes a statement, and calls row for each row of the result.
 func Query(c *sqlite.Conn, sql string, row func(*sqlite.Stmt) error, args ...any) (err error) {
 	s, err := c.Prepare(sql)
 	if err != nil {
@@ -37,8 +37,8 @@ func Query(c *sqlite.Conn, sql string, row func(*sqlite.Stmt) error, args ...any
 	}
 }
 
-// Bind sets a statement's i-th parameter, counted from 1. It panics if no column can have a value
-// of this type.
+// Bind sets a statement's i-th parameter, counted from 1. It panics if the value's type is not
+// supported.
 func Bind(s *sqlite.Stmt, i int, value any) {
 	switch v := value.(type) {
 	case nil:
@@ -64,7 +64,7 @@ func Bind(s *sqlite.Stmt, i int, value any) {
 	}
 }
 
-// ValueAt returns the value of a result's column.
+// ValueAt returns the value in the i-th column of the current row, counted from 0.
 func ValueAt(s *sqlite.Stmt, i int) any {
 	switch s.ColumnType(i) {
 	case sqlite.TypeInteger:
@@ -82,7 +82,8 @@ func ValueAt(s *sqlite.Stmt, i int) any {
 	return nil
 }
 
-// InTransaction calls f in a transaction, which it commits if f succeeds and rolls back otherwise.
+// InTransaction calls f within a transaction. It commits the transaction if f succeeds; otherwise,
+// it rolls the transaction back.
 func InTransaction(c *sqlite.Conn, f func() error) error {
 	if err := Run(c, "BEGIN IMMEDIATE"); err != nil {
 		return err

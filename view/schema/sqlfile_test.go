@@ -136,7 +136,7 @@ func TestReadersSeeOneStateOfTheNewestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := pool.Read(t.Context(), func(*sqlite.Conn) error { return nil }); bourse.CodeOf(err) != bourse.CodeUnavailable {
-		t.Errorf("read after Close: %v", err)
+		t.Errorf("read after Close: got %v, want unavailable", err)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestLockExcludesOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := schema.Lock(path); bourse.CodeOf(err) != bourse.CodeAlreadyExists {
-		t.Errorf("second lock: %v", err)
+		t.Errorf("second lock: got %v, want already_exists", err)
 	}
 	if err := unlock(); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Find returns the stored version of a row. For a shared row, that may be a tombstone. site is used only for owned
-// rows.
+// Find returns the stored version of a row, and whether there is one. The version of a shared row may be a
+// tombstone. site is used only for owned rows.
 func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.WorkerID, key string) (wire.Version, bool, error) {
 	r, ok, err := all[name].row(c, site, key)
 	if ok || err != nil || !shared {
@@ -22,7 +22,7 @@ func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.Wor
 	return findTombstone(c, name, key)
 }
 
-// Store stores version r with its proof, replacing old if it is not nil.
+// Store stores version r with its proof. If old is not nil, r replaces it.
 func (all Tables) Store(c *sqlite.Conn, old *wire.Version, r wire.Version) error {
 	if err := all.storeRow(c, old, r); err != nil {
 		return err
@@ -63,20 +63,20 @@ func (all Tables) removeRow(c *sqlite.Conn, old wire.Version) error {
 	return all[old.Table].remove(c, old.Site, old.Key)
 }
 
-// Each calls do for every row and tombstone.
+// Each calls do for each row and tombstone in the file.
 func (all Tables) Each(c *sqlite.Conn, do func(wire.Version) error) error {
 	return all.walk(c, "", do)
 }
 
-// EachShared calls do for every shared row and tombstone.
+// EachShared calls do for each shared row and tombstone in the file.
 func (all Tables) EachShared(c *sqlite.Conn, do func(wire.Version) error) error {
 	shared := maps.Clone(all)
 	maps.DeleteFunc(shared, func(_ string, t *table) bool { return !t.Shared })
 	return shared.walk(c, "", do)
 }
 
-// OfStream calls do for each row and tombstone whose current version was written in the given
-// stream.
+// OfStream calls do for each row and tombstone whose current version was written by a transaction
+// of the given stream.
 func (all Tables) OfStream(c *sqlite.Conn, of wire.Stream, do func(wire.Version) error) error {
 	return all.walk(c, " WHERE site = ? AND epoch = ?", do, of.Site, of.Epoch)
 }
@@ -90,7 +90,8 @@ func (all Tables) walk(c *sqlite.Conn, where string, do func(wire.Version) error
 	return records(c, selectTombstones+where, scanTombstone, do, args...)
 }
 
-// Owned returns at most limit of the rows that a site owns.
+// Owned returns some of the rows that a site owns, at most limit. If it returns none, the site does
+// not own any rows.
 func (all Tables) Owned(c *sqlite.Conn, site bourse.WorkerID, limit int) ([]wire.Version, error) {
 	for _, t := range all.sorted() {
 		if t.Shared {
@@ -103,7 +104,7 @@ func (all Tables) Owned(c *sqlite.Conn, site bourse.WorkerID, limit int) ([]wire
 	return nil, nil
 }
 
-// Keys returns the keys of a site's rows in an owned table.
+// Keys returns the keys of the rows that a site owns in the named table.
 func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]string, error) {
 	var keys []string
 	err := Query(c, "SELECT key FROM "+name+suffix+" WHERE site = ?", func(s *sqlite.Stmt) error {
@@ -114,8 +115,8 @@ func (all Tables) Keys(c *sqlite.Conn, name string, site bourse.WorkerID) ([]str
 }
 
 // Expired reports whether version r can be removed. A tombstone can be removed if it was written
-// before the given time, because by now, every member has either received it or must replace its
-// view file. Some tables have different rules.
+// before the given time, because every member has either received it in the meantime or must
+// replace its view file. Some tables have different rules.
 func Expired(r *wire.Version, before wire.Clock) bool {
 	switch {
 	case r.Clock >= before:
@@ -131,25 +132,29 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 	return r.Deleted || slices.Contains(expiring, r.Table)
 }
 
-// expiring contains the tables whose rows expire like tombstones, that is, after the same time.
+// expiring lists the tables whose rows expire like tombstones: a fixed time after they were
+// written.
 var expiring = []string{wire.TableCanceled}
 
-// dated contains the tables whose rows expire at the time in a column, plus the same time.
+// dated lists the tables whose rows expire the same fixed time after the time in their column
+// expires_at.
 var dated = []string{wire.TableCertified, wire.TableWireGuard}
 
-// removedRetention is how long the record of a removed server is retained. It is longer than the validity
-// of any certificate that the server may still have.
+// removedRetention is how long the record of a removed server is retained. It exceeds the validity of any
+// certificate that the server may still have.
 const removedRetention = 366 * 24 * time.Hour
 
-// clockBefore returns the clock value d earlier than c.
+// clockBefore returns the clock value for the time that is d earlier than c.
 func clockBefore(c wire.Clock, d time.Duration) wire.Clock { return wire.ClockAt(c.Time().Add(-d)) }
 
-// revokedRetention is how long the record of a revoked token without an expiry date is retained. A
-// member that was isolated for longer would restore the token without the revocation.
+// revokedRetention is how long a revoked token's record is retained if the token does not have an
+// expiry date. A member that was isolated for longer would restore the token without the
+// revocation.
 const revokedRetention = 366 * 24 * time.Hour
 
-// tokenExpired reports whether a token's record is no longer needed, because the token expired
-// before the given time, or has no expiry date and was revoked long enough before that time.
+// tokenExpired reports whether a token's record can be removed. If the token has an expiry date, it
+// must have expired before the given time. Otherwise, it must have been revoked more than
+// revokedRetention before the given time.
 func tokenExpired(r *wire.Version, before wire.Clock) bool {
 	if at, _ := r.Columns.Get("expires_at").(int64); at > 0 {
 		return at < before.Time().UnixNano()
@@ -158,8 +163,7 @@ func tokenExpired(r *wire.Version, before wire.Clock) bool {
 	return at > 0 && at < before.Time().Add(-revokedRetention).UnixNano()
 }
 
-// FindExpired returns versions for which [Expired] is true. It returns at most limit versions of
-// each kind.
+// FindExpired returns expired versions (see [Expired]), at most limit of each kind.
 func (all Tables) FindExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]wire.Version, error) {
 	old, err := collect(c, selectTombstones+" WHERE clock < ? LIMIT ?", scanTombstone, int64(before), limit)
 	if err != nil {
@@ -177,7 +181,7 @@ func (all Tables) FindExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]w
 		}
 		old = append(old, found...)
 	}
-	const over = " WHERE clock < ? AND (expires_at BETWEEN 1 AND ? OR expires_at <= 0 AND revoked_at BETWEEN 1 AND ?) LIMIT ?" // same condition as tokenExpired
+	const over = " WHERE clock < ? AND (expires_at BETWEEN 1 AND ? OR expires_at <= 0 AND revoked_at BETWEEN 1 AND ?) LIMIT ?" // the same conditions as in tokenExpired
 	t := all[wire.TableTokens]
 	tokens, err := collect(c, t.all+over, t.scan, int64(before), before.Time().UnixNano()-1, before.Time().Add(-revokedRetention).UnixNano()-1, limit)
 	if err != nil {
@@ -195,7 +199,7 @@ func (all Tables) FindExpired(c *sqlite.Conn, before wire.Clock, limit int) ([]w
 	return old, nil
 }
 
-// records runs a SELECT and calls do with each version that it returns.
+// records runs a SELECT, decodes each row of the result as a version, and calls do with it.
 func records(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), do func(wire.Version) error, args ...any) error {
 	return Query(c, sql, func(s *sqlite.Stmt) error {
 		r, err := scan(s)
@@ -206,7 +210,7 @@ func records(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, 
 	}, args...)
 }
 
-// collect runs a SELECT and returns the versions that it returns.
+// collect runs a SELECT, and returns the rows of the result as versions.
 func collect(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), args ...any) ([]wire.Version, error) {
 	var found []wire.Version
 	err := records(c, sql, scan, func(r wire.Version) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// row returns the row with the given key. In an owned table, it returns the
-// given site's row.
+// row returns the row with the given key, and whether there is one. In an owned table, the row must
+// belong to the given site.
 func (t *table) row(c *sqlite.Conn, site bourse.WorkerID, key string) (r wire.Version, ok bool, err error) {
 	err = Query(c, t.get, func(s *sqlite.Stmt) error {
 		ok = true
@@ -26,7 +26,7 @@ func (t *table) address(site bourse.WorkerID, key string) []any {
 	return []any{site, key}
 }
 
-// scan reads the current result row of one of the table's SELECT statements as a version.
+// scan decodes the current row of a result as a version. The statement must begin with t.all.
 func (t *table) scan(s *sqlite.Stmt) (wire.Version, error) {
 	r := wire.Version{Table: t.name, Shared: t.Shared, Key: s.ColumnText(1), Hash: uint64(s.ColumnInt64(5)), Clock: wire.Clock(s.ColumnInt64(6))}
 	r.Stamp = StampOf(s)
@@ -39,8 +39,8 @@ func (t *table) scan(s *sqlite.Stmt) (wire.Version, error) {
 	return r, nil
 }
 
-// StampOf reads the site from the result's first column, and epoch, seq and at from the third to
-// fifth columns.
+// StampOf reads a stamp from the current row of a result: the site from the first column, and
+// epoch, seq and at from the third, fourth and fifth columns.
 func StampOf(s *sqlite.Stmt) wire.Stamp {
 	of := wire.Stream{Site: bourse.WorkerID(s.ColumnText(0)), Epoch: uint64(s.ColumnInt64(2))}
 	return wire.Stamp{Position: wire.Position{Stream: of, Seq: uint64(s.ColumnInt64(3))}, At: s.ColumnInt64(4)}

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// kind is the type of a column's values.
+// kind is the type of the values in a column.
 type kind int
 
 const (
@@ -29,11 +29,11 @@ type definition struct {
 	fallback wire.Value // default value; nil means NULL
 }
 
-// table describes a replicated table and contains the statements that read and write it.
+// table describes a replicated table, and contains the SQL statements that read and write it.
 type table struct {
 	name   string // name on the wire
 	Shared bool
-	placed bool         // whether a row counts as part of its app only if a placement confirms it
+	placed bool         // whether the table has the column placedColumn
 	Defs   []definition // sorted by name
 	get    string       // parameters: site and key in an owned table, otherwise key
 	all    string
@@ -41,14 +41,14 @@ type table struct {
 	delete string // parameters as for get
 }
 
-// Tables contains the replicated tables by wire name.
+// Tables contains the replicated tables, by the names that are used on the wire.
 type Tables map[string]*table
 
-// suffix is appended to the names of replicated tables. Tables that are not replicated do not have it.
+// suffix is appended to a replicated table's name on the wire to form its name in the file. The names
+// of other tables do not end with it.
 const suffix = "_rows"
 
-// internalColumns lists the replicated tables' internal columns. Rows on the wire cannot contain
-// them.
+// internalColumns lists the columns of replicated tables that rows on the wire cannot contain.
 var internalColumns = []string{"site", "key", "epoch", "seq", "at", "clock", "hash", placedColumn}
 
 // placedColumn is the column that records whether a row's placement is valid.
@@ -78,8 +78,8 @@ func Read(c *sqlite.Conn) (Tables, error) {
 	return all, nil
 }
 
-// readTable reads one table's definition. It returns nil if the table is not replicated, that
-// is, if its primary key is neither (site, key) nor key.
+// readTable reads the definition of one table. If the table's primary key is neither (site, key)
+// nor key, the table is not replicated, and readTable returns nil.
 func readTable(c *sqlite.Conn, physical string) (*table, error) {
 	t := &table{name: strings.TrimSuffix(physical, suffix)}
 	var defaults, primary []string
@@ -137,7 +137,8 @@ func kindOf(declared string) kind {
 	return kindBlob
 }
 
-// statements creates the table's SQL statements. All names in them come from schema.sql.
+// statements builds the table's SQL statements. They contain only names from schema.sql, so they
+// need no quoting.
 func (t *table) statements(physical string) {
 	clock, where, key := "0", "site = ? AND key = ?", "site, key"
 	own := []string{"site", "key", "epoch", "seq", "at", "hash"}
@@ -175,7 +176,7 @@ func (t *table) find(name string) *definition {
 	return &t.Defs[i]
 }
 
-// sorted returns the tables by name.
+// sorted returns the tables, sorted by name.
 func (all Tables) sorted() []*table {
 	out := slices.Collect(maps.Values(all))
 	slices.SortFunc(out, func(a, b *table) int { return strings.Compare(a.name, b.name) })

@@ -11,7 +11,7 @@ import (
 // supersede all epochs that the site begins later.
 const MaxEpochSkew = time.Hour
 
-// CheckEpoch returns CodeInvalid if an epoch is too far in the future.
+// CheckEpoch returns CodeInvalid if the stream's epoch is more than MaxEpochSkew in the future.
 func CheckEpoch(s Stream, now time.Time) error {
 	if limit := uint64(max(now.Add(MaxEpochSkew).UnixMilli(), 1)); s.Epoch > limit {
 		return bourse.Errorf(bourse.CodeInvalid, "epoch %d of %s is more than %s ahead of this server's clock", s.Epoch, bourse.Quoted(string(s.Site)), MaxEpochSkew)

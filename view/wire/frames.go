@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A snapshot on the wire consists of the wire version and frames. A frame consists of a byte for its kind, the length
-// of its body (4 bytes, big-endian), and the body in CBOR. The first frame is a head, and the last one is a tail.
-// Between them are birth certificates and rows.
+// An encoded snapshot consists of the wire version and a sequence of frames. A frame consists of a byte that
+// identifies its kind, the length of its body (4 bytes, big-endian), and the body in CBOR. The first frame is a head,
+// and the last one is a tail. Between them are birth certificates and rows.
 const (
 	FrameHead   byte = 'h' // a SnapshotHead
 	frameBirths byte = 'b' // an array of birth certificates, to which later rows refer by ID
@@ -42,7 +42,7 @@ type SnapshotHead struct {
 	Birth  []byte `cbor:"7,keyasint,omitempty"` // the stream's birth certificate
 }
 
-// wireTail proves that a snapshot is complete.
+// wireTail is the last frame of a snapshot. It proves that the snapshot is complete.
 type wireTail struct {
 	Rows uint64 `cbor:"1,keyasint"`
 	Hash uint64 `cbor:"2,keyasint"` // XXH64 of all previous frames
@@ -58,7 +58,7 @@ type FrameWriter struct {
 	count uint64
 }
 
-// NewFrameWriter starts a snapshot.
+// NewFrameWriter begins a snapshot, and writes its head to w.
 func NewFrameWriter(w io.Writer, head SnapshotHead) (*FrameWriter, error) {
 	f := &FrameWriter{w: bufio.NewWriterSize(w, frameSize), hash: xxhash.New()}
 	if err := f.w.WriteByte(WireVersion); err != nil {
@@ -96,7 +96,7 @@ func (f *FrameWriter) Row(w RowBody) error {
 	return f.flushRows()
 }
 
-// Birth writes a birth certificate, to which later rows refer by ID.
+// Birth writes a birth certificate. Rows that are written later refer to it by its ID.
 func (f *FrameWriter) Birth(birth []byte) error { return f.frame(frameBirths, [][]byte{birth}) }
 
 func (f *FrameWriter) flushRows() error {
@@ -135,7 +135,7 @@ func newFrameReader(r io.Reader) (*frameReader, SnapshotHead, error) {
 		return nil, head, readError(err)
 	}
 	if version[0] != WireVersion {
-		return nil, head, bourse.Errorf(bourse.CodeInvalid, "the snapshot has wire version %d, but this version reads only %d", version[0], WireVersion)
+		return nil, head, bourse.Errorf(bourse.CodeInvalid, "the snapshot has wire version %d, but this program reads only %d", version[0], WireVersion)
 	}
 	kind, body, err := f.next()
 	if err != nil {
@@ -147,8 +147,8 @@ func newFrameReader(r io.Reader) (*frameReader, SnapshotHead, error) {
 	return f, head, decodeBody(body, &head)
 }
 
-// next returns the kind and body of the next frame. The body is valid until the next call. next
-// adds all frames except the tail to the hash.
+// next reads the next frame, and returns its kind and body. The body is valid until the next call.
+// next adds each frame except the tail to the hash.
 func (f *frameReader) next() (kind byte, body []byte, err error) {
 	var heading [frameHeading]byte
 	if _, err := io.ReadFull(f.r, heading[:]); err != nil {
@@ -161,8 +161,7 @@ func (f *frameReader) next() (kind byte, body []byte, err error) {
 	if f.bytes += int64(n) + frameHeading; f.bytes > maxSnapshot {
 		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "the snapshot has more than %d bytes", int64(maxSnapshot))
 	}
-	// Let the buffer grow only as data arrives, so that a frame's heading alone cannot
-	// make it large.
+	// Grow the buffer only as data arrives, so that a frame's heading alone cannot make it large.
 	f.buf = f.buf[:0]
 	for len(f.buf) < n {
 		step := min(n-len(f.buf), frameSize)
@@ -179,14 +178,14 @@ func (f *frameReader) next() (kind byte, body []byte, err error) {
 	return kind, f.buf, nil
 }
 
-// checkTail checks that the tail contains the snapshot's number of rows and its hash.
+// checkTail checks that the number of rows and the hash in the tail match those of the snapshot.
 func (f *frameReader) checkTail(body []byte, rows uint64) error {
 	var tail wireTail
 	if err := decodeBody(body, &tail); err != nil {
 		return err
 	}
 	if tail.Rows != rows || tail.Hash != f.hash.Sum64() {
-		return bourse.Errorf(bourse.CodeInvalid, "the snapshot is damaged: it has %d rows of %d", rows, tail.Rows)
+		return bourse.Errorf(bourse.CodeInvalid, "the snapshot is damaged: its hash is wrong, or rows are missing (it contains %d of %d)", rows, tail.Rows)
 	}
 	return nil
 }
@@ -198,8 +197,8 @@ func decodeBody(body []byte, into any) error {
 	return nil
 }
 
-// readError converts an error that occurred while reading a snapshot. It returns CodeInvalid if
-// the snapshot is truncated.
+// readError adds context to an error that occurred while reading a snapshot. If the snapshot is
+// truncated, it returns CodeInvalid.
 func readError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return bourse.Errorf(bourse.CodeInvalid, "the snapshot is truncated")

@@ -10,13 +10,13 @@ import (
 // Hasher computes hashes of versions. The zero value is ready to use.
 type Hasher struct{ buf []byte }
 
-// Of returns the hash of a version's table, key, site, non-default columns and, for a shared row,
-// clock. It does not hash the position and time, so that a row has the same hash whether it was
-// received in a snapshot or in transactions.
+// Of returns a hash of a version. It covers the table, the key, the site, the columns with
+// non-default values and, for a shared row, the clock. It does not cover the position and time, so
+// that a row has the same hash whether it was received in a snapshot or in transactions.
 func (h *Hasher) Of(r Version) uint64 { return xxhash.Sum64(h.Encode(r)) }
 
-// Encode returns the bytes of a version that are hashed and, for a shared row, signed. They are
-// valid until the next call.
+// Encode encodes a version for hashing and, if the row is shared, for signing. The result is valid
+// until the next call of a method.
 func (h *Hasher) Encode(r Version) []byte {
 	b := h.buf[:0]
 	b = appendText(b, r.Table)

@@ -12,12 +12,12 @@ import (
 // signedPlacement is the purpose for which placements are signed; see [Message].
 const signedPlacement = "bourse placement"
 
-// maxPlacement limits an encoded placement, in bytes.
+// maxPlacement is the maximum size of an encoded placement, in bytes.
 const maxPlacement = maxBirth + 4<<10
 
-// placementBody is the stored and transmitted form of a placement. It contains everything required
-// to verify the placement except the cluster's CA, because the broker that signed it may no longer
-// exist at that time.
+// placementBody is the stored and transmitted form of a placement. Since the broker that signed the
+// placement may no longer exist when it is verified, placementBody contains everything that a
+// verifier needs, except the cluster's CA.
 type placementBody struct {
 	Placement []byte `cbor:"1,keyasint"` // the encoded bourse.Placement
 	Site      string `cbor:"2,keyasint"` // the broker's ID
@@ -45,15 +45,15 @@ type authorKey struct {
 	birth  [linkSize]byte
 }
 
-// Limits of the caches. A full cache is emptied, because repeating a verification takes only a
-// tenth of a millisecond. Failures are not cached, because verification may succeed after a CA
-// has been added.
+// Maximum numbers of entries in the caches. A full cache is cleared completely, which does little
+// harm, because verifying a placement again takes only a tenth of a millisecond. Failures are not
+// cached, because a verification may succeed once a CA has been added.
 const (
 	maxAuthors  = 1 << 10
 	maxVerified = 1 << 16
 )
 
-// NewPlacements returns a Placements that signs on behalf of site, using the key and certificate
+// NewPlacements returns a Placements that signs in the name of site, with the key and certificate
 // from keys.
 func NewPlacements(cluster string, site bourse.WorkerID, keys Keys, now func() time.Time) *Placements {
 	return &Placements{
@@ -62,7 +62,7 @@ func NewPlacements(cluster string, site bourse.WorkerID, keys Keys, now func() t
 	}
 }
 
-// Sign returns the signed form of a placement.
+// Sign signs a placement, and returns its encoded form, which Verify accepts.
 func (p *Placements) Sign(placement bourse.Placement) ([]byte, error) {
 	statement, err := EncodeBody(placement)
 	if err != nil {
@@ -78,8 +78,9 @@ func (p *Placements) Sign(placement bourse.Placement) ([]byte, error) {
 	})
 }
 
-// signer returns this server's certificate, the time when it came into use, and its key. The time
-// changes only with the certificate, so that others verify each certificate only once.
+// signer returns this server as the author of placements, and its private key. The author's epoch
+// is the time when the server began to use its current certificate. It changes only with the
+// certificate, so that other servers need to verify each certificate only once.
 func (p *Placements) signer() (*Author, crypto.Signer) {
 	birth, key := p.verifier.Keys.Own()
 	p.mu.Lock()
@@ -90,8 +91,8 @@ func (p *Placements) signer() (*Author, crypto.Signer) {
 	return &Author{Stream: p.own.Stream, Birth: p.own.Birth}, p.key
 }
 
-// Verify checks the signed form of a placement and returns the placement. Errors: forbidden if no broker of the
-// cluster has signed it, invalid if it cannot be decoded.
+// Verify decodes and verifies a placement in the form returned by Sign. Errors: forbidden if the placement is
+// not signed by a broker of the cluster, invalid if it cannot be decoded.
 func (p *Placements) Verify(signed []byte) (bourse.Placement, error) {
 	switch {
 	case len(signed) == 0:
@@ -125,7 +126,7 @@ func (p *Placements) verify(signed []byte) (placement bourse.Placement, err erro
 		return placement, bourse.Errorf(bourse.CodeInvalid, "malformed placement: %w", err)
 	}
 	if err := bourse.WorkerID(b.Site).Validate(); err != nil || b.Signed <= 0 {
-		return placement, bourse.Errorf(bourse.CodeInvalid, "malformed placement: signed by %s at %d", bourse.Quoted(b.Site), b.Signed)
+		return placement, bourse.Errorf(bourse.CodeInvalid, "malformed placement: it names site %s and time %d", bourse.Quoted(b.Site), b.Signed)
 	}
 	by, err := p.author(&b)
 	if err != nil {
@@ -143,8 +144,8 @@ func (p *Placements) verify(signed []byte) (placement bourse.Placement, err erro
 	return placement, nil
 }
 
-// PlacementCertificate returns the certificate that signed a placement. It verifies neither.
-// Errors: invalid.
+// PlacementCertificate returns the certificate in a signed placement. It verifies neither the
+// certificate nor the placement. Errors: invalid.
 func PlacementCertificate(signed []byte) ([]byte, error) {
 	var b placementBody
 	if err := ReadBody(signed, &b); err != nil {
@@ -153,7 +154,8 @@ func PlacementCertificate(signed []byte) ([]byte, error) {
 	return b.Birth, nil
 }
 
-// author returns the verified author of a placement. Errors: forbidden.
+// author returns the author of a placement after verifying the author's certificate. Errors:
+// forbidden.
 func (p *Placements) author(b *placementBody) (*Author, error) {
 	k := authorKey{site: b.Site, signed: b.Signed}
 	copy(k.birth[:], BirthID(b.Birth))

@@ -2,17 +2,17 @@ package wire
 
 import "github.com/bourse-dev/bourse"
 
-// ProofBody is a shared row together with the data required to verify it, for storage outside a
-// view.
+// ProofBody contains a shared row and the data required to verify it, so that the row can be stored
+// outside a view.
 type ProofBody struct {
 	Row   []byte `cbor:"1,keyasint"` // an encoded RowBody that includes Site, Epoch and Sig
 	Birth []byte `cbor:"2,keyasint"` // birth certificate of the site's epoch
 }
 
-// maxProof limits the size of an accepted proof, in bytes.
+// maxProof is the maximum size of an accepted proof, in bytes.
 const maxProof = MaxRow + maxBirth + 1<<10
 
-// EncodeProof encodes the proof of a version of a shared row.
+// EncodeProof encodes a version of a shared row together with its proof.
 func EncodeProof(r Version, birth, sig []byte) ([]byte, error) {
 	row := BodyOfVersion(r)
 	row.Site, row.Epoch, row.Sig = string(r.Site), r.Epoch, sig
@@ -23,7 +23,7 @@ func EncodeProof(r Version, birth, sig []byte) ([]byte, error) {
 	return EncodeBody(ProofBody{raw, birth})
 }
 
-// ProvenRow is a decoded proof.
+// ProvenRow is the result of decoding a proof.
 type ProvenRow struct {
 	Stamp
 	By  *Author
@@ -31,7 +31,8 @@ type ProvenRow struct {
 	Raw []byte
 }
 
-// OpenProof decodes a proof without verifying it. It returns CodeInvalid if the proof is malformed.
+// OpenProof decodes the result of EncodeProof without verifying it. It returns CodeInvalid if the
+// proof is malformed.
 func OpenProof(b []byte) (ProvenRow, error) {
 	var w ProofBody
 	if len(b) > maxProof {
@@ -49,7 +50,7 @@ func OpenProof(b []byte) (ProvenRow, error) {
 		err = p.Site.Validate()
 	}
 	if err == nil && row.Clock == 0 {
-		err = bourse.Errorf(bourse.CodeInvalid, "the proof is of an owned row")
+		err = bourse.Errorf(bourse.CodeInvalid, "the proof contains an owned row instead of a shared one")
 	}
 	return ProvenRow{Stamp{p, row.At}, &Author{Stream: p.Stream, Birth: w.Birth}, row, w.Row}, err
 }

@@ -2,13 +2,14 @@ package wire
 
 import "time"
 
-// Stamp identifies the transaction that wrote a row version, and when it was written.
+// Stamp identifies the transaction that wrote a version of a row, and the time when the transaction
+// was written.
 type Stamp struct {
 	Position
 	At int64
 }
 
-// Version is one version of a row, with its metadata.
+// Version is one version of a row, together with its metadata.
 type Version struct {
 	Stamp
 	Table, Key string
@@ -27,10 +28,10 @@ func (r *Version) Size() int64 { return int64(len(r.Key) + r.Columns.Size()) }
 // TimeOf converts nanoseconds since 1970 to a time.
 func TimeOf(nanoseconds int64) time.Time { return time.Unix(0, nanoseconds).UTC() }
 
-// clockBits is the number of bits in a Clock's counter, which orders the events of one millisecond.
+// clockBits is the number of bits in a Clock's counter, which orders events within one millisecond.
 const clockBits = 16
 
-// Time returns the physical part of the clock.
+// Time returns the physical part of the clock value as a time.
 func (c Clock) Time() time.Time { return time.UnixMilli(int64(c >> clockBits)).UTC() }
 
 // ClockAt returns the smallest clock value at time t.

@@ -2,14 +2,15 @@ package wire
 
 import "github.com/bourse-dev/bourse"
 
-// Stream identifies the log of one epoch of a site. A site that has lost its view starts a new epoch, which is
-// greater than all earlier ones.
+// Stream identifies a sequence of transactions: those that a site writes in one epoch. A site that has lost
+// its view begins a new epoch, which is greater than all earlier ones.
 type Stream struct {
 	Site  bourse.WorkerID `json:"site"` // the server's ID, regardless of its role
 	Epoch uint64          `json:"epoch"`
 }
 
-// Position is the position in a stream after transaction Seq. The zero Position means "none".
+// Position is the position in a stream directly after the transaction Seq. The zero Position means
+// that there is no such transaction.
 type Position struct {
 	Stream
 	Seq uint64 `json:"seq"` // counted from 1
@@ -33,7 +34,7 @@ type Row struct {
 	Clock   Clock            // 0 for owned rows
 }
 
-// Transaction is one step of a stream. Its rows become visible together.
+// Transaction is an element of a stream. Its rows become visible at the same time.
 type Transaction struct {
 	Position
 	At   int64 // time when the site wrote it, by its own clock, in nanoseconds since 1970
@@ -48,10 +49,10 @@ const (
 	MaxRows    = 1024    // rows in one transaction; Publish splits larger ones
 	MaxTx      = 8 << 20 // bytes of one encoded transaction
 	MaxColumns = 64      // columns in one row
-	MaxName    = 64      // bytes of the name of a table, a column or a site
+	MaxName    = 64      // bytes of a table's, column's or site's name
 )
 
-// Replicated tables, without the suffix "_rows".
+// Names of the replicated tables, without the suffix "_rows".
 const (
 	TableWorkers   = "worker"
 	TableMachines  = "machine"
@@ -68,5 +69,6 @@ const (
 	TablePolicies  = "policy"
 )
 
-// DeletedRow returns a Row that deletes a row. Apps and tokens are deleted by setting a column instead.
+// DeletedRow returns a Row that deletes the row with this key. It must not be used for apps, tokens and
+// laptops, which are deleted by setting a column.
 func DeletedRow(table, key string) Row { return Row{Table: table, Key: key, Deleted: true} }

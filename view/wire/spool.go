@@ -16,12 +16,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// spoolPattern is the name pattern of files that hold received snapshots. view.Open removes files
-// that a crash has left behind.
+// spoolPattern is appended to the name of the view's file to form the pattern for names of spool
+// files.
 const spoolPattern = ".restore-*"
 
-// Spool is a complete snapshot that has been received and checked. Its rows are in a file next to the view's file, or
-// in memory for an in-memory view.
+// Spool is a complete snapshot that has been received and checked. Its rows are stored in a file next to the view's
+// file or, for an in-memory view, in memory.
 type Spool struct {
 	Head SnapshotHead
 	file *os.File // nil if in memory
@@ -29,12 +29,13 @@ type Spool struct {
 
 	Births map[string][]byte // birth certificates by ID
 
-	mu     sync.Mutex // held while the writer reads the snapshot
+	mu     sync.Mutex // held while Use is in progress
 	closed bool
 }
 
-// Receive reads a complete snapshot. It calls wanted with the head, and stops if wanted returns an
-// error. It stores the snapshot in a file next to path, or in memory if path is "".
+// Receive reads a complete snapshot, and stores it in a file next to path, or in memory if path is
+// "". Before it reads the rows, it calls wanted with the head, and stops if wanted returns an
+// error.
 func Receive(ctx context.Context, path string, r io.Reader, wanted func(SnapshotHead) error) (sp *Spool, err error) {
 	f, head, err := newFrameReader(r)
 	if err != nil {
@@ -77,7 +78,7 @@ func (sp *Spool) fill(ctx context.Context, f *frameReader, w io.Writer) error {
 			}
 			continue
 		case kind != frameRows:
-			return bourse.Errorf(bourse.CodeInvalid, "malformed snapshot: it has a frame of kind %q", kind)
+			return bourse.Errorf(bourse.CodeInvalid, "malformed snapshot: unexpected frame of kind %q", kind)
 		}
 		var part [][]byte
 		if err := decodeBody(body, &part); err != nil {
@@ -98,7 +99,7 @@ func (sp *Spool) fill(ctx context.Context, f *frameReader, w io.Writer) error {
 	return fmt.Errorf("receive a snapshot: %w", context.Cause(ctx))
 }
 
-// maxBirths limits the number of birth certificates in one snapshot.
+// maxBirths is the maximum number of birth certificates in one snapshot.
 const maxBirths = 4096
 
 func (sp *Spool) takeBirths(body []byte) error {
@@ -108,7 +109,7 @@ func (sp *Spool) takeBirths(body []byte) error {
 	}
 	for _, birth := range part {
 		if len(birth) > maxBirth || len(sp.Births) == maxBirths {
-			return bourse.Errorf(bourse.CodeInvalid, "the snapshot has too many or too large birth certificates")
+			return bourse.Errorf(bourse.CodeInvalid, "the snapshot contains too many birth certificates, or one that is too large")
 		}
 		sp.Births[string(BirthID(birth))] = bytes.Clone(birth)
 	}
@@ -122,8 +123,8 @@ func storeError(err error) error {
 	return nil
 }
 
-// Rows calls take for each row of the snapshot. raw is valid only during the call. If a row cannot
-// be decoded, take receives the error.
+// Rows calls take for each row of the snapshot. raw is the encoded row, which is valid only during
+// the call. If the row cannot be decoded, err is set.
 func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 	var r io.Reader = bytes.NewReader(sp.mem.Bytes())
 	if sp.file != nil {
@@ -155,8 +156,8 @@ func (sp *Spool) Rows(take func(raw []byte, w RowBody, err error) error) error {
 	}
 }
 
-// Use calls f. If the spool has been closed, nobody waits for the result anymore, and Use does
-// nothing.
+// Use calls f, and keeps the spool open until f returns. If the spool has already been closed, Use
+// does nothing, because nobody waits for the result anymore.
 func (sp *Spool) Use(f func() error) error {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -166,7 +167,7 @@ func (sp *Spool) Use(f func() error) error {
 	return f()
 }
 
-// Close deletes the snapshot, after waiting for the writer to finish reading it.
+// Close deletes the snapshot. If Use is in progress, Close waits until it has ended.
 func (sp *Spool) Close() error {
 	sp.mu.Lock()
 	defer sp.mu.Unlock()
@@ -177,7 +178,7 @@ func (sp *Spool) Close() error {
 	return errors.Join(sp.file.Close(), os.Remove(sp.file.Name()))
 }
 
-// ClearSpools removes the spool files that a crash has left behind.
+// ClearSpools removes spool files that a crash has left behind. path is the view's file.
 func ClearSpools(path string) {
 	names, err := filepath.Glob(path + spoolPattern)
 	if err != nil {

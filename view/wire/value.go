@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// Column is a column of a row with its value. A nil value means the column's default. Nil values
-// occur only in changes. A complete row omits columns that have their default values, so releases
-// of the program that know different columns can agree on a row.
+// Column is a column of a row, together with its value. A nil value means the column's default, and
+// occurs only in changes. A complete row omits columns that have their default values, so that
+// releases that support different columns can agree on the row.
 type Column struct {
 	Name  string
 	Value Value
@@ -34,7 +34,7 @@ func (c Columns) Get(name string) Value {
 	return c[i].Value
 }
 
-// With returns c with a change applied.
+// With returns a copy of c with a change applied.
 func (c Columns) With(change Columns) Columns {
 	out := make(Columns, 0, len(c)+len(change))
 	for len(c) > 0 || len(change) > 0 {
@@ -62,7 +62,7 @@ func (c Columns) With(change Columns) Columns {
 	return out
 }
 
-// Diff returns the change that turns c into want.
+// Diff returns the change that would turn c into want.
 func (c Columns) Diff(want Columns) Columns {
 	var out Columns
 	for _, w := range want {
@@ -84,7 +84,7 @@ func (c Columns) Set() Columns {
 	return slices.DeleteFunc(slices.Clone(c), func(e Column) bool { return e.Value == nil })
 }
 
-// Size returns the approximate size of the columns on the wire and in the file.
+// Size returns the approximate size of the columns in bytes, on the wire and in the file.
 func (c Columns) Size() int {
 	n := 0
 	for _, e := range c {
@@ -93,7 +93,7 @@ func (c Columns) Size() int {
 	return n
 }
 
-// Map converts the columns to the form in which Row contains them.
+// Map returns the columns in the form of Row.Columns.
 func (c Columns) Map() map[string]Value {
 	if len(c) == 0 {
 		return nil
@@ -105,7 +105,7 @@ func (c Columns) Map() map[string]Value {
 	return m
 }
 
-// ValueSize returns the approximate size of a value.
+// ValueSize returns the approximate size of a value in bytes.
 func ValueSize(v Value) int {
 	switch v := v.(type) {
 	case string:
@@ -126,8 +126,8 @@ func EqualValues(a, b Value) bool {
 	return ok == also && a == b
 }
 
-// Scalar converts v to one of the types that a Value can have. It rejects numbers that SQLite
-// would change.
+// Scalar converts v to one of the types that a Value can have. It returns an error if v has another
+// type, or is a number or text that SQLite cannot store unchanged.
 func Scalar(v any) (Value, error) {
 	switch v := v.(type) {
 	case nil, int64, []byte:
@@ -153,7 +153,7 @@ func Scalar(v any) (Value, error) {
 	return nil, fmt.Errorf("values of type %T are not supported", v)
 }
 
-// CheckText rejects text that SQLite's functions do not handle.
+// CheckText returns an error if SQLite's functions cannot handle the text.
 func CheckText(s string) error {
 	if !utf8.ValidString(s) {
 		return fmt.Errorf("the text is not valid UTF-8")
@@ -164,10 +164,12 @@ func CheckText(s string) error {
 	return nil
 }
 
-// maxDepth limits JSON nesting. SQLite's limit is 1000, but readers may have lower ones.
+// maxDepth is the maximum nesting depth of JSON. SQLite's limit is 1000, but other programs that
+// read the JSON may have lower limits.
 const maxDepth = 64
 
-// CheckJSON rejects JSON that would make SQL queries of the column fail.
+// CheckJSON returns an error if s is not JSON, or is so deeply nested that queries of the column
+// might fail.
 func CheckJSON(s string) error {
 	if !json.Valid([]byte(s)) {
 		return fmt.Errorf("malformed JSON")
@@ -191,13 +193,13 @@ func CheckJSON(s string) error {
 	return nil
 }
 
-// intOf returns an integer value, or 0 for other types.
+// intOf returns v as an integer, or 0 if it has another type.
 func intOf(v Value) int64 {
 	n, _ := v.(int64)
 	return n
 }
 
-// TextOf returns a text value, or "" for other types.
+// TextOf returns v as a string, or "" if it has another type.
 func TextOf(v Value) string {
 	s, _ := v.(string)
 	return s

@@ -13,17 +13,17 @@ import (
 
 // WireVersion is the first byte of every encoded transaction and snapshot. In a transaction, it is
 // followed by the length of the signature (uvarint), the signature and the body. Bodies are CBOR
-// with integer keys in the deterministic encoding of RFC 8949 4.2.1. New keys may be added; older
-// versions of the program ignore them. The wire version changes only if older versions must not
-// read the data.
+// with integer keys in the deterministic encoding of RFC 8949 4.2.1. New keys may be added, because
+// older releases ignore them. The wire version changes only if older releases must not read the
+// data.
 const WireVersion = 1
 
-// MaxFrame is the maximum size of a transaction that a member accepts. It is twice the size that a
-// site may write, so that a transaction with an oversized row can be accepted without that row.
-// Otherwise, the row would block the stream.
+// MaxFrame is the maximum size, in bytes, of a transaction that a member accepts. It is twice the
+// size that a site may write, so that a transaction with an oversized row can be accepted without
+// that row. Otherwise, the row would block the stream.
 const MaxFrame = 2 * MaxTx
 
-// Limits of positions, so that they fit into SQLite's integers.
+// Exclusive upper limits of the numbers in a position, which must fit into SQLite's integers.
 const (
 	MaxEpoch = 1 << 53
 	MaxSeq   = 1 << 53
@@ -37,8 +37,8 @@ type TxHead struct {
 	At    int64  `cbor:"4,keyasint"`
 }
 
-// TxBody is a transaction on the wire. Its rows are byte strings that contain RowBodies. Each row is decoded
-// separately, so that an invalid one is rejected alone.
+// TxBody is a transaction on the wire. Its rows are byte strings, each of which contains an encoded RowBody.
+// Each row is decoded separately, so that an invalid row does not affect the others.
 type TxBody struct {
 	TxHead
 	Rows  [][]byte `cbor:"5,keyasint"`
@@ -46,8 +46,8 @@ type TxBody struct {
 	Prev  []byte   `cbor:"7,keyasint,omitempty"` // Link of the previous transaction
 }
 
-// RowBody is a row on the wire. The fields from Seq on are used only in snapshots, and Site and
-// Epoch only in snapshots of shared rows.
+// RowBody is a row on the wire. Seq and At are not set in transactions. Site and Epoch are set only
+// in proofs and in snapshots of shared rows.
 type RowBody struct {
 	Table   string         `cbor:"1,keyasint"`
 	Key     string         `cbor:"2,keyasint"`
@@ -90,8 +90,8 @@ func EncodeBody(v any) ([]byte, error) { return encoding.Marshal(v) }
 // ReadBody decodes CBOR into v.
 func ReadBody(b []byte, v any) error { return decoding.Unmarshal(b, v) }
 
-// Encode signs and encodes a transaction. It returns CodeInvalid if the transaction exceeds a limit or has a value of
-// an unsupported type.
+// Encode signs and encodes a transaction and its shared rows. It returns CodeInvalid if the transaction exceeds a
+// limit or contains a value of an unsupported type.
 func Encode(tx *Transaction, by SigningKey) ([]byte, error) {
 	rows := make([][]byte, len(tx.Rows))
 	var h Hasher
@@ -112,7 +112,7 @@ func Encode(tx *Transaction, by SigningKey) ([]byte, error) {
 	return EncodeTx(tx, rows, by)
 }
 
-// Version returns the version that a shared row describes, in the form that is hashed and signed.
+// Version returns the version of a shared row, in the form that is hashed and signed.
 func (r Row) Version(site bourse.WorkerID) Version {
 	out := Version{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: true}
 	out.Site = site
@@ -141,8 +141,7 @@ func BodyOf(r Row) (RowBody, error) {
 	return w, nil
 }
 
-// BodyOfVersion returns the wire form of a version. It is used in snapshots and
-// proofs.
+// BodyOfVersion returns the wire form of a version, as used in snapshots and proofs.
 func BodyOfVersion(r Version) RowBody {
 	w := RowBody{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: uint64(r.Clock), Seq: r.Seq, At: r.At}
 	if len(r.Columns) > 0 {
@@ -191,7 +190,7 @@ func SignBody(body []byte, by SigningKey) ([]byte, error) {
 	return append(append(b, sig...), body...), nil
 }
 
-// splitSignature splits an encoded transaction into signature and body.
+// splitSignature splits an encoded transaction into its signature and body.
 func splitSignature(encoded []byte) (sig, body []byte, err error) {
 	switch {
 	case len(encoded) == 0:
@@ -199,7 +198,7 @@ func splitSignature(encoded []byte) (sig, body []byte, err error) {
 	case len(encoded) > MaxFrame:
 		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "the transaction has %d bytes, but at most %d are allowed", len(encoded), MaxFrame)
 	case encoded[0] != WireVersion:
-		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "the transaction has wire version %d, but this version reads only %d", encoded[0], WireVersion)
+		return nil, nil, bourse.Errorf(bourse.CodeInvalid, "the transaction has wire version %d, but this program reads only %d", encoded[0], WireVersion)
 	}
 	size, n := binary.Uvarint(encoded[1:])
 	if n <= 0 || size > maxSignature || uint64(len(encoded)-1-n) < size {
@@ -209,8 +208,8 @@ func splitSignature(encoded []byte) (sig, body []byte, err error) {
 	return rest[:size], rest[size:], nil
 }
 
-// maxSignature limits the size of a signature. An RSA key of 16384 bits creates signatures of
-// 2048 bytes.
+// maxSignature is the maximum size of a signature in bytes. A signature by an RSA key of 16384 bits
+// has this size.
 const maxSignature = 2048
 
 // DecodePosition returns the position of an encoded transaction without decoding its rows. It returns CodeInvalid if the
@@ -227,8 +226,8 @@ func DecodePosition(encoded []byte) (Position, error) {
 	return h.Position()
 }
 
-// Decode decodes a transaction. It checks neither the signature nor whether the rows fit the
-// schema. It returns CodeInvalid if the transaction is malformed.
+// Decode decodes a transaction and its rows. It checks neither the signature nor whether the rows
+// fit the schema. It returns CodeInvalid if the transaction is malformed.
 func Decode(encoded []byte) (*Transaction, error) {
 	w, err := OpenTx(encoded)
 	if err != nil {
@@ -253,7 +252,7 @@ type SignedTx struct {
 	Encoded, sig, body []byte
 }
 
-// OpenTx decodes a transaction except for its rows. It returns CodeInvalid if the transaction is malformed.
+// OpenTx decodes a transaction, but not its rows. It returns CodeInvalid if the transaction is malformed.
 func OpenTx(encoded []byte) (*SignedTx, error) {
 	s := &SignedTx{Encoded: encoded}
 	var err error
@@ -272,7 +271,7 @@ func OpenTx(encoded []byte) (*SignedTx, error) {
 	return s, nil
 }
 
-// Follows reports whether the transaction contains the link of the given previous transaction.
+// Follows reports whether s is the transaction directly after before, and is linked to it.
 func (s *SignedTx) Follows(before *SignedTx) bool {
 	return s.Pos.Stream == before.Pos.Stream && s.Pos.Seq == before.Pos.Seq+1 && len(s.Prev) == linkSize && bytes.Equal(s.Prev, Link(before.Encoded))
 }
@@ -284,7 +283,7 @@ func DecodeRow(raw []byte) (RowBody, error) {
 	return w, err
 }
 
-// Row returns the row.
+// Row converts w to a Row.
 func (w RowBody) Row() Row {
 	r := Row{Table: w.Table, Key: w.Key, Deleted: w.Deleted, Clock: Clock(w.Clock)}
 	if len(w.Columns) > 0 {
@@ -296,7 +295,7 @@ func (w RowBody) Row() Row {
 	return r
 }
 
-// open decodes a body.
+// open decodes a transaction's body.
 func open(body []byte, into any) error {
 	if err := ReadBody(body, into); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "malformed transaction: %w", err)
@@ -304,7 +303,8 @@ func open(body []byte, into any) error {
 	return nil
 }
 
-// Position validates and returns the transaction's position.
+// Position returns the transaction's position. It returns CodeInvalid if the position or the time
+// is out of range.
 func (h TxHead) Position() (Position, error) {
 	p := Position{Stream{bourse.WorkerID(h.Site), h.Epoch}, h.Seq}
 	switch {

@@ -12,9 +12,9 @@
 // decision, using the same functions: [Host.UnsupportedTask], [History], [Host.CheckConditions] and
 // [Host.Fits].
 //
-// A decision writes nothing. In addition to the store, it consults only those parts of the host that answer within
-// microseconds. Only [Holds] writes to the store: filling an order to hold capacity only requires writing records, so
-// this package does that, too.
+// A decision does not write anything. In addition to the store, it consults only those parts of the host that answer
+// within microseconds. Only [Holds] writes to the store: to fill an order that holds capacity, records are all that
+// is needed, so this package does that, too.
 package admit
 
 import (
@@ -123,9 +123,8 @@ func addFill(q *bourse.Quote, f *bourse.Fill) {
 	}
 }
 
-// appMachines returns the number of machines that count for the order's spread score.
-// These are the app's machines and, if the order holds capacity, the reservation's
-// remaining holds for the app.
+// appMachines returns the number of machines that count toward the order's spread score. These are the app's machines
+// and, if the order holds capacity, the reservation's remaining holds for the app.
 func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) {
 	n := tx.CountMachines(order.App)
 	if order.Hold == nil {
@@ -182,13 +181,13 @@ func (h *Host) FromThisWorker(r *bourse.Refusal) *bourse.Refusal {
 	return r
 }
 
-// Refusal returns a refusal by this worker.
+// Refusal returns a refusal that names this worker.
 func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refusal {
 	return h.FromThisWorker(&bourse.Refusal{Reason: reason, Detail: detail})
 }
 
 // Answer converts the error of a claim that recorded nothing into the claim's answer: the order's existing fill, a
-// refusal, or err itself if err stands for neither. It must not be called once something has been recorded, because
+// refusal, or err itself if err represents neither. It must not be called once something has been recorded, because
 // brokers fill refused orders on other workers.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 	if d, ok := errors.AsType[NotFilledError](err); ok {

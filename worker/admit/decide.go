@@ -32,7 +32,7 @@ func (d NotFilledError) Error() string {
 	if d.Refusal != nil {
 		return d.Refusal.Detail
 	}
-	return "the order is filled already"
+	return "the order is already filled"
 }
 
 // Take calls Decide for a claim. Its error is a [NotFilledError] if the order is already
@@ -52,8 +52,7 @@ func (h *Host) Precheck(s *store.Store, order *bourse.Order) error {
 	})
 }
 
-// notFilled returns a [NotFilledError] if the decision is not to fill the order, otherwise
-// err.
+// notFilled returns a [NotFilledError] if the decision is not to fill the order, and err otherwise.
 func notFilled(d Decision, err error) error {
 	if err == nil && (d.Fill != nil || d.Refusal != nil) {
 		return NotFilledError{d}
@@ -62,7 +61,8 @@ func notFilled(d Decision, err error) error {
 }
 
 // Decide decides whether the worker fills an order for a machine, a volume, a cold task or held capacity. It first
-// checks whether the order is already filled, because the filled order itself may be why there is no room.
+// checks whether the order is already filled, because an order that is already filled may itself have taken the last
+// free resources.
 func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.byRecords(tx, order, now)
 	if err == nil && d.Fill == nil && d.Refusal == nil && order.Kind() != bourse.KindVolume {
@@ -71,7 +71,7 @@ func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decisio
 	return d, err
 }
 
-// byRecords decides as far as the decision depends only on the worker's records and features.
+// byRecords makes the part of the decision that depends only on the worker's records and features.
 func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
 	fill, past, err := History(tx, order, now)
 	if err != nil || fill != nil {
@@ -182,7 +182,7 @@ func History(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *b
 	case rec.Canceled:
 		return no("the order was canceled")
 	case rec.Held && kind == bourse.KindHold:
-		return no("the order's hold has ended")
+		return no("the order's hold no longer exists")
 	case rec.Held:
 		return no("the order's id belongs to a reservation")
 	case rec.Machine != "" && kind == bourse.KindMachine:

@@ -13,23 +13,21 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Holds fills orders to hold capacity and deletes holds that have expired. Its methods
-// are safe for concurrent use.
+// Holds fills orders that hold capacity, and deletes expired holds. Its methods are safe for concurrent use.
 type Holds struct {
 	state *state.State
 	host  *Host
 	wake  chan struct{} // signals that a hold may expire before the time that Run is waiting for
 }
 
-// NewHolds returns the holds of a worker. [Holds.Run] deletes those that have expired.
+// NewHolds returns a worker's holds. Expired holds are deleted while [Holds.Run] is running.
 func NewHolds(s *state.State, host *Host) *Holds {
 	return &Holds{state: s, host: host, wake: make(chan struct{}, 1)}
 }
 
-// Claim fills an order to hold capacity, or returns the refusal. It holds the resources
-// that a machine with the order's config would take. A repetition returns the first
-// claim's hold. The claim is a single transaction, so after a crash the hold exists
-// either completely or not at all.
+// Claim fills an order that holds capacity, or returns the refusal. It holds the resources that a machine with the
+// order's config would take. A repetition returns the first claim's hold. The claim is a single transaction, so after
+// a crash the hold exists either completely or not at all.
 func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	if err := hs.host.Precheck(hs.state.Store, &c.Order); err != nil {
@@ -73,9 +71,9 @@ func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err er
 	return hold, tx.PutHold(&hold)
 }
 
-// extendExpiry sets the expiry of all holds of a reservation to until, or to the latest
-// expiry among them if that is later. It returns the new expiry. Holds that have
-// expired are not prolonged, because their capacity may be taken.
+// extendExpiry sets the expiry of all holds of a reservation to the given time, or to the latest expiry among them if
+// that is later. It returns the new expiry. Expired holds are not extended, because another order may have taken
+// their capacity.
 func extendExpiry(tx *store.Tx, key bourse.ReservationKey, now, until time.Time) (time.Time, error) {
 	holds, err := liveHolds(tx, key, nil, now)
 	for _, h := range holds {
@@ -144,8 +142,8 @@ func (d *Decision) useHolds(tx *store.Tx, order *bourse.Order, now time.Time) (_
 	return nil, nil
 }
 
-// subtractHeld subtracts amounts from the holds, one hold after the other, as far as their remaining amounts allow. It
-// returns what it has subtracted.
+// subtractHeld subtracts amounts from the holds' remaining amounts, one hold after the other, until all amounts are
+// subtracted or the holds are empty. It returns the total that it has subtracted.
 func subtractHeld(holds []bourse.Hold, amounts bourse.Amounts) bourse.Amounts {
 	need := slices.Clone(amounts)
 	for h := range holds {
@@ -166,7 +164,7 @@ func subtractHeld(holds []bourse.Hold, amounts bourse.Amounts) bourse.Amounts {
 	return drawn
 }
 
-// All returns all holds of the worker that have not expired.
+// All returns the worker's holds that have not expired.
 func (hs *Holds) All(ctx context.Context) ([]bourse.Hold, error) {
 	if err := hs.state.Store.Sync(ctx); err != nil {
 		return nil, err
@@ -250,7 +248,7 @@ func errNoHold(key bourse.ReservationKey) error {
 	return bourse.Errorf(bourse.CodeNotFound, "nothing is held for reservation %s here", key)
 }
 
-// changed signals that a hold may expire before the time that Run is waiting for.
+// changed wakes Run, because a hold may now expire before the time that Run is waiting for.
 func (hs *Holds) changed() {
 	select {
 	case hs.wake <- struct{}{}:

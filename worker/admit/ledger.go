@@ -16,8 +16,7 @@ type Ledger struct {
 	MachineDisk bourse.MiB     // disk reserved for each machine's log and record
 }
 
-// Scratch returns how much a machine with this config may write to its root file
-// system, or 0 for no limit.
+// Scratch returns how many MiB a machine with this config may write to its root file system, or 0 for no limit.
 func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 	switch {
 	case c.ImageKind() != bourse.RegistryImage:
@@ -30,10 +29,9 @@ func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 	return l.Rootfs
 }
 
-// WhileRunning returns the resources of a machine with this config while it runs: its guest,
-// its root file system, its log and record, and the countables among its requirements. If
-// a poller runs the machine, the machine takes only countables, and disk for its log and
-// record.
+// WhileRunning returns the resources that a machine with this config takes while it runs. These are the resources of
+// its guest, disk for its root file system, log and record, and the countables among its requirements. A machine that
+// a poller runs takes only countables, and disk for its log and record.
 func (l *Ledger) WhileRunning(c *bourse.Config) bourse.Amounts {
 	amounts := Countables(c.Requirements)
 	if c.ImageKind() != bourse.PollerImage {
@@ -98,7 +96,7 @@ func (l *Ledger) Accounts(committed bourse.Amounts) []bourse.Account {
 	return out
 }
 
-// Max returns the larger amount of each resource in a and b.
+// Max returns, for each resource, the larger of its amounts in a and b.
 func Max(a, b bourse.Amounts) bourse.Amounts {
 	var out bourse.Amounts
 	for _, x := range a {
@@ -112,7 +110,7 @@ func Max(a, b bourse.Amounts) bourse.Amounts {
 	return out.Sorted()
 }
 
-// Min returns the smaller amount of each resource in a and b.
+// Min returns, for each resource, the smaller of its amounts in a and b.
 func Min(a, b bourse.Amounts) bourse.Amounts {
 	var out bourse.Amounts
 	for _, x := range a {
@@ -123,7 +121,7 @@ func Min(a, b bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// less returns the committed amounts minus the amounts in taken.
+// less returns the committed amounts minus the taken ones.
 func less(committed, taken bourse.Amounts) bourse.Amounts {
 	out := append(bourse.Amounts(nil), committed...)
 	for i := range out {

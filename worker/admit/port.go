@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// EnvPort is the environment variable that contains a machine's port.
+// EnvPort is the name of the environment variable that contains a machine's port.
 const EnvPort = "PORT"
 
 // ResourcePorts is the resource that refusals name if no $PORT is free.
@@ -66,12 +66,12 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, current int) (
 	return port, nil
 }
 
-// find returns the first port, starting at offset from in the range, that no machine uses and that can be bound. If it
-// does not find a port in maxBinds attempts, it returns port 0. It also returns the number of attempts.
-func (p PortRange) find(from int, taken func(int) bool, bind func(int) error) (port, tried int) {
+// find searches the range for a port that no machine uses and that can be bound, starting at the given offset. It
+// returns the port, or 0 if it has not found one in maxBinds attempts, and the number of attempts.
+func (p PortRange) find(offset int, taken func(int) bool, bind func(int) error) (port, tried int) {
 	n := p.Last - p.First + 1
 	for i := range n {
-		port := p.First + (from+i)%n
+		port := p.First + (offset+i)%n
 		if taken(port) {
 			continue
 		}

@@ -20,10 +20,10 @@ const (
 	ResourcePollers = "pollers"
 )
 
-// Unsupported returns a refusal if the worker could not run a machine with this config
-// even if nothing else ran here, and nil otherwise.
+// Unsupported returns a refusal if the worker could not run a machine with this config even if it were idle, and nil
+// otherwise.
 func (h *Host) Unsupported(org string, c *bourse.Config) *bourse.Refusal {
-	r := h.runs(org, c)
+	r := h.image(org, c)
 	if r == nil {
 		r = h.labels(c.Requirements, h.Labels.Load().ByKind[c.ImageKind()])
 	}
@@ -40,7 +40,7 @@ func (h *Host) UnsupportedTask(order *bourse.Order) *bourse.Refusal {
 	return h.FromThisWorker(r)
 }
 
-// supports refuses an order that the worker could not fill even if nothing else ran here.
+// supports refuses an order that the worker could not fill even if it were idle.
 func (h *Host) supports(order *bourse.Order) *bourse.Refusal {
 	c := &order.Config
 	if r := h.region(order); r != nil {
@@ -54,7 +54,7 @@ func (h *Host) supports(order *bourse.Order) *bourse.Refusal {
 		if c.Image == "" {
 			break
 		}
-		if r := h.runs(order.App.Org, c); r != nil { // the machine that will mount the volume must also run here
+		if r := h.image(order.App.Org, c); r != nil { // the machine that will mount the volume must also run here
 			return r
 		}
 	case kind == bourse.KindHold && c.Image == "": // a hold whose config has no image
@@ -72,7 +72,7 @@ func (h *Host) region(order *bourse.Order) *bourse.Refusal {
 	return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker is in %s", h.Region)}
 }
 
-// labels refuses an order that requires a label that is not available.
+// labels refuses an order whose requirements name a label that is missing from available or has another value there.
 func (h *Host) labels(requirements bourse.Requirements, available map[string]string) *bourse.Refusal {
 	for name, wanted := range requirements {
 		label, known := available[name]
@@ -93,8 +93,8 @@ func (h *Host) labels(requirements bourse.Requirements, available map[string]str
 	return nil
 }
 
-// runs refuses an image that no driver of the worker can run.
-func (h *Host) runs(org string, c *bourse.Config) *bourse.Refusal {
+// image refuses a config whose image none of the worker's drivers can run.
+func (h *Host) image(org string, c *bourse.Config) *bourse.Refusal {
 	kind := c.ImageKind()
 	if !slices.Contains(h.Drivers, string(kind)) {
 		return &bourse.Refusal{
@@ -103,13 +103,13 @@ func (h *Host) runs(org string, c *bourse.Config) *bourse.Refusal {
 		}
 	}
 	if kind == bourse.RegistryImage {
-		return h.runsContainer(org, c)
+		return h.registryImage(org, c)
 	}
 	return nil
 }
 
-// runsContainer is like runs, for images from registries.
-func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
+// registryImage is like image, for images from registries.
+func (h *Host) registryImage(org string, c *bourse.Config) *bourse.Refusal {
 	for _, err := range []error{h.Containers(), h.NoNetwork} {
 		if err != nil {
 			return &bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)}
@@ -142,7 +142,7 @@ func (h *Host) runsContainer(org string, c *bourse.Config) *bourse.Refusal {
 	return nil
 }
 
-// RunsVM reports whether the worker runs a machine as a virtual machine.
+// RunsVM reports whether the worker would run a machine with this config as a virtual machine.
 func (h *Host) RunsVM(c *bourse.Config) bool {
 	if c.ImageKind() != bourse.RegistryImage || c.Runtime != "" {
 		return c.Runtime == bourse.RuntimeVM
@@ -150,7 +150,7 @@ func (h *Host) RunsVM(c *bourse.Config) bool {
 	return h.Labels.Load().ByKind[bourse.RegistryImage][driver.LabelDefaultRuntime] == bourse.RuntimeVM
 }
 
-// refuseVM returns why the worker cannot run a machine as a virtual machine, or nil if it can or if the machine is a container.
+// refuseVM returns a refusal if the worker would run a machine as a virtual machine but cannot, and nil otherwise.
 func (h *Host) refuseVM(c *bourse.Config) *bourse.Refusal {
 	if !h.RunsVM(c) {
 		return nil

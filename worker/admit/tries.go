@@ -11,8 +11,8 @@ const maxTries = 1 << 14
 
 // Tries remembers, for each order, the latest attempt (try) that asked this worker for a quote. The worker refuses a
 // claim from an earlier attempt, because the broker of the later attempt has already learned that the order is not
-// filled here, and may fill it on another worker. Tries need not be persisted: claims end with their connections, so
-// none of them outlives this daemon.
+// filled here, and may fill it on another worker. Tries need not be persisted: a claim ends with its connection, so
+// no claim outlives this daemon.
 type Tries struct {
 	mu   sync.Mutex
 	last map[bourse.OrderID]string // guarded by mu

@@ -8,8 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// supportsVolume refuses a volume that the worker could not create even if nothing else
-// ran here.
+// supportsVolume refuses a volume that the worker could not create even if it were idle.
 func (h *Host) supportsVolume(spec bourse.VolumeOrder) *bourse.Refusal {
 	if h.VolumeLabels[LabelVolume] == "" {
 		return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: LabelVolume, Detail: "the worker has no volumes"}
@@ -39,7 +38,7 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 	}
 }
 
-// source checks the source of a new volume if the source is on this worker.
+// source checks a new volume's source if the source is on this worker.
 func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, now time.Time) (*bourse.Refusal, error) {
 	id, tag := SourceOf(spec)
 	no := func(format string, args ...any) (*bourse.Refusal, error) {
@@ -49,9 +48,9 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	case id == "":
 		return nil, nil
 	case tag != h.Tag && !h.Peers:
-		return no("this worker cannot reach the worker that has %s", id)
+		return no("this worker cannot reach the worker that stores %s", id)
 	case tag != h.Tag:
-		return nil, nil // the worker that has the source checks it when this worker requests its content
+		return nil, nil // the other worker checks the source when this worker requests its content
 	}
 	source, err := LocalSource(tx, app, spec, now)
 	switch {
@@ -60,9 +59,9 @@ func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, n
 	case err != nil:
 		return nil, err
 	case source.SizeGB > spec.SizeGB:
-		return no("%s has %d GB, wanted %d: a volume never shrinks", id, source.SizeGB, spec.SizeGB)
+		return no("%s has %d GB, wanted %d: volumes cannot shrink", id, source.SizeGB, spec.SizeGB)
 	case source.Encrypted != spec.Encrypted:
-		return no("a copy is encrypted if its source is, and %s has encrypted: %t", id, source.Encrypted)
+		return no("a copy must have the same encryption setting as its source: %s has encrypted=%t", id, source.Encrypted)
 	}
 	return nil, nil
 }

@@ -58,17 +58,17 @@ func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, err
 	}
 	var err error
 	if out.Network, err = ms.attachNetwork(ctx, m); err != nil {
-		return out, fmt.Errorf("network of machine %s: %w", m.ID, err)
+		return out, fmt.Errorf("set up network of machine %s: %w", m.ID, err)
 	}
 	if out.Mounts, err = ms.volumes.Mount(ctx, m); err != nil {
-		return out, fmt.Errorf("volumes of machine %s: %w", m.ID, err)
+		return out, fmt.Errorf("mount volumes of machine %s: %w", m.ID, err)
 	}
 	if n := ms.host.Ledger.Scratch(&m.Config); n > 0 {
 		if ms.scratch == nil {
 			return out, bourse.Errorf(bourse.CodeInvalid, "the worker can no longer limit the root file system of machine %s", m.ID)
 		}
 		if out.Scratch, err = ms.scratch.Scratch(ctx, m.ID, int64(n)); err != nil {
-			return out, fmt.Errorf("root file system of machine %s: %w", m.ID, err)
+			return out, fmt.Errorf("set up root file system of machine %s: %w", m.ID, err)
 		}
 	}
 	return out, nil
@@ -109,7 +109,7 @@ func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 		if err == nil || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		ms.state.Log.Warn("remove attachments of a stopped machine failed", "machine", m.ID, "attempt", n+1, "err", err)
+		ms.state.Log.Warn("remove attachments of stopped machine failed", "machine", m.ID, "attempt", n+1, "err", err)
 		state.Sleep(ctx, bourse.RestartBackoff(n+1))
 	}
 	return context.Cause(ctx)
@@ -232,7 +232,7 @@ func (ms *Machines) reportLostNetworks(ctx context.Context, running []driver.Tas
 		if lossReported(&m) || !outsideNetwork(m.Boot.PID, ms.network.Namespace(m.ID)) {
 			continue
 		}
-		ms.state.Log.Error("machine runs without its network: restart it", "machine", m.ID, "app", m.App)
+		ms.state.Log.Error("machine is running without its network, restart it", "machine", m.ID, "app", m.App)
 		err = ms.state.Commit(ctx, m.ID, func(tx *store.Tx) error {
 			_, err := state.ChangeMachine(tx, m.ID, func(now *bourse.Machine) (bool, []bourse.Event, error) {
 				if now.State != bourse.StateStarted || now.Boot.Number != m.Boot.Number {
@@ -243,7 +243,7 @@ func (ms *Machines) reportLostNetworks(ctx context.Context, running []driver.Tas
 			return err
 		})
 		if err != nil {
-			ms.state.Log.Warn("record that a machine has no network failed", "machine", m.ID, "err", err)
+			ms.state.Log.Warn("record loss of network failed", "machine", m.ID, "err", err)
 		}
 	}
 }

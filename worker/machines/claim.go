@@ -176,7 +176,7 @@ func (ms *Machines) filledBefore(ctx context.Context, order *bourse.Order, id bo
 	return ms.host.Repeat(ms.state.Store, order)
 }
 
-// freeName returns a random name that none of an app's live machines has.
+// freeName returns a random name that is not used by any of an app's live machines.
 func freeName(tx *store.Tx, app bourse.App) (string, error) {
 	for {
 		name := randomName()

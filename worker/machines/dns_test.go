@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Whatever a client sends, no value becomes more than one line or one word of a
-// machine's files.
+// Whatever a client sends, each value takes at most one line or one word in a machine's files.
 func FuzzDNS(f *testing.F) {
 	for _, s := range []string{`{}`, `{"nameservers":["9.9.9.9"],"searches":["a"],"options":[{"name":"ndots","value":"1"}],"hostname":"h","hostname_fqdn":"h.x"}`, `{"searches":["\n"]}`, `{"options":[{"name":"a\tb"}]}`, `0`} {
 		f.Add([]byte(s))

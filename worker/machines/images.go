@@ -24,7 +24,7 @@ type ImageHost interface {
 	// from the image. Concurrent calls for one image share one pull. The organization must
 	// have resolved the reference before.
 	Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error)
-	// Has reports whether machines can be started from the image of a resolved reference
+	// Has reports whether the image of a resolved reference is on the host, so that machines can be started from it
 	// without a pull.
 	Has(ref bourse.ImageRef) bool
 	// Missing returns how many bytes the worker would have to pull before the organization
@@ -112,8 +112,8 @@ func (u *protected) drop(id bourse.MachineID) {
 	}
 }
 
-// has reports whether an image is in use. It calls read while holding the lock, so that drop cannot end a protection
-// between the two checks.
+// has reports whether an image is in use. It calls read while holding the lock, so that drop cannot end an image's
+// protection between the two checks.
 func (u *protected) has(digest string, read func() (map[string]struct{}, error)) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,7 +133,7 @@ func (u *protected) has(digest string, read func() (map[string]struct{}, error))
 	return ok
 }
 
-// InUse reports whether an image must not be removed.
+// InUse reports whether an image is in use and must therefore not be removed.
 func (i *images) InUse(digest string) bool {
 	return i.protected.has(digest, func() (map[string]struct{}, error) {
 		used := map[string]struct{}{}
@@ -328,13 +328,13 @@ func pullPause(attempt int, until time.Time) time.Duration {
 	return pause
 }
 
-// contextWhile returns a context that ends at the deadline until, or earlier if wanted returns
-// false for the machine. The caller must call stop.
-func (ms *Machines) contextWhile(ctx context.Context, id bourse.MachineID, until time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
+// contextWhile returns a context that ends at the deadline, or earlier if wanted returns false for the machine. If
+// the deadline is zero, there is none. The caller must call stop.
+func (ms *Machines) contextWhile(ctx context.Context, id bourse.MachineID, deadline time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := context.CancelFunc(func() {})
-	if !until.IsZero() {
-		ctx, cancel = context.WithDeadlineCause(ctx, until, errDeadline)
+	if !deadline.IsZero() {
+		ctx, cancel = context.WithDeadlineCause(ctx, deadline, errDeadline)
 	}
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -346,7 +346,7 @@ func (ms *Machines) contextWhile(ctx context.Context, id bourse.MachineID, until
 	return ctx, func() { end(nil); cancel(); looking.Wait() }
 }
 
-// recordImage records the reference that the name of a machine's image resolved to.
+// recordImage records the reference to which the name of a machine's image was resolved.
 func recordImage(tx *store.Tx, id bourse.MachineID, ref bourse.ImageRef, pull *bourse.PullEvent) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateStarting && m.State != bourse.StateCreated {

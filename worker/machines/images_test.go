@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// An image cannot be evicted at any time between being resolved for a machine and the
-// machine's destruction.
+// An image cannot be evicted between the time when it is resolved for a machine and the machine's
+// destruction.
 func TestAnImageIsHeldUntilItIsRecorded(t *testing.T) {
 	var u protected
 	recorded := map[string]struct{}{}

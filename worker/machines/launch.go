@@ -278,10 +278,10 @@ func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// awaitPoller waits until a poller claims the task of m, which must be starting. It gives up at the order's deadline,
+// awaitPoller waits until a poller claims m's task. m must be starting. awaitPoller gives up at the order's deadline,
 // after bourse.DefaultOrderTimeout if the start has no order, or when the machine is stopped or destroyed.
 func (ms *Machines) awaitPoller(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
-	// A poller that claimed the task before this daemon started may still have it.
+	// A poller that claimed the task before this daemon started may still be running it.
 	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {
 		return status, nil
 	}

@@ -105,7 +105,7 @@ func New(cfg Config) *Machines {
 // SetTasks sets the manager of machines' tasks.
 func (ms *Machines) SetTasks(tasks Tasks) { ms.tasks = tasks }
 
-// ImageInUse reports whether an image must not be removed.
+// ImageInUse reports whether an image is in use and must therefore not be removed.
 func (ms *Machines) ImageInUse(digest string) bool { return ms.images.InUse(digest) }
 
 var (
@@ -120,7 +120,7 @@ type drivers struct {
 	containersReady chan struct{}                      // closed once the container driver has recovered
 }
 
-// of returns the driver that runs a kind of images. It returns CodeUnavailable if the
+// of returns the driver that runs images of the given kind. It returns CodeUnavailable if the
 // worker has no such driver, or the driver has not recovered yet.
 func (d *drivers) of(kind bourse.ImageKind) (driver.Driver, error) {
 	run, ok := d.all[kind]
@@ -149,7 +149,8 @@ func (ms *Machines) DriverOf(m *bourse.Machine) (driver.Driver, error) {
 	return ms.drivers.of(m.Config.ImageKind())
 }
 
-// Containers returns CodeUnavailable if the container driver cannot run anything now.
+// Containers returns CodeUnavailable if the container driver cannot run anything now, and nil
+// otherwise.
 func (ms *Machines) Containers() error {
 	_, err := ms.drivers.of(bourse.RegistryImage)
 	return err

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on how much is read from /proc.
+// Limits on the data that is read from /proc.
 const (
 	maxProcesses = 1000 // processes of a machine
 	maxFiles     = 4096 // open files per process
@@ -22,7 +22,7 @@ const (
 	maxSockets   = 64   // sockets per process
 )
 
-// tick is the duration in milliseconds of the clock ticks in /proc.
+// tick is the duration of a clock tick in /proc, in milliseconds.
 const tick = 10
 
 // Table reads a host's process table from /proc.
@@ -43,7 +43,7 @@ type process struct {
 func (t Table) Of(main int) ([]bourse.Process, error) {
 	entries, err := os.ReadDir(t.Root)
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "the machine's host has no %s to read", t.Root)
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "the machine's host has no %s", t.Root)
 	}
 	all := map[int]process{}
 	for _, e := range entries {
@@ -190,7 +190,8 @@ func (t Table) uptime() int64 {
 	return int64(seconds * 1000 / tick)
 }
 
-// sockets returns those sockets in listening that a process has open.
+// sockets returns the listening sockets that a process has open. listening contains all listening sockets in the
+// process's network namespace, by link target.
 func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bourse.ListenSocket {
 	out := []bourse.ListenSocket{}
 	dir, err := os.Open(t.file(pid, "fd"))
@@ -211,7 +212,7 @@ func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bour
 	return out
 }
 
-// maxTable limits how many bytes of a socket table are read.
+// maxTable is the maximum number of bytes that are read from a socket table.
 const maxTable = 4 << 20
 
 // In the tables below /proc/net, these are the states of listening TCP sockets, and of bound but unconnected UDP

@@ -115,8 +115,8 @@ func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	}
 }
 
-// prepareUpdate executes a step of a run that prepares an update. It cancels the step if the
-// update is no longer wanted.
+// prepareUpdate executes one step of the preparation of an update. It cancels the step if the update is no longer
+// wanted.
 func (ms *Machines) prepareUpdate(ctx context.Context, r *machineRun, do func(context.Context, *bourse.Machine) (fsm.Outcome, error)) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {

@@ -15,9 +15,9 @@ import (
 )
 
 // Recover reconciles the host with the store after the daemon has started. It watches the drivers' tasks that have a
-// record, removes those that have none, and records tasks that no longer exist as lost. It restores networks first,
-// because running machines' network rules are missing until then. The engine resumes unfinished runs afterwards.
-// Recover does not restart any machine.
+// record, and removes those that have none. If a recorded task no longer exists, it records the task as lost. It
+// restores networks first, because running machines' network rules are missing until then. The engine resumes
+// unfinished runs afterwards. Recover does not restart any machine.
 func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.checkFound(ctx); err != nil {
 		return Recovered{}, err
@@ -37,13 +37,13 @@ func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.recoverContainers(ctx); isUnknown(err) {
 		return Recovered{}, err
 	} else if err != nil {
-		ms.state.Log.Error("recover container driver failed, its machines wait", "err", err)
+		ms.state.Log.Error("recover container driver failed, will retry", "err", err)
 	}
 	return Recovered{found.machines, len(found.watched), len(found.unknown)}, nil
 }
 
-// Recovered counts machines that run host programs: recorded machines, machines whose
-// tasks were adopted, and machines that were removed because they had no record.
+// Recovered contains the results of a recovery for machines that run host programs: the number of recorded machines,
+// of machines whose tasks were adopted, and of machines that were removed because they had no record.
 type Recovered struct {
 	Machines, Adopted, Unknown int
 }
@@ -77,7 +77,7 @@ func (ms *Machines) RetryRecover(ctx context.Context, done func()) error {
 	for wait := minRecoverDelay; ; wait = min(2*wait, maxRecoverDelay) {
 		state.Sleep(ctx, wait)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the daemon stops, which is no error
+			return nil //nolint:nilerr // the daemon is stopping, which is not an error
 		}
 		err := ms.recoverContainers(ctx)
 		if err == nil {
@@ -107,14 +107,14 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (recoveryS
 		return found, err
 	}
 	for _, id := range found.unknown {
-		ms.state.Log.Warn("machine without a record is removed", "machine", id)
+		ms.state.Log.Warn("removing machine without a record", "machine", id)
 		if err := d.Destroy(ctx, id); err != nil {
 			return found, fmt.Errorf("remove stray %s: %w", id, err)
 		}
 	}
 	for _, id := range found.forgotten {
 		if err := d.DiscardExit(ctx, id); err != nil {
-			return found, fmt.Errorf("forget %s: %w", id.Machine, err)
+			return found, fmt.Errorf("discard exit of %s: %w", id.Machine, err)
 		}
 	}
 	for _, id := range found.watched {
@@ -124,9 +124,9 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (recoveryS
 		ms.state.Go(func(life context.Context) { ms.reportLostNetworks(life, found.watched) })
 	}
 	for _, c := range found.canceled {
-		ms.state.Log.Info("order canceled: its machine is destroyed", "order", c.order, "machine", c.machine, "source", "found by recovery")
+		ms.state.Log.Info("order canceled, destroying its machine", "order", c.order, "machine", c.machine, "source", "found by recovery")
 		if err := ms.Discard(ctx, c.machine); err != nil {
-			return found, fmt.Errorf("destroy canceled %s: %w", c.machine, err)
+			return found, fmt.Errorf("destroy machine %s of a canceled order: %w", c.machine, err)
 		}
 	}
 	return found, nil
@@ -232,7 +232,7 @@ func (ms *Machines) checkFound(ctx context.Context) error {
 		}
 		found, err := f.Found(ctx)
 		if err != nil { // for example, containerd may not be running yet; adopt checks its tasks later
-			ms.state.Log.Warn("list of tasks failed", "err", err)
+			ms.state.Log.Warn("list tasks failed", "err", err)
 			continue
 		}
 		all = append(all, found...)
@@ -264,7 +264,7 @@ func (ms *Machines) allKnown(held []driver.TaskID) error {
 	slices.Sort(unknown)
 	unknown = slices.Compact(unknown)
 	if ms.forget {
-		ms.state.Log.Warn("machines without a record in the store are removed", "machines", unknown)
+		ms.state.Log.Warn("removing machines without a record in the store", "machines", unknown)
 		return nil
 	}
 	return UnknownObjectsError(unknown)

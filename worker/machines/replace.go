@@ -194,7 +194,7 @@ func (ms *Machines) dropNext(tx *store.Tx, id bourse.MachineID, version bourse.I
 		m.Takes = admit.Min(m.Takes, resources)
 		return true, []bourse.Event{{
 			Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceWorker, At: time.Now().UTC(),
-			Reason: "abandoned, the version stays: " + bourse.MessageOf(cause),
+			Reason: "update abandoned, current version kept: " + bourse.MessageOf(cause),
 		}}, nil
 	})
 	return err

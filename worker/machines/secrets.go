@@ -104,7 +104,7 @@ func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version
 	return err
 }
 
-// SecretsView reads the sealed secrets of apps. Its methods identify an app by its id.
+// SecretsView reads apps' sealed secrets. Its methods identify an app by its id.
 type SecretsView interface {
 	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
 	// AwaitSecrets waits until the given version of an app's secrets has arrived, or until

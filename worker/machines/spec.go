@@ -27,7 +27,7 @@ func TaskOf(m *bourse.Machine) driver.TaskID {
 	return driver.TaskID{Machine: m.ID, Boot: m.Boot.Number}
 }
 
-// CheckSecrets returns CodeInvalid if a config uses secrets that do not exist, or whose
+// CheckSecrets returns CodeInvalid if a config uses secrets that do not exist, or secrets whose
 // values do not have the required format.
 func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 	for _, f := range c.Files {
@@ -127,9 +127,9 @@ func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 const MetadataGroup = "fly_process_group"
 
 // environment returns a program's environment. It contains facts about the machine, the
-// config's variables, and secrets. If several of these define the same variable, the last
-// one in this order wins. They all override the image's environment. Only host programs
-// inherit variables of the host.
+// config's variables, and secrets. If several of these define the same variable, the last one in
+// this order wins. They all override the image's environment. Only host programs inherit the host's
+// variables.
 func environment(m *bourse.Machine, runs *workload.Program, secrets map[string]string) []string {
 	env := map[string]string{
 		"FLY_APP_NAME":        string(m.App),

@@ -310,7 +310,7 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// rebootStep records the next boot of a machine that was stopped to be restarted.
+// rebootStep records the next boot of a machine that was stopped for a restart.
 func (ms *Machines) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {

@@ -122,8 +122,8 @@ func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// Destroy destroys a machine, and returns once all its traces on the host are removed. It
-// refuses to destroy a running machine unless act.Force is set.
+// Destroy destroys a machine, and returns once all traces of it on the host are removed. It refuses to destroy a
+// running machine unless act.Force is set.
 func (ms *Machines) Destroy(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.beginDestroy(ctx, id, bourse.SourceUser, act.By, func(m *bourse.Machine) error {

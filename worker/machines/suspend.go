@@ -128,8 +128,8 @@ func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
 }
 
-// setState returns an fsm.Write that changes a machine's state. The write has no effect unless the machine is still in
-// state from and in the given boot, and its program has not exited.
+// setState returns an fsm.Write that changes a machine's state. The write has no effect if the machine's state is no
+// longer from, if the machine has been booted again, or if its program has exited.
 func setState(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
 	return state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

@@ -162,8 +162,7 @@ func sameVolumes(a, b []bourse.Mount) bool {
 	return true
 }
 
-// unsupported returns an error if the worker could not run the machine with config c
-// even if nothing else ran here.
+// unsupported returns an error if the worker could not run the machine with config c even if the worker were idle.
 func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 	org, err := ms.images.OrgOf(m)
 	if err != nil {

@@ -114,7 +114,7 @@ func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.E
 	return fabric.ExecReply{Exit: res.Exit, Stdout: res.Stdout, Stderr: res.Stderr}, err
 }
 
-// defaultLease is the duration of a lease if the request contains none.
+// defaultLease is the duration of a lease if the request does not contain a duration.
 const defaultLease = 60 * time.Second
 
 func newLease(owner, description string, expires time.Time) *bourse.Lease {
@@ -224,7 +224,7 @@ func (ms *Machines) Cordon(ctx context.Context, id bourse.MachineID, act fabric.
 	return fabric.ActReply{Previous: m.State, Machine: m}, err
 }
 
-// SetMetadata changes a machine's metadata. This creates no version and needs no lease.
+// SetMetadata changes a machine's metadata. It does not create a new version, and does not need a lease.
 func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fabric.MetadataRequest) (bourse.Machine, error) {
 	return ms.applyCallTx(ctx, id, bourse.CallMetadata, func(tx *store.Tx, m *bourse.Machine) (bool, []bourse.Event, error) {
 		if req.Instance != "" && req.Instance != m.Instance {

@@ -53,15 +53,15 @@ func (s *watching) remove(id driver.TaskID) {
 	delete(s.tasks, id)
 }
 
-// Errors recorded as the exits of tasks that the driver does not know.
+// Error texts in the exits that are recorded for tasks unknown to the driver.
 const (
-	errTextLost       = "the driver lost it"
+	errTextLost       = "the driver lost the task"
 	errTextNotStarted = "ended before it was started"
 )
 
 // watch starts a goroutine that waits for a task's exit and calls ended. It does nothing
-// if the task is already watched. If the driver does not know the task, the goroutine
-// records unknown as the exit's error.
+// if the task is already watched. If the driver does not know the task, the goroutine records an exit with the error
+// text unknown.
 func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	if !ms.watched.add(id) {
 		return
@@ -81,7 +81,7 @@ func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 				return
 			}
 			if kept, ok := ms.watched.failures.Due(); ok {
-				ms.state.Log.Warn("watch of a machine failed", "machine", id.Machine, "boot", id.Boot, "err", err, "not_logged", kept)
+				ms.state.Log.Warn("watch machine failed", "machine", id.Machine, "boot", id.Boot, "err", err, "not_logged", kept)
 			}
 			state.Sleep(life, watchRetry)
 		}
@@ -216,8 +216,8 @@ func releaseRunning(m *bourse.Machine) {
 	}
 }
 
-// policyRestarts reports whether m's policy restarts it after an exit. It also removes from m's record those restarts
-// that are older than the policy's window.
+// policyRestarts reports whether m's policy restarts it after an exit. It also removes restarts from m's record that
+// are older than the policy's window.
 func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
 	again, m.Boot.Restarts = m.Config.RestartPolicy().ShouldRestart(exit, m.Boot.Restarts)
 	return again

@@ -37,7 +37,7 @@ func TestWatchesLogOnceAMinute(t *testing.T) {
 		time.Sleep(quiet.Period + quiet.Period/2)
 		cancel()
 		ms.state.Wait()
-		if got := strings.Count(out.String(), "watch of a machine"); got != 2 || !strings.Contains(out.String(), "not_logged=599") {
+		if got := strings.Count(out.String(), "watch machine failed"); got != 2 || !strings.Contains(out.String(), "not_logged=599") {
 			t.Errorf("%d lines, want 2, one of which reports 599 suppressed lines:\n%s", got, &out)
 		}
 	})

@@ -12,9 +12,9 @@ import (
 
 const (
 	factsInterval = time.Second // minimum interval between two checks, unless the worker is leaving
-	// The free amounts in the view may be off by 1/factsDivisor for up to exactDelay, which is
-	// precise enough for a hint. After that time, the exact amounts are published, for
-	// people who read them.
+	// For up to exactDelay, a free amount in the view may differ from the exact one by a fraction of
+	// 1/factsDivisor, which is precise enough for a hint. After that time, the exact amounts are
+	// published, for people who read them.
 	factsDivisor = 16
 	exactDelay   = 5 * time.Second
 	factsLoad    = 0.25 // maximum error of the load in the view

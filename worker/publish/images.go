@@ -81,9 +81,9 @@ func changedImages(published map[string]bourse.Image, list []bourse.Image) (ther
 	return there, slices.Sorted(maps.Keys(missing))
 }
 
-// forgetImages reads the digests of this worker's images from the view. The next
-// publishImages publishes all images again, and removes from the view those that no
-// longer exist.
+// forgetImages discards the record of the published images, and reads from the view only which digests it contains.
+// The next call of publishImages therefore publishes all images again, and removes from the view those that no longer
+// exist.
 func (p *Publisher) forgetImages(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()

@@ -10,8 +10,9 @@ import (
 // If more of them change, all records are published again, which costs about the same.
 const maxNoted = 4096
 
-// outbox contains the ids of records that have changed since they were published. Several changes to one machine are
-// therefore published once, and while publishing fails, only ids take up memory. Adding to an outbox never blocks.
+// outbox contains the ids of records that have changed since they were published. If a machine changes several
+// times, it is therefore published only once. While publishing fails, only ids take up memory. Adding to an outbox
+// never blocks.
 type outbox struct {
 	wake chan struct{} // contains a token if the outbox may contain changes
 
@@ -31,8 +32,8 @@ type changes struct {
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-// add notes that a machine has changed. unsure means that the change was submitted to the
-// store but may not be durable yet.
+// add notes that a machine has changed. unsure is true if the change was submitted to the store but may not be
+// durable yet.
 func (o *outbox) add(id bourse.MachineID, unsure bool) {
 	o.update(func(p *changes) {
 		p.unsure = p.unsure || unsure

@@ -18,13 +18,14 @@ import (
 const (
 	// Batch is the maximum number of machines in one update.
 	Batch = 128
-	// Events is the number of a machine's latest events that are published.
+	// Events is the maximum number of events that are published with a machine. Only the latest events are
+	// published.
 	Events = 2
 	// CheckInterval is the interval at which the whole store is published again, and rows
 	// that the store does not contain are removed from the view.
 	CheckInterval = 5 * time.Minute
-	// MaxRetryDelay is the maximum delay after a failure of the view. The delay starts at
-	// minRetryDelay and doubles with each failure.
+	// MaxRetryDelay is the maximum delay after a failed call to the view. The delay starts at minRetryDelay and
+	// doubles with each failure.
 	MaxRetryDelay = 5 * time.Second
 	minRetryDelay = 100 * time.Millisecond
 
@@ -58,7 +59,7 @@ type Publisher struct {
 	host    Images
 	facts   func(*store.Tx) (bourse.Facts, error)
 	box     *outbox
-	leaving atomic.Bool // set once the worker accepts no more orders
+	leaving atomic.Bool // set once the worker no longer accepts orders
 
 	published map[bourse.MachineID]struct{} // machines that the view may contain
 	volumes   map[bourse.VolumeID]struct{}  // volumes that the view may contain
@@ -67,8 +68,7 @@ type Publisher struct {
 	failures  int // number of consecutive failures
 }
 
-// New returns a Publisher of the changes in s. It publishes nothing until Run is
-// called.
+// New returns a Publisher of the changes in s. It does not publish anything until Run is called.
 func New(s *state.State, cfg Config) *Publisher {
 	p := &Publisher{
 		state: s, view: cfg.View, host: cfg.Images, facts: cfg.Facts, box: newOutbox(),
@@ -243,8 +243,8 @@ func (p *Publisher) publish(ctx context.Context, u Update) error {
 	return nil
 }
 
-// Leave publishes that the worker accepts no more orders. It returns once the view
-// contains this, or ctx's error if ctx ends first. Run must be running.
+// Leave announces in the view that the worker no longer accepts orders. It returns nil once the view contains the
+// announcement, or ctx's error if ctx ends first. Run must be running.
 func (p *Publisher) Leave(ctx context.Context) error {
 	p.leaving.Store(true)
 	return p.Await(ctx)

@@ -31,9 +31,8 @@ func (p *Publisher) republish(ctx context.Context) error {
 	if err := p.publishMachines(ctx, u, living); err != nil {
 		return err
 	}
-	// The view is read after the store. A destroyed machine is never created again. If the
-	// view contains a machine that the store did not contain before, the machine is
-	// therefore gone for good.
+	// The view was read after the store. A machine that is in the view but was not in the store has
+	// been destroyed, and a destroyed machine is never created again.
 	gone := slices.DeleteFunc(listed, func(id bourse.MachineID) bool {
 		_, lives := slices.BinarySearch(living, id)
 		return lives

@@ -16,8 +16,8 @@ import (
 // idempotent. If a call's context ends, the call must not take effect after a later call.
 type View interface {
 	// Publish applies u to the view, and returns once the view contains the changes. If the
-	// view does not accept a value in u, Publish changes nothing and returns CodeInvalid.
-	// The caller then leaves out that value.
+	// view does not accept a value in u, Publish returns CodeInvalid and does not change anything. The caller then
+	// leaves out that value.
 	Publish(ctx context.Context, u Update) error
 	ViewRows
 	// Apps returns all apps in the view, including tombstones.
@@ -44,7 +44,7 @@ type ViewRows interface {
 // Update contains changes that are published together. The View may retain the values.
 type Update struct {
 	Facts       *bourse.Facts // the worker's facts, with exact amounts but without Machines; nil if they have not changed
-	Leaving     bool          // whether the worker accepts no more orders; used only with Facts
+	Leaving     bool          // whether the worker no longer accepts orders; used only with Facts
 	Machines    []bourse.Machine
 	Gone        []bourse.MachineID // destroyed machines; the view need not contain them
 	Volumes     []bourse.Volume    // volumes, without their usage
@@ -108,7 +108,7 @@ func publishAccepted(ctx context.Context, log *slog.Logger, view View, u Update)
 	}
 	a, b, ok := u.split()
 	if !ok {
-		log.Warn("record left out of view: not accepted", "what", u.name(), "err", err)
+		log.Warn("view did not accept record, leaving it out", "what", u.name(), "err", err)
 		return nil
 	}
 	if err := publishAccepted(ctx, log, view, a); err != nil {

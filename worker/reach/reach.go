@@ -45,11 +45,11 @@ type Machines interface {
 
 // Uses tracks which machines are in use.
 type Uses interface {
-	// Use counts a machine as in use for the duration ttl. who names the user, and requests is the number of requests
+	// Use marks a machine as in use for the duration ttl. who names the user, and requests is the number of requests
 	// that the user has in progress. If the worker decided to stop the machine before it learned of this use, the
 	// machine's record reflects that decision by the time Use returns.
 	Use(id bourse.MachineID, who string, requests int, ttl time.Duration)
-	// Begin counts a machine as in use until done is called.
+	// Begin marks a machine as in use until done is called.
 	Begin(id bourse.MachineID) (done func())
 	// Others returns the number of requests that all users other than the given one have in
 	// progress.
@@ -75,8 +75,8 @@ type Reach struct{ Config }
 // New returns a Reach.
 func New(c Config) *Reach { return &Reach{c} }
 
-// Use counts a machine as in use. If the request contains a wait, Use also starts the
-// machine if necessary, and returns once the machine accepts connections.
+// Use marks a machine as in use. If the request contains a wait, Use also starts the machine if necessary, and
+// returns once the machine accepts connections.
 //
 // Errors: not_found if the machine does not exist; failed_precondition if it is not
 // running and the request does not start it, or if it cannot be started, has no such
@@ -101,7 +101,7 @@ func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply
 		}
 		return r.reply(&m, &req), nil
 	}
-	if r.Uses != nil { // count the machine as in use during the wait, which may be longer than the TTL
+	if r.Uses != nil { // mark the machine as in use during the wait, which may be longer than the TTL
 		defer r.Uses.Begin(req.Machine)()
 	}
 	if m, err = r.ready(ctx, &req); err != nil {
@@ -155,8 +155,8 @@ func (r *Reach) liveMachine(ctx context.Context, id bourse.MachineID) (bourse.Ma
 }
 
 var (
-	errWaitLimit = errors.New("the wait has timed out")
-	errMoved     = errors.New("the machine no longer runs")
+	errWaitLimit = errors.New("the wait timed out")
+	errMoved     = errors.New("the machine is no longer running")
 )
 
 // ready waits until a machine runs and accepts connections, and returns the machine.
@@ -187,7 +187,7 @@ func (r *Reach) awaitPort(ctx context.Context, m *bourse.Machine, port int) erro
 
 func errNotReady(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) error {
 	if port, err := admit.PortOf(m, req.Port); m.State == bourse.StateStarted && err == nil {
-		return bourse.Errorf(bourse.CodeTimeout, "machine %s runs, but nothing accepted connections on its port %d within %s", req.Machine, port, wait)
+		return bourse.Errorf(bourse.CodeTimeout, "machine %s is running, but nothing accepted connections on its port %d within %s", req.Machine, port, wait)
 	}
 	return bourse.Errorf(bourse.CodeTimeout, "machine %s did not start within %s: it is %s", req.Machine, wait, m.State)
 }
@@ -205,7 +205,7 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 			return m, nil
 		case bourse.StateRestarting:
 			if inCrashLoop(&m) {
-				return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is in a crash loop: its program was restarted %d times, and has ended again%s",
+				return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is in a crash loop: its program was restarted %d times and exited again%s",
 					m.ID, len(m.Boot.Restarts)-1, exit(&m))
 			}
 		case bourse.StateCreated, bourse.StateStarting, bourse.StateReplacing:
@@ -218,7 +218,7 @@ func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bo
 			case *started && m.Boot.Requested:
 				return m, bourse.Errorf(bourse.CodeUnavailable, "machine %s was stopped while a request waited for it", m.ID)
 			case *started:
-				return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s was started and has ended before it accepted connections%s", m.ID, exit(&m))
+				return m, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s was started, but its program exited before it accepted connections%s", m.ID, exit(&m))
 			case !req.Start:
 				return m, errNotStarted(&m)
 			}

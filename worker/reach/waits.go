@@ -66,7 +66,7 @@ func AwaitState(ctx context.Context, s *state.State, id bourse.MachineID, want S
 	return reply, errors.Join(err, verdict)
 }
 
-var errWaitOver = errors.New("the wait has timed out")
+var errWaitOver = errors.New("the wait timed out")
 
 // judge reports whether a wait is over, and returns the wait's reply or error.
 func judge(m *bourse.Machine, want *StateQuery) (fabric.WaitReply, bool, error) {

@@ -75,8 +75,7 @@ func (c *Counts) Exited(exit *bourse.Exit, requested, restarts bool) {
 	}
 }
 
-// Exits returns the number of exits for each of exitEnds, and the number of restarts by
-// policy.
+// Exits returns the number of exits in each class of exitEnds, and the number of restarts by policy.
 func (c *Counts) Exits() (ends map[string]uint64, restarts uint64) {
 	ends = make(map[string]uint64, len(exitEnds))
 	for i, end := range exitEnds {

@@ -2,7 +2,7 @@
 // engine of its runs, and notifications of changes.
 //
 // A State is safe for concurrent use. Followers must be registered before SetContext is
-// called. News never holds its locks while it calls other code.
+// called. A Changes never holds its lock while it calls other code.
 package state
 
 import (
@@ -28,7 +28,7 @@ type State struct {
 	Machines *Changes[bourse.MachineID]
 	Volumes  *Changes[bourse.VolumeID]
 
-	ctx   context.Context //nolint:containedctx // ends when the daemon stops, for what Go starts and Wait waits for
+	ctx   context.Context //nolint:containedctx // ends when the daemon stops; passed to the functions that Go starts
 	tasks sync.WaitGroup
 }
 
@@ -60,7 +60,7 @@ func (s *State) Go(fn func(life context.Context)) {
 // Wait returns once every function started by Go has returned.
 func (s *State) Wait() { s.tasks.Wait() }
 
-// Prefixes of the resources of runs.
+// Prefixes of the names of the resources that runs use.
 const (
 	machinePrefix = "machine/"
 	restartPrefix = "revive/"

@@ -39,7 +39,7 @@ type call struct {
 }
 
 var (
-	errCallerLeft    = errors.New("the caller left")
+	errCallerLeft    = errors.New("the caller disconnected")
 	errOrderCanceled = errors.New("the order was canceled")
 )
 
@@ -64,8 +64,8 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 	return c, work
 }
 
-// leave removes a caller whose context has ended from a call. If no callers remain, the
-// call is canceled. leave must be called at most once for each enter.
+// leave removes a caller from a call after the caller's context has ended. If no callers remain, the call is
+// canceled. leave must be called at most once for each enter.
 func (s *calls) leave(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -100,7 +100,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 		if err := call.saved.Wait(ctx); err != nil { // until the task's record is gone, a crash would cause the task to be recorded as lost
 			return nil, nil, err
 		}
-		return nil, t.host.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not listen for its task: "+err.Error()), nil
+		return nil, t.host.Refusal(bourse.RefusedUnavailable, "machine "+string(m.id)+" does not accept calls: "+err.Error()), nil
 	}
 	result.Took = time.Since(began)
 	t.end(call, result)
@@ -144,7 +144,7 @@ func (t *Tasks) answerFull(order *bourse.Order, seen answer) (answer, error) {
 // repeatAnswer answers a claim whose order was filled by an earlier call.
 func repeatAnswer(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
 	if result.End == "" { // cannot happen: recovery has ended the tasks of earlier daemons, and this daemon's tasks have a call
-		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress without a call", result.Order)
+		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress, but has no call", result.Order)
 	}
 	return &bourse.Fill{Task: result, Repeated: true}, nil, nil
 }

@@ -126,7 +126,7 @@ func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bour
 		case <-change:
 		case <-over.C:
 			limit := cmp.Or(time.Duration(rec.Task.Cold.Timeout), rec.Task.Cold.Until.Sub(rec.Task.Result.StartedAt))
-			err = t.endCold(lasting, id, endedEarly(rec.Task, bourse.TaskTimeout, fmt.Sprintf("it was ended after its timeout of %s", limit)))
+			err = t.endCold(lasting, id, endedEarly(rec.Task, bourse.TaskTimeout, fmt.Sprintf("it was stopped after its timeout of %s", limit)))
 		case <-ctx.Done():
 			if t.state.Context().Err() != nil { // the daemon is stopping, and the task continues
 				err = context.Cause(ctx)

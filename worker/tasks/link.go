@@ -125,7 +125,7 @@ func (t *Tasks) recordBroken(m *warmMachine, limit time.Duration, err error, out
 	case !ended:
 		out.End, out.Error = bourse.TaskBroken, fmt.Sprintf("the program of machine %s did not answer: %v", m.id, err)
 	case errors.Is(cut, errTime):
-		out.End, out.Error = bourse.TaskTimeout, fmt.Sprintf("it was ended after its timeout of %s", limit)
+		out.End, out.Error = bourse.TaskTimeout, fmt.Sprintf("it was stopped after its timeout of %s", limit)
 	default:
 		out.End, out.Error = bourse.TaskCanceled, "it was canceled: "+cut.Error()
 	}

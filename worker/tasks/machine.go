@@ -47,7 +47,7 @@ func (t *Tasks) MachineExited(ctx context.Context, m *bourse.Machine, exit bours
 	case exit.Error != "":
 		result.End, result.Error = bourse.TaskLost, "its program was lost: "+exit.Error
 	case exit.Signal != 0:
-		result.End, result.Error = bourse.TaskBroken, fmt.Sprintf("its program was ended by signal %d", exit.Signal)
+		result.End, result.Error = bourse.TaskBroken, fmt.Sprintf("its program was killed by signal %d", exit.Signal)
 	case exit.Code != 0:
 		result.End, result.Error = bourse.TaskFailed, fmt.Sprintf("its program ended with exit code %d", exit.Code)
 	}

@@ -68,8 +68,8 @@ func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	return out, nil
 }
 
-// Decision returns those parts of the decision about a task's order that the task's record contains. Only the broker
-// that made the decision stores all of it.
+// Decision returns the parts of the decision about a task's order that are stored in the task's record. Only the
+// broker that made the decision stores all of it.
 func Decision(rec *store.OrderRecord) bourse.Decision {
 	r := &rec.Task.Result
 	d := bourse.Decision{

@@ -41,13 +41,13 @@ type Tasks struct {
 // Machines runs the machines of cold tasks.
 type Machines interface {
 	// Begin decides whether to fill the claim's order. If so, it records the order's machine
-	// in a durable transaction, in which it also calls record, and begins to start the
-	// machine. The returned function waits for the start. The error may be an
+	// in a durable transaction, in which it also calls record, and then starts the machine in the
+	// background. The returned function waits for the start. The error may be an
 	// [admit.NotFilledError].
 	Begin(ctx context.Context, c *bourse.Claim, record func(*store.Tx, *bourse.Machine) error) (m bourse.Machine, started func(context.Context) error, err error)
-	// StartRefusal returns the refusal of an order whose machine could not be started.
+	// StartRefusal returns the refusal for an order whose machine could not be started.
 	StartRefusal(ctx context.Context, order *bourse.Order, machine bourse.MachineID, err error) *bourse.Refusal
-	// Discard begins to destroy a machine that is no longer needed.
+	// Discard starts destroying a machine that is no longer needed.
 	Discard(ctx context.Context, id bourse.MachineID) error
 	// Logs calls fn with the lines of a machine's output.
 	Logs(ctx context.Context, m *bourse.Machine, query driver.LogQuery, fn func(driver.LogLine) error) error

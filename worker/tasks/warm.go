@@ -62,8 +62,8 @@ func (s *warmMachines) changed(id bourse.MachineID) {
 	}
 }
 
-// drop removes a machine whose record has changed or that accepts no tasks, unless
-// calls use it. The caller must hold s.mu.
+// drop removes a machine whose record has changed or that no longer accepts tasks, unless calls use it. The caller
+// must hold s.mu.
 func (s *warmMachines) drop(m *warmMachine) {
 	if (m.read != m.changes || m.places == 0 || s.over) && m.busy == 0 {
 		if s.known[m.id] == m {

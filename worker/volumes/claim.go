@@ -37,8 +37,8 @@ func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *b
 	return &bourse.Fill{Volume: &v, Claimed: claimed, Started: time.Since(begin) - claimed}, nil, nil
 }
 
-// awaitCreated waits until a claimed volume has been created, and returns the volume, or the
-// refusal if that has failed.
+// awaitCreated waits until a claimed volume has been created, and returns the volume, or a refusal if it could not be
+// created.
 func (vs *Volumes) awaitCreated(ctx context.Context, id bourse.VolumeID, run *fsm.Handle[result]) (bourse.Volume, *bourse.Refusal, error) {
 	err := state.Started(ctx, run)
 	switch {

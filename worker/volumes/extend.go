@@ -45,7 +45,7 @@ func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error
 	case sizeGB > bourse.MaxVolumeGB:
 		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: use up to %d", sizeGB, bourse.MaxVolumeGB)
 	case sizeGB < v.Spec.SizeGB:
-		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: volume %s has %d already, and never shrinks", sizeGB, v.ID, v.Spec.SizeGB)
+		return bourse.Errorf(bourse.CodeInvalid, "invalid size_gb %d: volume %s already has %d GB, and volumes cannot shrink", sizeGB, v.ID, v.Spec.SizeGB)
 	}
 	v.State, v.TargetGB = bourse.VolumeExtending, sizeGB
 	r, err := vs.updateResources(tx, v)
@@ -147,7 +147,7 @@ func targetSize(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage)
 	if mount.ExtendThresholdPercent <= 0 || mount.AddSizeGB <= 0 || v.State != bourse.VolumeCreated || usage.Blocks <= 0 {
 		return 0, 0
 	}
-	// Like df, this treats the space that is reserved for root as full.
+	// Like df, this treats the space that is reserved for root as used.
 	used := usage.Blocks - usage.BlocksFree
 	if total := used + usage.BlocksAvail; used > 0 && total > 0 {
 		percent = int64(float64(used) / float64(total) * 100)
@@ -176,7 +176,7 @@ type refusal struct {
 	at     time.Time
 }
 
-// attached is a volume together with its machine's mount of it.
+// attached contains a volume and the mount of that volume in its machine's config.
 type attached struct {
 	volume bourse.Volume
 	mount  bourse.Mount
@@ -194,7 +194,7 @@ func (g *grower) run(ctx context.Context) {
 		}
 		list, err := g.growing()
 		if err != nil && ctx.Err() == nil {
-			g.vs.state.Log.Warn("read growing volumes failed", "err", err)
+			g.vs.state.Log.Warn("list growing volumes failed", "err", err)
 		}
 		for id := range g.refused {
 			if _, ok := list[id]; !ok {
@@ -281,6 +281,6 @@ func (g *grower) addEvent(ctx context.Context, v *bourse.Volume, what string) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil && bourse.CodeOf(err) != bourse.CodeNotFound {
-		g.vs.state.Log.Warn("record event of a growing volume failed", "volume", v.ID, "machine", v.Machine, "err", err)
+		g.vs.state.Log.Warn("record event of growing volume failed", "volume", v.ID, "machine", v.Machine, "err", err)
 	}
 }

@@ -27,7 +27,7 @@ type Host interface {
 	Recover(ctx context.Context, keep func(id string) bool) error
 }
 
-// Files manages file systems of a limited size.
+// Files manages size-limited file systems.
 type Files interface {
 	Create(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder) error
 	// Mount mounts a volume and returns its directory.

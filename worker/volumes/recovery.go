@@ -19,9 +19,8 @@ type Unknown struct{ Volumes []string }
 func (e *Unknown) Error() string { return "unknown volumes: " + strings.Join(e.Volumes, ", ") }
 
 // Recover reconciles the host's volumes with the store. It removes all objects without a
-// record, and ensures that each unfinished volume has a run that finishes it. It does not
-// mount volumes; that happens when machines start. If it returns an Unknown error, it has
-// only removed incomplete objects.
+// record, and ensures that a run exists for each volume's unfinished operation. It does not mount volumes; that
+// happens when machines start. If it returns an Unknown error, it has only removed incomplete objects.
 func (vs *Volumes) Recover(ctx context.Context) error {
 	// The first pass removes only incomplete objects. If the worker then refuses to start
 	// because of unknown volumes, their snapshots and the scratch space still exist.
@@ -51,7 +50,7 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 	}
 	for _, id := range canceled {
 		if err := vs.DestroyCanceled(ctx, id); err != nil {
-			vs.state.Log.Error("destroy volume of a canceled order failed", "volume", id, "err", err)
+			vs.state.Log.Error("destroy volume of canceled order failed", "volume", id, "err", err)
 		}
 	}
 	for _, v := range unfinished {
@@ -126,8 +125,8 @@ func (vs *Volumes) survey() (unfinished []bourse.Volume, canceled []bourse.Volum
 	return unfinished, canceled, err
 }
 
-// resumeWith returns the operation that finishes a volume according to its record, or
-// nil if nothing is unfinished.
+// resumeWith returns the operation that, according to a volume's record, is unfinished. It returns nil if there is
+// none.
 func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	switch v.State {
 	case bourse.VolumeCreating:
@@ -148,8 +147,8 @@ func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	return nil
 }
 
-// resume ensures that a volume has a run that finishes it. The run usually exists, unless an operator has skipped its
-// step.
+// resume ensures that a run exists for a volume's unfinished operation. The run usually exists already, unless an
+// operator has skipped its step.
 func (vs *Volumes) resume(ctx context.Context, v *bourse.Volume) error {
 	req := request{Volume: v.ID}
 	for _, s := range v.Snapshots {

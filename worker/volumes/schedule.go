@@ -81,7 +81,7 @@ func (vs *Volumes) Run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		if err := k.do(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			vs.state.Log.Warn("scheduled snapshots failed", "err", err)
+			vs.state.Log.Warn("take scheduled snapshots failed", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -143,7 +143,7 @@ func (k *scheduler) snapshot(ctx context.Context, id bourse.VolumeID, now time.T
 		k.later[id] = now.Add(snapshotRetryDelay)
 	}
 	if err != nil && ctx.Err() == nil {
-		k.vs.state.Log.Warn("scheduled snapshot failed", "volume", id, "err", err)
+		k.vs.state.Log.Warn("take scheduled snapshot failed", "volume", id, "err", err)
 	}
 }
 

@@ -28,7 +28,7 @@ type Answer struct {
 // NotSent is the error of a call that was not sent.
 type NotSent = mux.NotSent
 
-// limits are documented in docs/tasks.md.
+// limits contains the limits of the protocol, which docs/tasks.md documents.
 var limits = mux.Limits{Word: 192, Payload: bourse.MaxPayload, Answer: bourse.MaxAnswer}
 
 // restTimeout limits the time between the first and the last byte of an answer, because

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// Handler answers one payload. ctx ends when the worker cancels the call, at the call's
-// deadline or earlier. The answer is then discarded. The handler owns the call and its
-// payload until it returns. A panic in a handler ends the program.
+// Handler answers one payload. ctx ends when the worker cancels the call, which happens at the
+// call's deadline or earlier. The answer is then discarded. The handler owns the call and its
+// payload until it returns. A panic in a handler terminates the program.
 type Handler func(ctx context.Context, call *Call) Answer
 
 // Serve answers the calls of workers that connect to ln, with at most concurrency calls

@@ -116,8 +116,8 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 }
 
 // portOf returns the port that a check of m connects to, or 0 if m has no such port. port is the port in the check's
-// config. If one of m's services also names this port, portOf returns the port that receives the service's requests,
-// which is the machine's $PORT on the host's network.
+// config. If one of m's services also names this port, portOf returns the port on which the machine receives the
+// service's requests. If the machine uses the host's network, that is its $PORT.
 func portOf(m *bourse.Machine, port int) int {
 	if port != 0 && !slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port }) {
 		return port

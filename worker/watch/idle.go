@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleAfter is how long a machine must be unused before it is stopped, by default.
+// IdleAfter is the default time that a machine must be unused before it is stopped.
 const IdleAfter = time.Minute
 
 const (
@@ -49,7 +49,7 @@ type Idle struct {
 	busy     busySet                        // machines that this watcher is stopping
 }
 
-// NewIdle returns the idle watcher of a worker. Run starts it.
+// NewIdle returns a worker's idle watcher. Run starts it.
 func NewIdle(cfg IdleConfig) *Idle {
 	if cfg.After == 0 {
 		cfg.After = IdleAfter
@@ -92,8 +92,8 @@ func (w *Idle) Run(ctx context.Context) error {
 	}
 }
 
-// look decides whether to stop a machine, and returns when to decide again. The zero time means: after the machine's
-// next change.
+// look decides whether to stop a machine, and returns when to decide again. If that time is zero, the next
+// decision is due when the machine changes.
 func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) time.Time {
 	v, app, err := w.decide(ctx, id, now)
 	switch {

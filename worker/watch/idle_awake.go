@@ -19,7 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// EnvKeepAlive is the environment variable that contains the path of a machine's socket.
+// EnvKeepAlive is the name of the environment variable that contains the path of a machine's
+// socket.
 const EnvKeepAlive = "BOURSE_AWAKE_SOCKET"
 
 // Limits that protect the worker from programs.
@@ -30,7 +31,7 @@ const (
 	socketPath   = 107 // maximum length of a socket's path, in bytes
 )
 
-// programHolder is the holder's name if a program keeps its own machine awake.
+// programHolder is the name under which a program keeps its own machine awake.
 const programHolder = "its program"
 
 // Awake serves the sockets through which programs keep their machines awake. Each machine
@@ -50,12 +51,12 @@ type Awake struct {
 	paths   map[string]bourse.MachineID            // guarded by mu
 }
 
-// OpenAwake opens the directory of the sockets, creating it if it does not exist. Other
-// users can access files in the directory whose paths they know, but cannot list the
-// directory. OpenAwake does not listen on any socket yet.
+// OpenAwake opens the directory for the sockets, creating it if it does not exist. Other users can
+// access files in the directory whose paths they know, but cannot list the directory. OpenAwake
+// does not listen on any socket yet.
 func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "create the directory of sockets: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "create the socket directory: %w", err)
 	}
 	name := filepath.Join(dir, "key")
 	key, err := os.ReadFile(name)
@@ -65,7 +66,7 @@ func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 		err = wholefile.Write(name, key, 0o600)
 	}
 	if err != nil {
-		return nil, bourse.Errorf(bourse.CodeInternal, "read or create the key of the sockets' paths: %w", err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "read or create the key for socket paths: %w", err)
 	}
 	a := &Awake{dir: dir, key: key, tracker: tracker, sockets: map[bourse.MachineID]*net.UnixListener{}, paths: map[string]bourse.MachineID{}}
 	mux := http.NewServeMux()
@@ -87,8 +88,7 @@ func (a *Awake) Socket(id bourse.MachineID) string {
 	return path
 }
 
-// Listen begins to serve a machine's socket. It does nothing if the socket is already
-// served.
+// Listen starts serving a machine's socket. It does nothing if the socket is already served.
 func (a *Awake) Listen(id bourse.MachineID) error {
 	path := a.Socket(id)
 	a.mu.Lock()

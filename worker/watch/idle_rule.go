@@ -38,19 +38,18 @@ type IdleDecision struct {
 	Others bool // whether the decision depends on which of the app's other machines are running
 }
 
-// primaryRegion is an environment variable that flyctl sets on the machines that it
-// deploys.
+// primaryRegion is the name of an environment variable that flyctl sets on the machines that it deploys.
 const primaryRegion = "PRIMARY_REGION"
 
 // minDecisionInterval is the minimum time between decisions that depend on other machines.
 const minDecisionInterval = 5 * time.Second
 
-// DecideIdle decides whether to stop or suspend a machine. A machine is stopped if it was not used for at least the
-// duration after, and its app does not need it. DecideIdle is a pure function of its arguments.
+// DecideIdle decides whether to stop or suspend a machine. A machine is stopped once it has been unused for the
+// duration idleAfter, unless its app needs it. DecideIdle is a pure function of its arguments.
 //
 // If an app must keep some machines running, it keeps those with the lowest ids, so two workers with the same
 // information never both stop the last machine.
-func DecideIdle(s *IdleInput, now time.Time, after time.Duration) IdleDecision {
+func DecideIdle(s *IdleInput, now time.Time, idleAfter time.Duration) IdleDecision {
 	m := s.Machine
 	stop := workload.AutostopOf(s.Services)
 	idle := later(s.Uses.Last, s.Started)
@@ -69,11 +68,11 @@ func DecideIdle(s *IdleInput, now time.Time, after time.Duration) IdleDecision {
 	if !m.Lease.Expired(now) {
 		return IdleDecision{Why: "it is leased", Look: m.Lease.ExpiresAt}
 	}
-	if at := later(idle.Add(after), s.Uses.Until); now.Before(at) {
+	if at := later(idle.Add(idleAfter), s.Uses.Until); now.Before(at) {
 		return IdleDecision{Why: "it is in use", Look: at}
 	}
 	if why := s.needed(); why != "" {
-		return IdleDecision{Why: why, Look: now.Add(max(minDecisionInterval, after)), Others: true}
+		return IdleDecision{Why: why, Look: now.Add(max(minDecisionInterval, idleAfter)), Others: true}
 	}
 	v := IdleDecision{Act: Stop, Why: "idle for " + round(now.Sub(idle)).String()}
 	if stop == workload.AutostopSuspend {
@@ -82,9 +81,8 @@ func DecideIdle(s *IdleInput, now time.Time, after time.Duration) IdleDecision {
 	return v
 }
 
-// needed returns why the app needs the machine although nobody uses it, or "" if the app
-// does not need it. The app needs the machine if too few of its machines with lower ids
-// are running.
+// needed returns the reason why the app needs a machine that nobody uses, or "" if the app does not need it. The
+// app needs the machine if too few of its machines with lower ids are running.
 func (s *IdleInput) needed() string {
 	region := s.Machine.Region
 	if primary := s.Machine.Config.Env[primaryRegion]; primary != "" && primary != string(region) {
@@ -96,7 +94,7 @@ func (s *IdleInput) needed() string {
 			continue
 		}
 		if s.Unknown {
-			return "it is unknown which other machines of the app run"
+			return "the state of the app's other machines is unknown"
 		}
 		if n := s.running(want); n < want.MinRunning {
 			return fmt.Sprintf("the app must keep %d running in %s", want.MinRunning, region)

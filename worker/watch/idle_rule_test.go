@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 		}, why: "the app must keep 1 running in gru", look: time.Minute},
 		"the lower one serves something else": {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{machine(1, `[{"internal_port":81}]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
 		"the lower one serves nothing":        {services: one, sight: func(s *IdleInput) { s.Others = []bourse.Machine{machine(1, `[]`)} }, why: "the app must keep 1 running in gru", look: time.Minute},
-		"the others are unknown":              {services: one, sight: func(s *IdleInput) { s.Unknown = true }, why: "it is unknown which other machines of the app run", look: time.Minute},
+		"the others are unknown":              {services: one, sight: func(s *IdleInput) { s.Unknown = true }, why: "the state of the app's other machines is unknown", look: time.Minute},
 		"the others do not matter":            {services: web, sight: func(s *IdleInput) { s.Unknown = true }, act: Stop, why: "idle for 1h0m0s"},
 		"in the primary region":               {services: one, change: primary("gru"), why: "the app must keep 1 running in gru", look: time.Minute},
 		"in another region than the primary":  {services: one, change: primary("mad"), act: Stop, why: "idle for 1h0m0s"},
@@ -89,7 +89,7 @@ func TestDecide(t *testing.T) {
 			if c.sight != nil {
 				c.sight(s)
 			}
-			want := IdleDecision{Act: c.act, Why: c.why, Others: strings.Contains(c.why, "running in") || strings.Contains(c.why, "unknown which")}
+			want := IdleDecision{Act: c.act, Why: c.why, Others: strings.Contains(c.why, "running in") || strings.Contains(c.why, "is unknown")}
 			if c.look > 0 {
 				want.Look = noon.Add(c.look)
 			}

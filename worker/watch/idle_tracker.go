@@ -20,10 +20,9 @@ const MaxTTL = time.Hour
 // Tracker records which machines are in use, by whom, and until when. It keeps its data only in memory, so when the
 // worker starts, all machines count as just used.
 //
-// A user counts its use first and then reads the machine's state, with Machine of
-// [state.State]. A stop checks the uses in the transaction that records the stop.
-// Therefore either the stop sees the use and does not happen, or the user sees that the
-// machine is stopping, and starts it again.
+// A user counts its use first and then reads the machine's state with [state.State.Machine]. A stop checks the uses
+// in the transaction that records the stop. Therefore, either the check finds the use and prevents the stop, or the
+// user finds that the machine is stopping and starts it again.
 type Tracker struct {
 	now   func() time.Time
 	began time.Time
@@ -49,9 +48,8 @@ type hold struct {
 	requests int       // number of requests in progress
 }
 
-// last returns the time when the holder last used the machine. If the holder has requests
-// in progress, that is now, or the end of the hold if the hold has ended without being
-// renewed.
+// last returns the time when the holder last used the machine. While the holder has requests in progress, that time
+// is now, but no later than the end of the hold.
 func (h hold) last(now time.Time) time.Time {
 	if h.requests == 0 {
 		return h.used
@@ -64,8 +62,8 @@ func NewTracker() *Tracker {
 	return &Tracker{now: time.Now, began: time.Now(), machines: map[bourse.MachineID]*uses{}}
 }
 
-// Use counts a machine as in use for the duration ttl from now. who names the holder. The new use replaces the holder's
-// earlier use of the machine. requests is the number of requests that the holder has in progress.
+// Use marks a machine as in use for the duration ttl from now. who names the holder. The new use replaces the
+// holder's earlier use of the machine. requests is the number of requests that the holder has in progress.
 func (t *Tracker) Use(id bourse.MachineID, who string, requests int, ttl time.Duration) {
 	if t.use(id, who, requests, ttl) {
 		t.notify(id)
@@ -134,8 +132,7 @@ func (t *Tracker) Drop(id bourse.MachineID, who string) {
 	delete(u.holds, who)
 }
 
-// Begin counts a machine as in use until done is called. Calling done more than once
-// has no further effect.
+// Begin marks a machine as in use until done is called. Calling done more than once has no further effect.
 func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

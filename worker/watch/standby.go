@@ -58,7 +58,7 @@ type Standbys struct {
 	busy busySet // standbys that are being promoted, demoted or reset
 }
 
-// NewStandbys returns the standby watcher of a worker. It does nothing until Run is called. If failoverDelay is 0,
+// NewStandbys returns a worker's standby watcher. It does nothing until Run is called. If failoverDelay is 0,
 // NewStandbys uses DefaultFailoverDelay.
 func NewStandbys(s *state.State, view StandbyView, machines Promoter, failoverDelay time.Duration) *Standbys {
 	if failoverDelay == 0 {
@@ -176,8 +176,8 @@ func (w *Standbys) readInputs(ctx context.Context) (map[bourse.AppRef]*StandbyIn
 	return out, nil
 }
 
-// remember fills in s.Wanted for the listed machines. For a machine that the view no longer contains, it uses the last
-// look's value.
+// remember fills in s.Wanted for the listed machines. For a machine that the view no longer contains, it keeps the
+// value from the last look.
 func (w *Standbys) remember(s *StandbyInput, app bourse.AppRef, list []bourse.MachineID) {
 	for _, id := range list {
 		if m := s.Machines[id]; m != nil {

@@ -61,7 +61,7 @@ type Pending struct {
 	tried   time.Time // time of the last attempt; zero if there was none
 }
 
-// standbyRetry is the delay before an action without effect is repeated.
+// standbyRetry is the delay before an action is repeated that had no effect.
 const standbyRetry = 5 * time.Second
 
 // Due reports whether v, the current decision, must be carried out now, and returns how long to wait before the next
@@ -82,8 +82,8 @@ func (p *Pending) Due(v StandbyDecision, now time.Time) (due bool, wait time.Dur
 	return true, standbyRetry
 }
 
-// SettleTime returns how much longer each of a machine's standbys waits than the one before it. It is also how long a
-// machine that has come back must be running before its standby is demoted.
+// SettleTime returns how much longer each of a machine's standbys waits than the previous one. It is also how long a
+// machine that has returned must be running before its standby is demoted.
 func SettleTime(failoverDelay time.Duration) time.Duration {
 	return max(minSettleTime, failoverDelay/2)
 }

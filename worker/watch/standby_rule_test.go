@@ -223,7 +223,7 @@ func (w *world) running() (out []bourse.MachineID) {
 	return out
 }
 
-// Whatever fails: once all sites have been able to communicate for some time, exactly one standby runs if the machine
+// Whatever fails, once all sites have been able to communicate for some time, exactly one standby runs if the machine
 // is lost, and none if the machine runs. As long as the standbys can communicate, and no daemon restarts, which would
 // reset its waiting time, no two standbys run at the same time.
 func TestOneStandbyIsPromoted(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// The kernel's bounds in µs; see Documentation/scheduler/sched-bwc.
+// The kernel's bounds and default, in µs; see Documentation/scheduler/sched-bwc.
 const (
 	minQuota      = 1000
 	minPeriod     = 1000
@@ -14,7 +14,7 @@ const (
 	defaultPeriod = 100_000
 )
 
-// CPU is a limit of processor time. All values are in µs.
+// CPU is a limit on processor time. All values are in µs.
 type CPU struct {
 	Period int64
 	Quota  int64 // processor time per period
@@ -33,12 +33,12 @@ func CPUOf(l driver.Limits) CPU {
 	return c
 }
 
-// Shares returns the v1 shares for the CPUWeight of l. One CPU corresponds to the kernel's
-// default of 1024.
+// Shares converts l.CPUWeight to shares for cgroup v1. One CPU is 1024 shares, the kernel's default
+// for a group.
 func Shares(l driver.Limits) int64 {
 	return min(max(2, int64(l.CPUWeight)*1024/1000), 262144)
 }
 
-// Weight returns the v2 weight for the CPUWeight of l. One CPU corresponds to the kernel's
-// default of 100.
+// Weight converts l.CPUWeight to a weight for cgroup v2. One CPU is a weight of 100, the kernel's
+// default for a group.
 func Weight(l driver.Limits) int64 { return min(max(1, int64(l.CPUWeight)/10), 10000) }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// members returns the processes in a cgroup, except this process, which may temporarily have a
-// thread in a v1 cgroup.
+// members returns the ids of the processes in a cgroup. It omits this process, which may
+// temporarily have a thread in a v1 cgroup.
 func members(dir string) ([]int, error) {
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
@@ -28,12 +28,12 @@ func members(dir string) ([]int, error) {
 	return out, nil
 }
 
-// killMembers kills the processes of a cgroup until none remains or grace has passed. It tries
-// repeatedly, because a process may fork while it is being killed, or hang in the kernel. In
-// v1, a killed process that is frozen dies only when it is thawed, before it executes another
+// killMembers kills the processes in a cgroup until none remains or grace has passed. It tries
+// repeatedly, because processes may fork while they are being killed, or hang in the kernel. In v1,
+// a killed process that is frozen dies only when it is thawed, before it executes another
 // instruction.
 func killMembers(dir string, grace time.Duration) {
-	_ = writeFile(dir, "cgroup.kill", "1") // v2 only, since Linux 5.14; the code below does the same
+	_ = writeFile(dir, "cgroup.kill", "1") // v2 only, since Linux 5.14; otherwise, the loop below suffices
 	freezer := exists(dir, freezerState)
 	deadline := time.Now().Add(grace)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -69,8 +69,8 @@ func removeDir(dir string) error {
 	return fmt.Errorf("remove cgroup %s: %w", dir, err)
 }
 
-// sweep kills the processes in the child cgroups of dir, except the child named except, and
-// removes those cgroups.
+// sweep kills the processes in all child cgroups of dir and removes these cgroups. It skips the
+// child named except.
 func sweep(dir, except string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -87,8 +87,9 @@ func sweep(dir, except string) error {
 	return all
 }
 
-// writeFile writes one of a cgroup's files. The kernel may refuse to change a memory limit while a
-// signal is pending, and Go's runtime sends itself signals all the time.
+// writeFile writes to one of a cgroup's files. It retries after EINTR: the kernel may refuse to
+// change a memory limit while a signal is pending, and Go's runtime often sends signals to its own
+// threads.
 func writeFile(dir, file, value string) error {
 	fd, err := syscall.Open(filepath.Join(dir, file), syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package cgroup creates and uses the cgroups of tasks. It hides the differences between v1 and
-// v2: which controllers a host has mounted, and which files set limits and report usage.
+// Package cgroup manages tasks' cgroups. It hides the differences between v1 and v2, such as the
+// mounted controllers and the files that set limits and report usage.
 //
-// The limits of a group are set before it contains a process, and a program is started inside
-// its group. The limits therefore apply from the program's first instruction on. In v2 the
-// kernel clones a child directly into a cgroup. In v1 a child starts in the cgroups of the
-// thread that forks it, so a separate thread enters the group first and exits after the fork.
+// A group's limits are set while the group is empty, and programs are started inside the group. The
+// limits therefore apply from a program's first instruction on. With v2, the kernel clones a child
+// process directly into a cgroup. With v1, a child process starts in the cgroups of the thread that
+// forks it, so a separate thread first enters the group, and exits after the fork.
 package cgroup

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// readFile returns the contents of a cgroup's file, or "" if it cannot be read.
+// readFile returns the contents of one of a cgroup's files, or "" if the file cannot be read.
 func readFile(dir, file string) string {
 	b, _ := os.ReadFile(filepath.Join(dir, file))
 	return string(b)

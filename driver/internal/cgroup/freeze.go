@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// LabelSuspend is the driver label for hosts on which tasks can be frozen.
+// LabelSuspend is the driver label that is present if the host can freeze tasks.
 const LabelSuspend = "suspend"
 
 // freezerState is the v1 file that freezes a group and reports its state.
 const freezerState = "freezer.state"
 
-// until polls a condition until it holds or returns an error, or until ctx ends. Polling is necessary
-// because cgroup v1 sends no notification when a group is frozen.
+// until calls condition repeatedly until it returns true or an error, or ctx ends. Polling is
+// necessary because cgroup v1 does not send a notification once a group is frozen.
 func until(ctx context.Context, condition func() (bool, error)) error {
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		if done, err := condition(); done || err != nil {

@@ -14,12 +14,10 @@ import (
 	"syscall"
 )
 
-// In v1 the freezer is a separate hierarchy. If every process entered it at startup, each start would take at least 5
-// ms longer. Processes are therefore moved there only when they are frozen. See
-// Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
+// In v1, the freezer is a separate hierarchy. Entering it at startup would delay every start by at least 5 ms, so
+// processes are moved there only when they are frozen. See Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
 
-// openFreezer creates the directory of the frozen groups, and kills the processes that an earlier
-// supervisor left there.
+// openFreezer creates the directory for frozen groups, and kills processes that an earlier supervisor left in it.
 func (g *v1Groups) openFreezer(mount, mark string, log *slog.Logger) {
 	if mount == "" {
 		return
@@ -34,7 +32,7 @@ func (g *v1Groups) openFreezer(mount, mark string, log *slog.Logger) {
 	}
 }
 
-// freezerPath returns the path of the group's cgroup in the freezer's hierarchy.
+// freezerPath returns the path of the group's cgroup in the freezer hierarchy.
 func (g *v1Group) freezerPath() string { return filepath.Join(g.all.freezerDir, g.name) }
 
 func (g *v1Group) mayBeFrozen() bool {
@@ -59,14 +57,14 @@ func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
 		if err != nil || left > 0 {
 			return false, err
 		}
-		// Writing FROZEN again makes the kernel try again.
+		// Each write of FROZEN makes the kernel try again.
 		if err := writeFile(g.freezerPath(), freezerState, "FROZEN"); err != nil {
 			return false, err
 		}
 		if strings.TrimSpace(readFile(g.freezerPath(), freezerState)) != "FROZEN" {
 			return false, nil
 		}
-		left, err = g.moveToFreezer() // processes that were just being forked; they are frozen when they are moved
+		left, err = g.moveToFreezer() // processes that were forked in the meantime; moving them freezes them
 		return left == 0, err
 	})
 	if err != nil {
@@ -75,8 +73,8 @@ func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
 	return nil
 }
 
-// moveToFreezer moves the group's processes to the freezer. It returns the number of moved processes.
-// They may have forked in the meantime.
+// moveToFreezer moves the group's processes to the freezer and returns the number of moved processes. Because
+// processes may fork while they are being moved, call it until it returns 0.
 func (g *v1Group) moveToFreezer() (int, error) {
 	there, err := members(g.freezerPath())
 	if err != nil {

@@ -13,22 +13,22 @@ type Mount struct {
 	Controllers []string // v1 only; empty for named hierarchies, which have no controllers
 }
 
-// Choice contains the cgroup mounts of a host that this package uses.
+// Choice contains the host's cgroup mounts that this package uses.
 type Choice struct {
 	Mode string            // "v1", "v2", "hybrid" or "none"
 	V1   map[string]string // mount point of each controller
 	V2   string            // mount point, or "" if there is none
 }
 
-// Limiting lists the controllers that limits need.
+// Limiting lists the controllers that enforce limits.
 var Limiting = []string{"memory", "cpu", "pids"}
 
 // used lists the controllers that Choice may contain: the controllers in Limiting, and others
 // for measuring usage and freezing.
 var used = []string{"memory", "cpu", "pids", "cpuacct", "blkio", "freezer"}
 
-// ParseMountinfo returns the cgroup mounts in the text of mountinfo. It ignores invalid lines.
-// See proc_pid_mountinfo(5).
+// ParseMountinfo returns the cgroup mounts listed in text, the contents of a mountinfo file. It
+// ignores invalid lines. See proc_pid_mountinfo(5).
 func ParseMountinfo(text string) []Mount {
 	var out []Mount
 	for line := range strings.Lines(text) {
@@ -115,8 +115,8 @@ func ParseSelf(text string) map[string]string {
 	return out
 }
 
-// Counter returns a number from a file with lines "name number", such as memory.events. It
-// returns 0 if the name is missing.
+// Counter returns the number after name in text, which consists of lines "name number", like
+// memory.events. It returns 0 if name is missing.
 func Counter(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
@@ -127,7 +127,8 @@ func Counter(text, name string) int64 {
 	return 0
 }
 
-// Labels returns the driver labels for a mode of Choice. has reports whether a controller can be used.
+// Labels returns the driver labels for a Choice.Mode, and for the limits of the controllers for
+// which has returns true.
 func Labels(mode string, has func(controller string) bool) map[string]string {
 	out := map[string]string{"cgroup": mode}
 	for _, name := range Limiting {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// KillSession repeatedly kills a session's processes in a cgroup until none remains or grace has
-// passed. A runtime makes the first process of an exec a session leader, so the session contains
-// the processes that the exec has started.
+// KillSession kills the processes of a session in a cgroup until none remains or grace has passed.
+// A container runtime makes the first process of an exec a session leader, so the session normally
+// contains all processes that the exec has started.
 func (g *Tree) KillSession(path string, leader int, grace time.Duration) {
 	if leader <= 1 {
 		return
@@ -32,7 +32,7 @@ func (g *Tree) KillSession(path string, leader int, grace time.Duration) {
 	}
 }
 
-// sessionOf returns the session of a process, or 0 if the process has ended. See
+// sessionOf returns the session id of a process, or 0 if the process has ended. See
 // proc_pid_stat(5).
 func sessionOf(pid int) int {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))

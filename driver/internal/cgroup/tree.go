@@ -23,7 +23,7 @@ import (
 type Tree struct {
 	once  sync.Once
 	mount Choice // V2 is set only if the unified hierarchy provides the controllers
-	swap  bool   // whether the host accounts for swap
+	swap  bool   // see Swap
 }
 
 func (g *Tree) find() {
@@ -39,8 +39,8 @@ func (g *Tree) find() {
 	})
 }
 
-// parse selects mounts from the text of mountinfo. A hybrid host has its controllers in v1, and a
-// v2 mount without controllers.
+// parse selects mounts from text, the contents of a mountinfo file. On a hybrid host, it ignores
+// the v2 mount, because all controllers are in v1 hierarchies.
 func (g *Tree) parse(text string) {
 	g.mount = Choose(ParseMountinfo(text))
 	switch {
@@ -51,13 +51,15 @@ func (g *Tree) parse(text string) {
 	}
 }
 
-// PathOf returns the path of a container's cgroup below each mount point. If container is empty,
-// it returns the path of the parent of all cgroups of the driver with this mark.
+// PathOf returns the path of a container's cgroup, relative to each mount point. If container is
+// empty, it returns the path of the parent cgroup of the driver with this mark.
 func PathOf(mark, container string) string {
 	return filepath.Join("/", Parent, mark, container)
 }
 
-// Swap reports whether swap accounting is enabled on the host.
+// Swap reports whether a runtime may receive a limit on memory and swap. With v1, this requires
+// swap accounting. With v2, it is always true, because runtimes ignore the limit if the host does
+// not support it.
 func (g *Tree) Swap() bool {
 	g.find()
 	return g.swap
@@ -97,15 +99,15 @@ func (g *Tree) Labels() map[string]string {
 	return out
 }
 
-// bursts reports whether unused processor time may accumulate, which requires Linux 5.14. In v2
-// the file exists in every cgroup except the root, so bursts looks in the children.
+// bursts reports whether unused processor time may accumulate, which requires Linux 5.14. In v2,
+// the root cgroup does not have the file that bursts looks for, but all other cgroups do.
 func (g *Tree) bursts() bool {
 	found, _ := filepath.Glob(filepath.Join(cmp.Or(g.mount.V1["cpu"], g.mount.V2+"/*"), g.BurstFile()))
 	return g.Has("cpu") && len(found) > 0
 }
 
-// freezes reports whether groups can be frozen. In v2 the file exists in every cgroup except the
-// root, so freezes looks in the children.
+// freezes reports whether groups can be frozen. In v2, the root cgroup does not have the file that
+// freezes looks for, but all other cgroups do.
 func (g *Tree) freezes() bool {
 	if g.mount.V2 == "" {
 		return g.mount.V1["freezer"] != ""
@@ -114,8 +116,8 @@ func (g *Tree) freezes() bool {
 	return len(found) > 0
 }
 
-// OOMKills returns how many processes of the cgroup the kernel has killed because of the memory
-// limit. Unlike an event, this count can still be read after a restart.
+// OOMKills returns the number of processes in a cgroup that the kernel has killed because of the
+// memory limit. Unlike an event, the number can still be read after a restart of the daemon.
 func (g *Tree) OOMKills(path string) int64 {
 	file := "memory.oom_control"
 	if g.find(); g.mount.V2 != "" {
@@ -124,7 +126,7 @@ func (g *Tree) OOMKills(path string) int64 {
 	return Counter(g.Read("memory", path, file), "oom_kill")
 }
 
-// Members returns the processes in a cgroup.
+// Members returns the ids of the processes in a cgroup.
 func (g *Tree) Members(path string) []int {
 	var out []int
 	for field := range strings.FieldsSeq(g.Read("pids", path, "cgroup.procs")) {
@@ -135,9 +137,9 @@ func (g *Tree) Members(path string) []int {
 	return out
 }
 
-// Kill kills the processes of a cgroup until none remains or grace has passed. It tries
-// repeatedly, because a process may fork while it is being killed, or hang in the kernel. In
-// v1, Kill also thaws the cgroup, because a frozen process dies only when it is thawed.
+// Kill kills the processes in a cgroup until none remains or grace has passed. It tries repeatedly,
+// because processes may fork while they are being killed, or hang in the kernel. In v1, Kill also
+// thaws the cgroup, because a frozen process dies only when it is thawed.
 func (g *Tree) Kill(path string, grace time.Duration) {
 	deadline := time.Now().Add(grace)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -155,7 +157,8 @@ func (g *Tree) Kill(path string, grace time.Duration) {
 	}
 }
 
-// Set writes one of a cgroup's files.
+// Set writes value to one of a cgroup's files. It returns errors.ErrUnsupported if the host does
+// not have the controller.
 func (g *Tree) Set(controller, path, file, value string) error {
 	dir := g.Dir(controller, path)
 	if dir == "" {
@@ -169,8 +172,8 @@ func (g *Tree) Set(controller, path, file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// Remove removes a cgroup from all hierarchies in which it is empty. It reports whether the
-// cgroup no longer exists in any hierarchy.
+// Remove removes a cgroup from all hierarchies in which it is empty. It returns true if the cgroup
+// then no longer exists in any hierarchy.
 func (g *Tree) Remove(path string) (gone bool) {
 	g.find()
 	gone = true
@@ -185,8 +188,8 @@ func (g *Tree) Remove(path string) (gone bool) {
 	return gone
 }
 
-// RemoveSoon is like Remove, but retries for about a second. Use it for a group whose last
-// process has just been killed, because the kernel may not release such a group at once.
+// RemoveSoon is like Remove, but retries for about a second. Use it for a cgroup whose last process
+// has just been killed, because the kernel may not release such a cgroup immediately.
 func (g *Tree) RemoveSoon(path string) {
 	for pause := time.Millisecond; pause < time.Second; pause *= 2 {
 		if g.Remove(path) {
@@ -196,7 +199,7 @@ func (g *Tree) RemoveSoon(path string) {
 	}
 }
 
-// BurstFile returns the name of the file that limits the accumulated processor time.
+// BurstFile returns the name of the file that limits how much unused processor time may accumulate.
 func (g *Tree) BurstFile() string {
 	if g.find(); g.mount.V2 != "" {
 		return "cpu.max.burst"
@@ -204,7 +207,7 @@ func (g *Tree) BurstFile() string {
 	return "cpu.cfs_burst_us"
 }
 
-// Usage returns the resource usage of a group's processes.
+// Usage returns the resource usage of the processes in a cgroup.
 func (g *Tree) Usage(path string) driver.Usage {
 	if g.find(); g.mount.V2 != "" {
 		return UsageV2(func(name string) string { return readFile(g.Dir("", path), name) })
@@ -212,7 +215,7 @@ func (g *Tree) Usage(path string) driver.Usage {
 	return UsageV1(func(controller, name string) string { return g.Read(controller, path, name) })
 }
 
-// Read returns the contents of one of a group's files, or "" if it cannot be read.
+// Read returns the contents of one of a cgroup's files, or "" if the file cannot be read.
 func (g *Tree) Read(controller, path, file string) string {
 	dir := g.Dir(controller, path)
 	if dir == "" {

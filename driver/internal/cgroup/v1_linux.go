@@ -55,7 +55,7 @@ func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 	if len(g.trees) == 0 {
 		return nil, refused
 	}
-	g.openFreezer(choice.V1["freezer"], mark, log) // first, because frozen processes do not die
+	g.openFreezer(choice.V1["freezer"], mark, log) // must be first, because killed processes do not exit while they are frozen
 	for _, h := range g.trees {
 		if err := sweep(h.dir, ""); err != nil {
 			log.Warn("cgroups of an earlier supervisor remain", "err", err)
@@ -68,7 +68,7 @@ func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 	return g, nil
 }
 
-// probe checks that a thread may enter a group.
+// probe returns an error unless a thread of this process may enter a group.
 func (g *v1Groups) probe() error {
 	own, err := g.make()
 	if err != nil {
@@ -112,7 +112,7 @@ func (g *v1Groups) New(l driver.Limits) (Group, error) {
 	return own, nil
 }
 
-// make creates the cgroups of a new group. It skips names that an earlier process left
+// make creates a new group's cgroups. It skips names of cgroups that an earlier process left
 // behind.
 func (g *v1Groups) make() (*v1Group, error) {
 	for {
@@ -155,8 +155,8 @@ type v1Group struct {
 
 func (g *v1Group) dir(h hierarchy) string { return filepath.Join(h.dir, g.name) }
 
-// limit sets the limits before the group contains a process. The process limit is at least 2,
-// because the forking thread also counts while it is in the group.
+// limit sets the group's limits. The group must still be empty. The process limit is at least 2,
+// because the thread that forks also counts while it is in the group.
 func (g *v1Group) limit(l driver.Limits) error {
 	var all error
 	set := func(controller, file string, value int64, wanted bool) {
@@ -169,7 +169,8 @@ func (g *v1Group) limit(l driver.Limits) error {
 	memory, cpu := memoryOf(l), CPUOf(l)
 	set("memory", "memory.limit_in_bytes", memory, memory > 0)
 	if h := g.all.trees[0]; memory > 0 && h.has("memory") {
-		// The limit of memory and swap together; the file is missing if swap is not accounted.
+		// The combined limit on memory and swap. The file is missing if swap accounting is
+		// disabled.
 		_ = writeFile(g.dir(h), "memory.memsw.limit_in_bytes", strconv.FormatInt(memory, 10))
 	}
 	set("pids", "pids.max", int64(max(2, l.PIDs)), l.PIDs > 0)
@@ -183,9 +184,9 @@ func (g *v1Group) limit(l driver.Limits) error {
 // Fork implements Group. Moving the thread takes 10 to 20 ms on an idle host, because the kernel
 // first waits for a grace period on all processors.
 //
-// If a group is out of memory, the kernel kills only processes whose main thread is in the v1
-// memory cgroup, and no child between vfork and exec. This process is therefore safe as long as
-// the forking thread is not its main thread.
+// If the group runs out of memory, the kernel could kill this process only if its main thread were
+// in the group. The forking thread must therefore not be the main thread. The kernel also does not
+// kill a child between vfork and exec.
 func (g *v1Group) Fork(fork ForkFunc) (int, error) {
 	if err := g.enter(); err != nil {
 		return 0, bourse.Errorf(bourse.CodeUnavailable, "the task's cgroup cannot be entered: %w", err)
@@ -196,15 +197,15 @@ func (g *v1Group) Fork(fork ForkFunc) (int, error) {
 // enter moves the calling thread into the group. The thread stays there until it exits.
 func (g *v1Group) enter() error {
 	for _, h := range g.all.trees {
-		if err := writeFile(g.dir(h), "tasks", "0"); err != nil { // 0 stands for the writing thread
+		if err := writeFile(g.dir(h), "tasks", "0"); err != nil { // 0 means the thread that writes
 			return err
 		}
 	}
 	return nil
 }
 
-// KillAll implements Group. Each process is in all of the group's cgroups, so it is sufficient to
-// look in one of them.
+// KillAll implements Group. It reads the process list of only one of the group's cgroups, because
+// each process is in all of them.
 func (g *v1Group) KillAll(grace time.Duration) {
 	if g.mayBeFrozen() {
 		killMembers(g.freezerPath(), grace)

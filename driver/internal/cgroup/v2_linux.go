@@ -26,8 +26,8 @@ type v2Groups struct {
 	count       atomic.Int64
 }
 
-// v2Self is the cgroup to which this process moves, so that a service manager that kills the
-// daemon's cgroup does not kill this process.
+// v2Self is the name of the cgroup to which this process moves itself. If a service manager then
+// kills all processes in the daemon's cgroup, this process survives.
 const v2Self = "supervisor"
 
 func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
@@ -37,7 +37,7 @@ func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
 	}
 	for _, dir := range []string{root, filepath.Dir(g.dir), g.dir} {
 		for _, name := range Limiting {
-			// A missing controller must not prevent the use of the others.
+			// Ignore errors, so that a missing controller does not prevent the use of the others.
 			_ = writeFile(dir, "cgroup.subtree_control", "+"+name)
 		}
 	}
@@ -111,7 +111,7 @@ func (g *v2Group) Fork(fork ForkFunc) (int, error) {
 	return fork(&syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())})
 }
 
-// limit sets the limits before the group contains a process.
+// limit sets the group's limits. The group must still be empty.
 func (g *v2Group) limit(l driver.Limits) error {
 	var all error
 	set := func(controller, file, value string, wanted bool) {
@@ -122,7 +122,7 @@ func (g *v2Group) limit(l driver.Limits) error {
 	memory, cpu := memoryOf(l), CPUOf(l)
 	set("memory", "memory.max", strconv.FormatInt(memory, 10), memory > 0)
 	if memory > 0 && g.all.has("memory") {
-		_ = writeFile(g.dir, "memory.swap.max", "0") // the file is missing if swap is not accounted
+		_ = writeFile(g.dir, "memory.swap.max", "0") // fails if swap accounting is disabled, because the file is missing then
 	}
 	set("pids", "pids.max", strconv.Itoa(l.PIDs), l.PIDs > 0)
 	set("cpu", "cpu.weight", strconv.FormatInt(Weight(l), 10), l.CPUWeight > 0)
@@ -131,7 +131,7 @@ func (g *v2Group) limit(l driver.Limits) error {
 	return all
 }
 
-// freezeV2 is the file that freezes a group; it exists since Linux 5.2.
+// freezeV2 is the name of the file that freezes a group. It exists since Linux 5.2.
 const freezeV2 = "cgroup.freeze"
 
 // Freeze implements Group.
@@ -152,7 +152,7 @@ func (g *v2Group) Freeze(ctx context.Context, frozen bool) error {
 	return nil
 }
 
-// KillAll implements Group. It also kills frozen processes.
+// KillAll implements Group. In v2, frozen processes can be killed without being resumed.
 func (g *v2Group) KillAll(grace time.Duration) { killMembers(g.dir, grace) }
 
 // OOMKilled implements Group.

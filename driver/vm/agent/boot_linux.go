@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// mountKernel mounts the kernel's file systems below a root.
+// mountKernel mounts the kernel's virtual file systems, such as /proc, below root.
 func mountKernel(root string) error {
 	for _, m := range []struct {
 		target, kind, data string
@@ -54,9 +54,9 @@ func mountKernel(root string) error {
 	return nil
 }
 
-// loadModules loads the kernel's modules in a directory. The kernel refuses a module until the modules that it depends on
-// are loaded, so loadModules tries again as long as there is progress. It prints why the remaining ones were refused: not
-// every kernel needs all of them.
+// loadModules loads all kernel modules in a directory. The kernel rejects a module whose dependencies are not loaded
+// yet, so loadModules retries the rejected modules until a pass loads none of them. It then prints the errors of the
+// remaining modules and returns nil, because not every kernel needs every module.
 func loadModules(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -116,7 +116,7 @@ func boot(b *session.Boot) error {
 	return setNetwork(b)
 }
 
-// limitProcesses creates a cgroup with a limit on processes, and returns its directory.
+// limitProcesses creates a cgroup with a process limit, and opens its directory.
 func limitProcesses(limit int) (*os.File, error) {
 	const root, group = "/sys/fs/cgroup", "/sys/fs/cgroup/programs"
 	if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+pids"), 0); err != nil {
@@ -131,7 +131,7 @@ func limitProcesses(limit int) (*os.File, error) {
 	return os.Open(group)
 }
 
-// addEntropy adds the host's random bytes to the kernel's, and credits them.
+// addEntropy adds random bytes from the host to the kernel's entropy pool, and credits them as entropy.
 func addEntropy(seed []byte) error {
 	f, err := os.OpenFile("/dev/urandom", os.O_WRONLY, 0)
 	if err != nil {
@@ -146,7 +146,7 @@ func addEntropy(seed []byte) error {
 	return nil
 }
 
-// resumed sets the clock and seeds the random numbers of a guest that was restored from a snapshot.
+// resumed sets the clock and reseeds the random number generator after the guest was restored from a snapshot.
 func resumed(r *session.Resumed) error {
 	now := unix.NsecToTimespec(r.Time.UnixNano())
 	err := os.NewSyscallError("clock_settime", unix.ClockSettime(unix.CLOCK_REALTIME, &now))
@@ -161,8 +161,8 @@ func resumed(r *session.Resumed) error {
 	return os.NewSyscallError("RNDRESEEDCRNG", unix.IoctlSetInt(int(f.Fd()), unix.RNDRESEEDCRNG, 0)) // so that the new seed takes effect at once
 }
 
-// setRoot mounts the image with a writable layer above it, writes the machine's files, and makes the
-// result the root of this process.
+// setRoot mounts the image with a writable layer on top, makes the result this process's root file system, and adds
+// the machine's files and volumes.
 func setRoot(b *session.Boot) error {
 	const root = "/root"
 	for _, dir := range []string{"/image", "/scratch", root} {
@@ -204,7 +204,8 @@ func setRoot(b *session.Boot) error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	// As in a container, a volume hides the image's and the machine's files at its path, but not the files in memory.
+	// As in a container, a volume hides files from the image and the machine's ordinary files below its mount point.
+	// It does not hide the files in memory, which are written after the volumes are mounted.
 	inMemory := func(f session.File) bool { return f.Memory }
 	if err := writeFiles(slices.DeleteFunc(slices.Clone(b.Files), inMemory)); err != nil {
 		return err
@@ -224,7 +225,7 @@ func setRoot(b *session.Boot) error {
 	return nil
 }
 
-// writeFiles writes the machine's files. They replace files and links of the image.
+// writeFiles writes the machine's files, replacing existing files and links.
 func writeFiles(files []session.File) error {
 	const memory = "/dev/.bourse"
 	for i, f := range files {

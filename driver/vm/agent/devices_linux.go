@@ -7,8 +7,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// holdDevices opens the machine's block devices, so that their numbers remain theirs until this process ends. It returns an error if
-// a number already belongs to another device. That would be possible if the driver had given up this start.
+// holdDevices opens the machine's block devices, so that the kernel cannot reassign their numbers until
+// this process exits. It returns an error if a number has already been reassigned to another device, which
+// can happen if the driver gave up on this start. The caller must keep the returned files open.
 func holdDevices(devices []session.Device) (held []*os.File, err error) {
 	for _, d := range devices {
 		f, err := os.Open(d.Path)

@@ -31,7 +31,8 @@ func release(t *testing.T, device string) {
 	}
 }
 
-// TestHoldDevices gives a device's number to another file before and after the agent holds the device.
+// TestHoldDevices tries to reassign a device's number to another file, before and after the agent has
+// opened the device.
 func TestHoldDevices(t *testing.T) {
 	device := bind(t)
 	f, err := os.Open(device)

@@ -17,18 +17,19 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// guest is the first program of a virtual machine. It ends by powering the machine off.
+// guest is the first program of a virtual machine. When it is done, it powers off the machine.
 func guest() {
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintln(os.Stderr, "bourse: the guest has panicked:", p)
 		}
-		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF) // if it fails, this process ends, and so does the kernel
+		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF) // if that fails, process 1 exits, which makes the kernel panic
 	}()
-	fmt.Fprintln(os.Stderr, "bourse: the guest has failed:", serveGuest()) // to the console, whose last lines the host reports
+	fmt.Fprintln(os.Stderr, "bourse: the guest has failed:", serveGuest()) // to the console; the host reports the console's last lines
 }
 
-// serveGuest runs the host's programs until the connection to the host breaks. It returns the reason.
+// serveGuest runs the programs that the host sends, until the connection to the host breaks. It always returns an
+// error.
 func serveGuest() error {
 	if err := mountKernel(""); err != nil {
 		return err
@@ -64,7 +65,7 @@ func openPort() (*os.File, error) {
 	}
 }
 
-// guestServer runs the host's programs.
+// guestServer runs the programs that the host sends.
 type guestServer struct {
 	reaper *reaper
 
@@ -73,7 +74,7 @@ type guestServer struct {
 	sessions map[string]*guestSession
 }
 
-// guestSession collects the streams of a program.
+// guestSession collects the streams for one program.
 type guestSession struct {
 	streams map[session.Kind]*yamux.Stream
 	ready   chan struct{} // receives a value for each stream
@@ -119,11 +120,11 @@ func (g *guestServer) accept(stream *yamux.Stream) {
 	_ = stream.Close()
 	for _, s := range s.streams {
 		_ = s.Close()
-		go func() { _, _ = io.Copy(io.Discard, s) }() // the host may still be sending; a stream ends when both ends have closed it
+		go func() { _, _ = io.Copy(io.Discard, s) }() // the host may still be sending; a stream is released once both ends have closed it
 	}
 }
 
-// sync writes the volumes' data to their disks.
+// sync flushes the volumes' data to their disks.
 func (g *guestServer) sync() {
 	g.mu.Lock()
 	first := g.first
@@ -133,10 +134,10 @@ func (g *guestServer) sync() {
 	}
 }
 
-// openTimeout limits the time between the first and the last stream of a session.
+// openTimeout is how long run waits for each of a session's streams.
 const openTimeout = time.Minute
 
-// orderError is an error of the order, not of the guest.
+// orderError is an error that was caused by the order, such as a missing program.
 type orderError string
 
 func (e orderError) Error() string { return string(e) }
@@ -146,7 +147,8 @@ func invalid(err error) bool {
 	return errors.As(err, &e)
 }
 
-// run runs a session's program, and reports its start and exit.
+// run runs a session's program and reports its start and exit to the host. If the program was not started, run returns
+// an error, which the caller must report.
 func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 	var program session.Program
 	if err := session.Read(control, session.MaxProgram, &program); err != nil {
@@ -185,7 +187,7 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 	code := <-p.exited
 	p.ended.Store(true)
 	if main {
-		g.reaper.close()                // a program that is started now could use a volume
+		g.reaper.close()                // a program started after this could use a volume
 		_ = unix.Kill(-1, unix.SIGKILL) // all processes except this one
 	}
 	p.finish(main)
@@ -195,7 +197,8 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 	return session.Write(control, session.Report{Exit: &session.Exit{Code: code, OutOfMemory: outOfMemory()}})
 }
 
-// passSignals passes the signals that this process receives on to the first program, which is process 1 of a container.
+// passSignals forwards the signals that this process receives to the first program. In a container, the first program
+// would itself be process 1, so programs that signal process 1 expect to reach it.
 func passSignals(pid int) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
@@ -206,7 +209,7 @@ func passSignals(pid int) {
 	}
 }
 
-// context sets the guest up for its first program, and returns the context of all programs.
+// context returns the context in which all programs run. For the first program, it sets up the guest before it returns.
 func (g *guestServer) context(first *session.First) (*session.First, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -229,7 +232,7 @@ func (g *guestServer) context(first *session.First) (*session.First, error) {
 	return g.first, nil
 }
 
-// outOfMemory reports whether the kernel has killed processes because the guest was out of memory.
+// outOfMemory reports whether the guest's kernel has killed a process because the guest ran out of memory.
 func outOfMemory() bool {
 	text, err := os.ReadFile("/proc/vmstat")
 	if err != nil {

@@ -30,17 +30,18 @@ type machine struct {
 	port    *os.File           // qemu's end of the connection to the guest; it stays open while the machine is suspended
 	orders  chan session.Order // orders to the machine's program
 
-	mu       sync.Mutex // held while the machine is suspended or resumed
+	mu       sync.Mutex // held while suspending or resuming the machine
 	vmm      *vmm       // the running qemu
 	snapshot *snapshot  // nil unless the machine is suspended
 
 	die    sync.Once
-	dead   chan struct{} // closed once the machine has ended, except after its program's exit
-	reason error         // why it has ended; set before dead is closed
+	dead   chan struct{} // closed if the machine ends before its program has exited
+	reason error         // why the machine ended; set before dead is closed
 }
 
-// runMachine starts qemu, runs the machine's program in the guest, and returns its exit code. qemu ends with this process,
-// which is the first one in the container. The guest has then already written everything that outlives the machine.
+// runMachine starts qemu, runs the machine's program in the guest, and returns its exit code. When this process, the
+// first in the container, exits, the kernel kills qemu. By then, the guest has written all persistent data to its
+// volumes.
 func runMachine() (int, error) {
 	m := &machine{dead: make(chan struct{})}
 	exit, err := m.run()
@@ -112,7 +113,7 @@ func listen(path string) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Name: path})
 }
 
-// socketPair returns a connection whose other end is a file for qemu.
+// socketPair returns the two ends of a connection: one for this process, and one to pass to qemu.
 func socketPair() (*net.UnixConn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -131,11 +132,12 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 type vmm struct {
 	cmd      *exec.Cmd
 	monitor  *monitor
-	ended    chan struct{} // closed when it has ended
-	expected atomic.Bool   // whether its end is not the end of the machine: it is killed, or has not been resumed yet
+	ended    chan struct{} // closed when qemu has exited
+	expected atomic.Bool   // qemu's exit does not end the machine, because qemu is being killed or has not taken over yet
 }
 
-// start starts qemu. If snapshot is not nil, qemu reads the machine's state from it, and then waits to be continued.
+// start starts qemu. If snapshot is not nil, qemu reads the machine's state from it and then waits for the "cont"
+// command.
 func (m *machine) start(snapshot *os.File) (*vmm, error) {
 	conn, theirs, err := socketPair()
 	if err != nil {
@@ -149,7 +151,7 @@ func (m *machine) start(snapshot *os.File) (*vmm, error) {
 	v.cmd.Stdout, v.cmd.Stderr, v.cmd.ExtraFiles = &m.console, &m.console, files
 	v.expected.Store(snapshot != nil)
 	err = v.cmd.Start()
-	_ = theirs.Close() // qemu has its own, so the connection ends with qemu
+	_ = theirs.Close() // qemu has its own copy; the connection now breaks when qemu exits
 	if err != nil {
 		return nil, fmt.Errorf("start the virtual machine: %w", errors.Join(err, conn.Close()))
 	}
@@ -168,16 +170,18 @@ func (m *machine) start(snapshot *os.File) (*vmm, error) {
 	return v, nil
 }
 
-// end ends the machine, whose qemu has ended. The session with the guest ends after the bytes that the guest has sent.
+// end marks the machine as ended after its qemu has exited. Bytes that the guest has already sent can still be read;
+// after them, the connection to the guest ends.
 func (m *machine) end(reason error) {
 	m.die.Do(func() {
 		m.reason = reason
 		close(m.dead)
-		_ = m.port.Close() // as qemu's own has been closed, the connection ends
+		_ = m.port.Close() // qemu's copy is closed as well, so this ends the connection
 	})
 }
 
-// explain returns the error of a machine whose guest does not answer.
+// explain returns the reason why the machine ended or, if it has not ended within a second, an error that adds the
+// console's last lines to err.
 func (m *machine) explain(err error) error {
 	select {
 	case <-m.dead:
@@ -187,7 +191,7 @@ func (m *machine) explain(err error) error {
 	}
 }
 
-// kill ends a qemu.
+// kill terminates qemu without ending the machine.
 func (v *vmm) kill() {
 	v.expected.Store(true)
 	_ = v.cmd.Process.Kill() // an error means that it has ended
@@ -203,12 +207,13 @@ func (m *machine) dial() (session.Stream, error) {
 	return guestStream{s}, nil
 }
 
-// guestStream is a stream to the guest. Closing a yamux stream ends only the caller's direction.
+// guestStream is a stream to the guest. It implements CloseWrite with yamux's Close, which closes only the caller's
+// direction.
 type guestStream struct{ *yamux.Stream }
 
 func (s guestStream) CloseWrite() error { return s.Stream.Close() }
 
-// serveExecs connects each connection of an "agent exec" with a stream to the guest.
+// serveExecs connects each "agent exec" process to a new stream to the guest.
 func (m *machine) serveExecs(l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -226,14 +231,14 @@ func (m *machine) serveExecs(l *net.UnixListener) {
 			both.Go(func() {
 				_, _ = io.Copy(conn, s)
 				_ = conn.CloseWrite()
-				_, _ = io.Copy(io.Discard, s) // the agent may have been killed; the guest must be able to finish
+				_, _ = io.Copy(io.Discard, s) // even if the "agent exec" was killed, the guest must be able to finish sending
 			})
 			both.Wait()
 		}()
 	}
 }
 
-// report writes the machine's status for the driver. The first report stays.
+// report writes the machine's status for the driver, unless a status has already been written.
 func (m *machine) report(r session.Report) {
 	if _, err := os.Stat(session.StatusFile); err == nil {
 		return
@@ -241,7 +246,8 @@ func (m *machine) report(r session.Report) {
 	writeJSON(session.StatusFile, r)
 }
 
-// writeJSON writes a file in one step. The driver waits for the file, and reports its absence.
+// writeJSON writes a file atomically. If that fails, it prints the error and returns; the driver notices that the
+// file is missing.
 func writeJSON(path string, value any) {
 	data, err := json.Marshal(value)
 	if err == nil {

@@ -1,11 +1,11 @@
-// Agent is the program of the virtual machines' driver on both sides of the boundary. It is
-// small and static, because it takes memory of every machine. It runs as one of these:
+// Agent is the virtual machine driver's program on both sides: in a machine's container and in its guest. It is small and
+// statically linked, because each machine has a copy in its memory. It runs in one of these roles:
 //
-//   - "agent run": the first process of the container around a machine. It starts qemu, and
-//     lets the guest run the machine's program with this process's input, output, signals and exit code.
-//   - "agent exec NAME": the same for another program in a running guest.
-//   - "agent suspend" and "agent resume": ask the first process to do so.
-//   - process 1 of the guest, from the initial file system (/init).
+//   - "agent run": the first process in a machine's container. It starts qemu, and makes the
+//     guest run the machine's program with this process's input, output, signals and exit code.
+//   - "agent exec NAME": runs another program in the running guest in the same way.
+//   - "agent suspend" and "agent resume": ask the container's first process to suspend or resume the machine.
+//   - /init in the guest's initial file system: process 1 of the guest.
 package main
 
 import (
@@ -29,11 +29,13 @@ func main() {
 	os.Exit(code)
 }
 
-// failed is the exit code of an agent on the host whose program did not run, or whose exit is unknown.
+// failed is the exit code of an agent in a container if its program did not run, or if the program's exit code is
+// unknown.
 const failed = 125
 
 func host(args []string) (int, error) {
-	// qemu runs as the same user. If a guest has broken out of qemu, it must not get at this process's memory and files.
+	// qemu runs as the same user. A guest that has taken over qemu must not be able to access this process's memory and
+	// files.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return failed, err
 	}

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monitor is a connection to qemu's monitor (QMP). A guest that has broken out of its machine may answer anything.
+// monitor is a connection to qemu's monitor (QMP). A guest that has taken over qemu may send arbitrary replies.
 type monitor struct {
 	conn    *net.UnixConn
 	lines   *bufio.Scanner
-	version string // of qemu
+	version string // qemu's version, as JSON
 }
 
 const (
-	monitorTimeout = 30 * time.Second // limit for an answer
+	monitorTimeout = 30 * time.Second // time limit for an answer
 	maxLine        = 64 << 10
 )
 
@@ -32,7 +32,8 @@ type reply struct {
 	Error  *struct{ Desc string }
 }
 
-// newMonitor returns the connection to a qemu that has just been started.
+// newMonitor waits for the greeting of a qemu that has just been started, and returns a monitor that is ready
+// for commands.
 func newMonitor(conn *net.UnixConn) (*monitor, error) {
 	m := &monitor{conn: conn, lines: newLines(conn)}
 	if err := conn.SetDeadline(time.Now().Add(monitorTimeout)); err != nil {
@@ -43,7 +44,7 @@ func newMonitor(conn *net.UnixConn) (*monitor, error) {
 		return nil, err
 	}
 	if greeting.QMP == nil {
-		return nil, errors.New("qemu's monitor has sent no greeting")
+		return nil, errors.New("qemu's monitor did not send a greeting")
 	}
 	m.version = string(greeting.QMP.Version)
 	return m, m.run("qmp_capabilities", nil, nil)
@@ -69,7 +70,8 @@ func next(lines *bufio.Scanner) (r reply, err error) {
 	return r, nil
 }
 
-// run runs a command, and stores its result in result unless result is nil. It passes files to qemu.
+// run executes a command and passes files to qemu. Unless result is nil, it decodes the command's result into
+// it.
 func (m *monitor) run(command string, arguments map[string]any, result any, files ...*os.File) error {
 	message := map[string]any{"execute": command}
 	if arguments != nil {
@@ -104,7 +106,7 @@ func (m *monitor) run(command string, arguments map[string]any, result any, file
 	}
 }
 
-// await polls qemu until done returns true for the status that a query returns.
+// await repeats a query until done returns true for the status in qemu's reply.
 func (m *monitor) await(query string, done func(status string) bool) error {
 	for deadline := time.Now().Add(monitorTimeout); ; time.Sleep(5 * time.Millisecond) {
 		var r struct{ Status string }
@@ -112,7 +114,7 @@ func (m *monitor) await(query string, done func(status string) bool) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("qemu: %s: its status remains %q", query, r.Status)
+			return fmt.Errorf("qemu: %s: the status is still %q", query, r.Status)
 		}
 	}
 }

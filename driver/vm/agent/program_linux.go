@@ -24,11 +24,11 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// reaper waits for all processes of the guest, and reports the exits of those that it has started.
+// reaper reaps all of the guest's processes, and reports the exit codes of those that it started.
 type reaper struct {
-	mu      sync.Mutex // held while a process is started, so that its exit isn't missed
+	mu      sync.Mutex // held while starting a process, so that its exit isn't missed
 	waiting map[int]chan<- int
-	closing bool     // no more programs are started
+	closing bool     // no more programs may be started
 	group   *os.File // the cgroup of all programs; nil if there is none
 }
 
@@ -51,7 +51,7 @@ func newReaper() *reaper {
 	return r
 }
 
-// close makes later starts fail.
+// close makes all later calls of start fail.
 func (r *reaper) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +88,7 @@ type process struct {
 	pid      int
 	exited   chan int // receives the exit code
 	ended    atomic.Bool
-	terminal *os.File // nil if it has none
+	terminal *os.File // nil if the program has none
 	outputs  []output
 }
 
@@ -98,10 +98,10 @@ type output struct {
 	done chan struct{} // closed when everything has been copied
 }
 
-// start starts a program, and copies the bytes of its streams.
+// start starts a program and copies data between its files and the streams.
 func (r *reaper) start(program session.Program, in *session.First, streams map[session.Kind]*yamux.Stream) (*process, error) {
 	if in.MakeDir {
-		_ = os.MkdirAll(in.Dir, 0o755) // if it fails, the next check does, too
+		_ = os.MkdirAll(in.Dir, 0o755) // if that fails, so does the next check
 	}
 	if info, err := os.Stat(in.Dir); err != nil || !info.IsDir() {
 		return nil, orderError(fmt.Sprintf("directory %q is not in the image", in.Dir))
@@ -142,7 +142,8 @@ func (r *reaper) start(program session.Program, in *session.First, streams map[s
 	return p, nil
 }
 
-// lookPath finds a program's file, in the directories of the programs' $PATH.
+// lookPath returns the path of a program. A name without a slash is looked up in the directories of the
+// programs' $PATH.
 func lookPath(name string, in *session.First) (string, error) {
 	dirs := []string{""}
 	if !strings.Contains(name, "/") {
@@ -166,7 +167,8 @@ func lookPath(name string, in *session.First) (string, error) {
 	return "", orderError(fmt.Sprintf("start %q: %v", name, err))
 }
 
-// environment returns a program's environment. It adds the home directory of the program's user if it is missing.
+// environment returns a program's environment. If $HOME is not set, it is the home directory of the program's
+// user.
 func environment(program session.Program, in *session.First) []string {
 	out := slices.Clone(in.Env)
 	if program.Term != "" {
@@ -179,7 +181,7 @@ func environment(program session.Program, in *session.First) []string {
 	return out
 }
 
-// variable returns the value of a variable, or "".
+// variable returns the value of a variable in env, or "" if it is not set.
 func variable(env []string, name string) string {
 	for _, e := range env {
 		if value, ok := strings.CutPrefix(e, name+"="); ok {
@@ -189,7 +191,7 @@ func variable(env []string, name string) string {
 	return ""
 }
 
-// home returns a user's home directory.
+// home returns a user's home directory, or "/" if /etc/passwd does not list the user.
 func home(uid uint32) string {
 	f, err := os.Open("/etc/passwd")
 	if err != nil {
@@ -205,8 +207,8 @@ func home(uid uint32) string {
 	return "/"
 }
 
-// connect returns the program's files, and functions that copy bytes between the guest's ends of
-// these files and the streams.
+// connect creates the program's stdin, stdout and stderr. It returns these files and the functions that copy
+// data between their other ends and the streams. The caller must close the files, even after an error.
 func (p *process) connect(program session.Program, in *session.First, streams map[session.Kind]*yamux.Stream) (files []*os.File, copying []func(), err error) {
 	send := func(from *os.File, kind session.Kind) {
 		o := output{file: from, done: make(chan struct{})}
@@ -215,7 +217,7 @@ func (p *process) connect(program session.Program, in *session.First, streams ma
 	}
 	receive := func(to *os.File) {
 		copying = append(copying, func() {
-			_, _ = io.Copy(to, streams[session.Stdin]) // an error means that the program doesn't read any more
+			_, _ = io.Copy(to, streams[session.Stdin]) // an error means that the program no longer reads
 			if !program.Terminal {
 				_ = to.Close()
 			}
@@ -263,11 +265,12 @@ func (p *process) connect(program session.Program, in *session.First, streams ma
 	return files, copying, nil
 }
 
-// drainTime limits the time for output that an ended program's children hold open.
+// drainTime is how long to read output from a program that has exited, if its children hold the output open.
 const drainTime = 100 * time.Millisecond
 
-// finish waits until the program's output has been copied. After the machine's first program, no other
-// process is left, so that all output ends. Otherwise, processes in the background may keep it open.
+// finish waits until the program's output has been copied. If all is set, every other process has been
+// killed, so the output always ends. Otherwise, background processes may hold the output open, and finish
+// waits at most drainTime for it.
 func (p *process) finish(all bool) {
 	for _, o := range p.outputs {
 		if !all {
@@ -278,7 +281,8 @@ func (p *process) finish(all bool) {
 	}
 }
 
-// copy sends output until it ends, or until the program has ended and all its output is sent.
+// copy sends output until the output ends or its read deadline passes. In the latter case, it first sends the
+// data that remains in the pipe.
 func (o output) copy(to *yamux.Stream) {
 	defer to.Close()
 	buffer := make([]byte, 32<<10)
@@ -300,7 +304,7 @@ func (o output) copy(to *yamux.Stream) {
 	}
 }
 
-// drain sends the remaining bytes in the pipe of a program that has exited.
+// drain sends the data that an exited program has left in the pipe.
 func (o output) drain(to io.Writer, buffer []byte) {
 	raw, err := o.file.SyscallConn()
 	if err != nil {
@@ -320,12 +324,13 @@ func (o output) drain(to io.Writer, buffer []byte) {
 	}
 }
 
-// obey executes the host's orders. When they end before the program, it kills the program's session.
+// obey executes orders from the host. If the control stream ends before the program does, obey kills the
+// processes in the program's session.
 func (p *process) obey(control io.Reader) {
 	for {
 		var o session.Order
 		if err := session.Read(control, session.MaxShort, &o); err != nil {
-			for !p.ended.Load() && p.killSession() { // processes may be starting others
+			for !p.ended.Load() && p.killSession() { // processes may fork while they are being killed
 				time.Sleep(time.Millisecond)
 			}
 			return
@@ -338,13 +343,13 @@ func (p *process) obey(control io.Reader) {
 		}
 		if o.Resumed != nil {
 			if err := resumed(o.Resumed); err != nil {
-				fmt.Fprintln(os.Stderr, "bourse: after the restoration from a snapshot:", err)
+				fmt.Fprintln(os.Stderr, "bourse: set the clock and reseed random numbers after resuming:", err)
 			}
 		}
 	}
 }
 
-// killSession kills the processes in the program's session. It reports whether it has found any.
+// killSession kills the processes in the program's session and reports whether there were any.
 func (p *process) killSession() (found bool) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
@@ -395,7 +400,7 @@ func setSize(terminal *os.File, size session.Size) error {
 	})
 }
 
-// control calls a function with a file's descriptor.
+// control calls a function with a file's descriptor, which stays valid during the call.
 func control(f *os.File, call func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -18,7 +18,8 @@ const chunkSize = 1 << 20
 
 var errDamaged = errors.New("the snapshot is damaged")
 
-// newKey returns the key of one snapshot. It must not be used for another one.
+// newKey returns a random key for one snapshot. The key must not be reused, because the nonces start at 0 for each
+// snapshot.
 func newKey() cipher.AEAD {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)           // never fails
@@ -27,7 +28,7 @@ func newKey() cipher.AEAD {
 	return aead
 }
 
-// seal encrypts at most limit bytes.
+// seal reads data until EOF, and writes it in encrypted form. It returns an error if the data exceeds limit bytes.
 func seal(to io.Writer, from io.Reader, key cipher.AEAD, limit int64) error {
 	chunk := make([]byte, chunkSize, chunkSize+key.Overhead())
 	for i, size := uint64(0), int64(0); ; i++ {
@@ -45,8 +46,8 @@ func seal(to io.Writer, from io.Reader, key cipher.AEAD, limit int64) error {
 	}
 }
 
-// unseal is the inverse of seal. It returns errDamaged if it does not read exactly what seal has written. It may have
-// written the beginning before that.
+// unseal is the inverse of seal. It returns errDamaged if the encrypted data was changed or truncated. In that case,
+// it may already have written some of the decrypted data.
 func unseal(to io.Writer, from io.Reader, key cipher.AEAD) error {
 	sealed := make([]byte, chunkSize+key.Overhead())
 	for i := uint64(0); ; i++ {

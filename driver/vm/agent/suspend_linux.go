@@ -15,12 +15,12 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// A suspended machine consists of this process and a snapshot. This process keeps its connection to the guest, and with it the
-// program's streams, so they continue when another qemu has restored the guest.
+// A suspended machine consists of this process and a snapshot. This process keeps its connection to the guest open,
+// and with it the program's streams, so the streams continue to work once another qemu has restored the guest.
 
 var (
-	errRefused = errors.New("qemu does not accept it")
-	errVersion = errors.New("it is from another version of qemu")
+	errRefused = errors.New("qemu does not accept the snapshot")
+	errVersion = errors.New("the snapshot was written by another version of qemu")
 )
 
 // snapshot is the state of a suspended machine.
@@ -88,7 +88,7 @@ func (m *machine) control(action string) (r session.Report) {
 			}
 			err = fmt.Errorf("restore the machine from its snapshot: %w", err)
 			if errors.Is(err, errRefused) {
-				err = fmt.Errorf("%w; its last output: %s", err, m.console.text())
+				err = fmt.Errorf("%w; qemu's last output: %s", err, m.console.text())
 			}
 			if r.Retry = m.snapshot != nil; !r.Retry {
 				m.end(err)
@@ -101,7 +101,8 @@ func (m *machine) control(action string) (r session.Report) {
 	return r
 }
 
-// suspend replaces qemu with a snapshot. If that fails, the guest keeps running.
+// suspend writes a snapshot of the guest and kills qemu. If the snapshot cannot be written, the guest keeps
+// running.
 func (m *machine) suspend() error {
 	f, err := createSnapshot(m.config.MaxSnapshot)
 	if err != nil {
@@ -117,16 +118,17 @@ func (m *machine) suspend() error {
 	return nil
 }
 
-// syncTimeout limits the time in which the guest writes its volumes' data before it is suspended.
+// syncTimeout is how long suspend waits for the guest to flush its volumes' data.
 const syncTimeout = 5 * time.Second
 
-// sync lets the guest write its volumes' data. If it does not, the data remains in the snapshot, and is lost if the machine is not resumed.
+// sync asks the guest to flush its volumes' data to their disks, and waits up to syncTimeout. Data that was not
+// flushed is only in the snapshot, and is lost if the machine is never resumed.
 func (m *machine) sync() {
 	if m.config.Program.First == nil || len(m.config.Program.First.Boot.Volumes) == 0 {
 		return
 	}
 	done := make(chan struct{})
-	go func() { // ends when the guest answers, which may be after its resumption
+	go func() { // exits when the guest answers, perhaps only after it has been resumed
 		defer close(done)
 		s, err := m.guest.OpenStream()
 		if err != nil {
@@ -143,7 +145,8 @@ func (m *machine) sync() {
 	}
 }
 
-// createSnapshot creates a file without a name, and reserves size bytes for it. It returns an error if the file system has no room.
+// createSnapshot creates an unnamed file and reserves size bytes for it. It returns an error if there is not enough
+// disk space.
 func createSnapshot(size int64) (*os.File, error) {
 	if err := checkRoom(size); err != nil {
 		return nil, err
@@ -159,7 +162,7 @@ func createSnapshot(size int64) (*os.File, error) {
 	switch {
 	case err == nil:
 		err = checkRoom(0) // other machines may be suspended at the same time
-	case errors.Is(err, unix.EOPNOTSUPP): // if the disk becomes full, the suspension fails
+	case errors.Is(err, unix.EOPNOTSUPP): // without a reservation, save fails if the disk becomes full
 		err = nil
 	}
 	if err != nil {
@@ -168,15 +171,15 @@ func createSnapshot(size int64) (*os.File, error) {
 	return f, nil
 }
 
-// checkRoom returns an error unless size bytes can be written and enough of the file system remains free.
+// checkRoom returns an error unless size bytes can be written and a sixteenth of the file system remains free.
 func checkRoom(size int64) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(session.Dir, &fs); err != nil {
 		return err
 	}
-	const reserved = 16 // 1/reserved of the file system remains free
+	const reserved = 16
 	if free := (int64(fs.Bavail) - int64(fs.Blocks)/reserved) * fs.Bsize; free < size {
-		return fmt.Errorf("its snapshot needs up to %d MiB of disk space, and the host has %d MiB for it", size>>20, max(0, free)>>20)
+		return fmt.Errorf("the machine's snapshot needs up to %d MiB of disk space, but only %d MiB are available", size>>20, max(0, free)>>20)
 	}
 	return nil
 }
@@ -184,9 +187,9 @@ func checkRoom(size int64) error {
 // saveTimeout is the time limit for writing a snapshot.
 const saveTimeout = 10 * time.Minute
 
-// save stops the guest and writes its state to a file. Afterward, the file's pages are on disk instead of
-// in memory. While the guest is stopped, qemu does not read from the guest's port, so bytes for the guest wait in the socket for the
-// next qemu.
+// save stops the guest and writes its state to a file. It then evicts the file from the page cache, so that the
+// snapshot does not occupy memory. While the guest is stopped, qemu does not read from the socket to the guest, so
+// data for the guest stays there until the next qemu reads it.
 func (v *vmm) save(to *os.File, key cipher.AEAD, limit int64) error {
 	if err := v.monitor.run("stop", nil, nil); err != nil {
 		return err
@@ -215,7 +218,7 @@ func (v *vmm) save(to *os.File, key cipher.AEAD, limit int64) error {
 	status := ""
 	err = v.monitor.await("query-migrate", func(s string) bool { status = s; return s == "completed" || s == "failed" })
 	if err == nil && status == "failed" {
-		err = errors.New("qemu has not written the machine's state")
+		err = errors.New("qemu failed to write the machine's state")
 	}
 	if err == nil {
 		err = freeRest(to)
@@ -227,7 +230,7 @@ func (v *vmm) save(to *os.File, key cipher.AEAD, limit int64) error {
 	return err
 }
 
-// freeRest frees the space that is reserved for a file beyond its end.
+// freeRest frees disk space that was reserved for the file but not used.
 func freeRest(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -236,19 +239,20 @@ func freeRest(f *os.File) error {
 	return f.Truncate(info.Size())
 }
 
-// proceed lets a guest continue that could not be saved.
+// proceed resumes the guest after save has failed. If that also fails, it kills qemu, which ends the machine.
 func (v *vmm) proceed() error {
 	err := v.monitor.await("query-migrate", func(s string) bool { return s == "" || s == "completed" || s == "failed" })
 	if err == nil {
 		err = v.monitor.run("cont", nil, nil)
 	}
 	if err != nil {
-		_ = v.cmd.Process.Kill() // which ends the machine; an error means that it has ended
+		_ = v.cmd.Process.Kill() // an error means that qemu has already exited
 	}
 	return err
 }
 
-// resume restores the guest from its snapshot. If that fails, m.snapshot is nil unless a later attempt may succeed.
+// resume restores the guest from its snapshot. If it fails and a later attempt cannot succeed, it sets m.snapshot
+// to nil.
 func (m *machine) resume() error {
 	v, err := m.load(m.snapshot)
 	if err != nil {
@@ -262,7 +266,7 @@ func (m *machine) resume() error {
 	_, _ = rand.Read(order.Resumed.Entropy) // never fails
 	select {
 	case m.orders <- order:
-	case <-time.After(time.Second): // the guest does not read its orders, and keeps its clock
+	case <-time.After(time.Second): // the guest is not reading its orders; resume it with the old clock
 	}
 	if err := v.monitor.run("cont", nil, nil); err != nil {
 		v.kill()
@@ -272,7 +276,7 @@ func (m *machine) resume() error {
 	v.expected.Store(false)
 	select {
 	case <-v.ended:
-		return fmt.Errorf("qemu has ended; its last output: %s", m.console.text())
+		return fmt.Errorf("qemu has exited; its last output: %s", m.console.text())
 	default:
 		return nil
 	}
@@ -283,7 +287,7 @@ func (m *machine) discard() {
 	m.snapshot = nil
 }
 
-// load starts a qemu that reads the guest's state from a snapshot.
+// load starts qemu and makes it read the guest's state from a snapshot. The guest stays stopped.
 func (m *machine) load(s *snapshot) (*vmm, error) {
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -299,16 +303,16 @@ func (m *machine) load(s *snapshot) (*vmm, error) {
 		return nil, err
 	}
 	if err := v.load(w, s); err != nil {
-		v.kill() // it may still wait for the rest of the snapshot
+		v.kill() // it may still be waiting for the rest of the snapshot
 		return nil, err
 	}
 	return v, nil
 }
 
-// load passes a snapshot to a qemu that reads it from a pipe.
+// load decrypts a snapshot and writes it to the pipe from which qemu reads the guest's state.
 func (v *vmm) load(pipe *os.File, s *snapshot) error {
 	if v.monitor.version != s.version {
-		return fmt.Errorf("%w: %s, and not %s", errVersion, s.version, v.monitor.version)
+		return fmt.Errorf("%w: %s, want %s", errVersion, s.version, v.monitor.version)
 	}
 	if err := unseal(pipe, s.file, s.key); errors.Is(err, unix.EPIPE) {
 		return errRefused

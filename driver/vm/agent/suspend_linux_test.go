@@ -52,7 +52,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// A monitor skips events, and passes files.
+// A monitor skips events and passes files to qemu.
 func TestMonitor(t *testing.T) {
 	m, qemu := fakeMonitor(t, `{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": "Debian"}, "capabilities": ["oob"]}}
 {"event": "RESUME", "timestamp": {"seconds": 1, "microseconds": 2}}
@@ -99,7 +99,8 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// fakeMonitor returns a monitor whose qemu has sent everything already, and qemu's end.
+// fakeMonitor returns a monitor of a qemu that has already sent all its messages, and qemu's end of
+// the connection.
 func fakeMonitor(t *testing.T, text string) (*monitor, *os.File) {
 	t.Helper()
 	conn, qemu, err := socketPair()
@@ -120,7 +121,7 @@ func fakeMonitor(t *testing.T, text string) (*monitor, *os.File) {
 	return m, qemu
 }
 
-// FuzzMonitor reads nonsense from qemu.
+// FuzzMonitor sends arbitrary data from qemu to the monitor.
 func FuzzMonitor(f *testing.F) {
 	for _, seed := range []string{"", "{}", "null", "[]", "{\"QMP\": null}\n", "{\"QMP\": {}}\n", `{"return": null}`, `{"error": {}}`, strings.Repeat("[", 1000), strings.Repeat(" ", 2*maxLine)} {
 		f.Add(seed)

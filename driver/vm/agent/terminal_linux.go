@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// follow returns this process's signals as orders. With a terminal, it also passes all input
-// on unchanged, and returns the terminal's new sizes as orders.
+// follow returns a channel that receives an order for each signal to this process. If terminal is
+// set, it also puts stdin's terminal into raw mode, and converts SIGWINCH to an order with the
+// terminal's new size. restore ends raw mode.
 func follow(terminal bool) (orders chan session.Order, restore func()) {
 	restore = func() {}
 	if terminal {
@@ -26,7 +27,7 @@ func follow(terminal bool) (orders chan session.Order, restore func()) {
 	go func() {
 		for s := range signals {
 			switch n, ok := s.(syscall.Signal); {
-			case !ok || n == unix.SIGCHLD || n == unix.SIGURG || n == unix.SIGPIPE: // of this process
+			case !ok || n == unix.SIGCHLD || n == unix.SIGURG || n == unix.SIGPIPE: // not for the program
 			case n == unix.SIGWINCH && terminal:
 				orders <- session.Order{Size: sizeOf(os.Stdin)}
 			default:

@@ -40,7 +40,7 @@ func mountVolume(v session.Volume) error {
 	if err != nil {
 		return fmt.Errorf("mount the volume at %s: %w", v.Path, err)
 	}
-	if err := growVolume(device, v.Path); err != nil { // an extended volume keeps its earlier size
+	if err := growVolume(device, v.Path); err != nil { // the volume is usable with its previous size
 		fmt.Fprintf(os.Stderr, "bourse: extend the file system at %s: %v\n", v.Path, err)
 	}
 	return nil
@@ -58,7 +58,7 @@ func findDisk(serial string) (string, error) {
 	return "", errors.New("the guest has no such disk")
 }
 
-// growVolume makes a mounted file system as large as its disk.
+// growVolume extends a mounted file system to the size of its disk.
 func growVolume(device, path string) error {
 	const resize, blockSize = 0x40086610, 4096 // EXT4_IOC_RESIZE_FS
 	disk, err := os.Open(device)
@@ -82,30 +82,31 @@ func growVolume(device, path string) error {
 	return nil
 }
 
-// syncVolumes writes the volumes' data to their disks.
+// syncVolumes flushes the volumes' data to their disks.
 func syncVolumes(volumes []session.Volume) {
 	for _, v := range volumes {
 		if dir, err := os.Open(v.Path); err == nil { // the guest's programs may have removed it
-			_ = unix.Syncfs(int(dir.Fd())) // the data is also in the snapshot
+			_ = unix.Syncfs(int(dir.Fd())) // if this fails, the data is still in the snapshot
 			_ = dir.Close()
 		}
 	}
 }
 
-// unmountTime limits the time until the killed programs' files are closed.
+// unmountTime is how long to retry unmounting while killed programs still have files open.
 const unmountTime = 5 * time.Second
 
-// unmountVolumes unmounts the volumes after all programs have been killed, so that the host finds all their data.
+// unmountVolumes unmounts the volumes, so that all of their data is on their disks. All programs must have been
+// killed.
 func unmountVolumes(volumes []session.Volume) {
 	began := time.Now()
-	for _, v := range slices.Backward(volumes) { // one may be mounted in another
+	for _, v := range slices.Backward(volumes) { // a volume may be mounted inside another one
 		for {
 			err := unix.Unmount(v.Path, 0)
 			if errors.Is(err, unix.EBUSY) && time.Since(began) < unmountTime {
 				time.Sleep(time.Millisecond)
 				continue
 			}
-			if err != nil { // programs may have mounted other file systems there
+			if err != nil { // for example, because a program mounted another file system there
 				unix.Sync()
 			}
 			break

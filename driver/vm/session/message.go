@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind says what a stream carries.
+// Kind specifies what a stream carries.
 type Kind string
 
 // The kinds of streams.
@@ -17,10 +17,10 @@ const (
 	Stdin   Kind = "stdin"
 	Stdout  Kind = "stdout"
 	Stderr  Kind = "stderr"
-	Sync    Kind = "sync" // carries nothing; the guest closes it when the volumes' data is on their disks
+	Sync    Kind = "sync" // carries no data; the guest closes it once it has flushed the volumes' data to their disks
 )
 
-// Open is the first message on a stream.
+// Open is the first message on a stream. Session is the same for all streams of a session.
 type Open struct {
 	Session string `json:"session"`
 	Kind    Kind   `json:"kind"`
@@ -31,12 +31,12 @@ type Program struct {
 	Args     []string `json:"args"`
 	Terminal bool     `json:"terminal,omitempty"` // stdin and stdout are a terminal, and there is no stderr
 	Term     string   `json:"term,omitempty"`     // overrides $TERM
-	Size     Size     `json:"size,omitzero"`      // the terminal's
+	Size     Size     `json:"size,omitzero"`      // size of the terminal
 	Stdin    bool     `json:"stdin,omitempty"`    // if false, stdin is empty
-	First    *First   `json:"first,omitempty"`    // only for the first program, with which the machine ends
+	First    *First   `json:"first,omitempty"`    // only for the guest's first program; when that program exits, the machine ends
 }
 
-// First is the context of the guest's first program. Later programs run in the same context.
+// First is the context in which the guest's first program and all later programs run.
 type First struct {
 	Boot    Boot     `json:"boot"`
 	Env     []string `json:"env"`
@@ -53,23 +53,23 @@ type Size struct {
 	Cols uint16 `json:"cols"`
 }
 
-// Boot is what the guest sets up before its first program.
+// Boot contains the settings that the guest applies before it starts its first program.
 type Boot struct {
 	Hostname  string    `json:"hostname"`
-	ReadOnly  bool      `json:"read_only,omitempty"` // the root file system
+	ReadOnly  bool      `json:"read_only,omitempty"` // whether the root file system is read-only
 	Volumes   []Volume  `json:"volumes,omitempty"`
 	Files     []File    `json:"files,omitempty"`
-	Addresses []string  `json:"addresses,omitempty"` // of eth0, as CIDR prefixes; none: the guest has no network
+	Addresses []string  `json:"addresses,omitempty"` // of eth0, as CIDR prefixes; if there are none, the guest has no network
 	MTU       int       `json:"mtu,omitempty"`
 	Gateways  []Gateway `json:"gateways,omitempty"`
-	OpenFiles [2]uint64 `json:"open_files"`          // soft and hard limit of open files
+	OpenFiles [2]uint64 `json:"open_files"`          // soft and hard limit on open files
 	Processes int       `json:"processes,omitempty"` // maximum number of the programs' processes and threads; 0 for no limit
 	Entropy   []byte    `json:"entropy"`             // seed for the guest's random numbers
 }
 
-// Volume is an ext4 file system on a disk of its own, which the guest mounts.
+// Volume is a disk with an ext4 file system, which the guest mounts at Path.
 type Volume struct {
-	Serial string `json:"serial"` // of the disk
+	Serial string `json:"serial"` // serial number of the disk
 	Path   string `json:"path"`
 }
 
@@ -81,13 +81,15 @@ type File struct {
 	Memory bool   `json:"memory,omitempty"` // the file is on a tmpfs, and programs can only read it
 }
 
-// Gateway is a default route, with the gateway's fixed hardware address.
+// Gateway is a default route. MAC is the gateway's hardware address, which the guest does not have to
+// look up.
 type Gateway struct {
 	Address string `json:"address"`
 	MAC     string `json:"mac"`
 }
 
-// Order is a message from the host to a running program.
+// Order is a message from the host about a running program. The guest acts on all fields that are
+// set.
 type Order struct {
 	Signal  int      `json:"signal,omitempty"`
 	Size    Size     `json:"size,omitzero"`
@@ -100,23 +102,24 @@ type Resumed struct {
 	Entropy []byte    `json:"entropy"` // new seed for the guest's random numbers
 }
 
-// Report is a message from the guest about a program. The first one has Started or Error set. After a
-// program that was started, there is another one with Exit.
+// Report is a message from the guest about a program. In the first report of a session, Started or
+// Error is set. If the program was started, a second report follows, in which Exit is set.
 type Report struct {
 	Started bool   `json:"started,omitempty"`
 	Exit    *Exit  `json:"exit,omitempty"`
 	Error   string `json:"error,omitempty"`   // why the program was not started
-	Invalid bool   `json:"invalid,omitempty"` // whether the error is the order's fault
-	Retry   bool   `json:"retry,omitempty"`   // whether a machine that was not resumed can still be resumed
+	Invalid bool   `json:"invalid,omitempty"` // whether the order caused the error
+	Retry   bool   `json:"retry,omitempty"`   // whether another attempt to resume the machine may succeed
 }
 
-// Exit is the end of a program.
+// Exit describes how a program ended.
 type Exit struct {
-	Code        int  `json:"code"`                    // or 128 plus the number of the signal that killed the program
+	Code        int  `json:"code"`                    // the exit code, or 128 plus the number of the signal that killed the program
 	OutOfMemory bool `json:"out_of_memory,omitempty"` // whether the guest has killed processes because it was out of memory
 }
 
-// maxMessage is the maximum size of a message. Programs with many files are the largest.
+// maxMessage is the maximum size of a message in bytes. The largest messages are Programs with many
+// files.
 const maxMessage = 64 << 20
 
 // Write writes a message.
@@ -126,7 +129,7 @@ func Write(w io.Writer, message any) error {
 		return fmt.Errorf("encode message: %w", err)
 	}
 	if len(data) > maxMessage {
-		return fmt.Errorf("a message of %d bytes to the virtual machine exceeds the limit of %d", len(data), maxMessage)
+		return fmt.Errorf("message to the virtual machine is %d bytes long, the limit is %d", len(data), maxMessage)
 	}
 	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...))
 	return err
@@ -140,7 +143,7 @@ func Read(r io.Reader, limit int, message any) error {
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if int64(n) > int64(limit) {
-		return fmt.Errorf("a message of %d bytes exceeds the limit of %d", n, limit)
+		return fmt.Errorf("message is %d bytes long, the limit is %d", n, limit)
 	}
 	data, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err != nil {
@@ -155,8 +158,8 @@ func Read(r io.Reader, limit int, message any) error {
 	return nil
 }
 
-// Limits of messages that Read's callers pass.
+// Limits to pass to Read.
 const (
-	MaxProgram = maxMessage
-	MaxShort   = 64 << 10 // for all other messages
+	MaxProgram = maxMessage // for a Program
+	MaxShort   = 64 << 10   // for all other messages
 )

@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// Stream is a stream between the host and the guest. CloseWrite ends only its direction from the caller.
+// Stream is a stream between the host and the guest. CloseWrite closes only the direction from the caller
+// to the other side.
 type Stream interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -21,17 +22,18 @@ type Streams struct {
 	Stderr io.Writer // unused if the program has a terminal
 }
 
-// StartError is the error of a program that was not started.
+// StartError is the error that Run returns if the guest did not start the program.
 type StartError struct {
 	Text    string
-	Invalid bool // whether the order was wrong
+	Invalid bool // whether the order caused the error
 }
 
 func (e *StartError) Error() string { return e.Text }
 
-// Run runs a program in the guest, and returns its exit. dial opens a stream to the guest. started is
-// called once the program runs. Orders are forwarded until the channel is closed. Run does not wait for a
-// Stdin that blocks in Read.
+// Run runs a program in the guest and returns its exit. It calls dial to open each stream to the guest,
+// and calls started once the program has started. It forwards orders until the channel is closed or the
+// program exits. Run does not wait for a Stdin that blocks in Read. It returns a *StartError if the guest
+// did not start the program.
 func Run(dial func() (Stream, error), program Program, streams Streams, orders <-chan Order, started func()) (Exit, error) {
 	r := &run{dial: dial, id: rand.Text()}
 	defer r.close()
@@ -60,7 +62,7 @@ func Run(dial func() (Stream, error), program Program, streams Streams, orders <
 		return Exit{}, fmt.Errorf("read the program's exit: %w", err)
 	}
 	if report.Exit == nil {
-		return Exit{}, errors.New("the guest reported no exit")
+		return Exit{}, errors.New("the guest did not report the program's exit")
 	}
 	r.outputs.Wait()
 	return *report.Exit, nil
@@ -73,7 +75,7 @@ type run struct {
 	outputs sync.WaitGroup
 }
 
-// open opens a stream of the session.
+// open opens a stream and assigns it to the session.
 func (r *run) open(kind Kind) (Stream, error) {
 	s, err := r.dial()
 	if err != nil {
@@ -83,7 +85,7 @@ func (r *run) open(kind Kind) (Stream, error) {
 	return s, Write(s, Open{Session: r.id, Kind: kind})
 }
 
-// connect opens the program's streams and copies their bytes.
+// connect opens the program's other streams and starts copying data.
 func (r *run) connect(program Program, streams Streams) error {
 	if program.Stdin {
 		s, err := r.open(Stdin)
@@ -91,7 +93,7 @@ func (r *run) connect(program Program, streams Streams) error {
 			return err
 		}
 		go func() {
-			_, _ = io.Copy(s, streams.Stdin) // an error means that nobody reads any more
+			_, _ = io.Copy(s, streams.Stdin) // an error means that the program no longer reads
 			_ = s.CloseWrite()
 		}()
 	}
@@ -119,7 +121,7 @@ func (r *run) close() {
 	}
 }
 
-// forward sends orders until the program ends.
+// forward forwards orders to the guest until done or orders is closed, or a write fails.
 func forward(control io.Writer, orders <-chan Order, done <-chan struct{}) {
 	for {
 		select {

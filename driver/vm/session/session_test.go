@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestHostileGuest checks that Run returns whatever a guest answers.
+// TestHostileGuest checks that Run returns, whatever a guest answers.
 func TestHostileGuest(t *testing.T) {
 	huge := binary.BigEndian.AppendUint32(nil, 0xffffffff)
 	framed := func(text string) []byte {

@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// Body converts JSON text to package codec's encoding. It returns any other text
-// unchanged.
+// Body converts JSON text to package codec's encoding. Text that is not JSON is returned unchanged.
 func Body(t testing.TB, text string) []byte {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
@@ -27,7 +26,7 @@ func Body(t testing.TB, text string) []byte {
 	return b
 }
 
-// whole converts the numbers in v that are whole to integers.
+// whole converts the whole numbers in v to int64, and other numbers to float64.
 func whole(v any) any {
 	switch v := v.(type) {
 	case json.Number:

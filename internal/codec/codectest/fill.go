@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Fill sets every field of the value that pointer points to, including nested ones, to a
-// value other than zero, so that a test notices fields that are not encoded. Recursive
-// types are nested at most twice.
+// Fill sets every exported field of the value that pointer points to, including nested fields, to a
+// nonzero value, so that a test notices fields that are not encoded. Recursive types are nested at
+// most twice.
 func Fill(pointer any) { fill(reflect.ValueOf(pointer).Elem(), nil) }
 
 func fill(v reflect.Value, path []reflect.Type) {
@@ -56,6 +56,6 @@ func fill(v reflect.Value, path []reflect.Type) {
 		}
 	case reflect.Func: // functions are not encoded
 	default:
-		panic("a field of kind " + v.Kind().String() + " cannot be sent")
+		panic("fields of kind " + v.Kind().String() + " cannot be encoded")
 	}
 }

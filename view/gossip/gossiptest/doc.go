@@ -1,4 +1,4 @@
-// Package gossiptest runs groups of members for tests and benchmarks. The members use either
-// [Memory], an in-memory network for testing/synctest bubbles that can lose, delay and block
-// packets, or loopback sockets ([Loopback]).
+// Package gossiptest runs groups of members for tests and benchmarks. The members communicate
+// either through loopback sockets ([Loopback]) or through an in-memory network ([Memory]), which
+// can lose, delay and block packets, and is suitable for testing/synctest bubbles.
 package gossiptest

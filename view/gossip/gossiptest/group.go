@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// StartGroup runs n nodes, numbered from 1, and waits until all of them know one another. Each
-// node is configured by base, except that StartGroup sets Number and Join. If StartGroup returns
-// an error, no node is running.
+// StartGroup starts n nodes, numbered from 1, and waits until all of them know each other. base
+// configures each node, except that StartGroup sets Number and adds earlier nodes to Join. If
+// StartGroup returns an error, no node is running.
 func StartGroup(ctx context.Context, network Network, n int, base NodeConfig) ([]*Node, error) {
 	var group []*Node
 	for i := range n {
@@ -34,7 +34,7 @@ func StartGroup(ctx context.Context, network Network, n int, base NodeConfig) ([
 	return group, nil
 }
 
-// AwaitMembers waits until each node lists this many members.
+// AwaitMembers waits until each node in the group lists exactly want members.
 func AwaitMembers(ctx context.Context, group []*Node, want int) error {
 	for _, n := range group {
 		for {
@@ -52,7 +52,7 @@ func AwaitMembers(ctx context.Context, group []*Node, want int) error {
 	return nil
 }
 
-// StopAll stops nodes in parallel.
+// StopAll stops all nodes in the group concurrently, and returns their errors.
 func StopAll(group []*Node) error {
 	errs := make([]error, len(group))
 	var wg sync.WaitGroup
@@ -63,8 +63,9 @@ func StopAll(group []*Node) error {
 	return errors.Join(errs...)
 }
 
-// Differences describes how the nodes' views differ. It compares all heads, including their
-// hashes, and each table's checksum. It returns "" if the views are equal.
+// Differences describes the first difference between the nodes' views that it finds. It compares
+// all heads, including their hashes, and each table's checksum. It returns "" if the views are
+// equal.
 func Differences(group []*Node) string {
 	first := group[0]
 	want, tables := first.View.Digest(), first.View.Health().Tables
@@ -95,7 +96,7 @@ func headsDiffer(a, b []view.Head) string {
 	return ""
 }
 
-// AwaitEqual waits until the nodes' views are equal.
+// AwaitEqual waits until the views of all nodes in the group are equal.
 func AwaitEqual(ctx context.Context, group []*Node) error {
 	for {
 		d := Differences(group)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Log is a log that can be read while it is written.
+// Log is an io.Writer for log output, which can be read while it is being written.
 type Log struct {
 	mu      sync.Mutex
 	b       bytes.Buffer
@@ -25,7 +25,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// Lines returns how often a text occurs in the log.
+// Lines returns the number of times that a text occurs in the log.
 func (l *Log) Lines(with string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,7 +39,8 @@ func (l *Log) String() string {
 	return l.b.String()
 }
 
-// Await waits until the log contains a text, or for at most timeout, and reports whether the log contains the text.
+// Await waits until the log contains a text, but no longer than timeout. It reports whether the log contains the
+// text.
 func (l *Log) Await(timeout time.Duration, with string) bool {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

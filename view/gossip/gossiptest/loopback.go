@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Loopback is the loopback network. Each member has its own sockets.
+// Loopback is a Network that uses the loopback interface. Each member has its own sockets.
 type Loopback struct{ transport *http.Transport }
 
 // NewLoopback returns a Loopback.
@@ -25,7 +25,7 @@ func NewLoopback() *Loopback {
 // Close closes idle connections.
 func (l *Loopback) Close() { l.transport.CloseIdleConnections() }
 
-// Host creates a member's sockets.
+// Host creates the sockets of a new member. It ignores the number.
 func (l *Loopback) Host(int) (*Host, error) {
 	tr, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 		BindAddrs: []string{"127.0.0.1"}, Logger: log.New(io.Discard, "", 0),
@@ -63,7 +63,7 @@ func (l *Loopback) Host(int) (*Host, error) {
 	}, nil
 }
 
-// Call sends a request to a member's API address.
+// Call sends a request to the API address of a member.
 func (l *Loopback) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	req = req.WithContext(ctx)
 	req.URL.Scheme, req.URL.Host, req.Host = "http", to.Address, to.Address

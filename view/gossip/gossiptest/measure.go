@@ -13,20 +13,21 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Load describes the changes that Measure makes.
+// Load configures the changes that Measure makes.
 type Load struct {
-	Changes int           // number of changes; if Dice is nil, at most ten nodes make them alternately
+	Changes int           // number of changes
 	Every   time.Duration // interval between changes
 	Settle  time.Duration // how long to wait for the last changes; default 10 s
-	// Dice chooses random nodes, and random intervals with an average of Every. If it is nil,
-	// nodes alternate at fixed intervals.
+	// Dice, if set, makes random nodes change rows at random intervals with an average of Every. If
+	// it is nil, the nodes take turns, at fixed intervals.
 	Dice *rand.Rand
-	// Row returns a node's nth row, counted from 0. Each row must differ from the previous ones.
-	// The default is a row of the node's machine after its nth start or stop.
+	// Row returns the row that a node writes for its nth change, counted from 0. Each row must
+	// differ from the previous ones. The default is the row of the node's machine after its nth
+	// start or stop.
 	Row func(n *Node, nth int) wire.Row
 }
 
-// next returns the node that makes the ith change, and the pause before the change.
+// next returns the index of the node that makes the ith change, and the pause before that change.
 func (l *Load) next(i, nodes int) (node int, pause time.Duration) {
 	if l.Dice == nil {
 		return i % nodes, l.Every
@@ -34,22 +35,22 @@ func (l *Load) next(i, nodes int) (node int, pause time.Duration) {
 	return l.Dice.IntN(nodes), time.Duration(l.Dice.ExpFloat64() * float64(l.Every))
 }
 
-// Measured is the result of Measure.
+// Measured contains the results of Measure.
 type Measured struct {
 	Members, Changes int
 	Unseen           int // number of changes that some node did not receive in time
-	// P50, P99 and Max are the times until a change was visible in the views
-	// of all nodes.
+	// P50, P99 and Max describe how long it took until a change was visible in the views of all
+	// nodes: the median, the 99th percentile and the maximum.
 	P50, P99, Max time.Duration
-	// RumorBytes and HTTPBytes are the sizes of all messages about the view, per change and
-	// member. They do not include packet and HTTP headers.
+	// RumorBytes and HTTPBytes are the total sizes of all messages about the view, divided by the
+	// numbers of changes and members. They do not include packet and HTTP headers.
 	RumorBytes, HTTPBytes float64
 	ChangeBytes           float64 // average size of an encoded change
 	Pulled, Compared      uint64  // numbers of transactions that nodes pulled, and of comparisons of views
 	Took                  time.Duration
 }
 
-// Bytes returns the bytes sent per change and member.
+// Bytes returns the number of bytes sent per change and member.
 func (m Measured) Bytes() float64 { return m.RumorBytes + m.HTTPBytes }
 
 func (m Measured) String() string {
@@ -58,8 +59,8 @@ func (m Measured) String() string {
 		m.Bytes(), m.RumorBytes, m.HTTPBytes, m.ChangeBytes, m.Pulled, m.Compared, m.Took.Seconds())
 }
 
-// Measure makes nodes change machines one after another, and measures how long it takes until all
-// other nodes see each change. After each commit of a view, it reads the positions from memory.
+// Measure makes nodes change rows, one change after another, and measures how long it takes until
+// all nodes see each change. It checks a node's positions after each commit of the node's view.
 func Measure(ctx context.Context, group []*Node, load Load) (Measured, error) {
 	if load.Settle == 0 {
 		load.Settle = 10 * time.Second
@@ -113,8 +114,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// machine returns a node's machine after its nth start or stop. Its size, about 800 bytes,
-// includes the events that such changes add.
+// machine returns a node's machine after its nth start or stop. Its encoded size is about 800
+// bytes, including the events that starts and stops add.
 func machine(n *Node, nth int) *bourse.Machine {
 	at := time.Unix(1_800_000_000+int64(nth), 0)
 	m := &bourse.Machine{
@@ -131,13 +132,13 @@ func machine(n *Node, nth int) *bourse.Machine {
 	return m
 }
 
-// change is a change that some nodes have not received yet.
+// change is a change that at least one node has not received yet.
 type change struct {
 	at     time.Time
 	unseen map[int]bool // indexes of the nodes that have not received it
 }
 
-// watch tracks which changes have reached the nodes' views.
+// watch records when changes reach the nodes' views.
 type watch struct {
 	nodes int
 
@@ -161,7 +162,7 @@ func (w *watch) add(p wire.Position, at time.Time, group []*Node) {
 	}
 }
 
-// run checks each node after each commit of its view, until stop is called.
+// run calls look after each commit of a node's view, until stop is called.
 func (w *watch) run(group []*Node) (stop func()) {
 	var wg sync.WaitGroup
 	end := make(chan struct{})
@@ -182,7 +183,7 @@ func (w *watch) run(group []*Node) (stop func()) {
 	return func() { close(end); wg.Wait() }
 }
 
-// look records which changes a node has seen.
+// look records which of the open changes a node has received.
 func (w *watch) look(i int, n *Node) {
 	now := time.Now()
 	w.mu.Lock()
@@ -202,7 +203,7 @@ func (w *watch) look(i int, n *Node) {
 	}
 }
 
-// await waits until all nodes have received all changes, but no longer than limit.
+// await waits until all nodes have received all changes, but for no longer than limit.
 func (w *watch) await(ctx context.Context, limit time.Duration) {
 	w.mu.Lock()
 	if len(w.open) == 0 {

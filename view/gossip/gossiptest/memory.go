@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Memory is an in-memory network for tests. Its ends can be killed or partitioned. Packets are
-// dropped and delayed pseudo-randomly, as determined by a seed. Calls (see Caller) are delayed,
-// too, but fail only if an end is killed or partitioned.
+// Memory is an in-memory Network for tests. Its ends can be killed, or partitioned from each other.
+// Packets are dropped and delayed pseudo-randomly, as determined by a seed. Calls (see Caller) are
+// delayed, too, but fail only if one of the two ends is killed or they are partitioned.
 type Memory struct {
 	mu    sync.Mutex
 	ends  map[string]*End
@@ -26,12 +26,12 @@ type Memory struct {
 	packets, bytes uint64
 }
 
-// NewMemory returns a network without loss and delay. The seed may be zero.
+// NewMemory returns a network that neither loses nor delays packets. The seed may be zero.
 func NewMemory(seed uint64) *Memory {
 	return &Memory{ends: map[string]*End{}, apis: map[string]*End{}, dice: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// End is the memberlist transport of one member of a Memory network.
+// End is one member's access to a Memory network. It implements memberlist.Transport.
 type End struct {
 	net     *Memory
 	number  int
@@ -46,7 +46,7 @@ var _ memberlist.Transport = (*End)(nil)
 
 const memoryPort = 7946
 
-// End returns a new end with this number. An earlier end with the same number is killed.
+// End returns a new end with this number. It kills any earlier end with the same number.
 func (n *Memory) End(number int) *End {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -61,36 +61,37 @@ func (n *Memory) End(number int) *End {
 	return e
 }
 
-// Partition blocks traffic between the ends for which cut returns true. If cut is nil, all ends
-// can reach one another again.
+// Partition blocks traffic between each pair of ends for which cut returns true. If cut is nil, all
+// ends can reach each other again.
 func (n *Memory) Partition(cut func(from, to int) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cut = cut
 }
 
-// Lose drops a fraction, 0 to 1, of all packets.
+// Lose makes the network drop a fraction of all packets, from 0 to 1.
 func (n *Memory) Lose(part float64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lost = func() bool { return n.dice.Float64() < part }
 }
 
-// Delay delays each packet by a random duration between mean-spread and mean+spread.
+// Delay makes the network delay each packet by a random duration between mean-spread and
+// mean+spread.
 func (n *Memory) Delay(mean, spread time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = func() time.Duration { return mean - spread + time.Duration(n.dice.Int64N(int64(2*spread)+1)) }
 }
 
-// Sent returns the number of packets sent, and their total size in bytes.
+// Sent returns the number of packets that were sent, and their total size in bytes.
 func (n *Memory) Sent() (packets, bytes uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.packets, n.bytes
 }
 
-// Kill stops an end permanently. It sends and receives nothing from then on.
+// Kill stops an end permanently. From then on, it does not send or receive anything.
 func (e *End) Kill() {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
@@ -103,12 +104,12 @@ func (e *End) Addr() string { return fmt.Sprintf("%s:%d", e.ip, memoryPort) }
 // API returns the address at which a MemoryCaller reaches the end.
 func (e *End) API() string { return fmt.Sprintf("%s:%d", e.ip, 4280) }
 
-// reaches reports whether e can currently send to another end. The lock is held.
+// reaches reports whether e can currently send to another end. The caller holds the lock.
 func (e *End) reaches(to *End) bool {
 	return to != nil && !to.dead && !e.dead && (e.net.cut == nil || !e.net.cut(e.number, to.number))
 }
 
-// late returns a random delay. The lock is held.
+// late returns the delay for one packet. The caller holds the lock.
 func (n *Memory) late() time.Duration {
 	if n.delay == nil {
 		return 0
@@ -151,7 +152,7 @@ func (e *End) deliver(p *memberlist.Packet) {
 	}
 }
 
-// put delivers a packet. The lock is held.
+// put delivers a packet. The caller holds the lock.
 func (e *End) put(p *memberlist.Packet) {
 	p.Timestamp = time.Now()
 	select {

@@ -11,25 +11,25 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// api is an end's HTTP API.
+// api is the HTTP API of an end.
 type api struct {
-	handler http.Handler // nil if the end serves no API
+	handler http.Handler // nil if the end does not serve an API
 }
 
-// Serve sets the handler of the end's API.
+// Serve sets the handler for the end's API.
 func (e *End) Serve(h http.Handler) {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
 	e.api.handler = h
 }
 
-// Caller returns a gossip.Caller that calls the other ends' APIs from this end.
+// Caller returns a replication.Caller that calls the APIs of other ends from this end.
 func (e *End) Caller() *MemoryCaller { return &MemoryCaller{e} }
 
-// MemoryCaller sends HTTP requests through a Memory network.
+// MemoryCaller sends HTTP requests from one end of a Memory network to others.
 type MemoryCaller struct{ from *End }
 
-// Call sends a request to the end with a member's API address. It returns after the whole
+// Call sends a request to the end that has the API address of a member. It returns once the whole
 // response body has been received.
 func (c *MemoryCaller) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	if err := c.travel(ctx, to); err != nil {
@@ -62,8 +62,8 @@ func (c *MemoryCaller) handler(to bourse.Member) http.Handler {
 	return nil
 }
 
-// travel waits for the delay of a message in one direction. If the two ends are partitioned, it
-// waits until ctx ends, as if the message were lost.
+// travel waits for the time that a message takes from one end to the other. If the two ends are
+// partitioned, it waits until ctx ends, as if the message had been lost.
 func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
 	n := c.from.net
 	n.mu.Lock()
@@ -91,7 +91,8 @@ func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
 	}
 }
 
-// serve runs a handler. If the handler aborts, the client's read of the response body fails.
+// serve runs a handler and returns its response. If the handler aborts, reading the response body
+// fails.
 func serve(h http.Handler, req *http.Request) *http.Response {
 	w := httptest.NewRecorder()
 	aborted := func() (aborted bool) {

@@ -21,12 +21,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Network is a network that connects nodes: a Memory or a Loopback.
+// Network connects nodes. Memory and Loopback implement it.
 type Network interface {
 	Host(number int) (*Host, error)
 }
 
-// Host contains a member's access to a network.
+// Host gives one member access to a Network.
 type Host struct {
 	Transport memberlist.Transport
 	Advertise netip.AddrPort
@@ -37,7 +37,7 @@ type Host struct {
 	Close     func()
 }
 
-// Host creates an end with this number.
+// Host creates an end with this number, and returns access to it.
 func (n *Memory) Host(number int) (*Host, error) {
 	e := n.End(number)
 	return &Host{Transport: e, API: e.API(), Caller: e.Caller(), Serve: e.Serve, Kill: e.Kill, Close: e.Kill}, nil
@@ -59,8 +59,8 @@ type NodeConfig struct {
 	Log       *slog.Logger
 }
 
-// Node is a member with a view. Unless its config sets another role, it appears
-// to the other members as a worker.
+// Node is a member with a view. To the other members, it is a worker, unless its config sets
+// another role.
 type Node struct {
 	ID         bourse.WorkerID
 	Number     int
@@ -81,7 +81,7 @@ type Node struct {
 // ID returns the id of the node with this number.
 func ID(number int) bourse.WorkerID { return bourse.WorkerID(fmt.Sprintf("w%d", number)) }
 
-// Start runs a node until Stop or Kill.
+// Start starts a node, which runs until Stop or Kill is called.
 func Start(network Network, c NodeConfig) (*Node, error) {
 	host, err := network.Host(c.Number)
 	if err != nil {
@@ -145,10 +145,10 @@ func (n *Node) run() {
 	})
 }
 
-// Addr returns the gossip address at which other nodes join this one.
+// Addr returns the node's gossip address, which other nodes can use in NodeConfig.Join.
 func (n *Node) Addr() string { return n.Members.Addr() }
 
-// Stop stops the node cleanly and returns the errors that occurred while it ran.
+// Stop stops the node cleanly, and returns the errors that occurred while it was running.
 func (n *Node) Stop() error {
 	if n.ending.CompareAndSwap(false, true) {
 		n.cancel()
@@ -157,11 +157,11 @@ func (n *Node) Stop() error {
 		n.errs = append(n.errs, n.View.Close())
 		close(n.ended)
 	}
-	<-n.ended // do not wait for a mutex here, because that would stop a bubble's virtual time
+	<-n.ended // do not wait for a mutex here, because virtual time stops while a goroutine of the bubble waits for one
 	return errors.Join(n.errs...)
 }
 
-// Kill stops the node without notifying the others.
+// Kill stops the node without notifying the other nodes.
 func (n *Node) Kill() error {
 	n.host.Kill()
 	return n.Stop()
