@@ -259,9 +259,9 @@ func chooseEntry(workers []inventory.MeshWorker, runs map[bourse.WorkerID]bool, 
 	case named != "":
 		return inventory.MeshWorker{}, bourse.Errorf(bourse.CodeNotFound, "worker %s not found", bourse.Quoted(string(named)))
 	case region != "":
-		return inventory.MeshWorker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "no worker in region %s runs a machine of this network: start one, or choose any worker as the entry", bourse.Quoted(string(region)))
+		return inventory.MeshWorker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "no worker in region %s runs a machine of this network: start one, or name a worker (--worker)", bourse.Quoted(string(region)))
 	}
-	return inventory.MeshWorker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "no worker runs a machine of this network: start one, or choose any worker as the entry")
+	return inventory.MeshWorker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "no worker runs a machine of this network: start one, or name a worker (--worker)")
 }
 
 // isPrivate returns 1 if a worker's address for WireGuard is private, otherwise 0.

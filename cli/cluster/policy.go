@@ -3,9 +3,11 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 
@@ -124,10 +126,44 @@ func policySetter(s *cli.Shell, shadow bool, c *cobra.Command) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printPolicy(s, &p, map[bool]string{false: "workers are ranked by ", true: "the ranking is compared with "}[shadow]+policyName(&p))
+		if err := printPolicy(s, &p, map[bool]string{false: "workers are ranked by ", true: "the ranking is compared with "}[shadow]+policyName(&p)); err != nil {
+			return err
+		}
+		return noteUnknownResources(c.Context(), s, p.Policy)
 	}
 	bindPolicyRegion(s, c, &region, "only in this `region` (default: in all regions without a policy of their own)")
 	return c
+}
+
+// noteUnknownResources prints the resources in a policy that no worker has. They may be misspelled.
+func noteUnknownResources(ctx context.Context, s *cli.Shell, text []byte) error {
+	workers, err := s.Client().Workers(ctx)
+	if err != nil {
+		return err
+	}
+	known := map[bourse.Resource]bool{market.AnyGPU: true, market.AnyResource: true}
+	for i := range workers {
+		if workers[i].Facts == nil { // it may have any resource
+			return nil
+		}
+		for _, a := range workers[i].Facts.Accounts {
+			known[a.Resource] = true
+		}
+	}
+	var doc struct {
+		Curves struct {
+			Resources map[bourse.Resource]any `json:"resources"`
+		} `json:"curves"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return err
+	}
+	for _, r := range slices.Sorted(maps.Keys(doc.Curves.Resources)) {
+		if !known[r] {
+			s.Note("no worker has resource " + bourse.Quoted(string(r)) + ", so its curve has no effect now")
+		}
+	}
+	return nil
 }
 
 // completeFile completes the first argument with file names.

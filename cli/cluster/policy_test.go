@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/cli/clitest"
 	"github.com/bourse-dev/bourse/machinesapi"
 )
@@ -33,6 +35,29 @@ func TestAnInvalidPolicyIsNotSent(t *testing.T) {
 	for file, want := range map[string]string{path: path + `: policy: base "tetris": use best-fit`, path + "x": "no such file"} {
 		if r := line.Against(t, sent, "policy", "set", file); r.Code != 2 || !strings.Contains(r.Err, want) {
 			t.Errorf("%s: exit status %d, %q, want %q", file, r.Code, r.Err, want)
+		}
+	}
+}
+
+// TestMisspelledResource checks that the command names a resource that no worker has, unless a worker did not answer.
+func TestMisspelledResource(t *testing.T) {
+	const text = `{"name": "p", "curves": {"resources": {"gpu.h10": {"weight": 0}, "cpu": {"weight": 0}, "gpu.*": {"weight": 0}}}}`
+	path := filepath.Join(t.TempDir(), "p.json")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	facts := &bourse.Facts{Accounts: []bourse.Account{{Resource: "cpu"}, {Resource: "gpu.h100"}}}
+	for _, workers := range [][]machinesapi.Worker{{{ID: "w", Facts: facts}}, {{ID: "w", Facts: facts}, {ID: "w2"}}} {
+		cluster := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			reply := any(machinesapi.WorkerList{Workers: workers})
+			if r.Method == http.MethodPut {
+				reply = machinesapi.Policy{Name: "p", Policy: []byte(text)}
+			}
+			_ = json.NewEncoder(w).Encode(reply)
+		})
+		r := line.Against(t, cluster, "policy", "set", path)
+		if got, want := r.Err, `no worker has resource "gpu.h10"`; r.Code != 0 || strings.Contains(got, want) != (len(workers) == 1) || strings.Count(got, "no worker") > 1 {
+			t.Errorf("%d workers: exit status %d, %q", len(workers), r.Code, got)
 		}
 	}
 }
