@@ -29,8 +29,11 @@ const gpuPrefix = "gpu."
 // GPUResource returns the resource for one kind of GPU.
 func GPUResource(kind string) Resource { return Resource(gpuPrefix + kind) }
 
-// MaxAmount is the maximum of every amount in a ledger. It is so small that the sum of a million
-// amounts cannot overflow.
+// IsGPU reports whether r is a kind of GPU.
+func (r Resource) IsGPU() bool { return strings.HasPrefix(string(r), gpuPrefix) }
+
+// MaxAmount is the maximum of every amount in a ledger. It is small enough that the sum of a
+// million amounts cannot overflow.
 const MaxAmount = math.MaxInt64 / (1 << 21)
 
 // Amount is an amount of one resource, in the resource's unit (MilliCPU, MiB, or pieces).

@@ -191,7 +191,7 @@ func TestClaimCarriesTheDecision(t *testing.T) {
 	if d.Outcome != bourse.OutcomeFilled || d.Machine != a.fill.Machine.ID || d.Worker != a.fill.Machine.Worker || len(d.Rounds[0].Claims) != 1 {
 		t.Errorf("decision: %+v", d)
 	}
-	if parts := d.Rounds[0].Ranked[0].Parts; len(parts) != 5 { // cpu, memory, image, spread, load
+	if parts := d.Rounds[0].Ranked[0].Parts; len(parts) != 7 { // cpu, memory, image, spread, load, stranded, position
 		t.Errorf("parts: %+v", parts)
 	}
 }

@@ -29,6 +29,14 @@ type CurveSet struct {
 	Spread Curve
 	// Load is evaluated at the number of runnable tasks per core on the worker.
 	Load Curve
+	// Stranded is evaluated at the share of the worker's GPUs, from 0 to 1, that would be free after the fill without as
+	// large a share of its CPUs and memory. For a worker without GPUs, it is evaluated at the difference between the free
+	// shares of CPUs and memory.
+	Stranded Curve
+	// Position is evaluated at the worker's position, a number from 0 to 1 that depends only on the worker's and the
+	// broker's names. It makes the broker fill similar workers one after the other, so that the last ones remain empty
+	// for large orders.
+	Position Curve
 	// PullRate is the expected rate of image pulls, in bytes per second.
 	PullRate float64
 }
@@ -135,7 +143,7 @@ func (s *CurveSet) Validate() error {
 }
 
 func (s *CurveSet) all() map[string]*Curve {
-	all := map[string]*Curve{"image": &s.Image, "spread": &s.Spread, "load": &s.Load}
+	all := map[string]*Curve{"image": &s.Image, "spread": &s.Spread, "load": &s.Load, "stranded": &s.Stranded, "position": &s.Position}
 	for r, c := range s.Resources {
 		all["resources."+string(r)] = &c
 	}

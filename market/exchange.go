@@ -29,10 +29,11 @@ type Config struct {
 	// Policies returns the current policies. It is called once for each order, and must not block. Default: all workers
 	// are ranked by DefaultCurves.
 	Policies func() *Policies
-	// SampleAbove is the maximum number of candidates that are all asked at once. If a choice of regions has more
-	// candidates, only a sample of them is asked at first. Default 32.
-	SampleAbove int
-	// Sample is the size of that sample. Default 8.
+	// Name is the broker's name. Exchanges with different names prefer different workers, which makes conflicts between
+	// their claims rare. See CurveSet.Position.
+	Name string
+	// Sample is the maximum number of candidates that are all asked at once. If a choice of regions has more candidates,
+	// a sample of this size is asked at first. Default 20.
 	Sample int
 	// QuoteTimeout is how long the exchange waits for quotes. Default 250 ms.
 	QuoteTimeout time.Duration
@@ -62,8 +63,7 @@ func (c Config) withDefaults() Config {
 		none := NewPolicies(nil, nil)
 		c.Policies = func() *Policies { return none }
 	}
-	orDefault(&c.SampleAbove, 32)
-	orDefault(&c.Sample, 8)
+	orDefault(&c.Sample, 20)
 	orDefault(&c.QuoteTimeout, 250*time.Millisecond)
 	if c.QuoteTTL == 0 {
 		c.QuoteTTL = time.Second

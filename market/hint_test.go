@@ -86,7 +86,7 @@ func TestInvariant8TheViewIsAHint(t *testing.T) {
 				omit: func(id bourse.WorkerID) bool { return slices.Contains(omitted, id) },
 			}
 			x := broker(c, func(cfg *market.Config) {
-				cfg.Directory, cfg.SampleAbove, cfg.Sample = dir, rapid.IntRange(1, 4).Draw(t, "above"), 2
+				cfg.Directory, cfg.Sample = dir, rapid.IntRange(1, 4).Draw(t, "sample")
 			})
 			left := int64(0)
 			for i, s := range specs {

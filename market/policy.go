@@ -37,25 +37,23 @@ var bases = map[string]func() *CurveSet{
 	"random":   func() *CurveSet { return &CurveSet{PullRate: DefaultCurves().PullRate} },
 }
 
-// bestFit returns curves that prefer the fullest worker and score nothing except utilization.
+// bestFit returns curves that prefer the fullest worker, and score nothing else.
 func bestFit() *CurveSet {
-	set := &CurveSet{Resources: DefaultCurves().Resources, PullRate: DefaultCurves().PullRate}
-	set.setPoints([]Point{{0, 0}, {1, 1}})
-	return set
+	return &CurveSet{Resources: byUtilization([]Point{{0, 0}, {1, 1}}), PullRate: DefaultCurves().PullRate}
 }
 
 // emptiest returns the default curves, except that the emptiest worker is preferred.
 func emptiest() *CurveSet {
 	set := DefaultCurves()
-	set.setPoints([]Point{{0, 1}, {1, 0}})
+	set.Resources, set.Stranded, set.Position = byUtilization([]Point{{0, 1}, {1, 0}}), Curve{}, Curve{}
 	return set
 }
 
-// setPoints replaces the points of all resources' curves.
-func (s *CurveSet) setPoints(points []Point) {
-	for r, c := range s.Resources {
-		c.Points = points
-		s.Resources[r] = c
+// byUtilization returns curves with the given points for all resources.
+func byUtilization(points []Point) map[bourse.Resource]Curve {
+	return map[bourse.Resource]Curve{
+		bourse.ResourceCPU: {1, points}, bourse.ResourceMemory: {1, points}, bourse.ResourceDisk: {0.5, points},
+		AnyGPU: {2, points}, AnyResource: {1, points},
 	}
 }
 
@@ -75,6 +73,8 @@ func ParsePolicy(text []byte) (*Policy, error) {
 			Image     *Curve                    `json:"image"`
 			Spread    *Curve                    `json:"spread"`
 			Load      *Curve                    `json:"load"`
+			Stranded  *Curve                    `json:"stranded"`
+			Position  *Curve                    `json:"position"`
 			PullRate  *float64                  `json:"pull_rate"`
 		} `json:"curves"`
 	}
@@ -110,6 +110,8 @@ func ParsePolicy(text []byte) (*Policy, error) {
 	replace(&set.Image, doc.Curves.Image)
 	replace(&set.Spread, doc.Curves.Spread)
 	replace(&set.Load, doc.Curves.Load)
+	replace(&set.Stranded, doc.Curves.Stranded)
+	replace(&set.Position, doc.Curves.Position)
 	replace(&set.PullRate, doc.Curves.PullRate)
 	if err := set.Validate(); err != nil {
 		return nil, err

@@ -87,9 +87,9 @@ func TestInvalidPolicies(t *testing.T) {
 	}
 }
 
-// TestBases checks which worker each base prefers.
+// TestBases checks which worker each base prefers. The default is tested in TestRankByDefaultCurves.
 func TestBases(t *testing.T) {
-	for base, want := range map[string]bourse.WorkerID{"": "knee", "default": "knee", "best-fit": "brim", "spread": "empty"} {
+	for base, want := range map[string]bourse.WorkerID{"best-fit": "brim", "spread": "empty"} {
 		quotes := []bourse.Quote{quote("empty", 0, 0), quote("knee", 85_000, 85_000), quote("brim", 98_000, 98_000)}
 		o := order("gru")
 		if got := rank(&o, quotes, &market.Curves{Default: policy(t, `{"name":"p","base":"`+base+`"}`).Curves}, 1); got[0] != want {
@@ -265,7 +265,7 @@ func FuzzParsePolicy(f *testing.F) {
 		}
 		o := order("gru")
 		q := []bourse.Quote{quote("a", 0, 0), quote("b", 50_000, 90_000)}
-		for _, r := range market.Rank(&o, q, &market.Curves{Default: p.Curves}, rand.New(rand.NewPCG(1, 1)), nil) {
+		for _, r := range market.Rank(&o, q, &market.Curves{Default: p.Curves}, "b", rand.New(rand.NewPCG(1, 1)), nil) {
 			if !(r.Score >= 0 && r.Score <= 1+1e-9) {
 				t.Errorf("score %g", r.Score)
 			}

@@ -68,8 +68,8 @@ func TestSampleIsWidenedOnlyWhenItRefuses(t *testing.T) {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	if got := c.Calls(Ask); got != 8 {
-		t.Errorf("%d of 100 workers were asked, want 8", got)
+	if got := c.Calls(Ask); got != 20 {
+		t.Errorf("%d of 100 workers were asked, want 20", got)
 	}
 	for range 99 { // the directory's hint never changes, so it is outdated
 		if a := place(t.Context(), x, order("gru")); a.err != nil {
@@ -78,16 +78,16 @@ func TestSampleIsWidenedOnlyWhenItRefuses(t *testing.T) {
 	}
 	full := place(t.Context(), x, order("gru"))
 	fails(t, full.err, bourse.CodeInsufficient)
-	if r := full.decision.Rounds; len(r) != 2 || r[0].Asked != 8 || r[1].Asked != 92 || r[1].Candidates != 100 || len(r[1].Refusals) != bourse.MaxRecorded {
+	if r := full.decision.Rounds; len(r) != 2 || r[0].Asked != 20 || r[1].Asked != 80 || r[1].Candidates != 100 || len(r[1].Refusals) != bourse.MaxRecorded {
 		t.Errorf("%d rounds: %+v", len(r), r)
 	}
-	if !strings.Contains(full.err.Error(), "gru: 8 workers asked of 100; gru: 92 workers asked of 100;") {
+	if !strings.Contains(full.err.Error(), "gru: 20 workers asked of 100; gru: 80 workers asked of 100;") {
 		t.Errorf("refused with %q", full.err)
 	}
 }
 
 func TestQuoteTakesNothing(t *testing.T) {
-	for n, asked := range map[int]int{1: 1, 3: 3, 50: 8} {
+	for n, asked := range map[int]int{1: 1, 3: 3, 50: 20} {
 		c := floor(n, room(1))
 		x := broker(c, nil)
 		o := order("gru")

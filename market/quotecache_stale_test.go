@@ -26,7 +26,9 @@ func TestStaleQuoteCostsOneRound(t *testing.T) {
 		Spec{ID: "wide", Region: "gru", Total: room(90)},
 		Spec{ID: "more", Region: "gru", Total: room(90)},
 	)
-	x, other := broker(c, standFor(time.Hour)), broker(c, nil)
+	fit := market.NewPolicies(map[bourse.Region]*market.Policy{market.AllRegions: policy(t, `{"name":"p","base":"best-fit"}`)}, nil)
+	byFit := func(cfg *market.Config) { cfg.Policies = func() *market.Policies { return fit } }
+	x, other := broker(c, func(cfg *market.Config) { standFor(time.Hour)(cfg); byFit(cfg) }), broker(c, byFit)
 	if _, err := x.Quote(t.Context(), order("gru")); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,9 @@ func TestStaleQuoteCostsOneRound(t *testing.T) {
 // was first claimed from the cache, and that the decision shows both.
 func TestRefusalIsNeverFromMemory(t *testing.T) {
 	c := floor(3, room(1))
-	x, other := broker(c, standFor(time.Hour)), broker(c, nil)
+	fit := market.NewPolicies(map[bourse.Region]*market.Policy{market.AllRegions: policy(t, `{"name":"p","base":"best-fit"}`)}, nil)
+	byFit := func(cfg *market.Config) { cfg.Policies = func() *market.Policies { return fit } }
+	x, other := broker(c, func(cfg *market.Config) { standFor(time.Hour)(cfg); byFit(cfg) }), broker(c, byFit)
 	if _, err := x.Quote(t.Context(), order("gru")); err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +98,11 @@ func TestCachedQuotesRankLikeFreshOnes(t *testing.T) {
 			}
 		}
 		seed := rapid.Uint64().Draw(t, "seed")
-		sample := rapid.SampledFrom([]int{3, 32}).Draw(t, "sample above")
+		sample := rapid.SampledFrom([]int{3, 32}).Draw(t, "sample")
 		asking, standing := newCluster(specs...), newCluster(specs...)
 		exchange := func(c *Cluster, stand time.Duration) *market.Exchange {
 			return broker(c, func(cfg *market.Config) {
-				cfg.Rand, cfg.QuoteTTL, cfg.SampleAbove, cfg.Sample = rand.NewPCG(seed, 0), stand, sample, 2
+				cfg.Rand, cfg.QuoteTTL, cfg.Sample = rand.NewPCG(seed, 0), stand, sample
 			})
 		}
 		x, y := exchange(asking, -1), exchange(standing, time.Hour)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/bourse-dev/bourse"
 )
 
@@ -18,24 +20,25 @@ type Ranked struct {
 }
 
 // Rank appends the willing quotes to dst, best first, and returns the result. It is a pure function
-// of its arguments. The source rng is required. It is used only to break ties, so that brokers do
-// not all claim the same one of several equal workers. Each quote is scored with the curves of its
-// region. An invalid number in a quote scores 0. If dst has enough capacity, Rank does not allocate
-// for each quote.
-func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, rng *rand.Rand, dst []Ranked) []Ranked {
-	scorers := newScorers(order, curves)
+// of its arguments. The name of the broker determines the workers' positions. The source rng is
+// required. It is used only to break ties. Each quote is scored with the curves of its region. An
+// invalid number in a quote scores 0. If dst has enough capacity, Rank does not allocate for each
+// quote.
+func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, broker string, rng *rand.Rand, dst []Ranked) []Ranked {
+	scorers := newScorers(order, curves, broker)
 	return scorers.rank(quotes, rng, dst)
 }
 
 // Explain returns the parts of the score that Rank computes for a quote.
-func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves) []bourse.ScorePart {
-	scorers := newScorers(order, curves)
+func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves, broker string) []bourse.ScorePart {
+	scorers := newScorers(order, curves, broker)
 	return scorers.of(q.Region).explain(q)
 }
 
 // scorers contains a scorer for each curve set that has been used so far.
 type scorers struct {
 	order   *bourse.Order
+	start   uint64 // the broker's position; see positionOf
 	regions map[bourse.Region]*CurveSet
 	cached  []setScorer // the first one is the scorer for the default set
 }
@@ -45,12 +48,13 @@ type setScorer struct {
 	scorer
 }
 
-func newScorers(order *bourse.Order, curves *Curves) scorers {
+func newScorers(order *bourse.Order, curves *Curves, broker string) scorers {
 	set := curves.Default
 	if set == nil {
 		set = DefaultCurves()
 	}
-	return scorers{order, curves.Regions, []setScorer{{set, newScorer(order, set)}}}
+	start := xxhash.Sum64String(broker)
+	return scorers{order, start, curves.Regions, []setScorer{{set, newScorer(order, set, start)}}}
 }
 
 func (s *scorers) of(r bourse.Region) *scorer {
@@ -63,7 +67,7 @@ func (s *scorers) of(r bourse.Region) *scorer {
 			return &s.cached[i].scorer
 		}
 	}
-	s.cached = append(s.cached, setScorer{set, newScorer(s.order, set)})
+	s.cached = append(s.cached, setScorer{set, newScorer(s.order, set, s.start)})
 	return &s.cached[len(s.cached)-1].scorer
 }
 
@@ -86,7 +90,10 @@ func (s *scorers) rank(quotes []bourse.Quote, rng *rand.Rand, dst []Ranked) []Ra
 }
 
 // scorer scores quotes with a curve set, for one order.
-type scorer struct{ terms []term }
+type scorer struct {
+	terms []term
+	start uint64 // see scorers
+}
 
 // term is one quantity that contributes to a score.
 type term struct {
@@ -105,16 +112,18 @@ const (
 	image
 	spread
 	load
+	stranded
+	position
 )
 
 // newScorer returns a scorer whose terms depend only on the order, not on the quotes, so that all quotes are scored by
 // the same terms. A quote that lacks a number scores 0 for that term.
-func newScorer(order *bourse.Order, set *CurveSet) scorer {
+func newScorer(order *bourse.Order, set *CurveSet, start uint64) scorer {
 	terms := make([]term, 0, 8)
 	for _, r := range scoredResources(order) {
 		curve := set.of(r)
-		if order.Warm() { // do not pack calls to warm machines, because they end sooner on a less busy worker
-			curve.Points = emptiestFirst
+		if order.Warm() {
+			curve = emptiestFirst
 		}
 		terms = append(terms, term{kind: utilization, name: string(r), resource: r, curve: curve})
 	}
@@ -123,6 +132,12 @@ func newScorer(order *bourse.Order, set *CurveSet) scorer {
 		term{kind: spread, name: "spread", curve: set.Spread},
 		term{kind: load, name: "load", curve: set.Load},
 	)
+	if !order.Warm() {
+		terms = append(terms,
+			term{kind: stranded, name: "stranded", curve: set.Stranded},
+			term{kind: position, name: "position", curve: set.Position},
+		)
+	}
 	terms = slices.DeleteFunc(terms, func(t term) bool { return !(t.curve.Weight > 0) })
 	total := 0.0
 	for _, t := range terms {
@@ -131,12 +146,12 @@ func newScorer(order *bourse.Order, set *CurveSet) scorer {
 	for i := range terms {
 		terms[i].share = terms[i].curve.Weight / total
 	}
-	return scorer{terms}
+	return scorer{terms, start}
 }
 
-// emptiestFirst is the curve for the resources of a call to a warm machine. Lower utilization
-// scores higher.
-var emptiestFirst = []Point{{0, 1}, {1, 0}}
+// emptiestFirst is the curve for the resource of a call to a warm machine. Calls are not packed, because they end sooner
+// on a less busy worker.
+var emptiestFirst = Curve{Weight: 1, Points: []Point{{0, 1}, {1, 0}}}
 
 // scoredResources returns the resources whose utilization is scored for an order, sorted.
 func scoredResources(order *bourse.Order) []bourse.Resource {
@@ -163,7 +178,7 @@ func (s *scorer) score(q *bourse.Quote) float64 {
 	sum := 0.0
 	for i := range s.terms {
 		t := &s.terms[i]
-		sum += t.curve.At(t.value(q)) * t.share
+		sum += t.curve.At(t.value(q, s.start)) * t.share
 	}
 	return sum
 }
@@ -172,7 +187,7 @@ func (s *scorer) explain(q *bourse.Quote) []bourse.ScorePart {
 	parts := make([]bourse.ScorePart, len(s.terms))
 	for i := range s.terms {
 		t := &s.terms[i]
-		x := t.value(q)
+		x := t.value(q, s.start)
 		parts[i] = bourse.ScorePart{Name: t.name, Value: x, Score: t.curve.At(x) * t.share}
 		if math.IsNaN(x) { // JSON cannot represent NaN
 			parts[i].Value = -1
@@ -183,7 +198,7 @@ func (s *scorer) explain(q *bourse.Quote) []bourse.ScorePart {
 
 // value returns the quantity that the term measures in a quote, or NaN if the quantity is
 // invalid.
-func (t *term) value(q *bourse.Quote) float64 {
+func (t *term) value(q *bourse.Quote, start uint64) float64 {
 	x := math.NaN()
 	switch t.kind {
 	case utilization:
@@ -194,6 +209,10 @@ func (t *term) value(q *bourse.Quote) float64 {
 		x = float64(q.AppMachines)
 	case load:
 		x = q.Load
+	case stranded:
+		x = strandedAfter(q)
+	case position:
+		x = positionOf(q.Worker, start)
 	}
 	if !(x >= 0 && x <= math.MaxFloat64) {
 		return math.NaN()
@@ -205,17 +224,48 @@ func (t *term) value(q *bourse.Quote) float64 {
 // fill. It returns NaN if the quote has no account for r, or if that account shows that the order
 // does not fit.
 func utilizationAfter(q *bourse.Quote, r bourse.Resource) float64 {
-	takes := q.Takes.Of(r)
 	for i := range q.Accounts {
-		a := &q.Accounts[i]
-		if a.Resource != r {
-			continue
+		if a := &q.Accounts[i]; a.Resource == r {
+			return usedAfter(a, q.Takes.Of(r))
 		}
-		sane := a.Total > 0 && a.Total <= bourse.MaxAmount && a.Used >= 0 && a.Used <= a.Total && takes >= 0 && takes <= a.Total-a.Used
-		if !sane {
-			break
-		}
-		return float64(a.Used+takes) / float64(a.Total)
 	}
 	return math.NaN()
+}
+
+// usedAfter returns the share of an account, from 0 to 1, that would be in use after an order has taken an amount. It
+// returns NaN if the account is invalid, or if the order does not fit.
+func usedAfter(a *bourse.Account, takes int64) float64 {
+	if sane := a.Total > 0 && a.Total <= bourse.MaxAmount && a.Used >= 0 && a.Used <= a.Total && takes >= 0 && takes <= a.Total-a.Used; !sane {
+		return math.NaN()
+	}
+	return float64(a.Used+takes) / float64(a.Total)
+}
+
+// strandedAfter returns the share of a worker's GPUs, from 0 to 1, that would be free after the fill without as large a
+// share of its CPUs and memory. Of several kinds of GPUs, the one with the largest share counts. For a worker without
+// GPUs, it returns the difference between the free shares of CPUs and memory. It returns NaN if the order does not fit
+// the quote's accounts.
+func strandedAfter(q *bourse.Quote) float64 {
+	gpus, least, most := -1.0, 1.0, 0.0
+	for i := range q.Accounts {
+		a := &q.Accounts[i]
+		free := 1 - usedAfter(a, q.Takes.Of(a.Resource))
+		switch {
+		case a.Resource.IsGPU() && a.Total > 0:
+			gpus = max(gpus, free)
+		case a.Resource == bourse.ResourceCPU || a.Resource == bourse.ResourceMemory:
+			least, most = min(least, free), max(most, free)
+		}
+	}
+	if gpus >= 0 {
+		most = gpus
+	}
+	return max(0, most-least)
+}
+
+// positionOf returns a worker's position, a number from 0 to 1. Workers and brokers have fixed random places on a circle.
+// The position is the distance from the broker to the worker, relative to the circumference, so all brokers fill workers
+// in the same sequence, but begin at different workers.
+func positionOf(id bourse.WorkerID, start uint64) float64 {
+	return float64(xxhash.Sum64String(string(id))-start) / math.MaxUint64
 }

@@ -33,26 +33,35 @@ func with(q bourse.Quote, change func(*bourse.Quote)) bourse.Quote {
 
 func rank(o *bourse.Order, quotes []bourse.Quote, curves *market.Curves, seed uint64) []bourse.WorkerID {
 	var out []bourse.WorkerID
-	for _, r := range market.Rank(o, quotes, curves, rand.New(rand.NewPCG(seed, 0)), nil) {
+	for _, r := range market.Rank(o, quotes, curves, "b", rand.New(rand.NewPCG(seed, 0)), nil) {
 		out = append(out, quotes[r.Quote].Worker)
 	}
 	return out
 }
 
+// withoutPosition returns the default curves without the one that distinguishes workers by their names.
+func withoutPosition() *market.Curves {
+	set := market.DefaultCurves()
+	set.Position = market.Curve{}
+	return &market.Curves{Default: set}
+}
+
+// TestRankByDefaultCurves checks each quantity except the position.
 func TestRankByDefaultCurves(t *testing.T) {
-	gpus := func(used int64) bourse.Quote {
-		return with(quote(fmt.Sprintf("gpus-%d", used), 0, 0), func(q *bourse.Quote) {
+	gpus := func(id string, usedGPUs, usedCPU int64) bourse.Quote {
+		return with(quote(id, usedCPU, usedCPU), func(q *bourse.Quote) {
+			q.Accounts = slices.Insert(q.Accounts, 1, bourse.Account{Resource: "gpu.a10", Total: 4, Used: usedGPUs})
+		})
+	}
+	takesGPU := func(q bourse.Quote) bourse.Quote {
+		return with(q, func(q *bourse.Quote) {
 			q.Takes = append(q.Takes, bourse.Amount{Resource: "gpu.a10", Amount: 1}).Sorted()
-			q.Accounts = slices.Insert(q.Accounts, 1, bourse.Account{Resource: "gpu.a10", Total: 4, Used: used})
 		})
 	}
 	for name, test := range map[string]struct {
 		quotes []bourse.Quote // the best quote first
 		order  func(*bourse.Order)
 	}{
-		"the fuller worker, to leave space for large orders": {
-			quotes: []bourse.Quote{quote("full", 60_000, 60_000), quote("half", 50_000, 50_000), quote("empty", 0, 0)},
-		},
 		"but not past the knee": {
 			quotes: []bourse.Quote{quote("knee", 88_000, 88_000), quote("brim", 99_000, 99_000)},
 		},
@@ -68,8 +77,14 @@ func TestRankByDefaultCurves(t *testing.T) {
 		"little load": {
 			quotes: []bourse.Quote{quote("idle", 0, 0), with(quote("busy", 0, 0), func(q *bourse.Quote) { q.Load = 3 })},
 		},
-		"gpus are packed": {
-			quotes: []bourse.Quote{gpus(3), gpus(1), gpus(0)},
+		"gpus keep the CPU that they need": {
+			quotes: []bourse.Quote{quote("no gpus", 60_000, 60_000), gpus("half free", 2, 60_000), gpus("all free", 0, 60_000)},
+		},
+		"memory keeps the CPU that it needs": {
+			quotes: []bourse.Quote{quote("even", 50_000, 50_000), quote("uneven", 70_000, 50_000), quote("more uneven", 50_000, 80_000)},
+		},
+		"gpus are taken where CPU is short": {
+			quotes: []bourse.Quote{takesGPU(gpus("cpu left", 1, 20_000)), takesGPU(gpus("cpu short", 1, 70_000))},
 			order:  func(o *bourse.Order) { o.Config.Guest.GPUs, o.Config.Guest.GPUKind = 1, "a10" },
 		},
 		"invalid numbers score 0": {
@@ -89,20 +104,48 @@ func TestRankByDefaultCurves(t *testing.T) {
 				want = append(want, q.Worker)
 			}
 			slices.Reverse(test.quotes)
-			if got := rank(&o, test.quotes, &market.Curves{}, 1); !slices.Equal(got, want) {
+			if got := rank(&o, test.quotes, withoutPosition(), 1); !slices.Equal(got, want) {
 				t.Errorf("ranked %v, want %v", got, want)
 			}
 		})
 	}
 }
 
-func TestRankByTheRegionsOwnCurves(t *testing.T) {
-	emptiest := market.DefaultCurves()
-	for r, c := range emptiest.Resources {
-		c.Points = []market.Point{{At: 0, Utility: 1}, {At: 1, Utility: 0}}
-		emptiest.Resources[r] = c
+// TestRankByPosition checks that similar workers are ranked in a sequence that does not depend on chance or on how full
+// they are, and that other brokers begin elsewhere in the same sequence.
+func TestRankByPosition(t *testing.T) {
+	var quotes []bourse.Quote
+	for i := range int64(6) {
+		quotes = append(quotes, quote(fmt.Sprintf("w%d", i), 10_000*i, 10_000*i))
 	}
-	curves := market.Curves{Regions: map[bourse.Region]*market.CurveSet{"mad": emptiest}}
+	sequence := func(broker string, seed uint64) (out []bourse.WorkerID) {
+		o := order("gru")
+		for _, r := range market.Rank(&o, quotes, &market.Curves{}, broker, rand.New(rand.NewPCG(seed, 0)), nil) {
+			out = append(out, quotes[r.Quote].Worker)
+		}
+		return out
+	}
+	want := sequence("b", 0)
+	first := map[bourse.WorkerID]bool{}
+	for i := range uint64(50) {
+		if got := sequence("b", i); !slices.Equal(got, want) {
+			t.Fatalf("broker b ranked %v, then %v", want, got)
+		}
+		got := sequence(fmt.Sprint("b", i), 0)
+		first[got[0]] = true
+		at := slices.Index(want, got[0])
+		if rotated := slices.Concat(want[at:], want[:at]); !slices.Equal(got, rotated) {
+			t.Errorf("broker b%d ranked %v, want %v", i, got, rotated)
+		}
+	}
+	if len(first) < 4 {
+		t.Errorf("50 brokers began only with %v", first)
+	}
+}
+
+func TestRankByTheRegionsOwnCurves(t *testing.T) {
+	emptiest, fullest := policy(t, `{"name":"p","base":"spread"}`).Curves, policy(t, `{"name":"p","base":"best-fit"}`).Curves
+	curves := market.Curves{Default: fullest, Regions: map[bourse.Region]*market.CurveSet{"mad": emptiest}}
 	for region, want := range map[bourse.Region]bourse.WorkerID{"gru": "full", "mad": "empty"} {
 		quotes := []bourse.Quote{quote("empty", 0, 0), quote("full", 80_000, 80_000)}
 		for i := range quotes {
@@ -122,9 +165,9 @@ func TestRankBreaksTiesByChance(t *testing.T) {
 	o := order("gru")
 	seen := map[string]bool{}
 	for seed := range uint64(200) {
-		got := rank(&o, quotes, &market.Curves{}, seed)
+		got := rank(&o, quotes, withoutPosition(), seed)
 		seen[fmt.Sprint(got)] = true
-		if again := rank(&o, quotes, &market.Curves{}, seed); !slices.Equal(got, again) {
+		if again := rank(&o, quotes, withoutPosition(), seed); !slices.Equal(got, again) {
 			t.Fatalf("seed %d gave %v, then %v", seed, got, again)
 		}
 	}
@@ -167,7 +210,7 @@ func TestRankIsAPermutationOfTheWilling(t *testing.T) {
 		quotes := rapid.SliceOfN(anyQuote(rapid.Bool().Draw(t, "sane")), 0, 40).Draw(t, "quotes")
 		o := order("gru")
 		before := []market.Ranked{{Quote: 7, Score: -1}}
-		got := market.Rank(&o, quotes, &market.Curves{}, rand.New(rand.NewPCG(1, 1)), before)
+		got := market.Rank(&o, quotes, &market.Curves{}, "b", rand.New(rand.NewPCG(1, 1)), before)
 		if got[0] != before[0] {
 			t.Fatal("the previous contents of dst have changed")
 		}
@@ -185,7 +228,7 @@ func TestRankIsAPermutationOfTheWilling(t *testing.T) {
 				t.Fatalf("score %g", r.Score)
 			}
 			sum := 0.0
-			for _, p := range market.Explain(&o, &quotes[r.Quote], &market.Curves{}) {
+			for _, p := range market.Explain(&o, &quotes[r.Quote], &market.Curves{}, "b") {
 				sum += p.Score
 			}
 			if math.Abs(sum-r.Score) > 1e-9 {
@@ -244,7 +287,7 @@ func TestRankIsMonotone(t *testing.T) {
 		better.AppMachines = rapid.IntRange(0, worse.AppMachines).Draw(t, "fewer machines")
 		o := order("gru")
 		quotes := []bourse.Quote{worse, better}
-		got := market.Rank(&o, quotes, &market.Curves{Default: set}, rand.New(rand.NewPCG(1, 1)), nil)
+		got := market.Rank(&o, quotes, &market.Curves{Default: set}, "b", rand.New(rand.NewPCG(1, 1)), nil)
 		if quotes[got[0].Quote].Worker != "better" && got[0].Score != got[1].Score {
 			t.Fatalf("the worse quote has score %g, the better one %g", got[0].Score, got[1].Score)
 		}
@@ -256,7 +299,7 @@ func TestRankAllocatesNothingPerQuote(t *testing.T) {
 	allocs := func(n int) float64 {
 		quotes, rng := manyQuotes(n), rand.New(rand.NewPCG(1, 1))
 		dst := make([]market.Ranked, 0, n)
-		return testing.AllocsPerRun(5, func() { market.Rank(&o, quotes, &market.Curves{}, rng, dst) })
+		return testing.AllocsPerRun(5, func() { market.Rank(&o, quotes, &market.Curves{}, "b", rng, dst) })
 	}
 	if few, many := allocs(10), allocs(5000); few != many {
 		t.Errorf("%g allocations for 10 quotes, %g for 5000", few, many)
@@ -281,7 +324,7 @@ func BenchmarkRank(b *testing.B) {
 			dst := make([]market.Ranked, 0, n)
 			b.ReportAllocs()
 			for b.Loop() {
-				dst = market.Rank(&o, quotes, &curves, rng, dst[:0])
+				dst = market.Rank(&o, quotes, &curves, "b", rng, dst[:0])
 			}
 			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(time.Millisecond), "ms/ranking")
 		})

@@ -212,7 +212,7 @@ func TestRecordIsBounded(t *testing.T) {
 			q.Refusal = &bourse.Refusal{Reason: bourse.RefusedLabel, Resource: fmt.Sprint(i/2, strings.Repeat("x", 9999)), Detail: strings.Repeat("y", 9999)}
 		}})
 	}
-	x := broker(c, func(cfg *market.Config) { cfg.SampleAbove = 1000 })
+	x := broker(c, func(cfg *market.Config) { cfg.Sample = 1000 })
 	a := place(t.Context(), x, order("gru"))
 	fails(t, a.err, bourse.CodeInsufficient)
 	if got := len(a.decision.Rounds[0].Refusals); got != bourse.MaxRecorded {

@@ -92,7 +92,7 @@ func (t *trade) compare(quotes []bourse.Quote, ranked []Ranked) {
 	if name == "" {
 		return
 	}
-	scorers := newScorers(t.order, &t.policies.shadowCurves)
+	scorers := newScorers(t.order, &t.policies.shadowCurves, t.exchange.cfg.Name)
 	score := func(q *bourse.Quote) float64 { return scorers.of(q.Region).score(q) }
 	actual := score(first)
 	best, most := first, actual

@@ -81,10 +81,10 @@ func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill,
 		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.canceled, m.ID) })
 	}
 	known := len(members)
-	if known <= t.exchange.cfg.SampleAbove {
+	d := max(t.exchange.cfg.Sample, 2*t.order.Race)
+	if known <= d {
 		return t.round(ctx, bourse.Round{Regions: choice, Candidates: known, Asked: known}, members)
 	}
-	d := min(known, max(t.exchange.cfg.Sample, 2*t.order.Race))
 	Sample(members, needs(t.order), d, t.rng)
 	for _, part := range [][]bourse.Member{members[:d], members[d:]} {
 		if len(part) == 0 {
@@ -163,7 +163,7 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 // order is still in progress.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
-	scorers := newScorers(t.order, &t.policies.curves)
+	scorers := newScorers(t.order, &t.policies.curves, t.exchange.cfg.Name)
 	rank := func() []Ranked {
 		ranked := scorers.rank(quotes, t.rng, make([]Ranked, 0, len(quotes)))
 		switch {

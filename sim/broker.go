@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/bourse-dev/bourse"
@@ -11,7 +12,7 @@ import (
 // broker is a simulated broker. Its knowledge of the workers is a hint: it comes from the view, and
 // from the answers to its own requests.
 type broker struct {
-	index   int
+	name    string
 	latest  []Worker           // the latest state of each worker that the broker has learned
 	known   []Worker           // latest, with the broker's unanswered claims
 	stamps  []uint32           // increases with each change of known
@@ -30,14 +31,14 @@ type rating struct {
 
 func newBroker(x *exchange, index int) broker {
 	n := len(x.workers)
-	b := broker{index: index, latest: make([]Worker, n), known: make([]Worker, n), stamps: make([]uint32, n), claims: make([][]*order, n), hints: make([][3]bourse.Amount, n)}
+	b := broker{name: "b" + strconv.Itoa(index), latest: make([]Worker, n), known: make([]Worker, n), stamps: make([]uint32, n), claims: make([][]*order, n), hints: make([][3]bourse.Amount, n)}
 	for i, w := range x.workers {
 		b.learn(x, int32(i), w)
 		for len(b.members) <= w.Host.Region {
 			b.members = append(b.members, nil)
 		}
 		in := &b.members[w.Host.Region]
-		*in = append(*in, bourse.Member{Tag: bourse.WorkerTag(i), Free: b.hints[i][:]})
+		*in = append(*in, bourse.Member{ID: w.id, Tag: bourse.WorkerTag(i), Free: b.hints[i][:]})
 	}
 	b.ratings = make([][]rating, len(x.shapes))
 	return b
@@ -107,23 +108,21 @@ type Strategy struct {
 	candidates func(x *exchange, b *broker, a *Arrival, round int) []int32
 	asks       bool
 	curves     *market.Curves // curves that rank the quotes
-	costs      bool           // whether workers add costs to their quotes; see [Cost]
-	score      scoreFunc      // score by which known selects candidates; nil: the cost
+	score      scoreFunc      // score by which bestKnown selects a worker
 	gpu        gpuFunc
 	grace      time.Duration // how long a broker waits for missing quotes after the last quote that arrives; 0: until quoteWithin after the request
-	RanksView  bool          // whether brokers rank all workers by what they know from the view
 }
+
+// sample is the default of market.Config.Sample.
+const sample = 20
 
 // Strategies returns the strategies that the lab compares.
 func Strategies() []Strategy {
-	byCost := &market.Curves{Default: costCurves()}
 	return []Strategy{
-		{Name: "Bourse", candidates: sampled(8), asks: true, curves: &market.Curves{}, gpu: tightest},
-		{Name: "Bourse, cost in quotes", candidates: sampled(8), asks: true, curves: byCost, costs: true, gpu: leastFragmenting},
-		{Name: "Bourse, cost in quotes and view", candidates: known(8, 32), asks: true, curves: byCost, costs: true, gpu: leastFragmenting, RanksView: true},
-		{Name: "The same, less patient", candidates: known(8, 32), asks: true, curves: byCost, costs: true, gpu: leastFragmenting, grace: 5 * time.Millisecond},
+		{Name: "Bourse", candidates: sampled(sample), asks: true, curves: &market.Curves{}, gpu: tightest},
+		{Name: "Bourse, less patient", candidates: sampled(sample), asks: true, curves: &market.Curves{}, gpu: tightest, grace: 5 * time.Millisecond},
 		{Name: "Omega, random fit", candidates: anyKnown, gpu: tightest},
-		{Name: "Omega, best fit", candidates: known(1, 1), score: bestFit, gpu: tightest, RanksView: true},
+		{Name: "Omega, best fit", candidates: bestKnown, score: bestFit, gpu: tightest},
 		{Name: "Sparrow", candidates: random(2, 10), asks: true, curves: &market.Curves{Default: emptiest()}, gpu: tightest},
 	}
 }
@@ -137,28 +136,17 @@ func emptiest() *market.CurveSet {
 	return p.Curves
 }
 
-// sampleAbove is the largest number of candidates for which the broker takes no sample, as in
-// market.Config.
-const sampleAbove = 32
-
-// sampled selects candidates as package market does. If there are few workers, it selects all of
+// sampled selects candidates as package market does. If there are at most d workers, it selects all of
 // them. Otherwise it selects a sample biased by hints in the first round, and all workers in the
 // second.
 func sampled(d int) func(*exchange, *broker, *Arrival, int) []int32 {
 	return func(x *exchange, b *broker, a *Arrival, round int) []int32 {
 		in := b.members[a.Region]
-		n := min(d, len(in))
-		switch few := len(in) <= sampleAbove; {
-		case few && round == 0:
-			return tags(in)
-		case few:
-			return nil
-		}
-		switch round {
-		case 0:
-			market.Sample(in, x.shapes[a.Shape].needs, n, x.rng)
-			return tags(in[:n])
-		case 1: // includes the sampled workers, because other orders may have reordered the members in the meantime
+		switch {
+		case round == 0 && len(in) > d:
+			market.Sample(in, x.shapes[a.Shape].needs, d, x.rng)
+			return tags(in[:d])
+		case round == 0 || round == 1 && len(in) > d: // includes the sampled workers, because other orders may have reordered the members in the meantime
 			return tags(in)
 		}
 		return nil
@@ -177,37 +165,29 @@ func random(d, rounds int) func(*exchange, *broker, *Arrival, int) []int32 {
 	}
 }
 
-// known returns d random workers out of the n that are best according to the broker's knowledge.
-// The choice is random, so that orders that arrive at the same time do not all go to the same
-// workers.
-func known(d, n int) func(*exchange, *broker, *Arrival, int) []int32 {
-	return func(x *exchange, b *broker, a *Arrival, round int) []int32 {
-		if round == knownRounds {
-			return nil
-		}
-		if b.ratings[a.Shape] == nil {
-			b.ratings[a.Shape] = make([]rating, len(b.known))
-		}
-		best, ratings, in := make([]int32, 0, n+1), b.ratings[a.Shape], b.members[a.Region]
-		for i := range in {
-			worker := int32(in[i].Tag)
-			r := &ratings[worker]
-			if r.stamp != b.stamps[worker] {
-				*r = b.rate(x, worker, &x.shapes[a.Shape])
-			}
-			if !r.fits || len(best) == n && r.score <= ratings[best[n-1]].score {
-				continue
-			}
-			at := len(best)
-			for at > 0 && ratings[best[at-1]].score < r.score {
-				at--
-			}
-			best = slices.Insert(best, at, worker)
-			best = best[:min(n, len(best))]
-		}
-		x.rng.Shuffle(len(best), func(i, j int) { best[i], best[j] = best[j], best[i] })
-		return best[:min(d, len(best))]
+// bestKnown returns the worker with the highest score according to the broker's knowledge.
+func bestKnown(x *exchange, b *broker, a *Arrival, round int) []int32 {
+	if round == knownRounds {
+		return nil
 	}
+	if b.ratings[a.Shape] == nil {
+		b.ratings[a.Shape] = make([]rating, len(b.known))
+	}
+	ratings, best := b.ratings[a.Shape], int32(-1)
+	for _, m := range b.members[a.Region] {
+		worker := int32(m.Tag)
+		r := &ratings[worker]
+		if r.stamp != b.stamps[worker] {
+			*r = b.rate(x, worker, &x.shapes[a.Shape])
+		}
+		if r.fits && (best < 0 || r.score > ratings[best].score) {
+			best = worker
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return []int32{best}
 }
 
 // anyKnown returns a random worker that has room according to the broker's knowledge.
@@ -226,12 +206,8 @@ func anyKnown(x *exchange, b *broker, a *Arrival, _ int) []int32 {
 func (b *broker) rate(x *exchange, worker int32, o *order) rating {
 	w := &b.known[worker]
 	r := rating{stamp: b.stamps[worker], fits: w.fits(o)}
-	switch {
-	case !r.fits:
-	case x.strategy.score != nil:
+	if r.fits {
 		r.score = float32(x.strategy.score(x.fragments, w, o.Shape))
-	default:
-		r.score = -float32(x.fragments.cost(w, o.Shape, b.index))
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/bourse-dev/bourse"
@@ -19,6 +20,7 @@ var resourceGPU = bourse.GPUResource(gpuKind)
 // of each GPU.
 type Worker struct {
 	Index     int
+	id        bourse.WorkerID
 	Host      *Host
 	ledger    admit.Ledger
 	committed [3]bourse.Amount // CPU, GPUs and memory, in the order of the ledger
@@ -29,7 +31,7 @@ type Worker struct {
 }
 
 func newWorker(index int, h *Host) *Worker {
-	w := &Worker{Index: index, Host: h, version: 1}
+	w := &Worker{Index: index, id: bourse.WorkerID(fmt.Sprintf("w%d", index)), Host: h, version: 1}
 	w.ledger.Totals = amounts(int64(h.CPU), int64(h.Memory), h.GPUs*WholeGPU)
 	w.committed = [3]bourse.Amount(amounts(0, 0, 0))
 	for i := range h.GPUs {

@@ -32,12 +32,12 @@ func TestTheLabPlacesLikeACluster(t *testing.T) {
 			trace, arrivals := Small(seed)
 			curves := market.Curves{Default: market.DefaultCurves()}
 			curves.Default.Load.Weight = 0 // this host's load does not belong to the experiment
-			s := Strategy{candidates: sampled(8), asks: true, curves: &curves, gpu: tightest}
+			s := Strategy{candidates: sampled(sample), asks: true, curves: &curves, gpu: tightest}
 			wants := Placements(trace, arrivals, &s, &Conditions{Brokers: 1}, seed)
 			policies := market.NewPolicies(map[bourse.Region]*market.Policy{region: {Name: "idle", Curves: curves.Default}}, nil)
 			// The exchange draws the first pair of numbers for itself.
 			source := rand.NewPCG(uint64(seed), 2)
-			c := newCluster(t, trace.Hosts, market.Config{Rand: &delayed{source, 2}, Policies: func() *market.Policies { return policies }})
+			c := newCluster(t, trace.Hosts, market.Config{Name: "b0", Rand: &delayed{source, 2}, Policies: func() *market.Policies { return policies }})
 			refused := 0
 			for i := range arrivals {
 				want := bourse.WorkerID("")

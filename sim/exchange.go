@@ -99,7 +99,7 @@ func Placements(t *Trace, arrivals []Arrival, s *Strategy, c *Conditions, seed i
 
 func newExchange(t *Trace, arrivals []Arrival, s *Strategy, c *Conditions, seed int64) *exchange {
 	x := &exchange{
-		conditions: c, strategy: s, shapes: newOrders(t.Shapes, s.costs), arrivals: arrivals, trades: make([]trade, len(arrivals)),
+		conditions: c, strategy: s, shapes: newOrders(t.Shapes, false), arrivals: arrivals, trades: make([]trade, len(arrivals)),
 		fragments: NewFragments(t), rng: rand.New(rand.NewPCG(uint64(seed), 1)), source: rand.NewPCG(uint64(seed), 2),
 		hosts: make([]host, len(t.Hosts)), refusals: make([][]uint32, len(t.Shapes)), meter: meter{total: float64(t.GPU())},
 	}
@@ -256,7 +256,7 @@ func (x *exchange) ask(e *event) {
 	} else {
 		w := x.workers[e.worker]
 		t.last = max(t.last, at)
-		t.quotes = append(t.quotes, x.quote(w, x.arrivals[e.order].Shape, int(t.broker)))
+		t.quotes = append(t.quotes, x.quote(w, x.arrivals[e.order].Shape))
 		t.from = append(t.from, e.worker)
 		t.seen = append(t.seen, x.snapshots.take(w))
 	}
@@ -273,7 +273,7 @@ func (x *exchange) ask(e *event) {
 }
 
 // quote returns a worker's quote. It caches a refusal until the worker changes.
-func (x *exchange) quote(w *Worker, shape, broker int) bourse.Quote {
+func (x *exchange) quote(w *Worker, shape int) bourse.Quote {
 	if x.refusals[shape] == nil {
 		x.refusals[shape] = make([]uint32, len(x.workers))
 	}
@@ -281,7 +281,7 @@ func (x *exchange) quote(w *Worker, shape, broker int) bourse.Quote {
 	if *last == w.version {
 		return bourse.Quote{Refusal: &refused}
 	}
-	q := w.quote(&x.shapes[shape], x.fragments, broker)
+	q := w.quote(&x.shapes[shape], x.fragments)
 	if q.Refusal != nil {
 		*last = w.version
 	}
@@ -301,7 +301,7 @@ func (x *exchange) decide(o int32) {
 	}
 	t.ranked = t.ranked[:0]
 	rng := rand.New(rand.NewPCG(t.seed[0], t.seed[1]))
-	for _, r := range market.Rank(&order.Order, t.quotes, x.strategy.curves, rng, nil) {
+	for _, r := range market.Rank(&order.Order, t.quotes, x.strategy.curves, b.name, rng, nil) {
 		t.ranked = append(t.ranked, t.from[r.Quote])
 	}
 	x.claimNext(o)

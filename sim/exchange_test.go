@@ -27,7 +27,7 @@ func TestOldViewsAndManyBrokers(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := sim.Conditions{Brokers: 4, ViewAge: time.Second, Delay: 500 * time.Microsecond}
-	o := sim.Trade(trace, sim.Steady(trace, 1000, sim.FirstSeed), strategy(t, "Bourse, cost in quotes and view"), &c, sim.FirstSeed)
+	o := sim.Trade(trace, sim.Steady(trace, 1000, sim.FirstSeed), strategy(t, "Bourse"), &c, sim.FirstSeed)
 	if got := o.Load[100].Allocated; got < 94.5 {
 		t.Errorf("allocated %.2f %% of the GPUs, want at least 94.5", got)
 	}

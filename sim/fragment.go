@@ -9,9 +9,8 @@ import (
 // measure and the selection of typical shapes are the same as in the paper on fragmentation
 // gradient descent and its simulator. Fragments is not safe for concurrent use.
 type Fragments struct {
-	typical   []typical
-	memo      map[state]float64
-	positions float64 // see [Policy]
+	typical []typical
+	memo    map[state]float64
 }
 
 // typical is a shape of the workload, and its share of all orders.
@@ -32,7 +31,7 @@ func NewFragments(t *Trace) *Fragments {
 		s.Memory = 0 // the measure ignores memory
 		counts[s]++
 	}
-	f := &Fragments{memo: map[state]float64{}, positions: positions}
+	f := &Fragments{memo: map[state]float64{}}
 	for s, n := range counts {
 		f.typical = append(f.typical, typical{s, float64(n)})
 	}

@@ -151,7 +151,6 @@ const never = math.MaxUint32
 
 func newScan(t *Trace, p *Policy, sequence []int, rng *rand.Rand) *scan {
 	c := &scan{policy: p, orders: newOrders(t.Shapes, p.costs), fragments: NewFragments(t), rng: rng}
-	c.fragments.positions = p.positions
 	for _, i := range sequence {
 		c.workers = append(c.workers, newWorker(i, &t.Hosts[i]))
 	}
@@ -194,7 +193,7 @@ func (c *scan) rank(shape int) *Worker {
 			c.quotes, c.at = append(c.quotes, *a.quote), append(c.at, w)
 		}
 	}
-	c.ranked = market.Rank(&c.orders[shape].Order, c.quotes, c.policy.curves, c.rng, c.ranked[:0])
+	c.ranked = market.Rank(&c.orders[shape].Order, c.quotes, c.policy.curves, "b0", c.rng, c.ranked[:0])
 	if len(c.ranked) == 0 {
 		return nil
 	}
@@ -217,7 +216,7 @@ func (c *scan) ask(shape, worker int) *answer {
 	a.version = w.version
 	switch p := c.policy; {
 	case p.curves != nil:
-		a.quote = new(w.quote(o, c.fragments, 0))
+		a.quote = new(w.quote(o, c.fragments))
 	case !p.random:
 		a.score = float32(p.score(c.fragments, w, o.Shape))
 	}

@@ -42,11 +42,11 @@ func TestPublishedFigures(t *testing.T) {
 	}
 }
 
-// TestRankingIsNoWorseThanFGD guards the production ranking: with the cost in the workers' quotes,
-// market.Rank must reach the published figures of fragmentation gradient descent.
+// TestRankingIsNoWorseThanFGD guards the production ranking: with the default curves, market.Rank must
+// reach the published figure of fragmentation gradient descent.
 func TestRankingIsNoWorseThanFGD(t *testing.T) {
-	byCost := sim.Bourse()[2]
-	if got := figures(t, "default", &byCost, 2); got.Allocated < 95.2 {
+	production := sim.Bourse()[0]
+	if got := figures(t, "default", &production, 2); got.Allocated < 95.2 {
 		t.Errorf("allocated %.2f %% of the GPUs, want at least 95.2", got.Allocated)
 	}
 }

@@ -22,9 +22,6 @@ type Policy struct {
 	curves *market.Curves
 	// costs makes workers add the order's cost to their quotes; see [Cost].
 	costs bool
-	// positions is the largest difference between two workers' positions, in thousandths of a GPU.
-	// A worker's position is part of the cost.
-	positions float64
 }
 
 type (
@@ -51,16 +48,18 @@ func Bourse() []Policy {
 	return []Policy{
 		{Name: "Bourse", curves: &market.Curves{}, gpu: tightest},
 		{Name: "Bourse, FGD in quotes", curves: &market.Curves{Default: costCurves()}, costs: true, gpu: leastFragmenting},
-		{Name: "Bourse, cost in quotes", curves: &market.Curves{Default: costCurves()}, costs: true, positions: positions, gpu: leastFragmenting},
 	}
 }
 
-// costCurves returns curves that rank quotes by cost only.
+// costCurves returns curves that rank quotes by their costs, and by the workers' positions. The largest difference between
+// two positions counts as much as one GPU.
 func costCurves() *market.CurveSet {
-	set := market.DefaultCurves()
-	set.Image, set.Spread, set.Load = market.Curve{}, market.Curve{}, market.Curve{}
-	set.Resources = map[bourse.Resource]market.Curve{Cost: {Weight: 1, Points: []market.Point{{At: 0, Utility: 1}, {At: 1, Utility: 0}}}}
-	return set
+	lower := []market.Point{{At: 0, Utility: 1}, {At: 1, Utility: 0}}
+	return &market.CurveSet{
+		Resources: map[bourse.Resource]market.Curve{Cost: {Weight: costScale / 1e6, Points: lower}},
+		Position:  market.Curve{Weight: 1, Points: lower},
+		PullRate:  market.DefaultCurves().PullRate,
+	}
 }
 
 // Capacities of the largest host. The policies normalize amounts by them.

@@ -27,7 +27,7 @@ func TestLabPlacesLikeDaemons(t *testing.T) {
 		t.Fatalf("the first strategy is %s, want Bourse", lab.Name)
 	}
 	wants := sim.Placements(trace, arrivals, &lab, &sim.Conditions{Brokers: 1}, seed)
-	b := startServer(t, "b", "serve", "broker", "--listen", "127.0.0.1:0")
+	b := startServer(t, "b", "serve", "broker", "--listen", "127.0.0.1:0", "--name", "b0")
 	var workers []*server
 	for i, h := range trace.Hosts {
 		name := fmt.Sprintf("w%d", i)

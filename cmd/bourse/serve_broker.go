@@ -86,7 +86,7 @@ func serveBroker(ctx context.Context, c serve.BrokerConfig) (err error) {
 	policies := broker.NewPolicies(known, s.log)
 	exchange := market.New(market.Config{
 		Directory: s.replica.directory, Trader: trader, Cancellations: known, Log: s.log,
-		OnDecision: counts.Decided, Policies: policies.Current,
+		OnDecision: counts.Decided, Policies: policies.Current, Name: string(c.Name),
 	})
 	config := broker.Config{
 		Exchange: exchange, Policies: policies, Directory: s.replica.directory, Workers: workers, Copies: s.provenApps(workers), Certified: scraperOf,

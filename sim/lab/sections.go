@@ -119,7 +119,7 @@ func millis(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
 }
 
-// views compares how the view's age affects the strategies that choose workers from the view.
+// views compares how the view's age affects two strategies.
 func views(seeds int) (*result, error) {
 	trace, err := sim.Openb("default")
 	if err != nil {
@@ -132,7 +132,7 @@ func views(seeds int) (*result, error) {
 	}
 	p := plot{title: "Allocated GPUs by the age of the view", x: "age of the view, seconds", y: "% of all GPUs"}
 	for _, s := range sim.Strategies() {
-		if !s.RanksView {
+		if s.Name != "Bourse" && s.Name != "Omega, best fit" {
 			continue
 		}
 		row, line := []string{s.Name}, series{name: s.Name}
