@@ -50,8 +50,8 @@ func NewAppID() string {
 }
 
 // Owns reports whether a record belongs to the app. name and id are the app's name and ID in the
-// record, and created is the time at which the record was created. A record without an app ID
-// belongs to the app that had the name at that time.
+// record, and created is the time when the record was created. A record without an app ID belongs
+// to the app that had the name at that time.
 func (a *App) Owns(name AppName, id string, created time.Time) bool {
 	switch {
 	case name != a.Name:

@@ -1,14 +1,13 @@
 // Package bourse defines the vocabulary of an exchange for compute.
 //
-// An [Order] requests a machine. Each worker decides about its own capacity, and answers with a
-// [Quote]. A stateless broker ranks the quotes and fills the order on one worker, within the
-// caller's request. If no worker can fill the order, the broker replies at once with the reasons.
-// There is no central scheduler, no consensus and no pending state.
+// An [Order] requests a machine. Each worker manages its own capacity and answers with a [Quote]. A stateless broker
+// ranks the quotes and fills the order on one worker, within the caller's request. If no worker can fill the order, the
+// broker replies immediately with the reasons. There is no central scheduler, no consensus and no pending state.
 //
 // # Words
 //
 //   - region: a short code that the exchange lists; an order is filled only in the regions that it names
-//   - worker: a host and its daemon; only the daemon decides about the host's machines and capacity
+//   - worker: a host and its daemon; only the daemon manages the host's machines and capacity
 //   - machine: the object that an order places; its id never changes, and each version has an instance id
 //   - guest: the size of a machine
 //   - standby: a machine that starts when the worker of its primary machine is lost
@@ -31,16 +30,16 @@
 //
 // # Invariants
 //
-//  1. Own truth. Only a worker changes the state of its machines, and the record on its own disk is the only one that counts.
-//  2. No pending. Before its deadline, every order is filled or refused or, if a worker does not answer, reported as unknown.
-//  3. Region is law. A machine is never placed outside of the regions that its order names, which are tried in order of preference.
+//  1. Own truth. Only a worker changes its machines' state, and the record on its disk is authoritative.
+//  2. No pending. By its deadline, every order is filled or refused or, if a worker does not answer, reported as unknown.
+//  3. Region is law. A machine runs only in the regions that its order lists, which are tried in sequence.
 //  4. Never oversold. At any time, a worker's used amount of each resource is at most the capacity multiplied by the overcommit.
 //  5. Intent before effect. Nothing runs or remains on a host unless a durable record of it was written first.
 //  6. A bounce is invisible. If the worker's daemon is killed with kill -9 and restarted, no machine stops, and no exit code, event or log line is lost.
 //  7. Once. Claims are idempotent by order id. A claim with an unknown outcome is canceled before another fill counts.
 //  8. The view is a hint. If it is out of date or empty, an order may take longer or be refused, but it is never placed wrongly.
 //  9. Brokers store nothing that matters.
-//  10. No is an answer. A refusal names the worker, the resource, the amount wanted and the amount free.
+//  10. No is an answer. A refusal names the worker, the resource, the amount requested and the amount free.
 //
 // # Packages
 //

@@ -80,7 +80,7 @@ func validateLabel(what, s string) error {
 // form of an app name.
 func ValidateMachineName(s string) error { return validateLabel("machine name", s) }
 
-// String returns the six hex digits with which the IDs of the worker's machines begin.
+// String returns the six hex digits at the start of the worker's machine IDs.
 func (t WorkerTag) String() string { return fmt.Sprintf("%06x", uint32(t)&0xffffff) }
 
 // Validate returns CodeInvalid unless m has the form of a machine ID.
@@ -116,7 +116,7 @@ func NewOrderID() OrderID { return OrderID(ulid.Make().String()) }
 // NewInstanceID returns a new version ID, which contains the current time.
 func NewInstanceID() InstanceID { return InstanceID(ulid.Make().String()) }
 
-// Time returns the time at which the version was created, or the zero time if the ID is malformed.
+// Time returns the time when the version was created, or the zero time if the ID is malformed.
 func (id InstanceID) Time() time.Time {
 	u, err := ulid.ParseStrict(string(id))
 	if err != nil {
@@ -153,11 +153,11 @@ func Quoted(s string) string {
 	return strconv.Quote(s)
 }
 
-// TagChoices is the number of tags from which a worker may choose. A single tag is not enough,
+// TagChoices is the number of tags that a worker may choose from. A single tag is not enough,
 // because two worker IDs may produce the same tag.
 const TagChoices = 4
 
-// Tags returns the tags from which the worker with this ID may choose, in order of preference. The
+// Tags returns the tags that the worker with this ID may choose from, in order of preference. The
 // tags are derived from the ID, so a proof of the ID also proves the tag.
 func (w WorkerID) Tags() [TagChoices]WorkerTag {
 	var out [TagChoices]WorkerTag

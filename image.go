@@ -6,7 +6,7 @@ import (
 )
 
 // ImageRef contains the parts of an image's name. Clients join them as
-// registry/repository:tag@digest, and expect to be able to create machines from the resulting name.
+// registry/repository:tag@digest. The result must be a name that can be used to create machines.
 type ImageRef struct {
 	Registry   string            `json:"registry"`
 	Repository string            `json:"repository"`

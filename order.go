@@ -31,7 +31,7 @@ type Options struct {
 	LeaseOwner  string   `json:"lease_owner,omitempty"`
 	Race        int      `json:"race,omitempty"`          // number of workers to claim at once; the first machine that starts wins; 0 and 1: one worker
 	Timeout     Duration `json:"timeout,omitempty"`       // time limit, which begins when the broker receives the order; 0: see [Order.Deadline]
-	HasChosenID bool     `json:"has_chosen_id,omitempty"` // the caller has chosen the order's ID, so the order may be a repetition
+	HasChosenID bool     `json:"has_chosen_id,omitempty"` // the caller has chosen the order's ID, so the order may be a repeated one
 	FirstTry    bool     `json:"-"`                       // according to the caller, the ID has never been sent before; not sent to workers
 	Try         string   `json:"try,omitempty"`           // identifies one attempt to place an order with HasChosenID; set by the exchange
 	ChosenID    OrderID  `json:"-"`                       // the ID that the caller has chosen, if it differs from ID; see [OrderID.In]

@@ -42,8 +42,8 @@ type Amount struct {
 	Amount   int64    `json:"amount"`
 }
 
-// Amounts is a list of amounts, such as those that a machine takes. It is sorted by resource, and
-// contains each resource only once. The zero value is empty.
+// Amounts is a list of resource amounts, such as the resources that a machine uses. It is sorted
+// by resource and contains each resource at most once. The zero value is an empty list.
 type Amounts []Amount
 
 // Of returns the amount of r, or 0 if a does not contain r.

@@ -127,7 +127,7 @@ type TaskResult struct {
 	Machine   MachineID     `json:"machine"`
 	End       TaskEnd       `json:"end,omitempty"`
 	ExitCode  int           `json:"exit_code,omitempty"` // exit code of the program; 0 or 1 for a warm program; -1: there is no exit code
-	Status    int           `json:"status,omitempty"`    // HTTP status with which a warm program replied
+	Status    int           `json:"status,omitempty"`    // HTTP status of a warm program's reply
 	Type      string        `json:"type,omitempty"`      // media type of the answer
 	Answer    []byte        `json:"answer,omitempty"`    // at most MaxAnswer bytes
 	Error     string        `json:"error,omitempty"`     // reason as text, unless the task was answered

@@ -24,10 +24,10 @@ const (
 	randomDigits   = 11 // number of random base-36 digits
 )
 
-// NewVolumeID returns a new ID for a volume of the worker with the given tag.
+// NewVolumeID returns a new ID for a volume on the worker with the given tag.
 func NewVolumeID(tag WorkerTag) VolumeID { return VolumeID(volumePrefix + idPrefix(tag)) }
 
-// NewSnapshotID returns a new ID for a snapshot of the worker with the given tag.
+// NewSnapshotID returns a new ID for a volume snapshot on the worker with the given tag.
 func NewSnapshotID(tag WorkerTag) SnapshotID { return SnapshotID(snapshotPrefix + idPrefix(tag)) }
 
 func idPrefix(tag WorkerTag) string {

@@ -47,7 +47,7 @@ var benchmarks = []struct {
 }
 
 // goals maps a figure's name to its goal, which is printed next to the figure. "<" is an upper
-// limit and ">" a lower limit. Floors have no goal, and neither do most absolute figures.
+// limit and ">" a lower limit. Floors and most absolute figures have no goal.
 var goals = map[string]struct {
 	sign  string
 	limit float64

@@ -34,9 +34,9 @@ const (
 // payload is the input of the task, and also the message that the baseline echoes.
 var payload = json.RawMessage(`{"N":41}`)
 
-// benchTask measures durable tasks that are sent to warm programs over NATS, by one client and by
-// 16. This process takes the place of the broker. The figures are divided by the figures for a
-// request that is echoed through the same NATS server.
+// benchTask measures durable tasks sent to warm programs over NATS, with 1 client and with 16
+// clients. This process acts as the broker. The figures are relative to a baseline: an echo
+// request through the same NATS server.
 func benchTask(ctx context.Context, lab *Lab, out Figures) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	tuning.RuntimeOfServer() // this process acts as a broker and collects garbage like one

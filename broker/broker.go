@@ -58,7 +58,7 @@ type Config struct {
 	Releases  tenant.ReleaseView // stores the releases of apps
 	Queries   Queries            // nil: this broker cannot query the view
 	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
-	// Verifies tokens that brokers have created. Tokens must accept them, too. nil: this broker cannot create tokens.
+	// Verifies tokens that brokers have created. Tokens must also accept them. nil: this broker cannot create tokens.
 	Issued  *endpoint.Issued
 	Counts  *endpoint.Counts // default: counters that are not exported
 	Metrics http.Handler     // serves GET /metrics; default: replies with 404

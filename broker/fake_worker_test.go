@@ -170,7 +170,7 @@ func (c *cluster) Call(ctx context.Context, to bourse.Member, req *http.Request)
 	return resp, err
 }
 
-// before counts a call and returns the error with which the call must fail, or nil.
+// before counts a call. If the call must fail, before returns the error; otherwise nil.
 func (w *worker) before(ctx context.Context, path string) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -114,7 +114,7 @@ func TestIgnoredMembersAreNamed(t *testing.T) {
 		{"/v1/apps/shop/ip_assignments", ``, nil},
 		{"/v1/apps/shop/ip_assignments", `{"type":"v4","region":"gru"}`, []string{
 			"region: " + ignored,
-			"type: an app has only its private_v6 address; the reply contains that address, and none was assigned",
+			"type: an app has only its private_v6 address; no new address was assigned, and the reply contains the existing one",
 		}},
 		{"/v1/apps/shop/machines", `{"config":` + hostConfig + `,"lsvd":true}`, []string{"lsvd: " + ignored}},
 		{"/v1/apps/shop/machines/" + string(m.ID) + "/stop", `{"id":"x","signal":"SIGTERM","timeout":"0s"}`, nil},

@@ -173,7 +173,7 @@ func TestNameIsUniqueInItsApp(t *testing.T) {
 			t.Errorf("status %d: %s", rec.Code, rec.Body)
 		}
 	})
-	t.Run("the same order is a repetition", func(t *testing.T) {
+	t.Run("the same order is a repeated order", func(t *testing.T) {
 		s := start(t)
 		old := s.machine(t, "w2", "web", bourse.StateStopped)
 		if rec := s.call(t, "POST", "/v1/apps/shop/machines", body, "Bourse-Order-Id", string(old.Order)); rec.Code != http.StatusOK {

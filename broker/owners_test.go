@@ -52,7 +52,7 @@ func TestOrderIDOfAnotherOrganization(t *testing.T) {
 		}
 		again := s.call(t, "POST", "/v1/apps/shop/machines", body, append(bearer("acme"), "Bourse-Order-Id", id)...)
 		if m := decodeBody[machinesapi.Machine](t, again.Body.Bytes()); m.ID != theirs.ID {
-			t.Errorf("the owner's repetition of %s: %s, want %s", id, m.ID, theirs.ID)
+			t.Errorf("the owner's repeated order %s: %s, want %s", id, m.ID, theirs.ID)
 		}
 	}
 }

@@ -180,7 +180,7 @@ func TestTokenCannotExceedItsCreator(t *testing.T) {
 }
 
 // TestTokensExpireByTheBrokersClock checks that a token is invalid after its expiry, and cannot
-// expire later than the token with which it was created.
+// expire later than the token that was used to create it.
 func TestTokensExpireByTheBrokersClock(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s, _ := issuing(t, &now)

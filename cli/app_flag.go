@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/deploy/config"
 )
 
-// DefaultApp is the app that a command uses if neither the user nor the working
-// directory names one. It need not be created.
+// DefaultApp is the app that a command uses if the user and the working directory do not
+// specify one. It does not have to be created first.
 const DefaultApp = "default"
 
 // AppFlag is a command's --app flag. If the flag is not set, the app comes from BOURSE_APP,
@@ -112,7 +112,7 @@ func (f *AppFlag) resolve(c *cobra.Command, args []string) (from string, err err
 	return from, nil
 }
 
-// NoApp returns the error for a command that requires an app if none is given.
+// NoApp returns the error for a command that requires an app if the user has not specified one.
 func NoApp() error {
 	return Hint(bourse.Errorf(bourse.CodeInvalid, "no app given, and no configuration in this directory names one"), "--app NAME or BOURSE_APP")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// DefaultAPI is the address at which a broker listens by default. Commands use it if no
+// DefaultAPI is the address where a broker listens by default. Commands use it if no
 // other API is chosen.
 const DefaultAPI = "127.0.0.1:4280"
 
@@ -132,8 +132,8 @@ func (b *Backoff) Reset(lasted time.Duration) {
 	}
 }
 
-// URLs returns the URLs at which proxies serve their routes, without duplicates: first the
-// preferred URL of every route, then the second of every route, and so on.
+// URLs returns the URLs where proxies serve their routes, without duplicates: first the preferred
+// URL of every route, then the second of every route, and so on.
 func URLs(list []machinesapi.Proxy) (out []string) {
 	most := 0
 	for i := range list {

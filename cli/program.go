@@ -23,8 +23,8 @@ import (
 const programName = "bourse"
 
 // commandFor returns the command that starts this program. This is the program's name if
-// the shell would find the same file under that name. Otherwise it is the path with which
-// the program was started.
+// the shell would find the same file under that name. Otherwise it is the path that was
+// used to start the program.
 func commandFor(started string, lookPath func(name string) (string, error)) string {
 	name := filepath.Base(started)
 	if name == started {
@@ -66,7 +66,7 @@ func (s *Shell) helpWithProgramName(c *cobra.Command) {
 	}
 }
 
-// Version describes the release and the source commit from which the program was built.
+// Version describes the release and the source commit that the program was built from.
 type Version struct {
 	Release string `json:"version"`          // "" if this is not a release build
 	Commit  string `json:"commit,omitempty"` // commit of the source, if known

@@ -59,8 +59,8 @@ func (t *Table) KeepEnd(columns ...int) *Table {
 	return t
 }
 
-// Wrap makes the last column wrap between words instead of being shortened, because its
-// text must be readable in full. The column must be passed to Narrow, too.
+// Wrap wraps the last column at word boundaries instead of truncating it, so that its text can be
+// read in full. The column must also be passed to Narrow.
 func (t *Table) Wrap() *Table {
 	t.wraps = true
 	return t
@@ -218,13 +218,13 @@ func (t *Table) fit(widths []int, width int) {
 	t.cut(widths, over, MinWidth)
 }
 
-// cut narrows columns by at most over characters in total, but makes no column narrower
-// than least. It returns the number of characters by which it has narrowed them.
-func (t *Table) cut(widths []int, over, least int) int {
+// cut narrows columns by up to excess characters in total, but keeps each column at least
+// floor characters wide. It returns the number of removed characters.
+func (t *Table) cut(widths []int, excess, floor int) int {
 	taken := 0
 	for _, column := range t.shrink {
-		least := max(least, utf8.RuneCountInString(t.head[column]))
-		less := max(0, min(over-taken, widths[column]-least))
+		floor := max(floor, utf8.RuneCountInString(t.head[column]))
+		less := max(0, min(excess-taken, widths[column]-floor))
 		widths[column] -= less
 		taken += less
 	}

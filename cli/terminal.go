@@ -259,9 +259,8 @@ func YesFlag(yes bool) string {
 	return ""
 }
 
-// Confirm asks the user to confirm a destructive command, unless yes is set. Without a
-// terminal it returns an invalid error, so that a script never destroys anything by
-// accident.
+// Confirm asks the user to confirm a destructive command, unless yes is set. Without a terminal,
+// it returns CodeInvalid, so that a script never destroys anything by accident.
 func (s *Shell) Confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil

@@ -14,8 +14,8 @@ type App struct {
 	Groups  []Group        `json:"groups"`                   // sorted by name
 
 	Strategy Strategy `json:"strategy"`
-	// MaxUnavailable is the limit per group: a number of machines if it is at least 1, and otherwise a fraction of the
-	// group, rounded up.
+	// MaxUnavailable limits how many machines of each group may be unavailable at a time. A value of at least 1 is a
+	// number of machines. A smaller value is a fraction of the group's machines, rounded up.
 	MaxUnavailable float64         `json:"max_unavailable"`
 	Wait           bourse.Duration `json:"wait_timeout"` // time limit for each machine to start and for its checks to pass
 	Reserve        bool            `json:"reserve,omitempty"`
@@ -31,8 +31,8 @@ type Group struct {
 	// Counts contains the desired number of machines in each region. If Counts is nil, existing machines are kept, and
 	// a group without machines gets the default number.
 	Counts []Count `json:"counts,omitempty"`
-	// Spare raises the default number of machines from one to two. If the group has services, the second machine
-	// serves, too; otherwise, it is a standby for the first.
+	// Spare raises the default number of machines from one to two. If the group has services, the second machine also
+	// serves; otherwise, it is a standby for the first.
 	Spare bool `json:"spare,omitempty"`
 	// KeepGuest preserves the size of existing machines. It is set if the configuration
 	// specifies no machine size.

@@ -263,8 +263,8 @@ func (b *builder) addParallel(steps []Step, before []int) []int {
 // serving reports whether machines with config c have services.
 func serving(c *bourse.Config) bool { return !empty(c.Services) }
 
-// metadata returns the metadata for a machine in a group. It merges the given maps and
-// sets the keys that plans write.
+// metadata returns the metadata for a machine in a group. It merges the given maps, and then sets or removes the keys
+// that only plans may set.
 func (b *builder) metadata(group string, given ...map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range given {

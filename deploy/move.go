@@ -241,8 +241,8 @@ func (b *mover) orderStandbys(moves []*move) {
 	}
 }
 
-// standbysOf returns the standbys for all machines in unit u. After an interrupted plan, a standby may refer to a
-// replacement that this plan destroys.
+// standbysOf returns the standbys for any machine in unit u, including the replacements. If an earlier plan was
+// interrupted, a standby may refer to a replacement that the current plan destroys.
 func standbysOf(units []*unit, u *unit) []*machine {
 	var out []*machine
 	for _, other := range units {
@@ -433,9 +433,9 @@ func (b *mover) primariesOf(mv *move, standbys []bourse.MachineID) (ids []bourse
 	return ids, standbyOf
 }
 
-// renew updates a standby's existing replacement, so that its primaries include the machines that this plan creates.
-// The new list of primaries is derived from the replaced standby's list, because the machines in the replacement's list
-// may no longer exist.
+// renew updates the replacement that already exists for a standby: it adds the machines that this plan creates to the
+// replacement's primaries. It computes the new list from the original standby's list, because the replacement's own
+// list may name machines that no longer exist.
 func (b *mover) renew(mv *move, after []int) []int {
 	if mv.to == nil || !mv.from.standby() {
 		return after

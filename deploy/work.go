@@ -158,7 +158,7 @@ func (b *builder) keepCounted(app *App, w *work, units []*unit) []*keptMachine {
 	return append(machines, spares...)
 }
 
-// firstMachines adds the default number of machines to a group that has neither machines nor a desired number.
+// firstMachines adds the default number of machines to a group without machines and without a desired number.
 func (w *work) firstMachines(app *App) {
 	w.place(app.Primary, "the first machine of its group")
 	if !w.group.Spare || w.group.Mount != nil {

@@ -54,7 +54,7 @@ type Network struct {
 	Options   []string `json:"options,omitempty"`  // options for resolv.conf
 }
 
-// Mount mounts a directory of the host in a task's file system. If the task's image is "host",
+// Mount mounts a directory on the host into a task's file system. If the task's image is "host",
 // Target must exist.
 type Mount struct {
 	Source   string `json:"source"` // for a virtual machine, a block device with an ext4 file system instead of a directory
@@ -98,7 +98,7 @@ type Status struct {
 	Exit      *bourse.Exit `json:"exit,omitempty"` // set once the task has ended
 }
 
-// Driver runs tasks. All methods are safe for concurrent use and return when ctx ends. Errors have a bourse code:
+// Driver runs tasks. All methods are safe for concurrent use and return when ctx is done. Errors have a bourse code:
 //
 //	not_found            no such task
 //	invalid              the command is missing or not executable, or the user or directory does not exist
@@ -109,7 +109,7 @@ type Driver interface {
 	// Signal sends a signal to the task's main process.
 	Signal(ctx context.Context, id TaskID, signal bourse.Signal) error
 	// Exec runs a command with the task's environment, directory and limits, and returns when the
-	// command ends. If ctx ends first, the command's process group is killed. It returns
+	// command ends. If ctx is done first, the command's process group is killed. It returns
 	// CodeInvalid if the command does not exist.
 	Exec(ctx context.Context, id TaskID, exec Exec) (ExecResult, error)
 	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is
@@ -122,8 +122,8 @@ type Driver interface {
 	// Usage returns the current resource usage of a running task. It returns CodeFailedPrecondition if the task has
 	// ended.
 	Usage(ctx context.Context, id TaskID) (Usage, error)
-	// Logs calls line with the machine's log lines of all boots, oldest first. If want.Follow is
-	// set, it continues until ctx ends or the machine is destroyed.
+	// Logs calls line with the machine's log lines of all boots, oldest first. If want.Follow is set,
+	// it continues until ctx is done or the machine is destroyed.
 	Logs(ctx context.Context, machine bourse.MachineID, want LogQuery, line func(LogLine) error) error
 	// Labels returns the capabilities of this driver on this host, which orders can require. For example,
 	// "limit.memory" is "cgroup", or missing if the driver cannot limit memory.

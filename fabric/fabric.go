@@ -14,9 +14,9 @@ import (
 
 // Fabric transports requests to workers. Implementations are safe for concurrent use.
 type Fabric interface {
-	// Ask sends an order to many workers concurrently and calls answer for each quote as it
-	// arrives. Calls to answer never overlap. Ask returns when all workers have answered or ctx
-	// ends. It does not report which workers have not answered.
+	// Ask sends an order to many workers concurrently and calls answer for each quote as it arrives.
+	// Calls to answer never overlap. Ask returns when all workers have answered or ctx is done. It
+	// does not report which workers have not answered.
 	Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote))
 	// Send sends one request to one worker and returns the worker's complete answer, which may be an error reported
 	// by the worker. Its other errors are the same as those of Call.

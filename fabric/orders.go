@@ -11,8 +11,8 @@ var (
 	OrderQuote  = act[bourse.Order, bourse.Quote]("order/quote")
 	OrderClaim  = act[bourse.Claim, ClaimReply]("order/claim")
 	OrderStream = lines[bourse.Claim, ClaimPart]("order/stream", http.MethodPost) // claims a task and sends the parts of its answer as they arrive
-	// Undoes this worker's fill of the order, if there is one, and prevents it from filling the order later;
-	// idempotent.
+	// Destroys the machine or volume if this worker has filled the order, and makes the worker refuse later claims
+	// of the order; idempotent.
 	OrderCancel = act[bourse.OrderID, bourse.Cancellation]("order/cancel")
 	OrderShow   = read[bourse.OrderID, bourse.Decision]("order/show") // fails with not_found if this worker has not filled the order
 

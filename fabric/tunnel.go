@@ -17,7 +17,7 @@ import (
 const tunnelProtocol = "bourse-tunnel"
 
 // Tunnel is a connection to a machine's port through the machine's worker. Either end may close its sending side
-// separately. Closing a Tunnel whose own sending side is still open aborts it: the machine's connection is closed, too,
+// separately. Closing a Tunnel whose own sending side is still open aborts it: the machine's connection is also closed,
 // and data in transit is lost.
 type Tunnel struct {
 	io.ReadWriteCloser          // the connection, preceded by data that was read ahead

@@ -150,8 +150,8 @@ func (v *Verb[Req, Rep]) HandleFrom(mux *http.ServeMux, do func(*http.Request, R
 type Lines[Req, Line any] struct{ Spec }
 
 // Call sends a request to one worker and calls the given function for each line of the reply. It stops when the reply
-// or ctx ends, or when the function returns an error, which Call then returns. It also returns an error if the stream
-// breaks.
+// or ctx is done, or when the function returns an error, which Call then returns. It also returns an error if the
+// stream breaks.
 func (v *Lines[Req, Line]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req, line func(Line) error) error {
 	body, err := encodeBody(&req)
 	if err != nil {
@@ -191,9 +191,9 @@ func (v *Lines[Req, Line]) Handle(mux *http.ServeMux, do func(context.Context, R
 // is sent while the reply is received.
 type Pipe[Req any] struct{ Spec }
 
-// Open sends a request to one worker and returns the reply as soon as it begins. The caller
-// must close the reply. The request's body may be nil; otherwise it is closed when the
-// reply is closed, when ctx ends, or when Open fails.
+// Open sends a request to one worker and returns the reply as soon as it begins. The caller must
+// close the reply. The request's body may be nil; otherwise it is closed when the reply is closed,
+// when ctx is done, or when Open fails.
 func (v *Pipe[Req]) Open(ctx context.Context, f Fabric, to bourse.Member, req Req, body io.ReadCloser) (io.ReadCloser, error) {
 	request, err := encodeBody(&req)
 	var resp *http.Response

@@ -9,10 +9,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Cancel records the cancellation of a run with its cause ("canceled" if empty), and then cancels the run. If a step
-// is executing, its ctx ends with that cause. Once the step has returned, the definition's OnCancel executes instead
-// of the remaining steps. A run that has not begun and has no OnCancel ends at once. If it has an OnCancel, the
-// OnCancel executes when the run reaches the front of its queue, even if the run was started with a delay.
+// Cancel records the cancellation of a run with its cause ("canceled" if empty), and then cancels the run. If a step is
+// executing, its ctx is canceled with that cause. Once the step has returned, the definition's OnCancel executes
+// instead of the remaining steps. A run that has not begun and has no OnCancel ends immediately. If it has an OnCancel,
+// the OnCancel executes when the run reaches the front of its queue, even if the run was started with a delay.
 //
 // When Cancel returns nil, the cancellation is durable, but the run may not have ended yet. Cancel may be repeated.
 // Errors: CodeNotFound if there is no such run, CodeFailedPrecondition if it has ended, CodeUnavailable if nothing

@@ -12,7 +12,7 @@ import (
 )
 
 // StepFunc implements a step of a definition. It may execute more than once, because of a crash, a Retry, or a refused
-// transaction. ctx ends at the step's deadline, when the run is canceled, or when the engine stops. ctx's cause
+// transaction. ctx is done at the step's deadline, when the run is canceled, or when the engine stops. ctx's cause
 // distinguishes these cases.
 type StepFunc[Req, Res any] func(ctx context.Context, r *Run[Req, Res]) Outcome
 

@@ -89,7 +89,7 @@ func (e *Engine) Register(defs ...Definition) {
 	}
 }
 
-// Run resumes every unfinished run and executes runs until ctx ends. It then cancels the ctx of
+// Run resumes every unfinished run and executes runs until ctx is done. It then cancels the ctx of
 // executing steps. Steps that do not complete execute again after the next start. Run returns when
 // all steps have returned. It must be called only once.
 func (e *Engine) Run(ctx context.Context) error {

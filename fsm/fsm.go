@@ -60,15 +60,16 @@ type Commit interface {
 	// transactions see its effects, or when the transaction has failed. A successful transaction may not be durable
 	// yet.
 	Applied() <-chan struct{}
-	// Wait blocks until the transaction is durable or has failed, or ctx ends. If ctx ends
-	// first, the outcome is unknown to the caller, and the commit continues.
+	// Wait blocks until the transaction is durable or has failed, or ctx is done. If ctx is
+	// done first, the outcome is unknown to the caller, and the commit continues.
 	Wait(ctx context.Context) error
 }
 
 // Journal stores runs durably. Transactions become durable in the order of Submit. Concurrent ones
 // share one fsync.
 type Journal interface {
-	// Submit queues fn and returns at once, because the engine calls it under a lock. fn runs on another goroutine.
+	// Submit queues fn and returns immediately, because the engine calls it under a lock. fn runs on another
+	// goroutine.
 	Submit(fn func(Tx) error) Commit
 	// Unfinished returns all runs that have not ended, in the order of their creation.
 	Unfinished() ([]Record, error)

@@ -25,8 +25,8 @@ func (h *Handle[Res]) Joined() bool { return h.joined }
 
 // Wait blocks until the run has ended durably and returns its result. If the run has failed, the
 // error is a *bourse.Error with the code of its abort. If it was canceled, the error has
-// CodeCanceled. If ctx ends first, Wait returns ctx's error, and the run continues. If the engine
-// stops first, Wait returns CodeTimeout, and the run continues after the restart. A stuck or
+// CodeCanceled. If ctx is done first, Wait returns ctx's error, and the run continues. If the
+// engine stops first, Wait returns CodeTimeout, and the run continues after the restart. A stuck or
 // parked run has not ended.
 func (h *Handle[Res]) Wait(ctx context.Context) (Res, error) {
 	var none Res

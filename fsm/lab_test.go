@@ -85,7 +85,7 @@ func (l *lab) wait(h *handle, want bourse.Code) {
 	_ = l.waitErr(h, want) // waitErr has checked the error
 }
 
-// waitErr is like wait, and returns the error with which the run ended.
+// waitErr is like wait, but returns the run's error.
 func (l *lab) waitErr(h *handle, want bourse.Code) error {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Hour)
@@ -99,7 +99,7 @@ func (l *lab) waitErr(h *handle, want bourse.Code) error {
 
 func done(context.Context, *run) fsm.Outcome { return fsm.Done() }
 
-// hang is a step that waits until its ctx ends.
+// hang is a step that waits until its ctx is done.
 func hang(ctx context.Context, _ *run) fsm.Outcome {
 	<-ctx.Done()
 	return fsm.Retry(context.Cause(ctx))

@@ -49,7 +49,7 @@ func newEntry(rec Record) *entry {
 	return ent
 }
 
-// pending reports whether the run's first record is still being written: it is neither durable nor rejected yet.
+// pending reports whether the run's first record is still being written, that is, not yet durable or rejected.
 func (ent *entry) pending() bool {
 	select {
 	case <-ent.recorded:
@@ -67,8 +67,8 @@ type queue struct {
 	timer    *time.Timer
 }
 
-// queuePlace is a run's place in the queue of its resource. It consists of the earliest time at which the run can
-// execute, and the run's id. A restart does not change it.
+// queuePlace is a run's place in the queue of its resource. It consists of the earliest time when the run can execute,
+// and the run's id. A restart does not change it.
 type queuePlace struct {
 	ms uint64
 	id string
@@ -114,13 +114,13 @@ func (q *queue) remove(ent *entry) {
 
 func (q *queue) empty() bool { return q.current == nil && len(q.waiting) == 0 }
 
-// idle reports whether a run that is added now would execute at once.
+// idle reports whether a run that is added now would execute immediately.
 func (q *queue) idle(now time.Time) bool {
 	return q.current == nil && (len(q.waiting) == 0 || q.waiting[0].due.After(now))
 }
 
 // next returns the run to execute now, and makes it the current one. If there is none, it returns
-// nil and the time at which next has to be called again, or the zero time if no timer is needed.
+// nil and the time when next has to be called again, or the zero time if no timer is needed.
 func (q *queue) next(now time.Time) (*entry, time.Time) {
 	ent := q.current
 	if ent == nil && len(q.waiting) > 0 {

@@ -17,7 +17,7 @@ type Run[Req, Res any] struct {
 	Failure   string // error of the previous attempt, as recorded; "" in the first attempt
 	CreatedAt time.Time
 	Cancel    string       // cause of the cancellation; empty if the run has not been canceled
-	Request   Req          // the request with which the run was started; must not be modified
+	Request   Req          // the request that started the run; must not be modified
 	Result    *Res         // never nil; becomes durable with each finished step
 	Log       *slog.Logger // has the attributes run, definition, resource and step
 

@@ -25,9 +25,9 @@ type StartOptions struct {
 // unfinished run of the same definition that has not been canceled, Start returns a handle for
 // that run, unless o.Queue is set. Start may be called before Engine.Run.
 //
-// Errors: the error of o.Write; CodeRateLimited if too many runs wait on the resource; CodeUnavailable if the engine
-// is stopping or the journal cannot write (nothing was recorded); CodeTimeout if it is unknown whether the run was
-// recorded; CodeInvalid if the resource or request cannot be recorded. If ctx ends first, the outcome is unknown.
+// Errors: the error of o.Write; CodeRateLimited if too many runs wait on the resource; CodeUnavailable if the engine is
+// stopping or the journal cannot write (nothing was recorded); CodeTimeout if it is unknown whether the run was
+// recorded; CodeInvalid if the resource or request cannot be recorded. If ctx is done first, the outcome is unknown.
 func (d *Def[Req, Res]) Start(ctx context.Context, e *Engine, resource string, req Req, o StartOptions) (*Handle[Res], error) {
 	raw, err := encodeRequest(d.d, req)
 	if err != nil {

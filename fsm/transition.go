@@ -15,8 +15,8 @@ const (
 )
 
 // transition makes the outcome of a step durable. It retries until it succeeds or the engine stops. proceed reports
-// whether the run continues at once. If ok is false, the engine stopped before the outcome was durable, and the step
-// executes again after the restart.
+// whether the run continues immediately. If ok is false, the engine stopped before the outcome was durable, and the
+// step executes again after the restart.
 func (e *Engine) transition(ent *entry, s *step, o Outcome, run untypedRun, log *slog.Logger) (proceed, ok bool) {
 	var result []byte
 	if o.finished() {

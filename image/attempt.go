@@ -18,7 +18,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Prefixes of labels with which a blob lists the objects it refers to, for containerd's garbage collector.
+// Prefixes of the labels that tell containerd's garbage collector which objects a blob refers to.
 const (
 	labelGCContent  = "containerd.io/gc.ref.content."
 	labelGCSnapshot = "containerd.io/gc.ref.snapshot."

@@ -172,7 +172,7 @@ func (c *catalog) missing(ref bourse.ImageRef, who tenant, now time.Time) (int64
 	return sum, true
 }
 
-// byDigest returns the records of the image with the given digest, one for each repository from which it was pulled.
+// byDigest returns the records of the image with the given digest, one for each repository that it was pulled from.
 func (c *catalog) byDigest(digest string) []*record {
 	var out []*record
 	for _, r := range c.records {

@@ -75,7 +75,8 @@ func (r *registries) freshTenantOf(org, host string) tenant {
 	return r.tenantOf(org, host)
 }
 
-// login returns a tenant's credentials for a registry. Ignore the error if the registry does not require credentials.
+// login returns a tenant's credentials for a registry. Callers should report its error only if the registry requires
+// credentials.
 func (r *registries) login(who tenant, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {

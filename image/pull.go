@@ -77,7 +77,7 @@ func (p *pull) state() bourse.Image {
 // callers of Pull for the same image share one pull. If progress is not nil, Pull calls it in the caller's goroutine:
 // at the beginning, then at most five times per second, and once when the pull has succeeded.
 //
-// If ctx ends first, Pull returns. The pull continues while other callers wait for it, and for Config.Linger after
+// If ctx is done first, Pull returns. The pull continues while other callers wait for it, and for Config.Linger after
 // that.
 //
 // Errors: CodeNotFound, CodeInvalid and CodeInsufficient are permanent, and the pull's data is removed.

@@ -57,8 +57,7 @@ func newRegistries(c *Config) *registries {
 	return r
 }
 
-// resolver returns a client with which a tenant accesses registries. All of a tenant's resolvers share tokens and
-// connections.
+// resolver returns a tenant's client for registries. All of a tenant's resolvers share tokens and connections.
 func (r *registries) resolver(who tenant) remotes.Resolver {
 	return docker.NewResolver(docker.ResolverOptions{Hosts: func(host string) ([]docker.RegistryHost, error) {
 		h, err := r.host(who, host)

@@ -19,9 +19,9 @@ const (
 	answerTimeout = 5 * time.Second // how long to wait for containerd's answer, including retries
 )
 
-// Run synchronizes the store with containerd until ctx ends, and then closes the store. It reads the images,
-// resumes interrupted pulls, evicts images that exceed the budget, and notices images that other programs remove.
-// If containerd becomes unavailable, Run starts over when containerd is available again.
+// Run synchronizes the store with containerd until ctx is done, and then closes the store. It reads the images, resumes
+// interrupted pulls, evicts images that exceed the budget, and notices images that other programs remove. If containerd
+// becomes unavailable, Run starts over when containerd is available again.
 func (s *Store) Run(ctx context.Context) error {
 	away := false
 	for ctx.Err() == nil {
@@ -48,7 +48,7 @@ func (s *Store) Run(ctx context.Context) error {
 	return s.Close()
 }
 
-// session does Run's work until containerd becomes unavailable or ctx ends. It calls ready once it has read the
+// session does Run's work until containerd becomes unavailable or ctx is done. It calls ready once it has read the
 // images from containerd.
 func (s *Store) session(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancel(ctx)

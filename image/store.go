@@ -108,8 +108,8 @@ func (s *Store) Has(ref bourse.ImageRef) bool {
 
 // Missing returns the number of bytes that pulling an image for an organization would download: 0 if the image is on
 // this worker, and otherwise the total size of the parts that no local image contains. It returns false if the image's
-// parts are unknown, or if its registry has not confirmed that the organization may access it. Missing does not perform
-// I/O.
+// parts are unknown, or if its registry has not recently confirmed that the organization may access the image. Missing
+// does not perform I/O.
 func (s *Store) Missing(org, name string) (int64, bool) {
 	ref := bourse.ParseImageRef(name)
 	who := s.hosts.tenantOf(org, ref.Registry)

@@ -24,7 +24,7 @@ type CreateMachine struct {
 	// FirstTry states that the client has chosen the order's ID and has never sent it before.
 	FirstTry bool `json:"first_try,omitempty"`
 	// Reservation is the ID of the reservation whose capacity the machine uses. Only workers that hold
-	// capacity for it are asked. It cannot be combined with SkipLaunch or Race.
+	// capacity for the reservation are asked. It cannot be combined with SkipLaunch or Race.
 	Reservation bourse.ReservationID `json:"reservation,omitempty"`
 }
 

@@ -144,8 +144,8 @@ func detail(m *bourse.Machine) Detail {
 func seconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
 // ImageName returns the image name that a request refers to. When clients clone a machine whose image is "host" or
-// "pull", or resolve such an image, they add a tag or digest to the name. ImageName removes it, because these images
-// have neither. It returns all other names unchanged.
+// "pull", or resolve such an image, they add a tag or digest to the name. ImageName removes it, because these images do
+// not have tags or digests. It returns all other names unchanged.
 func ImageName(image string) string {
 	bare, _, _ := strings.Cut(image, "@")
 	for _, name := range []string{bourse.ImageHost, bourse.ImagePull} {

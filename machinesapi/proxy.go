@@ -49,7 +49,7 @@ type ProxyMachine struct {
 	Why           string            `json:"why,omitempty"` // reason for Use, unless Use is yes
 }
 
-// ProxyUse describes whether a proxy sends requests to a machine, and under which conditions.
+// ProxyUse describes whether and under which conditions a proxy sends requests to a machine.
 type ProxyUse string
 
 // Values of ProxyUse.

@@ -20,7 +20,7 @@ type ViewQuery struct {
 	MaxTime time.Duration
 
 	// Key lists the columns that identify a row of a subscription across changes. The default is "id"
-	// or, if there is no such column, "name". If there is neither, it is all columns.
+	// or, if there is no such column, "name". If both are missing, all columns are used.
 	Key []string
 }
 

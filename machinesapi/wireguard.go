@@ -40,7 +40,7 @@ type WireGuardPeer struct {
 	Settings *WireGuardSettings `json:"settings,omitempty"` // only in the reply to the request that created it
 }
 
-// WireGuardSettings contains the settings with which a laptop connects to its worker.
+// WireGuardSettings contains the settings that a laptop needs to connect to its worker.
 type WireGuardSettings struct {
 	PublicKey  []byte         `json:"public_key"`
 	Endpoint   netip.AddrPort `json:"endpoint"`

@@ -147,9 +147,10 @@ func errSuperseded(order *bourse.Order) error {
 	return bourse.Errorf(bourse.CodeTimeout, "order %s was superseded by a later attempt: repeat it", order.ID)
 }
 
-// cancelLost cancels the order on m, whose answer to a claim was lost, and reports whether the cancellation succeeded.
-// If it failed, no other worker may fill the order, and the caller has to repeat the order. The cancellation is not
-// retried, because a repetition may by then have found the machine on m and returned it to the caller.
+// cancelLost cancels the order on m after m's answer to a claim was lost, and reports whether the cancellation
+// succeeded. If it failed, no other worker may fill the order, and the caller must repeat the order. cancelLost does
+// not retry the cancellation: in the meantime, the caller may have repeated the order and received the machine on m,
+// and the retry would cancel it.
 func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()

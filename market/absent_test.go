@@ -36,8 +36,8 @@ func fillLost(t *testing.T, c *Cluster) bourse.Order {
 }
 
 // TestARepetitionWaitsForAnAbsentWorker checks that, while the worker that has filled an order is
-// absent, a repetition is neither refused nor filled again. Once the worker is back, a repetition
-// finds the machine.
+// absent, the repeated order is neither refused nor filled again. Once the worker is back, the
+// repeated order finds the machine.
 func TestARepetitionWaitsForAnAbsentWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -54,9 +54,9 @@ func TestARepetitionWaitsForAnAbsentWorker(t *testing.T) {
 	})
 }
 
-// TestRepetitionSeesReturningWorker checks that a worker that returns while a repetition reads the
-// directory is not missed. It must be either among the workers that are asked, or among those for
-// which the repetition waits.
+// TestRepetitionSeesReturningWorker checks that a repeated order does not miss a worker that
+// returns while the order reads the directory. The worker must be among those that are asked or
+// those that the order waits for.
 func TestRepetitionSeesReturningWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -89,7 +89,8 @@ func (d comesBack) All() ([]bourse.Member, []bourse.Absence) {
 }
 
 // TestARepetitionWaitsForASilentWorker checks that the result is the same if the worker is a member
-// but does not answer. If the order was canceled on the worker, a repetition does not wait for it.
+// but does not answer. If the order was canceled on the worker, a repeated order does not wait for
+// the worker.
 func TestARepetitionWaitsForASilentWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -269,9 +270,9 @@ func TestSupersededTryIsUnknown(t *testing.T) {
 }
 
 // TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf checks the behavior that docs/api.md describes
-// for a worker that has just joined the cluster for the first time. If a broker that does not know
-// this worker yet receives the repetition of an order that the worker has filled, the order is
-// filled again and has two machines. Once the broker knows the worker, a repetition keeps the older
+// for a worker that has just joined the cluster for the first time. If an order that this worker
+// has filled is repeated through a broker that does not know the worker yet, the order is filled
+// again and has two machines. Once the broker knows the worker, repeating the order keeps the older
 // machine.
 func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

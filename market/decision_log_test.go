@@ -9,7 +9,7 @@ import (
 )
 
 // TestFillIsRemembered checks that the exchange records those parts of a decision about a filled
-// order that the worker cannot know. Neither a repetition nor refusals may displace them.
+// order that the worker cannot know. Repeated orders and refusals must not displace them.
 func TestFillIsRemembered(t *testing.T) {
 	c := floor(3, room(3))
 	x := broker(c, func(cfg *market.Config) { cfg.MaxDecisions = 4 })

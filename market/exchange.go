@@ -94,8 +94,8 @@ type Exchange struct {
 	comparisons comparisons
 }
 
-// New returns an exchange. It starts no goroutines. Cancellations that could not be delivered at
-// once are retried only while Run is running.
+// New returns an exchange. It starts no goroutines. Cancellations that could not be delivered
+// immediately are retried only while Run is running.
 func New(cfg Config) *Exchange {
 	cfg = cfg.withDefaults()
 	rngSource := &rngSource{source: cfg.Rand}
@@ -214,8 +214,8 @@ func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 	return x.refused.get(id)
 }
 
-// remember records the decision about a filled order. It does not record the decision about a repetition, which says
-// only where the machine was found. The decision that led to the machine has already been recorded, here or by the
+// remember records the decision about a filled order. It does not record the decision about a repeated order, which
+// says only where the machine was found. The decision that led to the machine has already been recorded, here or by the
 // machine's worker.
 func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
 	switch old, known := x.filled.get(d.Order); {

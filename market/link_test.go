@@ -200,7 +200,7 @@ func carry[R any](ctx context.Context, l *Link, fault Fault, act func() R) (R, e
 	}
 }
 
-// Rates contains the probabilities with which an unreliable network has faults.
+// Rates contains the probabilities of an unreliable network's faults.
 type Rates struct {
 	Lose    float64 // the request or the reply is lost
 	Refuse  float64 // the connection is refused

@@ -9,11 +9,10 @@
 //   - Workers are claimed, best first, until one of them fills the order (claim.go). An order can
 //     also request concurrent claims (race.go).
 //
-// If a similar order was quoted recently, its quotes are used, and workers are only asked if the
-// claim fails (quotecache.go). An order's regions are tried in order of preference. If an
-// order might be a repetition, all workers are first asked whether they have filled it (place_once.go,
-// absent.go). The outcome is recorded in a bourse.Decision (record.go). The messages of refusals
-// are written in refusal.go.
+// If a similar order was quoted recently, its quotes are used, and workers are only asked if the claim fails
+// (quotecache.go). An order's regions are tried in order of preference. If an order might be a repeated one, all
+// workers are first asked whether they have filled it (place_once.go, absent.go). The outcome is recorded in a
+// bourse.Decision (record.go). The messages of refusals are written in refusal.go.
 //
 // A reservation consists of several orders for capacity, which are either all filled or not at all
 // (reserve.go).
@@ -26,8 +25,8 @@
 //     are ignored or undone, whatever region the directory lists for the worker.
 //   - 7, once: if the outcome of a claim is unknown, the claim is canceled at its worker
 //     before the fill of another worker counts. No machine is left behind for a caller
-//     that was refused or has left. Cancellations that cannot be delivered at once are
-//     written to [CancellationStore], where the worker finds them, and retried by
+//     that was refused or has left. Cancellations that cannot be delivered immediately
+//     are written to [CancellationStore], where the worker finds them, and retried by
 //     [Exchange.Run].
 //   - 8, the view is a hint: candidates determine only which workers are asked, and
 //     their free capacity determines only the order in which they are asked. Recent

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// placeOnce places an order whose ID the caller has chosen. The order may be a repetition, and another
-// broker may be placing it at the same moment (invariant 7).
+// placeOnce places an order whose ID the caller has chosen. It may be a repeated order, and another broker may be
+// placing it at the same moment (invariant 7).
 //
 // In the first round, all candidates of all choices are asked whether they have filled the order. A
 // worker that does not answer is asked twice. If none has filled it, the order is placed like any
@@ -31,8 +31,8 @@ import (
 //
 //   - A caller disconnects from one broker while it is asking another one. The first broker may
 //     cancel the order.
-//   - A broker stops between its fill and its second round. A second fill is then found only by
-//     a repetition, or by Run on another broker.
+//   - A broker stops between its fill and its second round. A second fill is then found only if the
+//     order is repeated, or by Run on another broker.
 //   - The directory of one broker does not contain a worker. The consequence is the same.
 //
 // After all workers have been asked, a claim from an earlier attempt may still arrive, sent by a broker that no

@@ -258,8 +258,8 @@ func (o onlyClaims) Claim(ctx context.Context, to bourse.Member, claim *bourse.C
 	return o.Trader.Claim(ctx, to, claim)
 }
 
-// TestInvariant9BrokersKeepNothing ends a broker at an arbitrary moment of an order. A repetition
-// through another broker must find the machine or create exactly one.
+// TestInvariant9BrokersKeepNothing stops a broker at an arbitrary moment of an order. Repeating the
+// order through another broker must find the machine or create exactly one.
 func TestInvariant9BrokersKeepNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {

@@ -48,7 +48,7 @@ func TestImplausibleQuotesLose(t *testing.T) {
 				)
 				c.Tell("bad", &Lies{Quote: lie})
 				o := order("gru")
-				o.HasChosenID, o.FirstTry = named, true // not a repetition, which would wait for a worker that sends another's quote
+				o.HasChosenID, o.FirstTry = named, true // not a repeated order, which would wait for a worker that sends another's quote
 				a := place(t.Context(), broker(c, func(cfg *market.Config) { cfg.QuoteTimeout = 5 * time.Millisecond }), o)
 				if a.err != nil || a.fill.Machine.Worker != "good" {
 					t.Fatalf("filled on %q: %v", a.fill.Machine.Worker, a.err)

@@ -99,10 +99,10 @@ func cacheable(o *bourse.Order) bool {
 	return !o.HasChosenID && o.Name == "" && o.Race <= 1 && o.LeaseTTL == 0
 }
 
-// claimCached claims the order on the best of members, according to their cached quotes. It does
-// nothing unless every member has a cached quote. If the order is not filled, claimCached returns
-// the members that still have to be asked. These do not include the claimed worker: its refusal is
-// final, and a cancellation may be on its way to it, which must not coincide with another claim.
+// claimCached claims the order on the member that ranks best by the cached quotes. It does nothing unless every member
+// has a cached quote. If the order is not filled, claimCached returns the members that must still be asked. It leaves
+// out the worker that it tried: if that worker refused, its refusal is final, and if its answer was lost, another
+// claim could race with the cancellation that was sent to it.
 func (t *trade) claimCached(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
 	if t.quoteOnly || len(members) < 2 || !cacheable(t.order) {
 		return nil, members
@@ -162,8 +162,9 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 var cachedRefusal = bourse.Refusal{Reason: bourse.RefusedResource}
 
 // usable reports whether the cached quotes may be used for m. Since the quotes were requested, m's address, tag and
-// region must not have changed. The quotes must name a region in choice. If m has unanswered claims, it must have
-// answered another claim, or been sent the first of them, since the given time.
+// region must not have changed. The quotes must name a region in choice. If m has unanswered claims, then either m must
+// have answered another claim since the given time, or the first of the unanswered claims must have been sent after
+// that time.
 func (d *cachedWorker) usable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
 	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.answeredAt.Before(since))

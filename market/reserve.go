@@ -21,11 +21,11 @@ import (
 // claim.go). If a cancellation cannot be delivered, the worker finds it in the CancellationStore.
 // In any case, the hold expires eventually.
 //
-// If the caller chose the reservation's key, Reserve continues even after the caller has left, and a repetition finds
-// the holds (see place_once.go). After a refusal, the key cannot be used again, because the workers on which its
-// orders were canceled refuse it. If two brokers receive the same key at the same moment, they create one set of
-// holds. If one of them fails, it releases the holds of both, and the caller of the other broker may receive holds
-// that no longer exist.
+// If the caller chose the reservation's key, Reserve continues even after the caller has left, and a repeated call
+// finds the holds (see place_once.go). After a refusal, the key cannot be used again, because the workers on which its
+// orders were canceled refuse it. If two brokers receive the same key at the same moment, they create one set of holds.
+// If one of them fails, it releases the holds of both, and the caller of the other broker may receive holds that no
+// longer exist.
 func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	began, first := time.Now(), &orders[0]
 	if err := ctx.Err(); err != nil {

@@ -89,8 +89,8 @@ func TestReserveBeginsWithTheLargest(t *testing.T) {
 	}
 }
 
-// TestReserveOnce checks that a repetition, through the same broker or another one, at the same
-// time or later, finds the same holds and creates no others.
+// TestReserveOnce checks that a repeated reservation finds the same holds and creates no others,
+// whether it is repeated at the same time or later, through the same broker or another one.
 func TestReserveOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(4, room(4))
@@ -101,7 +101,7 @@ func TestReserveOnce(t *testing.T) {
 		for i := range got {
 			wg.Go(func() {
 				via := x
-				if i >= 4 { // the last repetitions are made later
+				if i >= 4 { // the last attempts are made later
 					time.Sleep(time.Minute)
 					via = y
 				}
@@ -128,7 +128,7 @@ func TestReserveOnce(t *testing.T) {
 
 // TestReserveWhenTheCallerLeaves checks what happens to the holds if the caller leaves. They are
 // released if the caller does not know the reservation's key. If the caller has chosen the key, a
-// repetition finds the holds.
+// repeated reservation finds the holds.
 func TestReserveWhenTheCallerLeaves(t *testing.T) {
 	for named, want := range map[bool]int64{false: 0, true: 3 * 256} {
 		synctest.Test(t, func(t *testing.T) {
@@ -201,8 +201,8 @@ func TestReserveInABadNetwork(t *testing.T) {
 }
 
 // TestAReleaseThatWasNotDelivered checks that a worker that did not receive the release of a hold
-// finds it in the view, even if the broker has ended. Until then, a repetition does not count that
-// hold.
+// finds it in the view, even if the broker has exited. Until then, a repeated reservation does not
+// count that hold.
 func TestAReleaseThatWasNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))

@@ -11,17 +11,17 @@ import (
 
 // Unlike a machine, a task cannot be undone. If two machines were started for an order, one of them can be destroyed,
 // but if a task ran twice, its effects remain. Therefore, the order ends if the outcome of a task's claim is unknown.
-// No other worker is claimed, and a repetition with the same ID returns the outcome. The task is not canceled,
-// either. A running worker notices the broken connection and stops the task itself. A worker whose daemon was
-// restarted lets a program that is still running continue.
+// No other worker is claimed, and a repeated order with the same ID returns the outcome. The task is not canceled,
+// either. A running worker notices the broken connection and stops the task itself. A worker whose daemon was restarted
+// lets a program that is still running continue.
 
-// errUnknownTask returns the error for a task that a worker may have started. If the caller chose the order's ID, it
-// is safe to repeat the order while the claim is still in progress: both the claim and the repetition go to the same
+// errUnknownTask returns the error for a task that a worker may have started. If the caller chose the order's ID, it is
+// safe to repeat the order while the claim is still in progress: both the claim and the repeated order go to the same
 // worker (see sortByHash), which runs the task once.
 //
 // In rare cases, the task can still run twice. A claim whose connection was lost may still be in progress after a
-// repetition has asked all workers. The repetition may then be claimed on another worker, either because the broker
-// chose the ID, or because the first worker refuses the repetition at that moment.
+// repeated order has asked all workers. The repeated order may then be claimed on another worker, either because the
+// broker chose the ID, or because the first worker refuses it at that moment.
 func errUnknownTask(order *bourse.Order, at *bourse.Member) error {
 	return bourse.Errorf(bourse.CodeTimeout,
 		"the answer from worker %s was lost, but the worker may have started the task: repeat it with order id %s to learn the outcome", at.ID, order.ID)

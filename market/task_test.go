@@ -68,7 +68,7 @@ func TestThePayloadTravelsOnce(t *testing.T) {
 }
 
 // TestInvariant7ATaskIsNotBegunTwice checks that a claim without an answer ends the order of a
-// task, even if another worker has capacity. A repetition returns the outcome.
+// task, even if another worker has capacity. A repeated order returns the outcome.
 func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 	for name, fault := range map[string]Fault{
 		"the answer is lost":  {LoseReply: true, Reset: true},
@@ -95,7 +95,7 @@ func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 						t.Errorf("%d claims in %s", claims, a.took)
 					}
 					c.Break(nil)
-					if !named { // see errUnknownTask: the repetition may go to another worker
+					if !named { // see errUnknownTask: the repeated order may go to another worker
 						c.Quiet()
 					}
 					o.HasChosenID = true

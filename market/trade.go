@@ -40,7 +40,7 @@ func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 	}
 }
 
-// place returns a fill or an error. If quoteOnly is set, both may be nil. ctx ends when the
+// place returns a fill or an error. If quoteOnly is set, both may be nil. ctx is done when the
 // caller leaves or the soft deadline passes.
 func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	try := t.eachChoice

@@ -202,8 +202,7 @@ func hasMetadata(r *record, key, value string) bool {
 	return false
 }
 
-// equalFold reports whether a and b are equal if the case of ASCII letters is ignored. An empty string is not equal to
-// anything.
+// equalFold reports whether a and b are equal, ignoring letter case. It returns false if either string is empty.
 func equalFold(a, b string) bool {
 	return a != "" && len(a) == len(b) && strings.EqualFold(a, b)
 }

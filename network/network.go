@@ -26,7 +26,7 @@ type Config struct {
 // 172.16.0.0/12.
 var DefaultIPv4 = netip.MustParsePrefix("198.18.0.0/15")
 
-// DefaultDeny contains the addresses at which cloud providers serve the host's own credentials.
+// DefaultDeny contains the addresses where cloud providers serve the host's own credentials.
 var DefaultDeny = []netip.Prefix{netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fd00:ec2::254/128")}
 
 // private contains all private networks. Packets from machines to private addresses without a route

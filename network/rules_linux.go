@@ -264,7 +264,7 @@ func equal(data ...byte) []expr.Any {
 	return []expr.Any{&expr.Cmp{Op: expr.CmpOpEq, Register: reg1, Data: data}}
 }
 
-// is and differs return expressions that compare the link name in register 1 with the given one.
+// is and differs return expressions that compare the link name in register 1 with link.
 func is(link string) []expr.Any { return compare(expr.CmpOpEq, link) }
 
 func differs(link string) []expr.Any { return compare(expr.CmpOpNeq, link) }
@@ -346,8 +346,9 @@ func refuse() []expr.Any {
 }
 
 // refusal returns rules that reject TCP with a reset, and everything else with "administratively prohibited". TCP
-// senders understand the latter, too. On a veth pair, however, the first such answer is lost, because it arrives while
-// the sender is still sending. The sender would then not notice the rejection until a second later.
+// senders would also understand "administratively prohibited". On a veth pair, however, the first such answer is lost,
+// because it arrives while the sender is still sending, and the sender would not notice the rejection until a second
+// later.
 func refusal() [][]expr.Any {
 	return [][]expr.Any{
 		all(load(expr.MetaKeyL4PROTO), equal(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}),

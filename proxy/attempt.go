@@ -314,7 +314,7 @@ func isClosed(w Upstream) bool {
 // [backendError]. Further calls have no effect.
 func (t *attempt) done(failed error) {
 	if t.transport != nil && failed != nil && !errors.Is(failed, context.Canceled) {
-		t.transport.CloseIdleConnections() // the remaining idle connections may be broken, too
+		t.transport.CloseIdleConnections() // the remaining idle connections may also be broken
 	}
 	if t.endUse != nil {
 		t.endUse()

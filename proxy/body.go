@@ -37,7 +37,7 @@ func (p *Proxy) newBodyStore() bodyStore {
 
 // body is a request's body. Each attempt can read the body from its start, because all data from the client is stored
 // until the client receives a reply or the store refuses more data. A failed attempt may still be reading when the next
-// one begins; the lock ensures that the data it reads is stored, too.
+// one begins; the lock ensures that the data that it reads is also stored.
 type body struct {
 	from    io.ReadCloser
 	control *http.ResponseController

@@ -50,7 +50,7 @@ func named(t *testing.T, regions ...bourse.Region) *world {
 	return w
 }
 
-// TestClientChooses checks the headers with which clients select a machine or region.
+// TestClientChooses checks the headers that clients use to select a machine or region.
 func TestClientChooses(t *testing.T) {
 	const two, three, gone = "00000a00000002", "00000a00000003", "00000a00000009"
 	w := named(t, "gru", "mad", "ams").start(proxy.Listener{})

@@ -15,11 +15,11 @@ import (
 // Orders places orders for machines on other hosts. The proxy uses it if none of the app's machines can be started for
 // a request.
 type Orders interface {
-	// Order orders a copy of the machine like, whose app's ID is app, on another host. The copy is started, too. Once
-	// the order has an ID, the result contains the ID even if Order returns an error. If possible, concurrent calls
-	// from several proxies return the same machine. Order may return any error code; insufficient_capacity means that
-	// no worker accepted the order.
-	Order(ctx context.Context, app string, like bourse.MachineID) (fabric.FailoverOrder, error)
+	// Order orders a copy of a machine on another host, and starts the copy. app is the ID of the machine's app. Once the
+	// order has an ID, the result contains the ID even if Order returns an error. If possible, concurrent calls from
+	// several proxies return the same machine. Order may return any error code; insufficient_capacity means that no worker
+	// accepted the order.
+	Order(ctx context.Context, app string, machine bourse.MachineID) (fabric.FailoverOrder, error)
 }
 
 // Limits on how long an order's result is reused for other requests for the same target. A successful order's result is

@@ -13,7 +13,7 @@ import (
 )
 
 // logAccess writes a request's entry in the access log. The entry shows where the request went and how long each part
-// took. To avoid revealing the request's contents, it includes neither the query nor any header except Host.
+// took. To avoid revealing the request's contents, it does not include the query, or any header except Host.
 func (p *Proxy) logAccess(x *exchange, took time.Duration) {
 	ctx := context.WithoutCancel(x.in.Context())
 	if !p.Log.Enabled(ctx, slog.LevelInfo) {

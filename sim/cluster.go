@@ -90,8 +90,8 @@ func (w *Worker) roomy(share int) int {
 	return n
 }
 
-// take places an order on the worker, and returns the set of its GPUs. If the order shares a GPU, it
-// is placed on the one with index gpu. Otherwise it gets the first free GPUs.
+// take places an order on the worker and returns the order's set of GPUs. If the order shares a
+// GPU, that is the GPU with index gpu. Otherwise, the order gets the first free GPUs.
 func (w *Worker) take(o *order, gpu int) (gpus uint8) {
 	if o.shared() {
 		gpus = 1 << gpu

@@ -65,8 +65,7 @@ func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	return out, nil
 }
 
-// NextExpiry returns the earliest time at which a hold expires. It returns false if there are no
-// holds.
+// NextExpiry returns the earliest time when a hold expires. It returns false if there are no holds.
 func (t *Tx) NextExpiry() (time.Time, bool) {
 	for k := range t.kv.Range(bucketHoldEnd, nil) {
 		at, _ := splitTimeKey(k)
@@ -106,8 +105,8 @@ func (t *Tx) ExpireHolds(now time.Time) (int, error) {
 	return len(over), nil
 }
 
-// CommittedAt returns the committed amounts without those of expired holds. Use it to decide whether an order fits.
-// A read-write transaction deletes the expired holds; a read-only transaction only subtracts their amounts.
+// CommittedAt returns the committed amounts, excluding expired holds. Use it to decide whether an order fits. A
+// read-write transaction deletes the expired holds; a read-only transaction only subtracts their amounts.
 func (t *Tx) CommittedAt(now time.Time) (bourse.Amounts, error) {
 	if t.writes {
 		if _, err := t.ExpireHolds(now); err != nil {

@@ -15,7 +15,7 @@ const pruneBatch = 128
 
 // Defaults for the maximum numbers of destroyed machines and ended runs that Prune retains. Limits
 // are necessary because the whole store is in memory, and a worker may start many short-lived
-// machines within Config.Keep. The size of destroyed machines' records is limited, too; see
+// machines within Config.Keep. The size of destroyed machines' records is also limited; see
 // [MaxDestroyedBytes].
 const (
 	maxDestroyed = 10_000

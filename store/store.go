@@ -80,7 +80,7 @@ func (s *Store) SubmitRelaxed(fn func(*Tx) error) *Commit {
 	return s.engine.SubmitRelaxed(func(t kv.Tx) error { return fn(&Tx{kv: t, writes: true}) })
 }
 
-// Update submits fn and waits until its changes are durable. If ctx ends first, the outcome is
+// Update submits fn and waits until its changes are durable. If ctx is done first, the outcome is
 // unknown.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	return s.Submit(fn).Wait(ctx)

@@ -56,7 +56,7 @@ func TestPermanentlyLostWorkerReturns(t *testing.T) {
 	}
 	again, err := api.Create(t.Context(), app, in, id)
 	if err != nil || again.Worker != "w2" {
-		t.Errorf("another repetition of the order: machine %s of %s, %v; want a machine of w2", again.ID, again.Worker, err)
+		t.Errorf("order repeated again: got machine %s on %s, %v; want a machine on w2", again.ID, again.Worker, err)
 	}
 	eventually(t, waitTimeout, "both machines' processes run while the first worker is down", func() error {
 		if pids := pidsOf(t, mark); len(pids) != 2 { // a shell that has just forked looks like two processes

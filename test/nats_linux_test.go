@@ -73,10 +73,9 @@ func (n *natsd) kill() {
 	_ = n.cmd.Wait()
 }
 
-// TestDialOutOnly runs two workers behind firewalls, which can only open connections. They
-// run containers for a broker with which they have only a NATS server in common. The test
-// follows output, runs commands, copies files in both directions, and moves a volume from
-// one worker to the other.
+// TestDialOutOnly runs two workers behind firewalls, which can only open connections. They run
+// containers for a broker that they can reach only through a NATS server. The test follows output,
+// runs commands, copies files in both directions, and moves a volume from one worker to the other.
 func TestDialOutOnly(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -25,7 +25,7 @@ var stormFor = flag.Duration("storm", time.Minute, "how long servers are killed 
 
 const (
 	stormClients = 8
-	stormAnswer  = 60 * time.Second // time limit for a request, including repetitions
+	stormAnswer  = 60 * time.Second // time limit for a request, including retries
 	stormLives   = 24               // number of machines above which a client destroys its oldest one
 	stormAway    = 10 * time.Second // time for which the worker of the machine with a standby is sometimes down
 )

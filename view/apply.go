@@ -183,8 +183,8 @@ func (v *View) decodeEntry(st wire.Stamp, by *wire.Author, raw []byte) (schema.E
 	if err != nil || !e.Shared {
 		return e, err
 	}
-	// The transaction's signature already covers the row. The row needs a signature of its own,
-	// too, because members may forward it without the transaction.
+	// The transaction's signature already covers the row. The row also needs its own signature,
+	// because members may forward it without the transaction.
 	e.Proof = wire.Proof{By: by, Sig: bytes.Clone(w.Sig)}
 	r := e.Version(st)
 	err = v.verifier.CheckRow(&r)

@@ -141,8 +141,8 @@ func (v *View) SecretMarks(ctx context.Context, app string) (seal.Marks, error) 
 	return Query(ctx, v, inventory.SecretMarks(app))
 }
 
-// AwaitSecrets waits until an app's SecretMarks include the given version, and returns them. If ctx ends first,
-// it returns the current marks and no error.
+// AwaitSecrets waits until an app's SecretMarks include the given version, and returns them. If ctx is done first, it
+// returns the current marks and no error.
 func (v *View) AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error) {
 	changes := v.Watch(wire.TableSecrets)
 	defer changes.Stop()

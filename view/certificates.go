@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Certificates returns the certificates with which the transactions, shared rows and placements in
-// the view were signed. Each element contains a certificate in DER form, followed by its
-// intermediate certificates.
+// Certificates returns the certificates that were used to sign the view's transactions, shared rows
+// and placements. Each element contains a certificate in DER form, followed by its intermediate
+// certificates.
 func (v *View) Certificates(ctx context.Context) ([]string, error) {
 	found := map[string]bool{}
 	err := v.Read(ctx, func(c *sqlite.Conn) error {

@@ -72,9 +72,9 @@ func (v *View) MergeProofs(ctx context.Context, proofs ...[]byte) error {
 	return nil
 }
 
-// MergeAppProofs merges the apps that a worker has reported into the view. It ignores apps without a valid proof:
-// otherwise, as long as a view is new, a worker could assign an app to any organization. MergeAppProofs returns the
-// view's current records of the reported apps. It returns CodeInvalid if a proof is malformed.
+// MergeAppProofs merges a worker's reported apps into the view, unless their proofs are missing or invalid, and returns
+// the view's current records of the reported apps. It returns CodeInvalid if a proof is malformed. Proofs are required
+// because otherwise a worker could assign an app to any organization before the view has received the app's record.
 func (v *View) MergeAppProofs(ctx context.Context, reported []bourse.App) ([]bourse.App, error) {
 	var proofs [][]byte
 	for _, app := range reported {

@@ -16,7 +16,7 @@ import (
 // transaction's position, or the zero Position if nothing changed.
 //
 // Errors: CodeInvalid if a row does not fit its table; CodeUnavailable if the file cannot be written, Run has returned,
-// or the server's owned rows were lost before they could be written (see RowsLost). If ctx ends first, the rows may
+// or the server's owned rows were lost before they could be written (see RowsLost). If ctx is done first, the rows may
 // still be published.
 func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, error) {
 	entries, err := v.entries(rows)

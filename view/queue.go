@@ -92,8 +92,8 @@ func (q *intake) has(p wire.Position, applied uint64) bool {
 	return p.Seq <= max(applied, q.tails[p.Stream]) || q.waiting[p.Stream][p.Seq] != nil
 }
 
-// resume queues waiting transactions whose predecessors have arrived, or for which there was no
-// space in the queue before.
+// resume queues waiting transactions whose predecessors have arrived, or that did not fit into the
+// queue before.
 func (q *intake) resume(s wire.Stream, applied uint64) {
 	tail := max(applied, q.tails[s])
 	if q.waiting[s][tail+1] == nil {
@@ -117,8 +117,9 @@ func (q *intake) wait(in *incoming, tail uint64) {
 	q.ahead += size
 }
 
-// follow queues those of a stream's waiting transactions that directly follow its queued ones. It
-// stops when the queue is full, because a transaction must not displace its own predecessors.
+// follow queues a stream's waiting transactions, as long as each directly follows the last queued
+// one. It stops when the queue is full, because a transaction must not displace its own
+// predecessors.
 func (q *intake) follow(s wire.Stream) {
 	for {
 		next := q.waiting[s][q.tails[s]+1]

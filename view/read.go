@@ -11,8 +11,8 @@ import (
 )
 
 // Read calls fn with a connection to a consistent snapshot of the file. fn may execute any number
-// of read-only statements. They all see the same state, and are interrupted when ctx ends. fn must
-// not call Read. Read returns CodeUnavailable if the file cannot be read.
+// of read-only statements. They all see the same state, and are interrupted when ctx is done. fn
+// must not call Read. Read returns CodeUnavailable if the file cannot be read.
 func (v *View) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	err := v.pool.Read(ctx, fn)
 	if err == nil {

@@ -44,7 +44,7 @@ func (b *batch) checkShare(r, old wire.Version) error {
 }
 
 // superseded reports whether a stream is new here but older than the maxEpochs streams that are
-// stored for its site. Such a stream would be removed again at once.
+// stored for its site. Such a stream would be removed again immediately.
 func (b *batch) superseded(s wire.Stream) bool {
 	if b.head(s).by != nil {
 		return false

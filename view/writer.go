@@ -41,7 +41,7 @@ type writer struct {
 // backOff delays the next write of other sites' transactions.
 func (w *writer) backOff() { w.retry = time.After(retryAfter) }
 
-// Run writes all changes to the file until ctx ends, and then returns nil. Call it once.
+// Run writes all changes to the file until ctx is done, and then returns nil. Call it once.
 func (v *View) Run(ctx context.Context) error {
 	defer v.end()
 	return v.writer.run(ctx)
@@ -193,8 +193,8 @@ func (w *writer) transact(fill func(*batch) error, committed func()) error {
 	return nil
 }
 
-// commit commits the batch. The commit survives a crash of this process, but not necessarily a
-// crash of the host.
+// commit commits the batch. The commit survives a crash of this process, but may not survive a host
+// crash.
 func (w *writer) commit(b *batch) error {
 	if !b.dirty() {
 		return schema.Run(b.conn, "ROLLBACK")

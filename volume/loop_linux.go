@@ -156,8 +156,8 @@ func lastingLoop(image string) (*os.File, error) {
 	return nil, errors.Join(err, dev.Close())
 }
 
-// detachLoop undoes a lasting attachLoop. If the device is still open, the kernel clears it when
-// its last user closes it.
+// detachLoop detaches the loop device that attachLoop has permanently bound to image. If the device
+// is still open, the kernel detaches it when its last user closes it.
 func detachLoop(image string) error {
 	dev, err := lastingLoop(image)
 	if err != nil || dev == nil {

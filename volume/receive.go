@@ -56,7 +56,7 @@ func (f *filler) receive(ctx context.Context, src Source) error {
 	}
 }
 
-// isPermanent reports whether err is permanent, so that another attempt would fail, too.
+// isPermanent reports whether another attempt would fail with the same error.
 func isPermanent(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeNotFound, bourse.CodeForbidden, bourse.CodeUnauthorized, bourse.CodeInvalid, bourse.CodeFailedPrecondition, bourse.CodeCanceled, bourse.CodeInsufficient:

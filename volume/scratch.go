@@ -13,8 +13,8 @@ import (
 const minScratchMiB = 4
 
 // Scratch returns a mounted directory of the given size for a machine's temporary files. The file
-// system has no journal. If a crash of the host has damaged the file system, or if its size
-// differs, Scratch replaces it with an empty one.
+// system has no journal. If the file system was damaged by a host crash or has another size,
+// Scratch replaces it with an empty one.
 func (s *Store) Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (string, error) {
 	if err := machine.Validate(); err != nil {
 		return "", err

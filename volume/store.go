@@ -95,7 +95,7 @@ type lock struct {
 	refs int           // number of callers that hold the lock or wait for it
 }
 
-// lock acquires the lock of id. It waits for the lock until ctx ends.
+// lock acquires the lock of id. It waits for the lock until ctx is done.
 func (l *locks) lock(ctx context.Context, id string) (unlock func(), err error) {
 	l.mu.Lock()
 	if l.held == nil {

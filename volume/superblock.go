@@ -26,7 +26,7 @@ const (
 	superblockBytes = 1024
 	extMagic        = 0xef53
 	has64Bit        = 0x80  // a feature that old kernels must not ignore
-	hasChecksum     = 0x400 // a feature with which old kernels may only read a file system
+	hasChecksum     = 0x400 // old kernels may mount a file system with this feature only read-only
 )
 
 var errNoFS = errors.New("it does not contain an ext4 file system")

@@ -125,7 +125,7 @@ func TestUsageAndMetrics(t *testing.T) {
 }
 
 // If a machine's usage is requested often, each request compares a new sample with the previous request's sample, and
-// returns at once.
+// returns immediately.
 func TestUsageComparesWithThePreviousSample(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

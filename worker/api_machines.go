@@ -142,7 +142,7 @@ func execStream(ctx context.Context, d driver.Driver, id driver.TaskID, streams 
 	return res.Exit, err
 }
 
-// passSizes forwards changes to the terminal's size until ctx ends.
+// passSizes forwards changes to the terminal's size until ctx is done.
 func passSizes(ctx context.Context, from <-chan fabric.Size, to chan<- driver.Size) {
 	for {
 		select {

@@ -78,7 +78,7 @@ type NetworkMode string
 const (
 	NetworkHost       NetworkMode = "host"       // no machine has a private network
 	NetworkContainers NetworkMode = "containers" // machines with an image have one; the default
-	NetworkAll        NetworkMode = "all"        // host processes have one, too
+	NetworkAll        NetworkMode = "all"        // host processes also have one
 )
 
 // withDefaults returns c with defaults filled in. It returns CodeInvalid if the

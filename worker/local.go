@@ -104,8 +104,8 @@ func (l LocalAPI) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Names provides the records on which DNS answers are based: those of this worker's machines, and those of machines on
-// other workers that this worker's machines can reach.
+// Names provides the records for DNS answers: this worker's machines, and the machines on other workers that they can
+// reach.
 type Names struct {
 	*state.State
 	// Elsewhere returns an app's machines on other workers. The field is nil if the worker has no connection to other

@@ -24,9 +24,9 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 	return w.host.Quote(ctx, w.store, order)
 }
 
-// claim fills an order on this worker, or returns the refusal. It returns once the
-// order is filled, or when ctx ends. In the latter case the operation continues, and
-// the order's id can be used to find or cancel it.
+// claim fills an order on this worker, or returns the refusal. It returns once the order
+// is filled, or when ctx is done. In the latter case the operation continues, and the
+// order's id can be used to find or cancel it.
 //
 // Brokers treat CodeUnavailable and CodeRateLimited as refusals. If the order was not
 // recorded, claim returns a refusal instead of such an error (see [admit.Host.Answer]).

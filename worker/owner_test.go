@@ -59,7 +59,7 @@ func TestAnOrderOfAnotherAppIsNotRevealed(t *testing.T) {
 		}
 		again, _ := claim(order)
 		if again == nil || !again.Repeated || again.Machine.ID != first.Machine.ID {
-			t.Errorf("repetition by the order's own app: %+v", again)
+			t.Errorf("repeated order from the order's own app: %+v", again)
 		}
 		h.verify()
 	})

@@ -120,7 +120,7 @@ func TestAPulledMachineThatNobodyClaims(t *testing.T) {
 	})
 }
 
-// An order that is canceled before a poller claims its job ends at once, and the job
+// An order that is canceled before a poller claims its job ends immediately, and the job
 // can no longer be claimed.
 func TestAPulledMachineIsCanceledBeforeItsClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

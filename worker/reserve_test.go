@@ -163,7 +163,7 @@ func TestHoldsExpire(t *testing.T) {
 			t.Error(err)
 		}
 		h.refuses("a claim after the expiry", newOrder(t, fromHold(first)), bourse.RefusedReservation)
-		h.refuses("a late repetition", newHoldOrder(t, key, 0, 10*time.Second), bourse.RefusedCanceled)
+		h.refuses("a late repeated order", newHoldOrder(t, key, 0, 10*time.Second), bourse.RefusedCanceled)
 		for what, call := range map[string]func() error{
 			"show":   func() error { _, err := h.holds.Of(t.Context(), key); return err },
 			"extend": func() error { _, err := h.holds.Extend(t.Context(), key, time.Minute); return err },

@@ -24,7 +24,7 @@ func TestInvariant7ATaskRunsOnce(t *testing.T) {
 		order.HasChosenID = true
 		q, err := h.quote(t.Context(), order.ForQuote())
 		if err != nil || q.FilledTask == nil || q.FilledTask.End != bourse.TaskAnswered || len(q.FilledTask.Answer) > 0 {
-			t.Errorf("quote of a repetition: %+v, %v", q, err)
+			t.Errorf("quote of a repeated order: %+v, %v", q, err)
 		}
 		if _, err := h.cancel(t.Context(), order.ID); err != nil { // the cancellation comes too late and does not change the result
 			t.Error(err)

@@ -183,7 +183,7 @@ func (w *Worker) Close() error {
 	return w.store.Close()
 }
 
-// Run recovers the state that an earlier daemon left behind, and then serves calls and runs machines until ctx ends.
+// Run recovers the state that an earlier daemon left behind, and then serves calls and runs machines until ctx is done.
 // Machines continue to run after Run has returned. Run must be called exactly once.
 func (w *Worker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -254,7 +254,7 @@ const (
 	leaveTimeout = time.Second
 )
 
-// pruneStore removes old records from the store until ctx ends.
+// pruneStore removes old records from the store until ctx is done.
 func (w *Worker) pruneStore(ctx context.Context) error {
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
@@ -270,8 +270,8 @@ func (w *Worker) pruneStore(ctx context.Context) error {
 	}
 }
 
-// DestroyAll destroys all machines and volumes. It returns once they are destroyed, or when ctx ends. After destroying
-// them, it waits up to leaveTimeout for the view to remove them.
+// DestroyAll destroys all machines and volumes. It returns once they are destroyed, or when ctx is done. After
+// destroying them, it waits up to leaveTimeout for the view to remove them.
 func (w *Worker) DestroyAll(ctx context.Context) error {
 	all, err := w.machines.List(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
@@ -302,7 +302,7 @@ func (w *Worker) DestroyAll(ctx context.Context) error {
 }
 
 // Leave announces in the view that the worker no longer accepts orders. It returns nil once the view contains the
-// announcement, or ctx's error if ctx ends first. Run must be running.
+// announcement, or ctx's error if ctx is done first. Run must be running.
 func (w *Worker) Leave(ctx context.Context) error {
 	if w.publisher == nil {
 		return nil

@@ -17,10 +17,10 @@ import (
 // number of unknown members.
 const maxWarnings = 32
 
-// Review checks the config of an order or update. It returns CodeInvalid, with the path of the first invalid member. A
-// member is invalid if clients could not decode it, if [bourse.Fields] refuses it, or if it describes a service,
-// program or check that is not supported. Review returns warnings for members that are stored but have no effect, and
-// for combinations of service settings that would leave the machine stopped.
+// Review checks the config of an order or update. If a member is invalid, Review returns a CodeInvalid error that
+// contains the path of the first such member. A member is invalid if clients could not decode it, if [bourse.Fields]
+// rejects it, or if it describes an unsupported service, program or check. Review returns warnings for members that are
+// stored but have no effect, and for combinations of service settings that would leave the machine stopped.
 func Review(c *bourse.Config) ([]bourse.Warning, error) {
 	if err := Validate(&c.StoredConfig); err != nil {
 		return nil, err

@@ -151,7 +151,7 @@ type processConfig struct {
 	} `json:"env_from"`
 }
 
-// Metrics is config.metrics, the address at which a program serves its own metrics.
+// Metrics is config.metrics, the address where a program serves its own metrics.
 type Metrics struct {
 	Port  int    `json:"port,omitempty" in:"1..65535"`
 	Path  string `json:"path"`

@@ -15,13 +15,13 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Decode decodes a JSON body into the value that into points to. If optional is set, an empty body leaves the value
+// Decode decodes a JSON body into the value that v points to. If optional is set, an empty body leaves the value
 // unchanged. Unknown members are ignored and listed in the reply's headers. Errors: invalid.
-func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
+func Decode(w http.ResponseWriter, r *Request, optional bool, v any) error {
 	return decode(w, r, optional, func(raw []byte) error {
-		err := unmarshal(raw, into)
+		err := unmarshal(raw, v)
 		if err == nil {
-			Warn(w, workload.Unknown(raw, into)...)
+			Warn(w, workload.Unknown(raw, v)...)
 		}
 		return err
 	})
@@ -29,8 +29,8 @@ func Decode(w http.ResponseWriter, r *Request, optional bool, into any) error {
 
 // DecodeTask is like Decode, for the payload of a task. It does not report unknown members, because
 // that would require parsing a large payload twice.
-func DecodeTask(w http.ResponseWriter, r *Request, into any) error {
-	return decode(w, r, false, func(raw []byte) error { return unmarshal(raw, into) })
+func DecodeTask(w http.ResponseWriter, r *Request, v any) error {
+	return decode(w, r, false, func(raw []byte) error { return unmarshal(raw, v) })
 }
 
 // Warn adds the warnings to the reply's headers.

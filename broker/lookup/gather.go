@@ -157,7 +157,7 @@ type Counts map[bourse.AppRef]int
 
 // Of returns the number of machines that an app has.
 func (c Counts) Of(app *bourse.App) int {
-	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // machines without an app ID belong to the app, too
+	return c[app.Ref()] + c[bourse.AppRef{Name: app.Name}] // machines without an app ID also belong to the app
 }
 
 // Count returns the number of machines of an app, or of each app if app is nil. It also returns

@@ -70,7 +70,7 @@ func (h *Addresses) assign(w http.ResponseWriter, r *endpoint.Request) error {
 			"invalid type %s: an app has only its private address, and its outgoing connections use its worker's address", bourse.Quoted(in.Type))}
 	}
 	if in.Type != "" && in.Type != "private_v6" {
-		endpoint.Warn(w, bourse.Warning{Field: "type", Message: "an app has only its private_v6 address; the reply contains that address, and none was assigned"})
+		endpoint.Warn(w, bourse.Warning{Field: "type", Message: "an app has only its private_v6 address; no new address was assigned, and the reply contains the existing one"})
 	}
 	return endpoint.WriteJSON(w, http.StatusOK, assignment(&app))
 }

@@ -88,14 +88,15 @@ func isName(s string) bool {
 	return true
 }
 
-// checkTotal checks whether the app may have all of the secrets in after. Errors: forbidden (a quota), invalid.
-func (s *Secrets) checkTotal(app bourse.App, after []seal.Secret) error {
+// checkTotal checks whether the app may have the given secrets, which are all of its secrets after a change.
+// Errors: forbidden (a quota), invalid.
+func (s *Secrets) checkTotal(app bourse.App, all []seal.Secret) error {
 	total := 0
-	for i := range after {
-		total += len(after[i].Name) + len(after[i].Sealed) - seal.Overhead
+	for i := range all {
+		total += len(all[i].Name) + len(all[i].Sealed) - seal.Overhead
 	}
 	if total > maxTotal {
 		return bourse.Errorf(bourse.CodeInvalid, "the app's secrets would have %d bytes, which exceeds the limit of %d: store larger data in a volume", total, maxTotal)
 	}
-	return s.MayHave(app, len(after))
+	return s.MayHave(app, len(all))
 }

@@ -57,27 +57,27 @@ const (
 )
 
 // Require returns the version of an app's secrets that a machine must receive when it is created or started. This is
-// the latest version known to this broker or, if that version lacks changes from version least, least itself. If
-// least is 0 and the view cannot be read, the version is 0. Require also returns the keys that the worker needs to
-// decrypt the app's secrets, or nil if this broker has no keys. It returns keys even if the app has no secrets,
-// because the app may have secrets by the time the machine next starts. Errors: failed_precondition if version least
-// has not arrived at this broker; unavailable.
-func (s *Secrets) Require(ctx context.Context, app string, least uint64) (uint64, bourse.AppKeys, error) {
+// the latest version known to this broker or, if that version does not include version minimum, minimum itself. If
+// minimum is 0 and the view cannot be read, the version is 0. Require also returns the keys that the worker needs to
+// decrypt the app's secrets, or nil if this broker has no keys. It returns keys even if the app has no secrets, because
+// the app may have secrets by the time the machine next starts. Errors: failed_precondition if version minimum has not
+// arrived at this broker; unavailable.
+func (s *Secrets) Require(ctx context.Context, app string, minimum uint64) (uint64, bourse.AppKeys, error) {
 	var keys bourse.AppKeys
 	if s.Keys != nil {
 		keys = s.Keys().OfApp(app)
 	}
-	marks, err := s.await(ctx, app, least)
-	if err != nil && least == 0 {
+	marks, err := s.await(ctx, app, minimum)
+	if err != nil && minimum == 0 {
 		return 0, keys, nil // the view is only a hint (invariant 8), and the worker has its own view
 	}
 	if err != nil {
 		return 0, nil, err
 	}
-	if latest := marks.Version(); marks.Includes(latest, least) {
+	if latest := marks.Version(); marks.Includes(latest, minimum) {
 		return latest, keys, nil
 	}
-	return least, keys, nil // two brokers have changed the secrets at the same time, so latest does not include least
+	return minimum, keys, nil // two brokers have changed the secrets at the same time, so latest does not include minimum
 }
 
 // await waits until an app's marks include the given version, and returns the marks.

@@ -264,7 +264,7 @@ func chooseEntry(workers []inventory.MeshWorker, runs map[bourse.WorkerID]bool, 
 	return inventory.MeshWorker{}, bourse.Errorf(bourse.CodeFailedPrecondition, "no worker runs a machine of this network: start one, or name a worker (--worker)")
 }
 
-// isPrivate returns 1 if a worker's address for WireGuard is private, otherwise 0.
+// isPrivate returns 1 if the worker's WireGuard endpoint has a private IP address, and 0 otherwise.
 func isPrivate(w *inventory.MeshWorker) int {
 	if mesh.Usable(w.Mesh.Endpoint).Addr().IsPrivate() {
 		return 1

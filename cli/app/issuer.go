@@ -15,7 +15,7 @@ func newIssuer(s *cli.Shell) *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "issuer",
-		Short: "Create the certificate and key with which brokers admit hosts",
+		Short: "Create the certificate and key that brokers use to admit hosts",
 		Long: `Create an issuer below the CA in the same directory, and write its certificate and key
 to issuer.pem, replacing an older one. A broker with this file admits hosts that join,
 and renews certificates. It is valid for one year. Certificates that the older issuer

@@ -77,7 +77,7 @@ func TestRotate(t *testing.T) {
 }
 
 // TestRotateCA checks that the command creates a CA in an empty directory, uses it again when it is
-// repeated, and stores it in the context with which it reaches the cluster.
+// repeated, and stores it in the context that it uses to reach the cluster.
 func TestRotateCA(t *testing.T) {
 	var sent []string
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

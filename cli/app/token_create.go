@@ -22,7 +22,7 @@ func newTokenCreate(s *cli.Shell) *cobra.Command {
 		Long: `Create a token for a client or a person, and print it. It cannot be printed again,
 because servers only store a digest. You can limit the token to an organization, to
 some of its apps, or to machines of an app, make it read-only, and let it expire. It
-never permits more than the token with which it was created.
+never permits more than the token that was used to create it.
 
 Every broker accepts the token within a second, and rejects it within a second of
 being revoked.`,

@@ -20,8 +20,8 @@ func newTokenJoin(s *cli.Shell) *cobra.Command {
 	var ttl time.Duration
 	c := &cobra.Command{
 		Use:   "join",
-		Short: "Create a token with which hosts join the cluster",
-		Long: `Create a token with which hosts join the cluster, and print it. Run "bourse join
+		Short: "Create a token that lets hosts join the cluster",
+		Long: `Create a token that lets hosts join the cluster, and print it. Run "bourse join
 TOKEN" on a host to make it a member. The token contains the address of this broker. It
 works only while this broker runs, because the broker counts how often it was used. It
 cannot be printed again.`,

@@ -17,8 +17,8 @@ func newTokenList(s *cli.Shell) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the tokens that you may revoke, and what they permit",
 		Long: `List the tokens that you may revoke, and what they permit. Tokens in the brokers'
-token file are not included. CREATED BY is the name of the token with which a token
-was created.`,
+token file are not included. CREATED BY is the name of the token that was used
+to create a token.`,
 		Example: "  bourse token list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

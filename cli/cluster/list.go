@@ -70,7 +70,7 @@ func statusOf(w *machinesapi.Worker, now time.Time) string {
 	return string(w.Status)
 }
 
-// absentSince formats the time at which a worker became absent.
+// absentSince formats the time when a worker became absent.
 func absentSince(w *machinesapi.Worker, now time.Time) string {
 	if w.Earlier {
 		return "since before " + cli.Clock(w.Since, now)

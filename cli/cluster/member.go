@@ -54,8 +54,8 @@ certificate expires. In a cluster without certificates, it is not listed.`,
 	}
 }
 
-// memberStatus formats a server's status and, if the server is not running, the time at
-// which the status changed.
+// memberStatus formats a server's status and, if the server is not running, the time when
+// the status changed.
 func memberStatus(s *cli.Shell, m *machinesapi.Member) string {
 	status := string(m.Status)
 	if m.Status == machinesapi.MemberDown {

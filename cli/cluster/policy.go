@@ -31,8 +31,8 @@ func newPolicyShow(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show",
 		Short: "Show the policies, and how they differ from shadow policies",
-		Long: `Show the policies by which workers are ranked, and the shadow policies, with which the
-ranking is compared. Without a policy, workers are ranked by the built-in curves.
+		Long: `Show the policies that rank workers, and the shadow policies that the ranking is
+compared with. Without a policy, workers are ranked by the built-in curves.
 
 The comparison covers the orders of the broker that answers, since it started or since
 one of the two policies replaced another. An order counts if at least two workers were willing to fill

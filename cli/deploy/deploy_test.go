@@ -425,7 +425,7 @@ func TestScaleRegions(t *testing.T) {
 	}
 }
 
-// TestDeployPrintsTheURL checks that a deploy of an app with ports prints the URL at which proxies serve the app.
+// TestDeployPrintsTheURL checks that a deploy of an app with ports prints the URL where proxies serve the app.
 func TestDeployPrintsTheURL(t *testing.T) {
 	for name, tt := range map[string]struct {
 		more string

@@ -253,9 +253,9 @@ const (
 	urlStep   = 200 * time.Millisecond
 )
 
-// printURL prints the URL at which proxies serve an app. It prints nothing if the app's machines
-// have no ports, if the proxies cannot be listed, or if none serves the app in time. It returns an
-// error only if a write fails, because the deploy has already succeeded.
+// printURL prints the URL where proxies serve an app. It prints nothing if the app's machines have
+// no ports, if the proxies cannot be listed, or if none serves the app in time. It returns an error
+// only if a write fails, because the deploy has already succeeded.
 func (d *deployer) printURL(ctx context.Context, app *deploy.App) error {
 	if d.shell.JSON || !slices.ContainsFunc(app.Groups, hasPorts) {
 		return nil

@@ -134,9 +134,9 @@ func (d *deployer) undo(ctx context.Context, have *appState, r *release.Release)
 	return d.finish(context.WithoutCancel(ctx), r, release.Failed)
 }
 
-// paceOf returns the pace at which a release is undone: its own, except that machines have
-// at least the default time to become ready. Otherwise a time limit that was too short for
-// the new version could make the rollback fail, too.
+// paceOf returns the pace at which a release is undone: its own, except that machines have at least
+// the default time to become ready. Otherwise, a time limit that was too short for the new version
+// could also make the rollback fail.
 func paceOf(r *release.Release) deploy.Pace {
 	out := deploy.Pace{MaxUnavailable: config.DefaultMaxUnavailable, Wait: bourse.Duration(config.DefaultWait), Smoke: true}
 	if w, err := wantOf(r); err == nil {

@@ -26,7 +26,7 @@ func NewBackup(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write this host's keys and its copy of the cluster's data to a file",
-		Long: `Write a tar archive from which "bourse restore" sets up this host again after its
+		Long: `Write a tar archive that "bourse restore" uses to set up this host again after its
 disk was lost. The servers may be running. The archive contains:
 
   - all files in the directory of the configuration: the configuration, certificates

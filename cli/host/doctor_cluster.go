@@ -444,7 +444,7 @@ func released(release string) string {
 	return release
 }
 
-// unreached describes why a server could not be asked, and suggests a remedy. The
+// unreached describes why a server could not be queried, and suggests a remedy. The
 // description continues a sentence that begins with the server's address.
 func unreached(err error) (what, try string) {
 	invalid, wrong := errors.AsType[x509.CertificateInvalidError](err)

@@ -22,7 +22,8 @@ type space struct {
 	device             uint64
 }
 
-// The fractions of free space below which checkSpace returns a warning and a problem.
+// checkSpace returns a warning or a problem if the fraction of free space is below these
+// limits.
 const (
 	spaceWarning = 0.10
 	spaceProblem = 0.02

@@ -154,7 +154,7 @@ func checkIssuer(dir admission.Dir, now time.Time) []finding {
 	return []finding{checkAuthority(name, try, issuer.Expires(), now)}
 }
 
-// authorityWarning is the remaining validity below which a CA or an issuer causes a
+// authorityWarning is the minimum remaining validity of a CA or an issuer. Less causes a
 // warning.
 const authorityWarning = 30 * 24 * time.Hour
 

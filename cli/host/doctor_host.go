@@ -155,8 +155,8 @@ func checkVolumes(c *serve.HostConfig) []finding {
 	return []finding{ok(name, "loop devices and e2fsprogs are available")}
 }
 
-// minFiles is the limit on open files below which there is a warning. Servers keep
-// several connections open for each machine, member and client.
+// minFiles is the minimum limit on open files. A lower limit causes a warning. Servers
+// keep several connections open for each machine, member and client.
 const minFiles = 65536
 
 // checkLimits checks the limits of the systemd service that runs the servers. If

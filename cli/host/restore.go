@@ -255,8 +255,8 @@ func (r *restore) target(f *archived) string {
 }
 
 // checkOverwrites checks that no file would be overwritten. Files with the same contents may exist,
-// so that an interrupted restore can be repeated. A view may exist, too, because it is
-// newer than the one in the backup.
+// so that an interrupted restore can be repeated. A view may also exist, because it is newer than
+// the view in the backup.
 func (r *restore) checkOverwrites() error {
 	for i := range r.manifest.Files {
 		f := &r.manifest.Files[i]

@@ -148,7 +148,7 @@ func canListen(ctx context.Context, network, address string, role bourse.Role) e
 	return cli.Hint(bourse.Errorf(code, "the %s cannot listen: %w", role, err), "free the port, choose other servers with --role, or another --address")
 }
 
-// proxyHTTP is the address at which a new host's proxy serves HTTP.
+// proxyHTTP is the address where a new host's proxy serves HTTP.
 const proxyHTTP = ":80"
 
 // ownAddress returns the source address of the default route. If there is no such

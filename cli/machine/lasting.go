@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// minStartedTime is how long a machine must run before a command reports that it has started.
-// A program that cannot run usually exits at once.
+// minStartedTime is how long a machine must run before a command reports that it has started. A
+// program that cannot run usually exits immediately.
 const minStartedTime = time.Second
 
 // confirmStarted checks that a machine keeps running after its start. It waits for

@@ -16,8 +16,8 @@ func newPS(s *cli.Shell) *cobra.Command {
 	var app string
 	c := &cobra.Command{
 		Use:   "ps MACHINE",
-		Short: "List a machine's processes and the addresses on which they listen",
-		Long: `List a machine's processes and the addresses on which they listen, as reported by
+		Short: "List a machine's processes and the addresses that they listen on",
+		Long: `List a machine's processes and the addresses that they listen on, as reported by
 its host's kernel, the main process first. For a program with image "host" that has
 no separate cgroup, background processes are not listed.`,
 		Example:           "  bourse machine ps quiet-river-1234",

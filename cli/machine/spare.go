@@ -76,7 +76,7 @@ func newSpareList(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List an app's spares and the machines for which they stand by",
+		Short:   "List an app's spares and the machines that they stand by for",
 		Long: `List an app's spares. Some stand by for other machines: their workers start them
 when those machines are lost. The others are stopped until a request arrives or
 someone starts them. A spare on the same worker as its machine is lost together

@@ -56,9 +56,8 @@ is stopped again.`,
 	return c
 }
 
-// testPlan returns a plan that tests a spare: it starts the spare, waits until it is ready,
-// and restores its previous state. If a step fails, the plan's undo steps restore that
-// state, too.
+// testPlan returns a plan that tests a spare: it starts the spare, waits until it is ready, and
+// restores its previous state. If a step fails, the plan's undo steps also restore that state.
 func testPlan(app bourse.AppName, m *machinesapi.Machine, wait time.Duration) deploy.Plan {
 	p := deploy.Plan{App: app, What: "test of a spare"}
 	group := ""

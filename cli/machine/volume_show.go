@@ -35,7 +35,7 @@ func newVolumeShow(s *cli.Shell) *cobra.Command {
 			if err != nil || len(list) == 0 {
 				return err
 			}
-			s.Out.Write([]byte("\n")) //nolint:errcheck // writing the table would fail, too
+			s.Out.Write([]byte("\n")) //nolint:errcheck // writing the table would also fail
 			return snapshotTable(s, list).Write(s.Out)
 		},
 	}

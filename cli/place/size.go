@@ -92,7 +92,7 @@ func (f *Size) Change(g bourse.Guest) (*bourse.Guest, error) {
 	return &g, g.Validate()
 }
 
-// sizes are the presets that completion suggests. Other presets are accepted, too.
+// sizes are the presets that completion suggests. Other presets are also accepted.
 var sizes = []string{
 	"shared-cpu-1x", "shared-cpu-2x", "shared-cpu-4x", "shared-cpu-8x",
 	"performance-1x", "performance-2x", "performance-4x", "performance-8x", "performance-16x",

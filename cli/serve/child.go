@@ -91,8 +91,8 @@ var errEndedEarly = errors.New("it exited before it was ready")
 // errChanged is the result of a process that was stopped because its settings have changed.
 var errChanged = errors.New("its settings have changed")
 
-// configFD is the file descriptor from which a server reads the text of its configuration
-// file. It is the first one after those of the standard streams.
+// configFD is the file descriptor of a server's configuration text. It is the first
+// descriptor after the standard streams.
 const configFD = 3
 
 // runOnce runs the process until it exits or must stop.

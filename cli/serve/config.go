@@ -127,8 +127,8 @@ func (c *ServerConfig) listenByDefault(role bourse.Role) {
 // loopbackGossip is the membership address of a server without --address.
 const loopbackGossip = "127.0.0.1:0"
 
-// loopbackAPI returns the API address of a server without --address. Commands look for a
-// broker at this address.
+// loopbackAPI returns the default API address of a server without --address. A broker listens at cli.DefaultAPI,
+// where commands look for it. Other servers use any free port on 127.0.0.1.
 func loopbackAPI(role bourse.Role) string {
 	if role == bourse.RoleBroker {
 		return cli.DefaultAPI

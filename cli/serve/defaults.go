@@ -30,7 +30,7 @@ var commonSettings = map[bourse.Role][]string{
 	bourse.RoleWorker: {"cpus", "memory", "disk", "gpus", "resource", "label", "overcommit", "allow-host", "images", "registry", "registry-auth", "ports", "mesh", "idle-after"},
 }
 
-// CommonSettings returns those settings of a server that operators change most often, as
+// CommonSettings returns a server's settings that operators change most often, as
 // comments with their defaults. The role "" stands for the settings above the tables. It
 // omits the settings that the file contains already.
 func CommonSettings(role bourse.Role, contained ...string) string {

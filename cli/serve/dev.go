@@ -33,8 +33,8 @@ type config struct {
 	sweep      Sweep
 }
 
-// Sweep removes leftovers of servers that have exited: containerd namespaces whose names
-// begin with prefix, and mounts below dir.
+// Sweep removes leftovers of servers that have exited: mounts below dir, and containerd
+// namespaces with names that begin with prefix.
 type Sweep func(ctx context.Context, containerd, prefix, dir string) error
 
 // The fabrics of a dev cluster.

@@ -10,14 +10,14 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// WebListen is an address at which a proxy serves HTTP.
+// WebListen is an address where a proxy serves HTTP.
 type WebListen struct {
 	Addr netip.AddrPort
 	Port int // external port of the services; 0 means any port whose handler is http
 }
 
-// StreamListen is an address at which a proxy accepts connections, and the app and port
-// to which it forwards them.
+// StreamListen is an address where a proxy accepts connections, and the app and port to
+// which it forwards them.
 type StreamListen struct {
 	Addr netip.AddrPort
 	App  bourse.AppName
@@ -25,7 +25,7 @@ type StreamListen struct {
 }
 
 // parseWeb returns a parser for IP:PORT, IP:PORT=PORT and IP:PORT=any. usual is the
-// services' external port if only IP:PORT is given.
+// services' external port if the user specifies only IP:PORT.
 func parseWeb(usual int) func([]string) ([]WebListen, error) {
 	return func(list []string) ([]WebListen, error) {
 		out := make([]WebListen, len(list))

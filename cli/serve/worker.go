@@ -10,12 +10,12 @@ func newWorker(s *cli.Shell, r Roles) *cobra.Command {
 	var config WorkerConfig
 	c := &cobra.Command{
 		Use:   "worker",
-		Short: "Run the worker daemon of a host",
-		Long: `Run the worker daemon of a host. It answers orders with quotes and runs machines,
-and it alone decides about the host's machines and capacity.
+		Short: "Run a host's worker daemon",
+		Long: `Run a host's worker daemon. It answers orders with quotes and runs machines, and it
+alone manages the host's machines and capacity.
 
 SIGTERM and SIGINT stop the daemon, but not its machines. When the daemon is started
-again with the same --data, it finds them running. A second signal ends the daemon
+again with the same --data, it finds them running. A second signal kills the daemon
 immediately, which is also safe.`,
 		Example: `  bourse serve worker --region gru --name gru-1 --data /var/lib/bourse \
     --join 10.0.0.1:7946 --memory 8GiB --resource slots=10`,

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/admission"
 )
 
-// PullConfig configures whether and how a worker also acts as a gateway, from which other
-// hosts fetch work.
+// PullConfig configures whether and how a worker also acts as a gateway that other hosts
+// fetch work from.
 type PullConfig struct {
 	Enabled   bool
 	Listen    netip.AddrPort // address at which /sched is served; port 0 means any free port

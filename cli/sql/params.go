@@ -12,7 +12,7 @@ import (
 // such as 148e21 would otherwise be a number.
 var plainNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,17})?$`)
 
-// namedParam matches :NAME=VALUE. The other prefixes of SQLite, @ and $, are accepted, too.
+// namedParam matches :NAME=VALUE. SQLite's other prefixes, @ and $, are also accepted.
 var namedParam = regexp.MustCompile(`(?s)^[:@$]([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
 // parseParams parses the values of --param, which are either positional or named.

@@ -50,8 +50,8 @@ func newRowPrinter(s *cli.Shell, f options) rowPrinter {
 	return &tableRows{out: s.Out}
 }
 
-// cellText formats a value. It does not escape control characters, because how to do so
-// depends on the output.
+// cellText formats a value. It does not escape control characters, because each output
+// format escapes them differently.
 func cellText(v any) string {
 	switch v := v.(type) {
 	case nil:

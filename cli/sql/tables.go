@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// schemaTimeout limits the time for fetching the schema, from which a hint about an error
-// is derived.
+// schemaTimeout limits the time for fetching the schema when an error needs a hint about
+// it.
 const schemaTimeout = time.Second
 
 // tableInfo describes a table of the view.

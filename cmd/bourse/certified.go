@@ -60,8 +60,8 @@ func (s *server) record(ctx context.Context, seen []inventory.CertifiedMember) e
 	return err
 }
 
-// certificateOf returns the certificate with which another member has proven its
-// identity. It returns nil if there is none.
+// certificateOf returns the certificate that another member used to prove its identity,
+// or nil if there is none.
 func (s *server) certificateOf(m bourse.Member) *x509.Certificate {
 	for _, group := range s.groups {
 		if key, ok := group.KeyOf(m).(certified); ok {

@@ -76,8 +76,8 @@ func (h *host) tryMesh() error {
 	return nil
 }
 
-// meshEndpoint returns the address at which other workers reach this worker's mesh: the configured one or, by default,
-// the host's. It returns the zero value if neither can be used by other hosts.
+// meshEndpoint returns the address where other workers reach this worker's mesh: the configured one or, by default, the
+// host's. It returns the zero value if neither can be used by other hosts.
 func (h *host) meshEndpoint() netip.AddrPort {
 	c := h.config.Host.Mesh
 	for _, a := range []netip.Addr{c.Addr(), h.config.Address, h.config.Listen.Addr()} {

@@ -132,7 +132,7 @@ func listen(what string, a netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// reachable returns an address at which other servers can reach a listener on a. If a is the
+// reachable returns an address where other servers can reach a listener on a. If a is the
 // unspecified address, it uses the first interface that is not loopback.
 func reachable(a netip.AddrPort) netip.AddrPort {
 	if !a.Addr().IsUnspecified() {

@@ -81,8 +81,8 @@ type runningStage struct {
 	err    error // valid once done is closed
 }
 
-// start runs the stage with its own context, because the stage must be stopped in order
-// and not when the server's context is done.
+// start runs the stage with its own context, because stages are stopped one after
+// another, not all at once when the server's context is done.
 func (s stage) start(ctx context.Context, ended chan<- *runningStage) *runningStage {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &runningStage{name: s.name, cancel: cancel, done: make(chan struct{})}

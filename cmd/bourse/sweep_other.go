@@ -4,6 +4,6 @@ package main
 
 import "context"
 
-// sweepHost does nothing, because workers on other systems leave only processes and
-// files.
+// sweepHost does nothing. It does not have to remove processes and files, and only
+// workers on Linux leave anything else on the host.
 func sweepHost(context.Context, string, string, string) error { return nil }

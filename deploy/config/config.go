@@ -1,4 +1,4 @@
-// Package config parses an app's configuration and converts it to a [deploy.App], from which plans are made. The file
+// Package config parses an app's configuration and converts it to a [deploy.App], which is used to make plans. The file
 // is fly.toml or bourse.toml, or the equivalent in JSON or YAML. Each value's position is recorded, so that errors can
 // include the line and column. Errors also describe which values are valid.
 //
@@ -98,7 +98,7 @@ func (c *Config) Warnings() []Warning { return slices.Clone(c.warnings) }
 // results in an equal configuration.
 func (c *Config) JSON() (json.RawMessage, error) { return json.Marshal(&c.Definition) }
 
-// File returns the name of the file from which the configuration was parsed.
+// File returns the name of the file that the configuration was parsed from.
 func (c *Config) File() string { return c.file }
 
 // where returns the position of a field or, if the field is missing, of the nearest enclosing table.

@@ -193,7 +193,7 @@ type File struct {
 	Processes  []string `json:"processes,omitempty"`
 }
 
-// Metrics describes the endpoint at which a program serves its own metrics.
+// Metrics describes the endpoint where a program serves its own metrics.
 type Metrics struct {
 	workload.Metrics
 	Processes []string `json:"processes,omitempty"`

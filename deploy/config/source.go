@@ -95,7 +95,7 @@ func (s *source) problem(n *yaml.Node, message string) error {
 	return Problem{Position{s.name, n.Line, n.Column}, "", message}
 }
 
-// bounded checks that a tree is neither too large nor too deep, and that no table has
+// bounded returns an error if a tree is too large or too deep, or if a table has
 // duplicate names. It replaces YAML aliases with the nodes that they refer to, and all
 // names with strings.
 func (s *source) bounded(n *yaml.Node, depth int) error {

@@ -160,8 +160,8 @@ func (j *journal) complete() bool {
 	return !slices.ContainsFunc(j.steps, func(p progress) bool { return p.state != Done })
 }
 
-// result returns the run's result. err is the error with which the run ended, if any. overtaken is set if another
-// client has taken over the machines; resumed is set if an earlier run began the release.
+// result returns the run's result. err is the error that ended the run, or nil. overtaken reports whether another
+// client has taken over the machines. resumed reports whether an earlier run began the release.
 func (j *journal) result(err error, overtaken, resumed bool) Result {
 	j.mu.Lock()
 	defer j.mu.Unlock()

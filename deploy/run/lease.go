@@ -152,7 +152,8 @@ func (l *leases) request(ctx context.Context, id bourse.MachineID, nonce string)
 }
 
 // acquire requests a lease repeatedly until it is held. It waits while another client holds the lease or the worker
-// does not respond. In the latter case, take does not wait for this lease, so that other machines' steps can begin.
+// does not respond. If the worker does not respond, take does not wait for this lease, so that other machines' steps
+// can begin.
 func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 	began := time.Now()
 	told := false
@@ -338,7 +339,8 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	defer cancel()
 	held, err := l.request(limited, one.machine, one.nonce)
 	if err == nil && held.Nonce != one.nonce {
-		// The lease is new, so this run's lease had expired, and so had a lease that another client held after that.
+		// A new lease means that this run's lease had expired, that another client held a lease after it, and that the
+		// other lease has also expired.
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		_ = l.api.Release(last, one.machine, held.Nonce) // if this fails, the lease expires on its own
 		done()

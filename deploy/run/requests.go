@@ -120,9 +120,9 @@ type repeatableRequest struct {
 }
 
 // repeat sends a request, and repeats it if there is no answer. It gives up if no answer arrives for r.retryFor. A
-// request that fails with errBusy counts as answered, and is repeated for at most t.limit. The parameter unknown of f
-// reports whether the outcome of an earlier attempt is unknown. In that case, f must determine the outcome first, or
-// send a request that takes effect only once.
+// request that fails with errBusy counts as answered, and is repeated for at most t.limit. f's unknown parameter
+// reports whether the outcome of an earlier attempt is unknown. If it is, f must determine the outcome first, or send a
+// request that takes effect only once.
 func (r *requests) repeat(ctx context.Context, t repeatableRequest, f func(ctx context.Context, unknown bool) error) error {
 	var since, refused time.Time
 	unknown, told := false, false

@@ -215,8 +215,8 @@ func (x *executor) runStep(ctx context.Context, i int) bool {
 	return true
 }
 
-// failed records that a step has failed, and returns the event that reports it. Unless err
-// is errStopped, the run fails, too.
+// failed records that a step has failed, and returns the event that reports it. Unless err is
+// errStopped, the run also fails.
 func (x *executor) failed(i int, err error, took time.Duration) Event {
 	text := "stopped, because the run has ended"
 	stopped := errors.Is(err, errStopped)

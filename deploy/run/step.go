@@ -157,12 +157,12 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 	return o.newVersion(ctx, m, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: do.Stopped})
 }
 
-// newVersion updates a machine. before is the machine's current version. If the answer is lost, newVersion repeats the
-// request. At most one of these requests takes effect, because each requires the version before. only is set if this
-// run has sent no other request that could create a newer version. In that case, if the machine has a newer version
-// after an unanswered request, that request created it.
-func (o operation) newVersion(ctx context.Context, m target, before bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
-	in.CurrentVersion = before
+// newVersion updates a machine whose current version is current. If the answer is lost, newVersion repeats the request.
+// At most one of these requests takes effect, because each requires that version current is still the machine's
+// version. only is set if this run has sent no other request that could create a newer version. In that case, if the
+// machine has a newer version after an unanswered request, that request created it.
+func (o operation) newVersion(ctx context.Context, m target, current bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
+	in.CurrentVersion = current
 	return o.repeat(ctx, m.id, o.opts.Wait+requestTimeout, func(ctx context.Context, unknown bool) error {
 		var now machinesapi.Machine
 		err := o.act(ctx, m.id, func() (err error) {
@@ -184,14 +184,14 @@ func (o operation) newVersion(ctx context.Context, m target, before bourse.Insta
 			return unread
 		case now.State == bourse.StateReplacing, unknown && !now.State.Settled() && now.State != bourse.StateRestarting:
 			return errBusyMachine(m.id)
-		case now.InstanceID == before && conflict:
-			// Either an update is waiting for its image, or the lease is lost. In the latter case, the next attempt to
-			// extend the lease detects the loss.
+		case now.InstanceID == current && conflict:
+			// Either an update is waiting for its image, or the lease is lost. The next attempt to extend the lease detects the
+			// loss.
 			return errBusyMachine(m.id)
-		case now.InstanceID == before, !unknown && !conflict:
+		case now.InstanceID == current, !unknown && !conflict:
 			return err
 		case !unknown, !only, now.Config == nil, now.Config.Metadata[deploy.KeyRelease] != in.Config.Metadata[deploy.KeyRelease]:
-			return errChanged(m.id, before, now.InstanceID)
+			return errChanged(m.id, current, now.InstanceID)
 		}
 		o.outcome(nil)
 		if now.State == bourse.StateFailed {

@@ -47,7 +47,7 @@ func (u undo) all() {
 	})
 }
 
-// undone returns the machines of those of the given steps that have been undone.
+// undone returns the machines of the given steps that have been undone.
 func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	seen := map[bourse.MachineID]bool{"": true}
 	for _, i := range steps {

@@ -20,8 +20,8 @@
 //   - If the daemon exits, its containers keep running, and their exits and output are not
 //     lost. Recover adopts started containers and removes incomplete ones. Objects that
 //     containerd finishes creating only after Recover are removed within half a minute.
-//   - If containerd exits, containers keep running, too. Calls then return CodeUnavailable, but
-//     Wait continues to wait. Running tasks are never reported as ended.
+//   - Containers also keep running if containerd exits. Calls then return CodeUnavailable, but Wait
+//     continues to wait. Running tasks are never reported as ended.
 //   - After a failed start, the container, snapshot, task, directory, scratch files and cgroup
 //     are removed. If containerd is unavailable, they are removed once it is available again.
 //   - When an exit is reported, all of the container's processes have ended, the output is in the
@@ -61,7 +61,7 @@
 //	task created       removed
 //	task started       adopted
 //
-// If the caller's context ends, a start continues in the background. Destroy waits for it.
+// If the caller's context is done, a start continues in the background. Destroy waits for it.
 //
 // # Goroutines and locks
 //

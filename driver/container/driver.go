@@ -163,7 +163,7 @@ func (d *Driver) newTask(id driver.TaskID) *task {
 	}
 }
 
-// await waits until a channel is closed, ctx ends, or the driver is closed.
+// await waits until a channel is closed, ctx is done, or the driver is closed.
 func (d *Driver) await(ctx context.Context, ch <-chan struct{}) error {
 	select {
 	case <-ch:

@@ -42,9 +42,9 @@ func toErrdefs(err error) error {
 // isNotFound reports whether err means that the object does not exist in containerd.
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(toErrdefs(err)) }
 
-// withCode adds a code to an error from a call to containerd. If the caller's context has ended, it
-// returns the context's error instead. On a busy host, containerd may notice that the caller's deadline
-// has passed before ctx ends; withCode then returns context.DeadlineExceeded.
+// withCode adds a code to an error from a call to containerd. If the caller's context is done, it returns the context's
+// error instead. On a busy host, containerd may notice that the caller's deadline has passed before ctx is done;
+// withCode then returns context.DeadlineExceeded.
 func withCode(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -26,7 +26,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm"
 )
 
-// Exec implements driver.Driver. When ctx ends, it kills the processes in the command's session,
+// Exec implements driver.Driver. When ctx is done, it kills the processes in the command's session,
 // but not those that have left the session, and returns the output so far together with ctx's
 // error. When the command exits on its own, processes that it has left in the background keep
 // running. Exec does not wait for a Stdin that blocks in Read, but does wait for a Stdout that
@@ -179,7 +179,7 @@ func (x *execution) open(dir string) (cio.IO, error) {
 	return cio.NewCreator(options...)(x.id)
 }
 
-// start starts the command and returns its process id. It continues even if ctx ends, because a
+// start starts the command and returns its process id. It continues even if ctx is done, because a
 // command that is being started cannot be killed.
 func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startGrace)
@@ -203,7 +203,7 @@ func (x *execution) start(ctx context.Context, p *specs.Process) (int, error) {
 	return int(r.Pid), nil
 }
 
-// await waits for the command to end, and kills it when ctx ends.
+// await waits for the command to end, and kills it when ctx is done.
 func (x *execution) await(ctx context.Context, pid int) (bourse.Exit, error) {
 	waiting := &tasks.WaitRequest{ContainerID: x.task.container, ExecID: x.id}
 	r, err := x.c.TaskService().Wait(ctx, waiting)

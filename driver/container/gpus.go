@@ -27,7 +27,7 @@ type GPUSources struct {
 // SMI runs nvidia-smi with arguments and returns its output.
 type SMI func(ctx context.Context, args ...string) ([]byte, error)
 
-// GPU is one graphics card of the host.
+// GPU is one graphics card on the host.
 type GPU struct {
 	Index int    // the driver's number for the card
 	Bus   string // PCI address, such as "0000:65:00.0"
@@ -159,8 +159,8 @@ func hostSMI() SMI {
 	}
 }
 
-// addSMI updates cards with data from nvidia-smi: the driver's own numbers for them, and their memory
-// sizes, which are part of some Kinds. If nvidia-smi fails, cards are unchanged.
+// addSMI replaces the cards' indices, UUIDs and models with those that nvidia-smi reports, and derives
+// each card's Kind from its model and memory size. If nvidia-smi fails, cards are unchanged.
 func addSMI(ctx context.Context, smi SMI, cards []GPU) []GPU {
 	if smi == nil {
 		return cards

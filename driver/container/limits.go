@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// minMemory (in MiB) and minPIDs are the lowest limits with which a runtime can start a container.
-// The limits also apply to the runtime itself, which is a Go program. Once the container is created,
-// the process limit is lowered to the ordered value; the memory limit is not.
+// minMemory (in MiB) and minPIDs are the lowest limits at which a runtime can start a container.
+// The limits also apply to the runtime itself, which is a Go program. Once the container is
+// created, the process limit is lowered to the ordered value; the memory limit is not.
 const minMemory, minPIDs = 16, 32
 
 // cpuTime is a limit on processor time. All values are in µs, as in the kernel.

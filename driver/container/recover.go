@@ -91,7 +91,7 @@ func (d *Driver) findObjects(ctx context.Context, c *containerd.Client) (*foundO
 		others: map[driver.TaskID]bool{},
 	}
 	filter := fmt.Sprintf("labels.%q==%s", labelMark, d.layout.mark())
-	// List tasks before containers. If a task appears in neither list, its container has been
+	// List tasks before containers. If a task is missing from both lists, its container has been
 	// removed or has not been created yet.
 	list, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {

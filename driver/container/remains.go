@@ -21,7 +21,7 @@ type remains struct {
 	cleaning bool                   // whether a goroutine is removing remains
 }
 
-// removeLater records that a task has remains, and starts their removal in the background.
+// removeLater records that a task has leftover objects, and starts removing them in the background.
 func (d *Driver) removeLater(id driver.TaskID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

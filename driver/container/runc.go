@@ -98,12 +98,12 @@ func withEnv(process []byte, more []string) ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// mergeEnv returns env with the variables in more added. Variables in more override those in env.
-func mergeEnv(env, more []string) []string {
+// mergeEnv returns the variables in env and extra. Those in extra take precedence.
+func mergeEnv(env, extra []string) []string {
 	out := slices.Clone(env)
-	for _, entry := range more {
+	for _, entry := range extra {
 		name, _, _ := strings.Cut(entry, "=")
 		out = slices.DeleteFunc(out, func(e string) bool { return strings.HasPrefix(e, name+"=") })
 	}
-	return append(out, more...)
+	return append(out, extra...)
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Start implements driver.Driver. If ctx ends first, the start continues in the background, because
-// containerd's operations cannot be interrupted halfway. A repeated Start of the same task waits for
-// it, and Destroy undoes it.
+// Start implements driver.Driver. If ctx is done first, the start continues in the background,
+// because containerd's operations cannot be interrupted halfway. A repeated Start of the same task
+// waits for it, and Destroy undoes it.
 func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Status{}, err

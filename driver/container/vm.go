@@ -149,9 +149,9 @@ func (d *Driver) freezeMachine(ctx context.Context, c *containerd.Client, t *tas
 	return cmp.Or(d.stop(ctx, c, t, "SIGKILL", 0), errEnded(t.id))
 }
 
-// askAgent makes the agent in a virtual machine's container suspend or resume the machine. If ctx ends first, the agent
-// continues. askAgent returns CodeFailedPrecondition if the agent refused. After any other error, the machine may or
-// may not have been suspended or resumed.
+// askAgent makes the agent in a virtual machine's container suspend or resume the machine. If ctx is done first, the
+// agent continues. askAgent returns CodeFailedPrecondition if the agent refused. After any other error, the machine may
+// or may not have been suspended or resumed.
 func (d *Driver) askAgent(ctx context.Context, c *containerd.Client, t *task, suspend bool) error {
 	if !d.beginCall() {
 		return errUnavailable(errClosed)

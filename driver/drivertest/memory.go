@@ -10,7 +10,7 @@ import (
 )
 
 // Memory is a host that exists only in memory. Its tasks run small programs (see [Script]). As on a
-// real host, tasks outlive the drivers of the host:
+// real host, tasks outlive the host's drivers:
 //
 //	host := drivertest.NewMemory()
 //	d := host.Driver()         // the daemon's

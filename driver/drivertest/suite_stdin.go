@@ -49,11 +49,12 @@ var stdinCases = map[string]func(*suite){
 	},
 }
 
-// fed runs a program that copies stdin to stdout, passes it in as stdin, and returns its output.
-func (s *suite) fed(in string) string {
+// fed runs a program that copies stdin to stdout, with input as its stdin, and returns its
+// output.
+func (s *suite) fed(input string) string {
 	s.Helper()
 	task := s.task(s.p.Cat)
-	task.Stdin = []byte(in)
+	task.Stdin = []byte(input)
 	s.start(task)
 	if exit := s.wait(task.ID); exit.Failed() {
 		s.Errorf("exit %+v", exit)

@@ -8,7 +8,7 @@
 // A [Log] is the only writer of a machine's files. Readers in other processes do not need a lock,
 // because files only grow and are never renamed, and a new file is created only after the last
 // write to the previous file. Data is not synced to disk, so it survives a crash of any process,
-// but not a crash of the host.
+// but not a host crash.
 //
 // # The keeper
 //
@@ -19,7 +19,7 @@
 //
 //	container ── shim ──▶ FIFO ──▶ keeper ──▶ log      daemon reads the log
 //
-// The keeper may be killed, too. A shim holds both ends of its FIFOs open, so its writes do not
+// The keeper may also be killed. A shim holds both ends of its FIFOs open, so its writes do not
 // fail, and the next keeper reads the data that is still in the FIFOs. Only data that the killed
 // keeper had read but not yet written is lost: for each stream, up to 128 KiB and the beginning of
 // an incomplete line. If a keeper exits on request, no output is lost.

@@ -56,8 +56,8 @@ type Keeper struct {
 // heldSource is a source that must be read. It is sent to every new keeper process.
 type heldSource struct {
 	Source
-	// The reading ends of the FIFOs. The daemon never reads from them. They preserve the FIFOs' contents while the
-	// keeper's process is being replaced, even if all writers have exited.
+	// The read ends of the FIFOs. The daemon never reads from them. They preserve the FIFOs' contents while the keeper's
+	// process is being replaced, even if all writers have exited.
 	pipes []*os.File
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// accept serves connections until ctx ends.
+// accept serves connections until ctx is done.
 func (k *server) accept(ctx context.Context, l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()

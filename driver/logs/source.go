@@ -70,7 +70,7 @@ func (s *openSource) run() {
 }
 
 // stop stops reading once no other process holds the FIFOs open for writing, but at the latest
-// after grace. When it returns nil, all data that was in the FIFOs is in the log. If ctx ends
+// after grace. When it returns nil, all data that was in the FIFOs is in the log. If ctx is done
 // first, reading continues, and stop may be called again.
 func (s *openSource) stop(ctx context.Context, grace time.Duration) error {
 	for _, in := range s.inputs {

@@ -41,10 +41,10 @@ func (m *Log) Watch(ctx context.Context, news func()) error {
 	}
 }
 
-// Follow calls line with a machine's lines until ctx ends. It returns nil if the machine is destroyed. Follow
-// calls watch to learn of new lines: watch must call news immediately, and again whenever there may be new lines
-// in the files, until ctx ends or the machine is destroyed. If the machine is destroyed, watch must return nil.
-// Follow returns any error from watch.
+// Follow calls line with a machine's lines until ctx is done. It returns nil if the machine is destroyed. Follow calls
+// watch to learn of new lines: watch must call news immediately, and again whenever there may be new lines in the
+// files, until ctx is done or the machine is destroyed. If the machine is destroyed, watch must return nil. Follow
+// returns any error from watch.
 func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQuery,
 	watch func(ctx context.Context, news func()) error, line func(driver.LogLine) error,
 ) error {

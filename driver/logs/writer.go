@@ -109,7 +109,7 @@ func (m *Log) writeLocked(b []byte) error {
 	}
 	n, err := m.file.Write(b)
 	if err != nil && n > 0 {
-		// Remove the partial record, because it would make the next record unreadable, too.
+		// Remove the partial record, because it would also make the next record unreadable.
 		err = errors.Join(err, m.file.Truncate(m.size))
 		n = 0
 	}
@@ -184,7 +184,7 @@ func (m *Log) closeLocked() {
 	}
 }
 
-// Destroy removes the log's files and ends all calls of Watch. All later writes are dropped.
+// Destroy removes the log's files and makes all Watch calls return. Later writes are dropped.
 func (m *Log) Destroy() error {
 	m.end()
 	return m.files.Remove(m.id)

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// defaultPath is the search path for commands if neither the task nor the supervisor has a PATH.
+// defaultPath is the search path for commands if PATH is not set in the task's or the supervisor's environment.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // lookup returns the path of a command that will be executed in dir. A name without a slash is looked up in the

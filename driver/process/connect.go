@@ -43,8 +43,8 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	return d.mirror.all(), nil
 }
 
-// connect tries to connect to the supervisor until it succeeds, ctx ends, or an error is permanent. On success, a
-// goroutine reads from the new link, and reconnects when the link breaks.
+// connect retries until it connects to the supervisor, ctx is done, or an error is permanent. After it connects, a
+// goroutine reads from the new link and reconnects if the link is lost.
 func (d *Driver) connect(ctx context.Context) error {
 	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		err := d.tryConnect(ctx)

@@ -1,6 +1,6 @@
-// Package process implements the driver for image "host", which runs machines as ordinary
-// processes of the host. It requires neither root privileges nor other software. With root
-// privileges, it also enforces limits through cgroups.
+// Package process implements the driver for image "host", which runs machines as ordinary processes
+// on the host. It does not require root privileges or other software. With root privileges, it also
+// enforces limits through cgroups.
 //
 // # Two processes
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// Driver runs commands of the host through a supervisor. Create it with New, call Recover before anything else, and
+// Driver runs the host's commands through a supervisor. Create it with New, call Recover before anything else, and
 // Close when done.
 type Driver struct {
 	cfg    Config

@@ -15,10 +15,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// Exec implements driver.Driver. When ctx ends, it returns the output so far together with ctx's error. It does not
+// Exec implements driver.Driver. When ctx is done, it returns the output so far together with ctx's error. It does not
 // wait for a Stdin that blocks in Read, but does wait for a Stdout that blocks in Write.
 //
-// A command with a terminal leads its own session. When ctx ends, the command receives SIGHUP and is killed soon
+// A command with a terminal leads its own session. When ctx is done, the command receives SIGHUP and is killed soon
 // after. When the command has ended, all other processes in the session are killed. The end of Stdin has the same
 // effect as typing ^D.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {

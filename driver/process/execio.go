@@ -7,7 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Grace is how long the output of an ended command is still read if an escaped process holds it open.
+// Grace is how long to keep reading a command's output after the command exits, if an escaped process
+// holds the output open.
 const Grace = 500 * time.Millisecond
 
 // Files manages the files through which the daemon writes a command's input and reads its output.

@@ -55,9 +55,9 @@ func (a *isolation) makeMounts(in places) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return errIsolation("create a mount namespace", err)
 	}
-	// Make the mounts slaves of the host's. Mounts in this namespace then do not propagate to the host, but
-	// unmounts on the host propagate here. Otherwise, all volumes that are mounted now would stay mounted as long
-	// as this task runs.
+	// Make the mounts slaves of the host's mounts. Mounts in this namespace then do not propagate to the host, but
+	// unmounts on the host propagate here. Otherwise, all currently mounted volumes would stay mounted as long as this
+	// task runs.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errIsolation("separate from the host's mounts", err)
 	}

@@ -76,8 +76,8 @@ func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	}
 }
 
-// killMarked kills those of the given processes that have the directory's mark and belong to a task for which
-// doomed returns true. It returns the number of killed processes.
+// killMarked kills the processes among pids that have the directory's mark and belong to a task that doomed selects. It
+// returns the number of killed processes.
 func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int {
 	killed := 0
 	for _, pid := range pids {

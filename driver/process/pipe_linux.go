@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipe creates a pipe with a non-blocking reading end. Both ends are closed on exec.
+// pipe creates a pipe with a non-blocking read end. Both ends are closed on exec.
 func pipe() (r, w int, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {

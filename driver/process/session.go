@@ -44,7 +44,7 @@ const (
 	maxRequests  = 16384            // including followed logs and stops in progress
 )
 
-// accept serves connections until ctx ends.
+// accept serves connections until ctx is done.
 func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()

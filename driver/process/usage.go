@@ -48,16 +48,16 @@ func (s *supervisor) usage(id driver.TaskID) (*driver.Usage, error) {
 	return &u, nil
 }
 
-// fillMissing returns u, with negative values replaced by those in more.
-func fillMissing(u, more driver.Usage) driver.Usage {
+// fillMissing returns u, with negative values replaced by the values in fallback.
+func fillMissing(u, fallback driver.Usage) driver.Usage {
 	if u.CPU < 0 {
-		u.CPU = more.CPU
+		u.CPU = fallback.CPU
 	}
 	if u.Memory < 0 {
-		u.Memory = more.Memory
+		u.Memory = fallback.Memory
 	}
 	if u.PIDs < 0 {
-		u.PIDs = more.PIDs
+		u.PIDs = fallback.PIDs
 	}
 	return u
 }

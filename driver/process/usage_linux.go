@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// tick is the unit of processor times in /proc. Its frequency, USER_HZ, is 100 on all systems that Go supports.
+// tick is the unit of CPU times in /proc. Its frequency, USER_HZ, is 100 Hz on all systems that Go supports.
 const tick = 10 * time.Millisecond
 
 // account returns the total resource usage of the given processes according to /proc.

@@ -19,9 +19,9 @@ type Claimer struct {
 // has claimed the job, or the host has no room for it; forbidden if the host was registered with
 // another ticket; unavailable if the claim could not be written, in which case the job is still
 // offered.
-func (d *Driver) Claim(name string, who Claimer) error {
+func (d *Driver) Claim(name string, claimer Claimer) error {
 	d.mu.Lock()
-	j, err := d.claimable(name, who)
+	j, err := d.claimable(name, claimer)
 	if err != nil {
 		d.mu.Unlock()
 		return err
@@ -31,7 +31,7 @@ func (d *Driver) Claim(name string, who Claimer) error {
 		d.mu.Unlock()
 		return nil
 	}
-	j.By, j.Host, j.StartedAt, j.Ticket = who.By, who.Host, time.Now().UTC(), who.Ticket.hash()
+	j.By, j.Host, j.StartedAt, j.Ticket = claimer.By, claimer.Host, time.Now().UTC(), claimer.Ticket.hash()
 	j.enter(claiming)
 	d.mu.Unlock()
 
@@ -53,10 +53,10 @@ func (d *Driver) Claim(name string, who Claimer) error {
 	return nil
 }
 
-// claimable returns the job with the given name if who may claim it or has already claimed it, and
-// an error otherwise. mu must be held.
-func (d *Driver) claimable(name string, who Claimer) (*job, error) {
-	h, err := d.hostNamed(who.Host, who.Ticket)
+// claimable returns the named job if the claimer may claim it or has already claimed it. Otherwise,
+// it returns an error. mu must be held.
+func (d *Driver) claimable(name string, claimer Claimer) (*job, error) {
+	h, err := d.hostNamed(claimer.Host, claimer.Ticket)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (d *Driver) claimable(name string, who Claimer) (*job, error) {
 	switch {
 	case j == nil:
 		return nil, errNoJob(name)
-	case j.phase == running && who.Ticket.matches(j.Ticket) && j.Host == who.Host:
+	case j.phase == running && claimer.Ticket.matches(j.Ticket) && j.Host == claimer.Host:
 		return j, nil
 	case j.phase != offered:
 		return nil, bourse.Errorf(bourse.CodeConflict, "job %s was already claimed", name)
@@ -83,7 +83,7 @@ type Report struct {
 	Code   int    // exit code from 0 to 255, or -1 if Error is set
 	Error  string // if set, the reason why the poller returned the job without an exit code
 	Output []byte // only the last MaxOutput bytes are stored
-	Ticket Ticket // the ticket with which the job was claimed
+	Ticket Ticket // the ticket that was used to claim the job
 }
 
 // End records the end of a job. When it returns nil, the end is on disk. A repeated End returns nil

@@ -11,27 +11,26 @@
 //     offered to another poller.
 //   - Only one claim succeeds. A claim is on disk before it is answered. If the daemon is then
 //     killed, the next daemon knows the claim and accepts the report of the job's end.
-//   - A job ends only once: its poller reports its end or returns the job, or the driver gives
-//     up the job, with code -1 and a reason. The driver gives up a job if its poller does not
-//     report the end in time after a cancellation, or shows no sign of life for Config.Lost.
-//     After that, the driver refuses reports from the poller. It cannot determine whether the
-//     program is still running.
+//   - A job ends only once: its poller reports its end or returns the job, or the driver gives up the job, with code -1
+//     and a reason. The driver gives up a job if its poller does not report the end in time after a cancellation, or
+//     sends no heartbeat for Config.Lost. After that, the driver refuses reports from the poller. It cannot determine
+//     whether the program is still running.
 //   - If a claimed job is never started, because the answer to the claim was lost, the driver
 //     gives up the job in the same way. It does not offer the job again.
 //
 // # Tickets
 //
-// All pollers use the same gateway token. Each job belongs to the [Ticket] with which it was claimed. A registered host
-// and its jobs belong to the ticket with which the host was first registered. Callers with another ticket can neither
-// end the job nor keep it alive, and do not receive work for the host. This is also true after a restart of the daemon,
-// because the record of a job contains the ticket's hash.
+// All pollers use the same gateway token. Each job belongs to the [Ticket] that was used to claim it. A registered host
+// and its jobs belong to the ticket that was used when the host was first registered. Callers with another ticket can
+// neither end the job nor keep it alive, and do not receive work for the host. This is also true after a restart of the
+// daemon, because the record of a job contains the ticket's hash.
 //
-// # Signs of life
+// # Heartbeats
 //
-// An open call of [Driver.Cancellations] is a continuous sign of life for the jobs that it names, and a host's open
-// call of [Driver.Next] is one for all of the host's jobs. Any other sign of life is valid for Config.Lost. If a call
-// of Cancellations names a job that has ended or is unknown, the result contains that job, so pollers cannot miss a
-// cancellation.
+// A pending call of [Driver.Cancellations] is a continuous heartbeat for the jobs that it names, and a host's pending
+// call of [Driver.Next] is one for all of the host's jobs. After any other heartbeat, a job is not given up for
+// Config.Lost. If a call of Cancellations names a job that has ended or is unknown, the result contains that job, so
+// pollers cannot miss a cancellation.
 //
 // # Hosts
 //

@@ -17,7 +17,7 @@ import (
 type Config struct {
 	Dir   string        // the driver's directory, created if missing; required
 	Offer time.Duration // how long a poller may take to claim its offer before the job is also offered to another poller; default 2 s
-	Lost  time.Duration // the driver gives up a claimed job if its poller shows no sign of life for this long; default 1 min
+	Lost  time.Duration // the driver gives up a claimed job if its poller sends no heartbeat for this long; default 1 min
 	Log   *slog.Logger  // default: discards all records
 }
 
@@ -74,7 +74,7 @@ func Open(cfg Config) (*Driver, error) {
 // Close closes the directory. Pollers continue to run their claimed jobs.
 func (d *Driver) Close() error { return d.root.Close() }
 
-// Recover implements driver.Driver. It counts as a sign of life for all jobs that it finds.
+// Recover implements driver.Driver. It counts as a heartbeat for all jobs that it finds.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (d *Driver) claimed(id driver.TaskID) (*job, error) {
 	return j, nil
 }
 
-// until waits until j has reached the phase want or a later one.
+// until waits until j has reached phase want or a later phase.
 func (d *Driver) until(ctx context.Context, j *job, want phase) error {
 	for {
 		d.mu.Lock()

@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// watchIn calls Run in the background until ctx ends.
+// watchIn calls Run in the background until ctx is done.
 func (r *rig) watchIn(ctx context.Context) { go func() { _ = r.Run(ctx) }() }
 
-// TestLost checks that a job is given up if its poller shows no sign of life, and that a job is
-// never given up while its poller waits for cancellations.
+// TestLost checks that a job is given up if its poller sends no heartbeat, and that a job is never given up while its
+// poller waits for cancellations.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -32,7 +32,7 @@ func TestLost(t *testing.T) {
 		synctest.Wait()
 		begin := time.Now()
 		exit, err := r.Wait(t.Context(), silent.ID)
-		if took := time.Since(begin); err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no sign of life") || took < r.cfg.Lost || took > r.cfg.Lost*3/2 {
+		if took := time.Since(begin); err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no heartbeat") || took < r.cfg.Lost || took > r.cfg.Lost*3/2 {
 			t.Errorf("exit %+v, %v after %s; want a lost job after about %s", exit, err, took, r.cfg.Lost)
 		}
 		r.wantCode("a late report of the silent poller", r.End("silent", Report{Ticket: "me"}), bourse.CodeConflict)

@@ -72,8 +72,8 @@ func (d *Driver) addHost(name string, ticket Ticket, size Size) error {
 	return nil
 }
 
-// belongsToOther reports whether a host belongs to another ticket than the given one. A host belongs to the
-// ticket with which it was first registered. After a restart of the daemon, it belongs to the ticket of its jobs
+// belongsToOther reports whether a host belongs to a ticket other than ticket. A host belongs to the ticket that
+// was used when it was first registered. After a restart of the daemon, it belongs to the ticket of its jobs
 // until it registers again. mu must be held.
 func (d *Driver) belongsToOther(name string, ticket Ticket) bool {
 	if h := d.hosts[name]; h != nil {

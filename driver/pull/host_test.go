@@ -58,7 +58,7 @@ func TestBestFit(t *testing.T) {
 			if host != want {
 				t.Errorf("%s was offered to %s, want %q", task.Name, host, want)
 			}
-			for range 2 { // registering again is a sign of life
+			for range 2 { // registering again counts as a heartbeat
 				if err := r.Claim(task.Name, Claimer{By: host, Ticket: Ticket(host), Host: host}); err != nil {
 					t.Errorf("%s: %v", task.Name, err)
 				}

@@ -78,7 +78,7 @@ type job struct {
 	forgotten bool      // whether the worker has discarded the job's exit
 	cancel    uint64
 	watchers  int       // number of open calls of Cancellations that name the job
-	lastSeen  time.Time // time of the latest other sign of life
+	lastSeen  time.Time // time of the latest other heartbeat
 	changed   chan struct{}
 }
 

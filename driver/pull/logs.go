@@ -14,8 +14,8 @@ import (
 const maxLine = 8 << 10
 
 // Logs implements driver.Driver. It returns the output that was reported when the machine's latest
-// job ended. The end of the job is also the time of all lines. If want.Follow is set, Logs waits for
-// the job to end, and then for later jobs, until ctx ends or the machine is destroyed.
+// job ended. The end of the job is also the time of all lines. If want.Follow is set, Logs waits
+// for the job to end, and then for later jobs, until ctx is done or the machine is destroyed.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	var reported *job // the latest job whose output was passed to writeOutput
 	seen := false

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Run gives up jobs, and removes hosts, that have shown no sign of life for Config.Lost. It returns when ctx
-// ends.
+// Run gives up jobs and removes hosts that have not sent a heartbeat for Config.Lost. It returns when ctx is
+// done.
 func (d *Driver) Run(ctx context.Context) error {
 	look := time.NewTicker(d.cfg.Lost / 4)
 	defer look.Stop()
@@ -19,15 +19,15 @@ func (d *Driver) Run(ctx context.Context) error {
 		}
 		for _, j := range d.removeSilent(time.Now()) {
 			d.cfg.Log.Warn("poller of job lost", "machine", j.ID.Machine, "job", j.Name, "poller", j.By)
-			if err := d.giveUp(j, fmt.Sprintf("its poller showed no sign of life for %s", d.cfg.Lost)); err != nil {
+			if err := d.giveUp(j, fmt.Sprintf("no heartbeat from its poller for %s", d.cfg.Lost)); err != nil {
 				d.cfg.Log.Error("give up job failed", "machine", j.ID.Machine, "err", err)
 			}
 		}
 	}
 }
 
-// removeSilent removes hosts that have shown no sign of life for Config.Lost, and returns the running jobs that
-// have not shown one either.
+// removeSilent removes hosts without a heartbeat for Config.Lost. It returns the running jobs for which neither
+// the poller nor a registered host has sent one.
 func (d *Driver) removeSilent(now time.Time) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +41,7 @@ func (d *Driver) removeSilent(now time.Time) []*job {
 		if j.phase != running || j.watchers > 0 || now.Sub(j.lastSeen) <= d.cfg.Lost {
 			continue
 		}
-		if h := d.hosts[j.Host]; h != nil { // the host has shown a sign of life
+		if h := d.hosts[j.Host]; h != nil { // the host has sent a heartbeat
 			continue
 		}
 		out = append(out, j)

@@ -18,11 +18,11 @@ type poller struct {
 }
 
 // Next waits for a job and offers it to the caller, which must then claim the job. hostName is ""
-// or the name of a registered host. Next returns ok=false if ctx ends first. If it ends when a job
-// was just offered to the caller, the reason matters: if ctx was canceled, the caller is considered
-// disconnected, and the job is offered to another poller. If ctx's deadline has passed, the job is
-// still returned. Errors: not_found for an unknown host, forbidden if the host belongs to another
-// ticket.
+// or the name of a registered host. Next returns ok=false if ctx is done first. If a job was just
+// offered to the caller when ctx is done, the reason matters: if ctx was canceled, the caller is
+// considered disconnected, and the job is offered to another poller. If ctx's deadline has passed,
+// the job is still returned. Errors: not_found for an unknown host, forbidden if the host belongs
+// to another ticket.
 func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Job, ok bool, err error) {
 	d.mu.Lock()
 	h, err := d.hostNamed(hostName, ticket)

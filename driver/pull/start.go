@@ -11,8 +11,8 @@ import (
 )
 
 // Start implements driver.Driver. It waits until a poller has claimed the task. If no suitable
-// poller is waiting, it returns CodeInsufficient. If ctx ends first, Start withdraws the offer, so
-// that the task can no longer be claimed.
+// poller is waiting, it returns CodeInsufficient. If ctx is done first, Start withdraws the offer,
+// so that the task can no longer be claimed.
 func (d *Driver) Start(ctx context.Context, task driver.Task) (driver.Status, error) {
 	if err := validate(&task); err != nil {
 		return driver.Status{}, err
@@ -75,7 +75,7 @@ func (d *Driver) begin(task *driver.Task) (*job, error) {
 	return j, nil
 }
 
-// freeName returns the name under which pollers know a task. This is the machine's name or, if that
+// freeName returns the name that pollers use for a task. This is the machine's name or, if that
 // name is invalid or another job that has not ended uses it, the machine's id.
 func (d *Driver) freeName(task *driver.Task) string {
 	if bourse.ValidateMachineName(task.Name) != nil {
@@ -88,7 +88,7 @@ func (d *Driver) freeName(task *driver.Task) string {
 }
 
 // awaitClaim waits until j is claimed. If a poller does not claim its offer in time, awaitClaim
-// offers j to another one. When ctx ends, it withdraws the offer.
+// offers j to another one. When ctx is done, it withdraws the offer.
 func (d *Driver) awaitClaim(ctx context.Context, j *job) error {
 	again := time.NewTicker(d.cfg.Offer / 4)
 	defer again.Stop()

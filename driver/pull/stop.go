@@ -86,12 +86,12 @@ func (d *Driver) notify() {
 	d.changed = make(chan struct{})
 }
 
-// Cancellations waits until there are jobs that the caller must end, and returns their names. If
-// ctx ends first, it returns no names. If jobs is not empty, Cancellations returns those of the
-// named jobs that were canceled, are no longer running, or do not belong to ticket. While it waits,
-// the call counts as a sign of life for the named jobs that belong to ticket. If jobs is empty, it
+// Cancellations waits until there are jobs that the caller must stop, and returns their names. If
+// ctx is done first, it returns no names. If jobs is not empty, Cancellations considers only these
+// jobs. It returns those that were canceled, are no longer running, or do not belong to ticket, and
+// the pending call serves as a heartbeat for those that belong to ticket. If jobs is empty, it
 // returns all canceled jobs whose cancellation number is greater than after. next is the latest
-// cancellation number, to be passed as after in the next call.
+// cancellation number. Pass it as after in the next call.
 func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string, after uint64) (names []string, next uint64) {
 	defer d.watch(ticket, jobs)()
 	for {
@@ -130,8 +130,8 @@ func (d *Driver) canceled(ticket Ticket, jobs []string, after uint64) (names []s
 	return names
 }
 
-// watch records a continuous sign of life for those of the named jobs that belong to ticket. It
-// lasts until the returned function is called.
+// watch starts a continuous heartbeat for the named jobs that belong to ticket. It continues until
+// the returned function is called.
 func (d *Driver) watch(ticket Ticket, jobs []string) func() {
 	var watched []*job
 	d.mu.Lock()

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ticket is the secret with which a poller or host claims jobs. Only the ticket's holder can keep
-// these jobs alive or end them. All pollers use the same gateway token, but each keeps its ticket
-// to itself.
+// Ticket is the secret that a poller or host uses to claim jobs. Only the ticket's holder can
+// keep these jobs alive or end them. All pollers use the same gateway token, but each keeps its
+// ticket to itself.
 type Ticket string
 
 // hash returns the hash that is stored instead of the ticket. It does not need a salt, because
@@ -29,8 +29,8 @@ func (t Ticket) Named(s string) bool {
 	return subtle.ConstantTimeCompare([]byte(t.String()), []byte(s)) == 1
 }
 
-// matches reports whether kept is the hash of this ticket.
-func (t Ticket) matches(kept []byte) bool { return subtle.ConstantTimeCompare(t.hash(), kept) == 1 }
+// matches reports whether stored is the hash of this ticket.
+func (t Ticket) matches(stored []byte) bool { return subtle.ConstantTimeCompare(t.hash(), stored) == 1 }
 
 func errOtherTicket(name string) error {
 	return bourse.Errorf(bourse.CodeForbidden, "job %s was claimed with another ticket", bourse.Quoted(name))

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestJobBelongsToItsTicket checks that only the ticket with which a job was claimed can end the
+// TestJobBelongsToItsTicket checks that only the ticket that was used to claim a job can end the
 // job and keep it alive, even after a restart of the daemon. The ticket itself must not be on the
 // disk.
 func TestJobBelongsToItsTicket(t *testing.T) {
@@ -39,7 +39,7 @@ func TestJobBelongsToItsTicket(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r.watchIn(ctx)
-		go func() { // calls with another ticket do not count as signs of life
+		go func() { // calls with another ticket do not count as heartbeats
 			again := time.NewTicker(time.Second)
 			defer again.Stop()
 			for ctx.Err() == nil {
@@ -51,7 +51,7 @@ func TestJobBelongsToItsTicket(t *testing.T) {
 			}
 		}()
 		exit, err := r.Wait(t.Context(), task.ID)
-		if err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no sign of life") {
+		if err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no heartbeat") {
 			t.Errorf("kept alive by a stranger: %+v, %v, want it given up", exit, err)
 		}
 		cancel()

@@ -17,7 +17,7 @@ import (
 )
 
 // A machine's directory belongs to the user of the machine's container. A program that has broken out of the guest
-// could therefore replace the files in the directory, for example with links to files of the host. The functions in
+// could therefore replace the files in the directory, for example with links to files on the host. The functions in
 // this file do not follow links.
 
 // ExecCommand returns the command line to execute in a machine's container to run another program in the guest. The

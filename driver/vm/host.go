@@ -251,8 +251,8 @@ func replace(path string, mode os.FileMode, write func(*os.File) error) error {
 const diskTimeout = 15 * time.Minute
 
 // Disk returns the path of an image's disk. If the disk does not exist, Disk calls mount, creates the disk from the
-// root file system in dir, and calls unmount. If ctx ends first, the creation continues in the background, and the next
-// call waits for it.
+// root file system in dir, and calls unmount. If ctx is done first, the creation continues in the background, and the
+// next call waits for it.
 func (h *Host) Disk(ctx context.Context, image string, mount func(context.Context) (dir string, unmount func() error, err error)) (string, error) {
 	if err := h.once(); err != nil {
 		return "", err

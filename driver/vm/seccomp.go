@@ -11,7 +11,7 @@ import (
 // partition table in it. See linux/loop.h and the kernel's ioctl-number.rst.
 const loopType = 'L'
 
-// intrusive lists system calls with which a program could take over the agent. The agent must be
+// intrusive lists system calls that a program could use to take over the agent. The agent must be
 // protected because it prevents the kernel from reassigning the numbers of the machine's devices.
 var intrusive = []string{"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp"}
 

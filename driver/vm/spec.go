@@ -49,7 +49,7 @@ const maxProcesses = 4096
 // memory.
 const overhead bourse.MiB = 192
 
-// place maps a file or directory of the host (source) to a path in a machine's container (target).
+// place maps a file or directory on the host (source) to a path in a machine's container (target).
 type place struct {
 	source, target string
 	writable       bool
@@ -334,7 +334,7 @@ func makeSkeleton(root string) error {
 	return nil
 }
 
-// MachineMount returns the mount of a machine's configuration, which the file at path contains.
+// MachineMount returns a read-only bind mount of the machine configuration file at path.
 func MachineMount(path string) specs.Mount {
 	return specs.Mount{Destination: session.MachineFile, Type: "bind", Source: path, Options: []string{"bind", "rprivate", "nodev", "nosuid", "ro"}}
 }

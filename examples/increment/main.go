@@ -62,8 +62,8 @@ type payload struct {
 
 var errPayload = errors.New(`send a number, or {"N":41,"SleepSec":0.5}`)
 
-// increment answers one payload. It returns early if ctx ends, because the caller has disconnected
-// or the deadline has passed.
+// increment answers one payload. It returns early if ctx is done, because the caller has
+// disconnected or the deadline has passed.
 func increment(ctx context.Context, body []byte) ([]byte, error) {
 	var in payload
 	var err error

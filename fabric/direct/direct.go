@@ -161,10 +161,10 @@ type callTrace struct {
 	connected atomic.Bool // whether there was a connection, so that bytes of the request may have been sent
 }
 
-// failed converts the transport's error to the call's error. The request was not sent if there never was a
-// connection. It was also not sent if the transport had a connection and then failed to dial another one, because it
-// dials again only if nothing was written to the first one. (If a request only reads, the transport may dial again
-// even after a write, but sending such a request twice is harmless.)
+// failed converts the transport's error to an error from fabric.Unsent or fabric.Lost. The request was not sent if no
+// connection was established, or if the transport's last attempt to dial failed: after losing a connection, the
+// transport dials again only if nothing was written to the lost connection. (The transport may also dial again after
+// writing a read-only request, but sending such a request twice is harmless.)
 func (t *callTrace) failed(ctx context.Context, err error) error {
 	if _, dialing := errors.AsType[*dialError](err); dialing || !t.connected.Load() {
 		return fabric.Unsent(t.to, err)

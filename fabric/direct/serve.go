@@ -20,10 +20,10 @@ const (
 	maxStreams    = 1000             // maximum number of concurrent requests on one HTTP/2 connection
 )
 
-// Serve answers requests on ln, over TLS if config is not nil, until ctx ends. It then accepts no more requests and
+// Serve answers requests on ln, over TLS if config is not nil, until ctx is done. It then accepts no more requests and
 // gives those in progress a few seconds to finish. After that, it cancels the contexts of the remaining requests and
 // closes their connections. Serve returns once the listener and all connections are closed and the handlers of calls
-// have returned. It returns nil if it stopped because ctx ended. Request bodies are subject to the limits of package
+// have returned. It returns nil if it stopped because ctx is done. Request bodies are subject to the limits of package
 // throttle. Handlers of endless streams should return when their component stops.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, config *tls.Config, log *slog.Logger) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -62,7 +62,7 @@ func testAsk(t *testing.T, n Network) {
 // lateAnswers is how long to wait for further answers after the valid ones.
 const lateAnswers = 500 * time.Millisecond
 
-// askRound requests quotes from members, two of which return valid ones.
+// askRound requests quotes from members. Two of the members return valid quotes.
 func askRound(t *testing.T, n Network, members []bourse.Member) {
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()

@@ -19,7 +19,7 @@ func Send(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) (
 	return f.Send(ctx, to, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
 }
 
-// Stuck is a handler that does not respond until its request's context ends.
+// Stuck is a handler that does not respond until its request's context is done.
 type Stuck struct {
 	Arrived, Left chan struct{} // Arrived and Left are closed at the beginning and end of its only request
 	Cause         error         // cause of the context's end; valid once Left is closed

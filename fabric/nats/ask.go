@@ -33,10 +33,10 @@ type answer struct {
 	*client.Msg
 }
 
-// ask sends an order to workers on this network. If whole contains a worker's region, one
-// message goes to the whole region; otherwise each worker gets its own message. It returns when
-// all workers have answered or ctx ends. It returns false without sending anything if the order
-// is too large for a message.
+// ask sends an order to workers on this network. If whole contains a worker's region, one message
+// goes to the whole region; otherwise each worker gets its own message. It returns when all workers
+// have answered or ctx is done. It returns false without sending anything if the order is too large
+// for a message.
 func (l *Link) ask(ctx context.Context, to []bourse.Member, whole map[bourse.Region]bool, order []byte, quoted func(bourse.Quote)) bool {
 	if l.nats.IsConnected() && int64(len(order)) > l.nats.MaxPayload() {
 		l.Oversized.Add(1)

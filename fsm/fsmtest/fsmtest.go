@@ -1,7 +1,7 @@
 // Package fsmtest contains a test suite for journals of package fsm, and a journal in memory.
 //
-// The tests run in synctest bubbles, so delays, backoffs and deadlines take no real time, and a
-// run that waits forever fails its test at once.
+// The tests run in synctest bubbles, so delays, backoffs and deadlines take no real time, and a run
+// that waits forever fails its test immediately.
 package fsmtest
 
 import (

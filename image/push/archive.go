@@ -98,7 +98,7 @@ func load(ctx context.Context, r io.Reader, store content.Store) (ocispec.Descri
 	return index, invalid("%w", err)
 }
 
-// contextReader is a reader that fails once its context has ended.
+// contextReader is a reader that fails once its context is done.
 type contextReader struct {
 	ctx context.Context //nolint:containedctx // the reader lives for one call
 	r   io.Reader

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// choose returns the descriptor of the image in the archive that has the given name, tag or digest.
-// If name is empty, it returns that of the archive's only image.
+// choose returns the descriptor of the archive's image with the given name, tag or digest. If name
+// is empty, it returns the descriptor of the archive's only image.
 func (u unpacked) choose(ctx context.Context, name string) (ocispec.Descriptor, error) {
 	if u.index.Size > maxManifest {
 		return ocispec.Descriptor{}, invalid("the index has %d bytes, but the limit is %d", u.index.Size, maxManifest)

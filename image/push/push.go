@@ -53,9 +53,9 @@ const tempPrefix = "bourse-push-"
 // Before anything is sent, the archive is checked and its digests are computed. An archive
 // is limited to 10,000 entries and 64 GiB, and each manifest to 4 MiB.
 //
-// Errors: invalid if the archive or the name is invalid; not_found if the archive or the
-// image does not exist; unauthorized or forbidden if the registry refuses the credentials;
-// unavailable if the registry does not answer; canceled if ctx has ended.
+// Errors: invalid if the archive or the name is invalid; not_found if the archive or the image does
+// not exist; unauthorized or forbidden if the registry refuses the credentials; unavailable if the
+// registry does not answer; canceled if ctx is done.
 func Push(ctx context.Context, r Request) (string, error) {
 	return r.push(ctx, defaultLimits)
 }

@@ -76,7 +76,7 @@ func (c *CA) NewIssuer(now time.Time) (*CA, error) {
 	return ParseCA(pair)
 }
 
-// Expires returns the time at which the CA's own certificate expires.
+// Expires returns the time when the CA's own certificate expires.
 func (c *CA) Expires() time.Time { return c.cert.NotAfter }
 
 func earlier(a, b time.Time) time.Time {
@@ -104,9 +104,9 @@ func ParseCA(p Pair) (*CA, error) {
 func (c *CA) Pair() Pair { return c.pair }
 
 // Issue creates a key and a certificate for a server. The certificate is valid for a year or, if c
-// is an issuer, for [RenewedLife]. For a broker, hosts contains the names and addresses by which
-// clients without certificates reach it. For a worker, hosts may contain the [TagName] of its tag.
-// Errors: invalid.
+// is an issuer, for [RenewedLife]. For a broker, hosts contains the names and addresses that
+// clients without certificates use to reach it. For a worker, hosts may contain the [TagName] of
+// its tag. Errors: invalid.
 func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	if err := who.Validate(); err != nil {
 		return Pair{}, err
@@ -149,7 +149,7 @@ func (c *CA) Sign(request []byte, who Identity, hosts []string, now time.Time) (
 }
 
 // IssueOther creates a key and a certificate, valid for a year, for a server that is not a member
-// of the cluster, such as a NATS server. hosts contains the names and addresses by which clients
+// of the cluster, such as a NATS server. hosts contains the names and addresses that clients use to
 // reach it. The certificate does not give access to the cluster's servers. Errors: invalid.
 func (c *CA) IssueOther(name string, hosts []string, now time.Time) (Pair, error) {
 	if len(hosts) == 0 {

@@ -115,7 +115,7 @@ func newMaterial(ca []byte, pair Pair) (*material, error) {
 	}
 	m := &material{trusted: trusted, cert: cert, chain: chain, self: self}
 	m.pool, m.signers = trusted.pools()
-	// Refuse an expired certificate, because every other server would refuse it, too.
+	// Refuse an expired certificate, because every other server would also refuse it.
 	if err := verifyChain(chain, x509.VerifyOptions{Roots: m.pool}); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s: %w", self.ID, err)
 	}
@@ -143,8 +143,7 @@ func (c *Credentials) ByFirstCA() bool {
 	return (&Bundle{CAs: m.trusted.CAs[:1]}).Issued(m.chain)
 }
 
-// FirstCA returns the first CA that the server trusts. It is the one from which servers get
-// certificates.
+// FirstCA returns the first CA that the server trusts. This CA issues the servers' certificates.
 func (c *Credentials) FirstCA() *x509.Certificate { return c.Get().trusted.CAs[0] }
 
 // Self returns the server's identity, according to its certificate.
@@ -153,10 +152,10 @@ func (c *Credentials) Self() Identity { return c.self }
 // Leaf returns the server's own certificate. The caller must not change it.
 func (c *Credentials) Leaf() *x509.Certificate { return c.Get().cert.Leaf }
 
-// Expires returns the time at which the server's certificate expires.
+// Expires returns the time when the server's certificate expires.
 func (c *Credentials) Expires() time.Time { return c.Get().cert.Leaf.NotAfter }
 
-// Names returns the host names in the server's certificate by which clients reach the server.
+// Names returns the host names in the server's certificate that clients use to reach the server.
 func (c *Credentials) Names() []string {
 	return slices.DeleteFunc(slices.Clone(c.Get().cert.Leaf.DNSNames), func(name string) bool {
 		return strings.HasSuffix(strings.ToLower(name), domain)

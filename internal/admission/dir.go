@@ -32,8 +32,7 @@ func (d Dir) GossipKey() string { return filepath.Join(string(d), "gossip.key") 
 // Tokens returns the path of the file with the tokens that brokers accept.
 func (d Dir) Tokens() string { return filepath.Join(string(d), "tokens") }
 
-// SecretsKey returns the path of the file that contains the keys with which brokers encrypt apps'
-// secrets.
+// SecretsKey returns the path of the file with the keys that brokers use to encrypt apps' secrets.
 func (d Dir) SecretsKey() string { return filepath.Join(string(d), "secrets.key") }
 
 // PEM returns the certificate followed by the key, as they are stored in one file.

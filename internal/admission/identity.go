@@ -38,7 +38,7 @@ func (i Identity) ServerName() string { return string(i.ID) + "." + string(i.Rol
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	var found []Identity
 	for _, name := range cert.DNSNames {
-		rest, ok := strings.CutSuffix(strings.ToLower(name), domain) // verification ignores case, too
+		rest, ok := strings.CutSuffix(strings.ToLower(name), domain) // verification also ignores case
 		if !ok || strings.HasSuffix(strings.ToLower(name), tagDomain) {
 			continue
 		}

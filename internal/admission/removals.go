@@ -69,9 +69,9 @@ func (r *removals) check(cert *x509.Certificate) error {
 	return nil
 }
 
-// IssuedAt returns the time at which a certificate was issued, assuming that it is backdated by
-// skew, as Bourse's certificates are. If another program has created the certificate without
-// backdating it, the result is later than the actual time.
+// IssuedAt returns the time when a certificate was issued, assuming that it is backdated by skew,
+// as Bourse's certificates are. If another program has created the certificate without backdating
+// it, the result is later than the actual time.
 func IssuedAt(cert *x509.Certificate) time.Time { return cert.NotBefore.Add(skew) }
 
 // allow checks the certificate of a connected server, which is the first one in chain. If conn is

@@ -24,8 +24,8 @@ type Scope struct {
 // allOrgs stands for all organizations in a token file. It is not a valid slug.
 const allOrgs = "*"
 
-// ScraperScope takes the place of the organization in the line of a token that is valid only for
-// metrics. It is not a valid slug.
+// ScraperScope replaces the organization in the line of a token that is valid only for metrics. It
+// is not a valid slug.
 const ScraperScope = "role:" + string(bourse.RoleScraper)
 
 // TokenSet is the set of tokens that a broker accepts. If it comes from a file,

@@ -64,9 +64,9 @@ func (s *Stream) Resize(size Size) error {
 	return err
 }
 
-// Copy writes the command's output to stdout and stderr until the command exits, and returns how it
-// exited. If the command's exit is unknown, or writing to stdout or stderr fails, Copy closes the
-// stream and returns the error. Copy must be called only once.
+// Copy writes the command's output to stdout and stderr until the command exits, and returns its exit status. If
+// the exit status is unknown, or a write to stdout or stderr fails, Copy closes the stream and returns the
+// error. Copy must be called only once.
 func (s *Stream) Copy(stdout, stderr io.Writer) (bourse.Exit, error) {
 	defer func() { _ = s.Close() }()
 	for {

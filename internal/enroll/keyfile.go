@@ -20,7 +20,7 @@ import (
 // KeyFile is a file with keys that a running server shares with other servers. Each line is a key
 // or a comment. The first key encrypts, and all keys decrypt.
 //
-// The file with the cluster's CA is a KeyFile, too. Its keys are the CAs' certificates in
+// The file with the cluster's CA is also a KeyFile. Its keys are the CAs' certificates in
 // PEM: servers get certificates from the first CA, and accept those of all CAs. See
 // [admission.Bundle].
 type KeyFile struct {

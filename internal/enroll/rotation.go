@@ -146,9 +146,8 @@ type Rotation struct {
 	Servers func() []KeyServer // all other servers that have the key
 	// Send sends a request to a server's PathKeys, and returns the reply.
 	Send func(ctx context.Context, to bourse.Member, in *KeyRequest) (KeyReply, error)
-	// Signers returns the certificates, in PEM, that must remain valid for signatures after all CAs except the given
-	// one have been removed. replied contains the Signers of all servers' replies. Signers is nil unless the shared
-	// key is a CA.
+	// Signers returns the certificates, in PEM, that must remain valid for signatures after all CAs except ca have been
+	// removed. replied contains the Signers of all servers' replies. Signers is nil unless the shared key is a CA.
 	Signers func(ctx context.Context, ca []byte, replied [][]byte) ([]string, error)
 
 	mu sync.Mutex // locked during a step

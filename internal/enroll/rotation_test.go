@@ -178,7 +178,7 @@ type caServer struct {
 type caCluster struct {
 	rapid.TB
 	servers []*caServer
-	view    [][]byte     // certificates with which servers have signed before a restart
+	view    [][]byte     // certificates that servers used to sign before a restart
 	fault   func() error // called before and after each message; an error means that the message or its reply is lost
 }
 
@@ -595,7 +595,7 @@ func TestRotationRefusesFilesEditedByHand(t *testing.T) {
 }
 
 // FuzzKeyFile sends arbitrary text to a server. The server must always have a file that it can read, and keep the key
-// with which it encrypts.
+// that it uses to encrypt.
 func FuzzKeyFile(f *testing.F) {
 	key := admission.NewGossipKey()
 	f.Add([]byte("# rotation step 1\n"), true, true)

@@ -165,7 +165,7 @@ func field(rest []byte, least, limit uint64) (n uint64, after []byte, err error)
 	return n, after, err
 }
 
-// number decodes a decimal number from least to limit, without a sign or leading zeros.
+// number decodes a decimal number between least and limit, without a sign or leading zeros.
 func number(digits []byte, least, limit uint64) (n uint64, err error) {
 	if len(digits) == 0 || len(digits) > 20 || digits[0] == '0' && len(digits) > 1 {
 		return 0, malformed(digits)

@@ -74,9 +74,9 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// Read parses the text of a key file: one key on each line, the first of which encrypts. Empty
-// lines and lines that begin with # are ignored. Errors: invalid. Errors do not contain any part of
-// the text.
+// Read parses the text of a key file, which contains one key per line. The first key encrypts.
+// Empty lines and lines that begin with # are ignored. Errors: invalid. Errors do not contain any
+// part of the text.
 func Read(text []byte) (*Keys, error) {
 	k, n := &Keys{}, 0
 	for l := range bytes.Lines(text) {
@@ -101,8 +101,7 @@ func Read(text []byte) (*Keys, error) {
 	return k, nil
 }
 
-// OfApp returns the keys for an app's secrets, in the order of the file's keys from which they are
-// derived.
+// OfApp derives the keys for an app's secrets from the file's keys, in the same order.
 func (k *Keys) OfApp(app string) bourse.AppKeys {
 	out := make(bourse.AppKeys, 0, len(k.all)*keySize)
 	for _, key := range k.all {

@@ -48,8 +48,8 @@ func WriterOf(site bourse.WorkerID) Writer {
 func WriterIn(version uint64) Writer { return Writer(version % writers) }
 
 // Mark describes a broker's latest change to an app's secrets. Version is the version of the
-// change. Seen contains the latest version of each other broker that this broker knew when it made
-// the change.
+// change. Seen contains the latest version that this broker had received from each other broker
+// when it made the change.
 type Mark struct {
 	Version uint64
 	Seen    map[Writer]uint64
@@ -89,9 +89,9 @@ func (ms Marks) Version() uint64 {
 	return latest
 }
 
-// Has reports whether the marks include the change with the given version, and all changes that the
-// change's broker knew at that time. Other changes may be missing from the marks, even if their
-// versions are lower.
+// Has reports whether the marks include the change with the given version, and all changes that its
+// broker had received when it made that change. Other changes may be missing from the marks, even
+// if their versions are lower.
 func (ms Marks) Has(version uint64) bool {
 	if version < leastVersion {
 		return true
@@ -108,14 +108,14 @@ func (ms Marks) Has(version uint64) bool {
 	return true
 }
 
-// Includes reports whether version includes the change with the version earlier: the broker that
-// created version had made that change itself, or knew it. version must be that broker's latest.
-func (ms Marks) Includes(version, earlier uint64) bool {
-	if earlier < leastVersion {
+// Includes reports whether the broker that created version had already made or received the given
+// change, which is also a version. version must be the latest version in ms from that broker.
+func (ms Marks) Includes(version, change uint64) bool {
+	if change < leastVersion {
 		return true
 	}
-	m, w := ms[WriterIn(version)], WriterIn(earlier)
-	return w == WriterIn(version) && m.Version >= earlier || m.Seen[w] >= earlier
+	m, w := ms[WriterIn(version)], WriterIn(change)
+	return w == WriterIn(version) && m.Version >= change || m.Seen[w] >= change
 }
 
 // Next returns the mark for a new change by broker w.

@@ -31,7 +31,7 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // machines that run as other users execute the program in it, too
+	if err := os.Chmod(dir, 0o755); err != nil { // machines that run as other users also execute the program in it
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

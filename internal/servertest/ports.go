@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The range from which tests reserve ports for machines. It is below the system's ephemeral ports
-// and outside of a worker's default range.
+// The range of ports that tests reserve for machines. It is below the system's ephemeral ports and
+// outside of a worker's default range.
 const (
 	firstPort      = 9000
 	lastPort       = 19999

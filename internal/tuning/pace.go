@@ -22,8 +22,8 @@ func RuntimeOfServer() {
 }
 
 const (
-	// floor is the heap size in bytes below which garbage is not collected. The heap of a small server
-	// has a few MiB, and collecting it more often would cost latency and save little.
+	// floor is the minimum heap size, in bytes, for a garbage collection. The heap of a small server has a few MiB, and
+	// collecting it more often would cost latency and save little.
 	floor = 40 << 20
 	// maxPercent is the maximum growth of the heap, in percent of the live heap.
 	maxPercent = 400

@@ -49,7 +49,7 @@ func TestMemoryLimit(t *testing.T) {
 	}{
 		{4 << 30, 0, 1 << 30},
 		{4 << 30, 1000 << 20, 900 << 20},
-		{4 << 30, 1 << 62, 1 << 30}, // the value with which version 1 represents no limit
+		{4 << 30, 1 << 62, 1 << 30}, // the value that represents no limit in version 1
 		{0, 1000 << 20, 900 << 20},
 		{0, 0, 0},
 	} {

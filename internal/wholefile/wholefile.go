@@ -9,8 +9,8 @@ import (
 )
 
 // Write creates or replaces a file atomically: readers see either the old or the new content, even
-// after a crash of the host. When Write returns nil, the new content is on disk. If Write returns
-// an error, the old file is usually unchanged. However, if the error occurred after the file was
+// after a host crash. When Write returns nil, the new content is on disk. If Write returns an
+// error, the old file is usually unchanged. However, if the error occurred after the file was
 // replaced, the new content is in place, and a crash of the host may restore the old content.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")

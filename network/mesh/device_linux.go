@@ -46,7 +46,7 @@ type route struct {
 // attemptTime is how long a worker sends packets to one of a peer's addresses before it tries the other one.
 const attemptTime = 10 * time.Second
 
-// endpoint returns the address for packets to a peer without a session. It alternates between the address at which the
+// endpoint returns the address for packets to a peer without a session. It alternates between the address where the
 // peer was last seen and the endpoint that the peer has published, which may be the zero value.
 func (r route) endpoint(published netip.AddrPort, now time.Time) netip.AddrPort {
 	switch {
@@ -259,7 +259,7 @@ func endpointOf(p *wgtypes.Peer) netip.AddrPort {
 	return netip.AddrPortFrom(e.Addr().Unmap(), e.Port())
 }
 
-// allowedBy returns the sorted addresses from which a peer may send.
+// allowedBy returns the sorted addresses that a peer may send from.
 func allowedBy(p *Peer) []netip.Addr {
 	out := []netip.Addr{p.Address}
 	for _, m := range p.Machines {

@@ -4,7 +4,7 @@
 //
 // A worker's peers are the workers that have a machine in one of the worker's own networks. [Plan] computes them from
 // the view, and [Device.Apply] configures them. A peer may send only from the addresses of its machines in these
-// networks, and from its own address in the mesh ([Address]), from which its host sends ICMP errors. WireGuard drops
+// networks, and from its own address in the mesh ([Address]), which its host uses to send ICMP errors. WireGuard drops
 // all other packets. Package network decides which local machines a packet may reach.
 //
 // A laptop is a peer of one worker, its entry. For other workers, the laptop is just another address behind its entry.

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// Identity is a worker's key for the mesh: an Ed25519 key, with which the worker signs its ID. The key's X25519 form
+// Identity is a worker's key for the mesh: an Ed25519 key that the worker uses to sign its ID. The key's X25519 form
 // (RFC 7748, section 4.1) is the worker's WireGuard key.
 type Identity struct{ key ed25519.PrivateKey }
 

@@ -25,8 +25,8 @@ type Config struct {
 // View provides data about the cluster. The data may be outdated, but brokers have signed which machines are in a
 // network.
 type View interface {
-	// Members returns the data from which the peers of the worker self are computed. The worker's networks are the
-	// given ones, in which it has machines, and those of laptops whose entry it is.
+	// Members returns the data that is needed to compute the peers of the worker self. The worker's networks are those in
+	// networks, where it has machines, and those of laptops that connect through it.
 	Members(ctx context.Context, self bourse.WorkerID, networks []string) (Members, error)
 	// Whole reports whether the view has received all of the cluster's data since this daemon started. Until then,
 	// workers and machines may be missing from Members.

@@ -113,8 +113,7 @@ func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	}
 }
 
-// recheck rechecks all waiters in w's queue if w is the first one. This way, only one waiter does so for the whole
-// queue.
+// recheck rechecks all waiters in w's queue if w is the first one, so that only one waiter rechecks the whole queue.
 func (b *Balancer) recheck(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

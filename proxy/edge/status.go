@@ -35,8 +35,8 @@ func (c *Config) StatusHandler(b *balance.Balancer, routes *route.Follower) http
 	})
 }
 
-// urlsOf returns the URLs at which the listeners serve a target, best first. URLs with names assigned by the operator
-// come first. Among URLs with the same name, those whose certificate clients probably trust come first.
+// urlsOf returns the URLs where the listeners serve a target, best first. URLs with names assigned by the operator come
+// first. Among URLs with the same name, those whose certificate clients probably trust come first.
 func (c *Config) urlsOf(routes *route.Follower, table *route.Table, t *route.Target) (out []string) {
 	for _, s := range c.Streams {
 		if s.App == t.App.Name && s.Port >= t.Port.First && s.Port <= t.Port.Last && !t.Port.Has(workload.HandlerHTTP) {

@@ -29,8 +29,8 @@ type Target struct {
 	Port     workload.Port
 	Backends []Backend // sorted by machine ID; never empty
 
-	// Fixed is set if the target was created for a single request and contains different machines than the table. A
-	// fixed target is not replaced by the corresponding target in a later table.
+	// Fixed is set if the target was created for a single request and its machines differ from the table's. A fixed
+	// target is not replaced by the corresponding target in a later table.
 	Fixed bool
 }
 

@@ -28,10 +28,10 @@ type Commit struct {
 
 // Applied returns a channel that is closed once later transactions see the transaction's changes,
 // which may not be durable yet, or once the transaction has failed. After a failure, Wait returns
-// at once.
+// immediately.
 func (c *Commit) Applied() <-chan struct{} { return c.applied }
 
-// Wait blocks until the transaction is durable or has failed. If ctx ends first, the outcome is unknown and the
+// Wait blocks until the transaction is durable or has failed. If ctx is done first, the outcome is unknown and the
 // transaction continues.
 func (c *Commit) Wait(ctx context.Context) error {
 	if c.finished() {

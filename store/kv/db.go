@@ -30,9 +30,9 @@ type Config struct {
 	// only that commit fails.
 	Fault func(stage FaultStage, n uint64) error
 	// Failed, if set, is called once if a write or sync has failed and the disk's contents are
-	// therefore unknown. No waiting caller receives the error before Failed has returned. Failed
-	// must end the daemon at once, because from then on every outcome is unknown. The next daemon
-	// reads the actual contents of the disk.
+	// therefore unknown. No waiting caller receives the error before Failed has returned. Failed must
+	// end the daemon immediately, because from then on every outcome is unknown. The next daemon reads
+	// the actual contents of the disk.
 	Failed  func(error)
 	Step    func() error // for tests: called three times per snapshot, see writeSnapshot; an error that it returns counts as a disk error
 	diskOps *diskOps     // for tests: replaces the real disk
@@ -206,7 +206,7 @@ func (d *DB) Close() error {
 	return d.closeFiles()
 }
 
-// Update submits fn and waits until its changes are durable. If ctx ends first, the outcome is
+// Update submits fn and waits until its changes are durable. If ctx is done first, the outcome is
 // unknown.
 func (d *DB) Update(ctx context.Context, fn func(Tx) error) error {
 	return d.Submit(fn).Wait(ctx)
@@ -227,9 +227,9 @@ func (d *DB) View(fn func(Tx) error) error {
 }
 
 // Sync waits until each transaction that was submitted before the call either is durable or has
-// failed. A later View then sees the durable ones. Sync returns at once if nothing is in progress.
-// Errors: CodeUnavailable if the transactions could not be written, CodeTimeout if the store has
-// failed and the outcome is unknown.
+// failed. A later View then sees the durable ones. Sync returns immediately if nothing is in
+// progress. Errors: CodeUnavailable if the transactions could not be written, CodeTimeout if the
+// store has failed and the outcome is unknown.
 func (d *DB) Sync(ctx context.Context) error {
 	if err := d.failure(); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 // errNotSynced means that it is unknown whether a record has been written to disk.
 var errNotSynced = errors.New("unknown whether the record was written")
 
-// isDiskFull reports whether err means that the disk is full. A full disk alone does not make the
-// disk's contents unknown.
+// isDiskFull reports whether err means that the disk is full. Unlike other write errors, a full disk does not put
+// earlier writes in doubt.
 func isDiskFull(err error) bool {
 	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(is error) bool {
 		return errors.Is(err, is)

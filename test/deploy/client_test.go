@@ -108,7 +108,7 @@ func runClient() error {
 	return json.NewEncoder(os.Stdout).Encode(clientResult{err.Error(), errors.Is(err, run.ErrOvertaken), result})
 }
 
-// owner is the text with which clients in separate processes describe themselves.
+// owner is the description of all clients that run in separate processes.
 const owner = "ana@laptop, release v2"
 
 // killed executes a plan in a process that kills itself when the given step reaches the

@@ -104,8 +104,8 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 }
 
 // lastHeard returns the time since which a worker counts as absent if it has not been a member since this process
-// started. That is the time when the worker was last heard from or, if it is later, the time when this process first
-// knew all workers. If this process does not know all workers yet, lastHeard returns now.
+// started. That is the time when the worker was last heard from, or the time when this process first had a complete
+// list of workers, whichever is later. If this process does not have a complete list yet, lastHeard returns now.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now

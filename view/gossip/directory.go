@@ -70,8 +70,8 @@ const hintsInterval = 100 * time.Millisecond
 // hintsTimeout is the time limit for one read of the view.
 const hintsTimeout = 5 * time.Second
 
-// Run reads the view whenever it changes, to keep the free capacity up to date, until ctx ends. It
-// then returns nil.
+// Run reads the view whenever it changes, to keep the free capacity up to date, until ctx is done.
+// It then returns nil.
 func (d *Directory) Run(ctx context.Context) error {
 	watcher := d.view.Watch(wire.TableWorkers, wire.TableRemoved, wire.TableCertified)
 	defer watcher.Stop()

@@ -24,7 +24,7 @@ const (
 	formerCalls     = 3
 )
 
-// join periodically calls the members that are missing from the list, until ctx ends. It closes
+// join periodically calls the members that are missing from the list, until ctx is done. It closes
 // joined after the first round of calls.
 func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	backoff := minBackoff
@@ -52,7 +52,7 @@ func (m *Members) join(ctx context.Context, joined chan<- struct{}) {
 	}
 }
 
-// callAll calls the missing members. For each configured address at which no member answers, the
+// callAll calls the missing members. For each configured address where no member answers, the
 // result contains the address and the reason.
 func (m *Members) callAll(ctx context.Context) (why []string) {
 	given := m.toJoin(slices.Concat(m.config.Join, m.config.findAddresses(ctx)))

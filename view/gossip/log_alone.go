@@ -102,8 +102,8 @@ func (m *Members) ignoredAt(address string) error {
 }
 
 // reachedFrom returns an error if members on the given host cannot reach this server. If this
-// server called such a member anyway, the member would repeatedly add it to its list and drop it a
-// few seconds later.
+// server called such a member anyway, the member would repeatedly add this server to its list and
+// drop it a few seconds later.
 func (m *Members) reachedFrom(host string) error {
 	ip, _ := netip.ParseAddr(host) // a host that is not an IP address is assumed to be able to reach this server
 	own := m.config.Bind.Addr().Unmap()

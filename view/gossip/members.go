@@ -167,7 +167,7 @@ func (m *Members) Candidates(region bourse.Region) []bourse.Member {
 func (m *Members) TagInUse(tag bourse.WorkerTag) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, n := range m.nodes { // not from the snapshot, because pending members count, too
+	for _, n := range m.nodes { // not from the snapshot, because pending members also count
 		if n.proven && n.member.ID != m.self.member.ID && n.member.Role == bourse.RoleWorker && n.member.Tag == tag {
 			return true
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathMembers is the path at which a server returns its [Membership] to the other servers of the
+// PathMembers is the path where a server returns its [Membership] to the other servers of the
 // cluster.
 const PathMembers = "/view/members"
 

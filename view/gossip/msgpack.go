@@ -3,14 +3,14 @@ package gossip
 import "encoding/binary"
 
 // memberlist encodes messages in the original MessagePack format, which does not have the types bin
-// and ext. Its decoder also accepts bin, so the functions below skip it, too.
+// and ext. Its decoder also accepts bin, so the functions below also skip bin.
 
 // maxDepth is the maximum nesting depth of values. The deepest values that members send are maps of
 // lists.
 const maxDepth = 4
 
-// skipMap returns the data after the map with which b begins. It returns false unless b begins with
-// a complete map.
+// skipMap skips the map at the start of b and returns the remaining data. It returns false if b
+// does not start with a complete map.
 func skipMap(b []byte) (rest []byte, ok bool) {
 	if len(b) == 0 || b[0]>>4 != 0x8 && b[0] != 0xde && b[0] != 0xdf {
 		return nil, false
@@ -18,8 +18,8 @@ func skipMap(b []byte) (rest []byte, ok bool) {
 	return skip(b, maxDepth)
 }
 
-// skip returns the data after the value with which b begins. It returns false if the value is
-// incomplete or nested too deeply.
+// skip skips the value at the start of b and returns the remaining data. It returns false if the
+// value is incomplete or nested too deeply.
 func skip(b []byte, depth int) (rest []byte, ok bool) {
 	if len(b) == 0 || depth == 0 {
 		return nil, false

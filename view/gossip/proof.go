@@ -187,7 +187,7 @@ const (
 	proofInterval    = 250 * time.Millisecond // interval at which to check whether failed fetches are due again
 )
 
-// prove fetches the keys of unverified members until ctx ends.
+// prove fetches the keys of unverified members until ctx is done.
 func (m *Members) prove(ctx context.Context) {
 	slots := make(chan struct{}, proofConcurrency)
 	tick := time.NewTicker(proofInterval)
@@ -215,8 +215,8 @@ func (m *Members) prove(ctx context.Context) {
 	}
 }
 
-// nextUnverified returns the next member whose key to fetch: among those that are due, the one with
-// the fewest attempts. It returns nil if no member is due.
+// nextUnverified returns the next member to fetch a key from: the due member with the fewest
+// attempts. It returns nil if no member is due.
 func (m *Members) nextUnverified(now time.Time) *unverified {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -295,8 +295,8 @@ func (m *Members) recheckUnverified(id bourse.WorkerID) {
 	}
 }
 
-// KeyOf returns the key with which a member has proven its identity. It returns nil for this
-// server itself, or if Config.Proofs is not set.
+// KeyOf returns the key that a member used to prove its identity. It returns nil for this server
+// itself, or if Config.Proofs is not set.
 func (m *Members) KeyOf(member bourse.Member) Key {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -39,7 +39,7 @@ func (m *Members) SetTag(tag bourse.WorkerTag) {
 // Renew signs this member's metadata again. Call it after the server's certificate has changed.
 func (m *Members) Renew() { poke(m.changes) }
 
-// publish tells the other members about changes of this member's metadata until ctx ends.
+// publish tells the other members about changes of this member's metadata until ctx is done.
 func (m *Members) publish(ctx context.Context) {
 	for {
 		select {

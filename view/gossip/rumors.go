@@ -17,7 +17,7 @@ const (
 	rumorOverhead = 6  // bytes that memberlist adds to a message: a type and a checksum
 )
 
-// sendRumors sends pending rumors until ctx ends.
+// sendRumors sends pending rumors until ctx is done.
 func (m *Members) sendRumors(ctx context.Context) {
 	limit := MaxMessage(m.config.label()) - rumorOverhead
 	tick := time.NewTicker(m.config.Timing.Gossip)

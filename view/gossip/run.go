@@ -23,10 +23,10 @@ const pings = 3
 // disappears from the list sooner, so a rival that is still listed after this time must be running.
 const rivalTimeout = 10 * time.Second
 
-// Run joins the group, and keeps this member in it until ctx ends. If it cannot reach any member,
-// it continues to try. When ctx ends, it notifies the other members, and returns within a few
-// seconds. It returns CodeAlreadyExists if another running server has this member's id or tag and
-// takes precedence.
+// Run joins the group, and keeps this member in it until ctx is done. If it cannot reach any
+// member, it continues to try. When ctx is done, it notifies the other members, and returns within
+// a few seconds. It returns CodeAlreadyExists if another running server has this member's id or tag
+// and takes precedence.
 func (m *Members) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

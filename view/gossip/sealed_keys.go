@@ -59,7 +59,7 @@ func (k *Keys) Set(keys [][]byte) error {
 }
 
 // seal encrypts and authenticates a message, and appends the result to dst. bound is additional
-// data that is authenticated, too, but not included in the result.
+// data that is also authenticated, but not included in the result.
 func (k *Keys) seal(dst, message, bound []byte) []byte {
 	dst = append(dst, version)
 	var nonce [nonceSize]byte

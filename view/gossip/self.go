@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathSelf is the path at which a server returns its gossip names to other servers, which use them
-// to check whether it is running. No other server can answer in its place without its certificate.
+// PathSelf is the path where a server returns its gossip names to other servers, which use them to
+// check whether it is running. No other server can answer in its place without its certificate.
 const PathSelf = "/view/self"
 
 // Self is the response to a request for PathSelf.

@@ -19,10 +19,11 @@ type Timing struct {
 	// Probe is the time between probes; default 400 ms. It must exceed the longest round trip
 	// between members, which is 350 ms across the world.
 	Probe time.Duration
-	// ProbeTimeout is the time after which this member asks other members to probe, too; default
-	// 150 ms. If their probes fail, they report it after another ProbeTimeout. Twice ProbeTimeout
-	// plus a short round trip must therefore be less than Probe. If the reports do not arrive in
-	// time, memberlist considers this member unhealthy, and makes it probe less often.
+	// ProbeTimeout is how long a member may take to answer before this member also asks others to
+	// probe it; default 150 ms. If their probes fail, they report the failure after another
+	// ProbeTimeout. Twice ProbeTimeout plus a short round trip must therefore be less than Probe. If
+	// the reports do not arrive in time, memberlist considers this member unhealthy, and makes it
+	// probe less often.
 	ProbeTimeout time.Duration
 	// Suspicion is the factor in the formula above; default 3. With the default, one other member
 	// must confirm a suspicion, and a process that is frozen for a second does not count as lost.

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// AppRow returns the row for an app. A deleted app has such a row, too, instead of a [wire.DeletedRow], because
-// bourse.App.Merge needs its contents.
+// AppRow returns the row for an app. A deleted app keeps its row, because bourse.App.Merge needs its contents. The row
+// is never replaced by a [wire.DeletedRow].
 func AppRow(a bourse.App) wire.Row {
 	columns := map[string]wire.Value{
 		"id": cleanText(a.ID), "generation": int64(a.Generation), "org": cleanText(a.Org), "network": cleanText(a.Network),

@@ -29,7 +29,7 @@ func CertifiedRow(m *CertifiedMember) wire.Row {
 	}}
 }
 
-// The times of removals are in milliseconds, those of certificates in nanoseconds.
+// Removal times are in milliseconds, certificate times in nanoseconds.
 const certifiedSQL = `SELECT r.key, r.role, r.region, r.issued_at, r.expires_at, coalesce(s.heard_at, 0)
 	FROM certified_rows AS r LEFT JOIN sites AS s ON s.site = r.key LEFT JOIN removed_rows AS d ON d.key = r.key
 	WHERE d.until IS NULL OR r.issued_at / 1000000 > d.until ORDER BY r.key`

@@ -16,7 +16,7 @@ type Policy struct {
 	Region bourse.Region   // "": all regions without a policy of their own
 	Shadow bool            // whether the policy is only compared with the current ranking
 	Text   json.RawMessage // the policy's document
-	SetBy  string          // name of the token with which it was set
+	SetBy  string          // name of the token that was used to set it
 	SetAt  time.Time
 }
 

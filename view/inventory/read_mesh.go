@@ -48,9 +48,9 @@ type PrivateMachine struct {
 	App    bourse.AppRef
 }
 
-// PrivateMachines returns a query for those machines of the given apps that were placed by a broker and have a private
-// address. The same ID may occur more than once, because any worker may publish it. A placement is valid for only one
-// machine: if a worker has several machines with the same order, the query returns only the one with the lowest ID.
+// PrivateMachines returns a query for the given apps' machines that were placed by a broker and have a private address.
+// A machine ID may occur more than once, because any worker may publish it. A placement is valid for only one machine:
+// if a worker has several machines with the same order, the query returns only the one with the lowest ID.
 func PrivateMachines(apps []bourse.AppRef) func(*sqlite.Conn) ([]PrivateMachine, error) {
 	return func(c *sqlite.Conn) ([]PrivateMachine, error) {
 		var list []PrivateMachine

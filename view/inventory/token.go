@@ -35,8 +35,8 @@ type appCell struct {
 	ID   string         `json:"id,omitempty"`
 }
 
-// TokenRow returns the row for a token. A revoked token has such a row, too, never a
-// [wire.DeletedRow].
+// TokenRow returns the row for a token. A revoked token keeps its row, which is never
+// replaced by a [wire.DeletedRow].
 func TokenRow(t *Token) wire.Row {
 	apps := make([]appCell, len(t.Apps))
 	for i, app := range t.Apps {

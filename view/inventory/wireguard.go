@@ -21,14 +21,14 @@ type WireGuardPeer struct {
 	PublicKey [32]byte      // WireGuard's
 	Worker    bourse.WorkerID
 	MadeBy    string // name of the creator
-	MadeWith  string // ID of the token with which it was created; "" if that token came from a file
+	MadeWith  string // ID of the token that was used to create it; "" if that token came from a file
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	RemovedAt time.Time // zero if the laptop has not been removed
 }
 
-// WireGuardRow returns the row for a laptop. A removed laptop has such a row, too, never a
-// [wire.DeletedRow].
+// WireGuardRow returns the row for a laptop. A removed laptop keeps its row, with removed_at set. Its row is never
+// replaced by a [wire.DeletedRow].
 func WireGuardRow(p *WireGuardPeer) wire.Row {
 	columns := map[string]wire.Value{
 		"name": cleanText(p.Name), "org": cleanText(p.Org), "network": cleanText(p.Network), "app": cleanText(p.App.Name), "app_id": cleanText(p.App.ID),

@@ -31,7 +31,7 @@ type change struct {
 
 // keyColumns returns the indexes of the columns that identify a row. If key is not empty, these are
 // the columns that it names. Otherwise, it is the column "id", or "name" if there is no "id". If
-// there is neither, these are all columns. Errors: invalid.
+// both are missing, these are all columns. Errors: invalid.
 func keyColumns(columns, key []string) ([]int, error) {
 	if len(key) == 0 {
 		for _, name := range []string{"id", "name"} {

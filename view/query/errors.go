@@ -56,8 +56,7 @@ func (f failure) ended(err error) error {
 	return bourse.Errorf(bourse.CodeCanceled, "the statement was interrupted: %w", err)
 }
 
-// errTime is the cause with which a statement's context is canceled if the statement exceeds its
-// time limit.
+// errTime is the cause of a statement's context if the statement exceeds its time limit.
 var errTime = errors.New("time limit exceeded")
 
 // unavailable returns the error for a query that failed because the view's file is damaged or is

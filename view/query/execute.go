@@ -69,7 +69,7 @@ func (e *Engine) ask(ctx context.Context, q request, limits Limits, do func(*exe
 	return why.rules.touched, why.explain(err)
 }
 
-// withRules calls do while the rules are the connection's authorizer. If ctx ends before do returns, withRules
+// withRules calls do while the rules are the connection's authorizer. If ctx is done before do returns, withRules
 // interrupts the connection.
 func (r *reader) withRules(ctx context.Context, rules *rules, do func() error) error {
 	r.account.begin()

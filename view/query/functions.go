@@ -94,7 +94,7 @@ func replace(args []sqlite.Value) (sqlite.Value, error) {
 	return sqlite.TextValue(strings.ReplaceAll(in, old, with)), nil
 }
 
-// tooLong returns a value that SQLite rejects because of its length. It takes the place of an
+// tooLong returns a value that SQLite rejects because of its length. It is used instead of an
 // error, because the binding (v1.4.2) would turn an error's text into the function's result. The
 // value is created only when it is first needed, to save memory in processes that never run
 // queries.

@@ -41,8 +41,8 @@ func newSubscription(e *Engine, id, asked string, q request) *subscription {
 // ends.
 const maxFailures = 5
 
-// run keeps the result up to date until ctx ends, the subscription has been without readers for too
-// long, or it cannot continue. It then ends the subscription.
+// run keeps the result up to date until ctx is done, the subscription has been without readers for
+// too long, or it cannot continue. It then ends the subscription.
 func (s *subscription) run(ctx context.Context) {
 	err := s.follow(ctx)
 	if ctx.Err() != nil {
@@ -52,7 +52,7 @@ func (s *subscription) run(ctx context.Context) {
 }
 
 // follow keeps the result up to date. It returns the reason why the subscription ends, or nil if
-// ctx has ended.
+// ctx is done.
 func (s *subscription) follow(ctx context.Context) error {
 	changed, stop, err := s.watch(ctx)
 	if err != nil {
@@ -135,8 +135,8 @@ func (s *subscription) acquireRun(ctx context.Context) error {
 	}
 }
 
-// wait waits until it can receive from signal. It returns false if the subscription should end because
-// ctx has ended or there have been no readers for too long.
+// wait waits until it can receive from signal. It returns false if the subscription should end because ctx is done or
+// there have been no readers for too long.
 func (s *subscription) wait(ctx context.Context, signal <-chan struct{}) bool {
 	for {
 		left, unread := s.unreadTime()
@@ -177,7 +177,7 @@ func (s *subscription) unreadTime() (left time.Duration, unread bool) {
 	return s.engine.subs.IdleTime - time.Since(s.idle), s.readers == 0
 }
 
-// endReason returns the reason why wait returned false, or nil if ctx has ended.
+// endReason returns the reason why wait returned false, or nil if ctx is done.
 func (s *subscription) endReason(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the server is stopping, which is not an error of the subscription
@@ -258,7 +258,7 @@ var unwatchedTables = wordSet("meta streams quarantine tombstones")
 
 // watched returns the wire names of the tables to watch for a statement that reads the given
 // tables. If everything is true, all tables have to be watched, and names is nil. watched ignores
-// SQL views, because the tables that a view reads are listed, too.
+// SQL views, because the tables that a view reads are also listed.
 func watched(tables map[string]bool) (names []string, everything bool) {
 	for t := range tables {
 		name, rows := strings.CutSuffix(t, "_rows")

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// compareAll repeatedly compares this server's view with that of a random member until ctx ends.
+// compareAll repeatedly compares this server's view with that of a random member until ctx is done.
 // After a comparison that has found differences, the interval is short. Without differences, it
 // grows up to a limit that depends on the size of the cluster.
 func (r *Replicator) compareAll(ctx context.Context) {
@@ -31,9 +31,9 @@ func (r *Replicator) compareAll(ctx context.Context) {
 	}
 }
 
-// restBetween waits for the duration d until the next comparison. It returns false if ctx has
-// ended. If there are no other members (alone is true) and this server does not know its cluster
-// yet, restBetween returns early when changed is closed.
+// restBetween waits for the duration d until the next comparison. It returns false if ctx is done.
+// If there are no other members (alone is true) and this server does not know its cluster yet,
+// restBetween returns early when changed is closed.
 func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone bool, changed <-chan struct{}) bool {
 	if d == 0 || !alone || r.knowsCluster() {
 		return sleep(ctx, d)
@@ -253,9 +253,9 @@ func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stre
 			continue
 		}
 		if s.Site == r.config.Self.ID && r.isAhead(h.Position) {
-			// The member claims to be ahead in our own stream. We believe this at once only if we trust the
-			// member. Otherwise, it must prove the claim: we pull one of the transactions, which we must have
-			// signed.
+			// The member claims to be ahead in our own stream. We believe this immediately only if we trust
+			// the member. Otherwise, it must prove the claim: we pull one of the transactions, which we must
+			// have signed.
 			if r.trusts(c.with, "") {
 				r.requestRenewal(h.Position)
 			} else if !r.repair.backingOff(streamName(s), now) {

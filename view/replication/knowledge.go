@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// comparisonQuorum is the number of members with which this server must compare its view if no
-// member knows the cluster, for example because all servers were started at the same time.
+// comparisonQuorum is the number of views that this server must compare with its own if no member
+// knows the cluster, for example because all servers were started at the same time.
 const comparisonQuorum = 5
 
 // knowledge records whether this server knows its cluster, that is, whether it has received all of
@@ -65,8 +65,9 @@ func (r *Replicator) noteCompared(from bourse.WorkerID, fresh bool) {
 	close(k.known)
 }
 
-// uncompared moves the members with which this server has not compared its view yet to the front of
-// the list, and returns their number. Once this server knows its cluster, uncompared returns 0.
+// uncompared moves members to the front of the list if this server has not yet compared its view
+// with theirs, and returns the number of such members. Once this server knows its cluster,
+// uncompared returns 0.
 func (k *knowledge) uncompared(members []bourse.Member) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -32,7 +32,7 @@ func (r *Replicator) State() State {
 }
 
 // Health returns the state of every member's view, including this member's, sorted by ID. If a
-// member does not respond within 2 s or before ctx ends, its element contains an Error.
+// member does not respond within 2 s or before ctx is done, its element contains an Error.
 func (r *Replicator) Health(ctx context.Context) []machinesapi.MemberHealth {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()

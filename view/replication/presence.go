@@ -32,7 +32,7 @@ type presence struct {
 	noted  map[bourse.WorkerID]time.Time // when each present member was last reported to the view
 }
 
-// watch tells the view which members are present until ctx ends.
+// watch tells the view which members are present until ctx is done.
 func (x *presence) watch(ctx context.Context) {
 	began := time.Now()
 	tick := time.NewTicker(presenceInterval)
@@ -57,7 +57,7 @@ func (x *presence) watch(ctx context.Context) {
 	}
 }
 
-// sleep waits for d. It returns false if ctx ends first.
+// sleep waits for d. It returns false if ctx is done first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d == 0 { // a timer would not be equivalent, see CONTRIBUTING
 		return ctx.Err() == nil

@@ -32,7 +32,7 @@ const (
 )
 
 // pullWanted pulls transactions that were announced but have not arrived as rumors. It returns when
-// ctx ends.
+// ctx is done.
 func (r *Replicator) pullWanted(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

@@ -95,7 +95,7 @@ func (w *pullQueue) take(now time.Time, head func(wire.Stream) uint64) (due map[
 }
 
 // pulled updates the queue after an attempt to pull the requested streams. A stream that has reached the wanted
-// position is removed. If a later position has been announced since, the stream is due at once instead.
+// position is removed. If a later position has been announced since, the stream is due immediately instead.
 func (w *pullQueue) pulled(requested map[wire.Stream]wantedStream, now time.Time, head func(wire.Stream) uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,8 +20,8 @@ const (
 )
 
 // maxSharedDiffs is the number of consecutive comparisons with the same member that must find
-// different shared rows before they are repaired although the heads differ, too. In a busy cluster,
-// heads always differ.
+// different shared rows before the rows are repaired although the heads also differ. In a busy
+// cluster, heads always differ.
 const maxSharedDiffs = 5
 
 // maxRepairs is the maximum number of differences that are remembered.
@@ -36,8 +36,8 @@ type Unrepaired struct {
 	Error string    `json:"error,omitzero"` // error of the last attempt; empty if the attempt succeeded but the difference remains
 }
 
-// repairs contains the attempts to repair differences, so that failed ones are repeated at
-// increasing intervals.
+// repairs tracks attempts to repair differences, so that failed ones are retried at increasing
+// intervals.
 type repairs struct {
 	mu          sync.Mutex
 	attempts    map[string]Unrepaired
@@ -225,7 +225,7 @@ func (r *Replicator) recordProgress(with bourse.Member, before map[wire.Stream]u
 }
 
 // repairShared merges the peer's shared rows into ours if they differ although all heads are equal.
-// If the heads differ, too, repairShared waits until the shared rows have differed in
+// If the heads also differ, repairShared waits until the shared rows have differed in
 // maxSharedDiffs consecutive comparisons.
 func (r *Replicator) repairShared(ctx context.Context, c *comparison) {
 	heads := c.theirs.heads == c.ours.sums.heads

@@ -365,7 +365,7 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
-// sealOf returns the seal with which a node signs.
+// sealOf returns the seal that a node uses to sign.
 func sealOf(n *gossiptest.Node) wire.SigningKey {
 	birth, key := n.Keys.Own()
 	return wire.SigningKey{Cluster: "bourse", Birth: birth, Key: key}

@@ -60,9 +60,9 @@ func New(c Config) *Replicator {
 	return r
 }
 
-// Run keeps the view in sync with the other members until ctx ends, and then returns nil. Call it
-// once the membership is Ready, because a Replicator that does not find any other member considers
-// itself in sync.
+// Run keeps the view in sync with the other members until ctx is done, and then returns nil. Call
+// it once the membership is Ready, because a Replicator that does not find any other member
+// considers itself in sync.
 func (r *Replicator) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	here := presence{config: &r.config, peers: r.peers, noted: map[bourse.WorkerID]time.Time{}}
@@ -114,7 +114,7 @@ func (r *Replicator) requestRenewal(p wire.Position) {
 	}
 }
 
-// renewAll starts a new epoch each time that one is requested, until ctx ends.
+// renewAll starts a new epoch each time that one is requested, until ctx is done.
 func (r *Replicator) renewAll(ctx context.Context) {
 	for {
 		select {
@@ -140,7 +140,7 @@ func (r *Replicator) renew(ctx context.Context, seen wire.Stream) {
 }
 
 // watchLoad periodically records whether the view keeps up with the transactions that it receives.
-// It returns when ctx ends.
+// It returns when ctx is done.
 func (r *Replicator) watchLoad(ctx context.Context) {
 	for tick := time.NewTicker(pressureEvery); ; {
 		select {

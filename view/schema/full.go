@@ -7,8 +7,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// IsDiskFull reports whether an error means that the disk is full. It recognizes certain I/O errors,
-// too, because SQLite returns those if there is no space for the index of the write-ahead log.
+// IsDiskFull reports whether an error means that the disk is full. It also recognizes certain I/O
+// errors, because SQLite returns those if there is no space for the index of the write-ahead log.
 func IsDiskFull(err error) bool {
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return true

@@ -126,8 +126,8 @@ func (p *Pool) put(r *reader, sound bool) {
 }
 
 // Read calls fn with a connection to a consistent snapshot of the file. fn may execute any number
-// of read-only statements. They all see the same state, and are interrupted when ctx ends. fn must
-// not call Read.
+// of read-only statements. They all see the same state, and are interrupted when ctx is done. fn
+// must not call Read.
 func (p *Pool) Read(ctx context.Context, fn func(*sqlite.Conn) error) error {
 	select {
 	case p.slots <- struct{}{}:

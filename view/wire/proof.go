@@ -62,7 +62,7 @@ var ErrMayNotShare = bourse.Errorf(bourse.CodeForbidden, "only brokers may write
 // ErrMayNotOwn is returned for an owned row from a proxy.
 var ErrMayNotOwn = bourse.Errorf(bourse.CodeForbidden, "proxies may not write rows")
 
-// Signer contains the data with which this server signs its transactions.
+// Signer contains the data that this server needs to sign its transactions.
 type Signer struct {
 	Birth []byte
 	Key   crypto.Signer

@@ -136,7 +136,7 @@ type SigningKey struct {
 	Cluster string
 	Birth   []byte // included in the transaction; required in the first one of an epoch
 	Key     crypto.Signer
-	Prev    []byte // Link of the previous transaction; if it is set, the signature covers it, too
+	Prev    []byte // Link of the previous transaction; if it is set, the signature also covers it
 }
 
 // linkSize is the length, in bytes, of a Link: a truncated SHA-256 hash that links a transaction to

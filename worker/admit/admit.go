@@ -12,9 +12,9 @@
 // decision, using the same functions: [Host.UnsupportedTask], [History], [Host.CheckConditions] and
 // [Host.Fits].
 //
-// A decision does not write anything. In addition to the store, it consults only those parts of the host that answer
-// within microseconds. Only [Holds] writes to the store: to fill an order that holds capacity, records are all that
-// is needed, so this package does that, too.
+// A decision does not write anything. In addition to the store, it consults only parts of the host that answer within
+// microseconds. Only [Holds] writes to the store, because an order that holds capacity is filled by writing records
+// alone.
 package admit
 
 import (
@@ -137,7 +137,7 @@ func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) 
 	return n, err
 }
 
-// NewQuote returns a quote that contains only the worker's name, region and load. If the order may be a repetition,
+// NewQuote returns a quote that contains only the worker's name, region and load. If the order may be a repeated one,
 // this worker may have filled it a moment ago. For such an order, NewQuote waits until everything submitted to the
 // store is durable.
 func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
@@ -187,8 +187,8 @@ func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refus
 }
 
 // Answer converts the error of a claim that recorded nothing into the claim's answer: the order's existing fill, a
-// refusal, or err itself if err represents neither. It must not be called once something has been recorded, because
-// brokers fill refused orders on other workers.
+// refusal, or otherwise err itself. It must not be called once something has been recorded, because brokers fill
+// refused orders on other workers.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 	if d, ok := errors.AsType[NotFilledError](err); ok {
 		return d.Fill, d.Refusal, nil

@@ -153,10 +153,10 @@ func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Deci
 	}
 }
 
-// History checks an order's history on this worker. It returns the order's existing fill, or
-// a refusal if the order's id must not be used again. It returns nil for both if the
-// order may be filled. An order that was canceled, or whose machine, volume or hold no
-// longer exists, is not filled again, because a late repetition must have no effect.
+// History checks an order's history on this worker. It returns the order's existing fill, or a
+// refusal if the order's id must not be used again. It returns nil for both if the order may be
+// filled. An order that was canceled, or whose machine, volume or hold no longer exists, is not
+// filled again, because a late repeated order must have no effect.
 func History(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bourse.Refusal, error) {
 	no := func(detail string) (*bourse.Fill, *bourse.Refusal, error) {
 		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: detail}, nil

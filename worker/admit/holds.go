@@ -26,8 +26,8 @@ func NewHolds(s *state.State, host *Host) *Holds {
 }
 
 // Claim fills an order that holds capacity, or returns the refusal. It holds the resources that a machine with the
-// order's config would take. A repetition returns the first claim's hold. The claim is a single transaction, so after
-// a crash the hold exists either completely or not at all.
+// order's config would take. A repeated claim returns the first claim's hold. The claim is a single transaction, so
+// after a crash the hold exists either completely or not at all.
 func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	if err := hs.host.Precheck(hs.state.Store, &c.Order); err != nil {
@@ -258,8 +258,8 @@ func (hs *Holds) changed() {
 
 const expireRetry = time.Second // delay after a failure
 
-// Run deletes holds that have expired, until ctx ends. Decisions already ignore expired
-// holds; see [store.Tx.CommittedAt].
+// Run deletes holds that have expired, until ctx is done. Decisions already ignore
+// expired holds; see [store.Tx.CommittedAt].
 func (hs *Holds) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {

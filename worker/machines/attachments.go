@@ -99,8 +99,8 @@ const (
 
 // tryTearDown calls tearDown for a machine whose exit is about to be recorded. It gives up after a few attempts, so
 // that the record is not delayed for long. The machine's next start reuses any attachments that remain. If the machine
-// does not start again, recovery or the machine's destruction removes them. tryTearDown returns an error only if ctx
-// ends. In that case, the exit must not be recorded.
+// does not start again, recovery or the machine's destruction removes them. tryTearDown returns an error only if ctx is
+// done. In that case, the exit must not be recorded.
 func (ms *Machines) tryTearDown(ctx context.Context, m *bourse.Machine) error {
 	for n := range tearDownTries {
 		try, cancel := context.WithTimeout(ctx, tearDownTimeout)

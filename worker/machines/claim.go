@@ -15,8 +15,8 @@ import (
 )
 
 // Claim fills an order for a machine, or returns the refusal. It returns once the machine has started or, if the order
-// does not launch it, is prepared. If the machine fails to start, Claim returns a refusal. If ctx ends first, the start
-// continues in the background, and the caller can look up or cancel the order by its id.
+// does not launch it, is prepared. If the machine fails to start, Claim returns a refusal. If ctx is done first, the
+// start continues in the background, and the caller can look up or cancel the order by its id.
 func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	order := &c.Order

@@ -299,7 +299,7 @@ var (
 	errDeadline  = errors.New("the order's deadline has passed")
 )
 
-// deadlineError returns the error of a pull whose context has ended because of cause. If cause is the order's deadline,
+// deadlineError returns the error of a pull whose context is done because of cause. If cause is the order's deadline,
 // the error also contains failure, the error of the previous attempt.
 func deadlineError(cause error, m *bourse.Machine, failure string) error {
 	if !errors.Is(cause, errDeadline) {

@@ -130,15 +130,15 @@ func (ms *Machines) attach(ctx context.Context, r *machineRun, failed onFailure)
 	return fsm.Done()
 }
 
-// launchFailed decides what happens after a failed attempt to start m. It gives up at once if another attempt would
-// fail, too, and otherwise after launchAttempts attempts. However, if the error is temporary and m needs attachments or
+// launchFailed decides what happens after a failed attempt to start m. It gives up immediately if another attempt would
+// also fail, and otherwise after launchAttempts attempts. However, if the error is temporary and m needs attachments or
 // secrets, the step is retried until the order's deadline. If the start has no order, the step is retried until the
 // machine is stopped or destroyed.
 func (ms *Machines) launchFailed(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed onFailure) fsm.Outcome {
 	late := r.Attempt+1 >= launchAttempts
 	switch bourse.CodeOf(cause) {
 	case bourse.CodeInvalid, bourse.CodeNotFound, bourse.CodeInsufficient:
-		late = true // another attempt would fail, too
+		late = true // another attempt would also fail
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:
 		if !isHostProgram(m) || m.Secrets > 0 {
 			late = pastDeadline(r)

@@ -41,7 +41,7 @@ func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, 
 }
 
 // waitsForSchedule reports whether m is stopped until its schedule starts it again, and its next
-// version has a schedule, too.
+// version also has a schedule.
 func waitsForSchedule(m *bourse.Machine, next *bourse.NextVersion) bool {
 	return m.State == bourse.StateStopped && m.Config.Schedule != "" && next.Config.Schedule != ""
 }

@@ -39,7 +39,7 @@ func (ms *Machines) secretsOf(ctx context.Context, m *bourse.Machine) (map[strin
 		return nil, 0, nil
 	}
 	values, version, err := ms.openSecrets(ctx, m, m.Secrets, nil)
-	if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // another attempt with these keys would fail, too
+	if bourse.CodeOf(err) == bourse.CodeFailedPrecondition { // another attempt with these keys would also fail
 		err = bourse.Errorf(bourse.CodeInvalid, "%w", err)
 	}
 	if err != nil {
@@ -108,10 +108,10 @@ func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version
 type SecretsView interface {
 	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
 	// AwaitSecrets waits until the given version of an app's secrets has arrived, or until
-	// ctx ends. It returns the versions that have arrived.
+	// ctx is done. It returns the versions that have arrived.
 	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
 	// AwaitSynced waits until the view has been compared with another server's view at least
-	// once since it was opened, or until ctx ends.
+	// once since it was opened, or until ctx is done.
 	AwaitSynced(ctx context.Context)
 	// AppKeys asks a broker for the keys of a machine's app.
 	AppKeys(ctx context.Context, machine bourse.MachineID) (bourse.AppKeys, error)

@@ -78,8 +78,7 @@ type cpuSample struct {
 	CPU time.Duration
 }
 
-// Add adds a sample. It returns the newest of the earlier samples that are neither too recent nor too old for a
-// comparison.
+// Add adds a sample. It returns the newest earlier sample that is old enough, but not too old, for a comparison.
 func (u *cpuSamples) Add(id driver.TaskID, now cpuSample) (before cpuSample, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

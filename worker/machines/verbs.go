@@ -235,7 +235,7 @@ func (ms *Machines) SetMetadata(ctx context.Context, id bourse.MachineID, req fa
 		}
 		setMetadata(&m.Config, &req)
 		err := m.Config.Normalize()
-		if err == nil && m.Next != nil { // the next version's config was submitted before this change, so change it, too
+		if err == nil && m.Next != nil { // the next version's config was submitted before this change, so also change it
 			setMetadata(&m.Next.Config, &req)
 			err = m.Next.Config.Normalize()
 		}

@@ -79,7 +79,7 @@ func New(s *state.State, cfg Config) *Publisher {
 	return p
 }
 
-// Run publishes all records, and then each change, until ctx ends.
+// Run publishes all records, and then each change, until ctx is done.
 func (p *Publisher) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckInterval)
 	defer check.Stop()
@@ -244,7 +244,7 @@ func (p *Publisher) publish(ctx context.Context, u Update) error {
 }
 
 // Leave announces in the view that the worker no longer accepts orders. It returns nil once the view contains the
-// announcement, or ctx's error if ctx ends first. Run must be running.
+// announcement, or ctx's error if ctx is done first. Run must be running.
 func (p *Publisher) Leave(ctx context.Context) error {
 	p.leaving.Store(true)
 	return p.Await(ctx)

@@ -13,7 +13,7 @@ import (
 //
 // One goroutine calls Publish and the methods of ViewRows. Another goroutine calls Apps and Canceled, and Publish for
 // apps. Every call must respect its context. Failed calls are repeated after a backoff, so all calls must be
-// idempotent. If a call's context ends, the call must not take effect after a later call.
+// idempotent. If a call's context is done, the call must not take effect after a later call.
 type View interface {
 	// Publish applies u to the view, and returns once the view contains the changes. If the
 	// view does not accept a value in u, Publish returns CodeInvalid and does not change anything. The caller then

@@ -45,15 +45,14 @@ type Machines interface {
 
 // Uses tracks which machines are in use.
 type Uses interface {
-	// Use marks a machine as in use for the duration ttl. who names the user, and requests is the number of requests
-	// that the user has in progress. If the worker decided to stop the machine before it learned of this use, the
+	// Use marks a machine as in use for the duration ttl. user is the name of the user, and requests is the number of
+	// requests that the user has in progress. If the worker decided to stop the machine before it learned of this use, the
 	// machine's record reflects that decision by the time Use returns.
-	Use(id bourse.MachineID, who string, requests int, ttl time.Duration)
+	Use(id bourse.MachineID, user string, requests int, ttl time.Duration)
 	// Begin marks a machine as in use until done is called.
 	Begin(id bourse.MachineID) (done func())
-	// Others returns the number of requests that all users other than the given one have in
-	// progress.
-	Others(id bourse.MachineID, who string) int
+	// Others returns the number of requests that all other users have in progress.
+	Others(id bourse.MachineID, user string) int
 }
 
 // Config configures a Reach.

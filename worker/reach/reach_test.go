@@ -287,7 +287,7 @@ func TestRefusals(t *testing.T) {
 			name: "no port", state: bourse.StateStarted, code: bourse.CodeFailedPrecondition, text: "has no $PORT",
 			with: func(h *host) { h.m.Boot.Port = 0 }, ask: func(r *fabric.UseRequest) { r.Port = 0 },
 		},
-		{name: "by no one", ask: func(r *fabric.UseRequest) { r.By = "" }, code: bourse.CodeInvalid},
+		{name: "by nobody", ask: func(r *fabric.UseRequest) { r.By = "" }, code: bourse.CodeInvalid},
 		{name: "no such port", ask: func(r *fabric.UseRequest) { r.Port = 65536 }, code: bourse.CodeInvalid},
 		{name: "a negative time", ask: func(r *fabric.UseRequest) { r.TTL = -1 }, code: bourse.CodeInvalid},
 	}

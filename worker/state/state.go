@@ -111,7 +111,7 @@ func InTx(fn func(*store.Tx) error) fsm.Write {
 	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }
 }
 
-// Sleep waits for the duration d, or until ctx ends.
+// Sleep waits for the duration d, or until ctx is done.
 func Sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

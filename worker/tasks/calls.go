@@ -45,7 +45,7 @@ var (
 
 // enter begins a call for an order and returns the call's context. If a call for the
 // order is already in progress, enter joins it and returns a nil context. If the caller's
-// context ends before the call does, the caller must call leave.
+// context is done before the call does, the caller must call leave.
 func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +64,8 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 	return c, work
 }
 
-// leave removes a caller from a call after the caller's context has ended. If no callers remain, the call is
-// canceled. leave must be called at most once for each enter.
+// leave removes a caller from a call after the caller's context is done. If no callers remain, the call is canceled.
+// leave must be called at most once for each enter.
 func (s *calls) leave(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,9 +126,9 @@ func (s *calls) take() []*call {
 // accept, for example because the disk is full.
 const saveInterval = time.Second
 
-// Run makes the ends of tasks durable, until ctx ends. If the disk is full, it retries
-// until the write succeeds. In the meantime, the task keeps its resources, and
-// repetitions of its order receive the answer from memory.
+// Run makes the ends of tasks durable, until ctx is done. If the disk is full, it retries
+// until the write succeeds. In the meantime, the task keeps its resources, and repeated
+// orders receive the answer from memory.
 func (t *Tasks) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {

@@ -107,7 +107,7 @@ func (t *Tasks) orderRecord(ctx context.Context, id bourse.OrderID) (store.Order
 }
 
 // awaitCold waits until a cold task ends. It ends the task early if the task's timeout
-// expires or ctx ends. It returns errNotStarted if the task has no record.
+// expires or ctx is done. It returns errNotStarted if the task has no record.
 func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, error) {
 	lasting := context.WithoutCancel(ctx)
 	for {

@@ -48,7 +48,7 @@ func (l *httpLink) drain() { l.transport.CloseIdleConnections() }
 // userAgent is the User-Agent header of all requests. All requests share the slice, so it must not be changed.
 var userAgent = []string{"bourse"}
 
-// send sends one request. When ctx ends or the deadline passes, send closes the
+// send sends one request. When ctx is done or the deadline passes, send closes the
 // connection, so that the program notices that the request was canceled.
 func (l *httpLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errTime)

@@ -13,10 +13,10 @@ import (
 
 // link sends payloads to one machine's program, in the program's protocol.
 type link interface {
-	// send sends a payload to the program and fills in its answer. When ctx ends or the
-	// deadline passes, it cancels the call and notifies the program. The error is errNotSent
-	// if no part of the payload was sent, and endedEarlyError if the worker canceled the call. Any
-	// other error means that the program did not answer properly.
+	// send sends a payload to the program and fills in its answer. When ctx is done or the deadline
+	// passes, it cancels the call and notifies the program. The error is errNotSent if no part of the
+	// payload was sent, and endedEarlyError if the worker canceled the call. Any other error means
+	// that the program did not answer properly.
 	send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error
 	// drain closes idle connections at once, and other connections when their calls end.
 	// It does not block.
@@ -95,7 +95,7 @@ func (t *Tasks) warmGone(m *warmMachine) bool {
 }
 
 // send sends a payload to a machine's program. If the payload was not sent, it returns errNotSent, which is its only
-// error. Otherwise, it fills in the result, even if the call fails. It notifies the program when ctx ends.
+// error. Otherwise, it fills in the result, even if the call fails. It notifies the program when ctx is done.
 func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder, out *bourse.TaskResult) error {
 	t.warm.mu.Lock()
 	limit, link := time.Duration(task.Timeout), m.link

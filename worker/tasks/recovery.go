@@ -52,7 +52,8 @@ func (t *Tasks) Recover(ctx context.Context) error {
 	return nil
 }
 
-// lostTasks returns the results of up to limit calls that are recorded as in progress.
+// lostTasks returns the stored records of up to limit calls that were in progress when the previous daemon stopped. It
+// skips cold tasks.
 func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	var out []bourse.TaskResult
 	for o, err := range tx.OpenTasks() {

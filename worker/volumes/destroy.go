@@ -140,8 +140,8 @@ func (vs *Volumes) DestroyCanceled(ctx context.Context, id bourse.VolumeID) erro
 	return err
 }
 
-// DestroyAll destroys all volumes and snapshots, and returns once they are gone or ctx
-// ends.
+// DestroyAll destroys all volumes and snapshots, and returns once they are gone or ctx is
+// done.
 func (vs *Volumes) DestroyAll(ctx context.Context) error {
 	all, err := vs.List(ctx, nil, func(*bourse.Volume) bool { return true })
 	if err != nil {

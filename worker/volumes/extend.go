@@ -182,7 +182,7 @@ type attached struct {
 	mount  bourse.Mount
 }
 
-// run checks the volumes periodically until ctx ends.
+// run checks the volumes periodically until ctx is done.
 func (g *grower) run(ctx context.Context) {
 	tick := time.NewTicker(growInterval)
 	defer tick.Stop()

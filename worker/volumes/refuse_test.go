@@ -41,8 +41,8 @@ func TestAVolumeThatCannotBeMadeIsARefusal(t *testing.T) {
 	}
 }
 
-// If the first claim fails to create the volume, a repetition of the claim that arrived
-// in the meantime is refused, too.
+// If the first claim fails to create the volume, a repeated claim that arrived in the
+// meantime is also refused.
 func TestARepeatedClaimOfAVolumeThatCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRig(t, "w1", 1, nil)

@@ -66,8 +66,8 @@ type scheduler struct {
 	later map[bourse.VolumeID]time.Time // volumes whose scheduled snapshot could not begin, and the earliest time for the next attempt
 }
 
-// Run takes scheduled snapshots, removes expired ones and extends full volumes, until
-// ctx ends.
+// Run takes scheduled snapshots, removes expired ones and extends full volumes, until ctx
+// is done.
 func (vs *Volumes) Run(ctx context.Context) error {
 	if vs.host == (noHost{}) {
 		return nil

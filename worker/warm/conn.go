@@ -49,8 +49,8 @@ func NewConn(conn net.Conn, idle time.Duration) *Conn {
 
 var errNoDeadline = errors.New("the call has no deadline")
 
-// Call sends a payload and waits for its answer until the deadline, or until ctx ends. If the deadline passes or ctx
-// ends, the error is context.DeadlineExceeded or ctx's cause, and the program is notified. The error is [NotSent] if
+// Call sends a payload and waits for its answer until the deadline, or until ctx is done. If the deadline passes or ctx
+// is done, the error is context.DeadlineExceeded or ctx's cause, and the program is notified. The error is [NotSent] if
 // nothing was sent, for example because the call exceeds the limits. Any other error means that the connection broke.
 func (c *Conn) Call(ctx context.Context, q *Call) (Answer, error) {
 	if q.Deadline.IsZero() {

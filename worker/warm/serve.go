@@ -10,15 +10,15 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// Handler answers one payload. ctx ends when the worker cancels the call, which happens at the
+// Handler answers one payload. ctx is done when the worker cancels the call, which happens at the
 // call's deadline or earlier. The answer is then discarded. The handler owns the call and its
 // payload until it returns. A panic in a handler terminates the program.
 type Handler func(ctx context.Context, call *Call) Answer
 
 // Serve answers the calls of workers that connect to ln, with at most concurrency calls
-// in progress (0 means no limit), until ctx ends or ln fails. It then closes ln and all
-// connections, cancels the handlers' contexts and waits for the handlers. It returns nil
-// if ctx ended, and otherwise ln's error.
+// in progress (0 means no limit), until ctx is done or ln fails. It then closes ln and
+// all connections, cancels the handlers' contexts and waits for the handlers. It returns
+// nil if ctx is done, and otherwise ln's error.
 func Serve(ctx context.Context, ln net.Listener, concurrency int, h Handler) error {
 	s := mux.NewServer(mux.ServerConfig{Limits: limits, Concurrency: concurrency, Queue: bourse.MaxTaskConcurrency})
 	defer s.Close(context.Canceled)

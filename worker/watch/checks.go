@@ -52,7 +52,7 @@ func NewChecks(s *state.State, dial Dial) *Checks {
 	return &Checks{follower: follow(s), state: s, dial: dial, running: map[bourse.MachineID]checkRun{}}
 }
 
-// Run checks the machines until ctx ends. It must be called once, after the worker has
+// Run checks the machines until ctx is done. It must be called once, after the worker has
 // recovered.
 func (c *Checks) Run(ctx context.Context) error {
 	if err := c.noteAll(c.state); err != nil {

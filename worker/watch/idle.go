@@ -59,8 +59,8 @@ func NewIdle(cfg IdleConfig) *Idle {
 	return w
 }
 
-// Run stops machines that nobody uses, until ctx ends. It must be called once, after the
-// worker has recovered.
+// Run stops machines that nobody uses, until ctx is done. It must be called once, after
+// the worker has recovered.
 func (w *Idle) Run(ctx context.Context) error {
 	if err := w.noteAll(w.State); err != nil {
 		return err

@@ -122,8 +122,8 @@ func (a *Awake) Close(id bourse.MachineID) {
 	}
 }
 
-// Run serves the sockets until ctx ends. It does not remove the socket files, because the
-// next daemon uses the same paths.
+// Run serves the sockets until ctx is done. It does not remove the socket files, because
+// the next daemon uses the same paths.
 func (a *Awake) Run(ctx context.Context) error {
 	<-ctx.Done()
 	a.mu.Lock()

@@ -62,10 +62,10 @@ func NewTracker() *Tracker {
 	return &Tracker{now: time.Now, began: time.Now(), machines: map[bourse.MachineID]*uses{}}
 }
 
-// Use marks a machine as in use for the duration ttl from now. who names the holder. The new use replaces the
-// holder's earlier use of the machine. requests is the number of requests that the holder has in progress.
-func (t *Tracker) Use(id bourse.MachineID, who string, requests int, ttl time.Duration) {
-	if t.use(id, who, requests, ttl) {
+// Use marks a machine as in use for the duration ttl from now. The new use replaces the holder's earlier use of the
+// machine. requests is the number of requests that the holder has in progress.
+func (t *Tracker) Use(id bourse.MachineID, holder string, requests int, ttl time.Duration) {
+	if t.use(id, holder, requests, ttl) {
 		t.notify(id)
 	}
 }
@@ -77,7 +77,7 @@ func (t *Tracker) notify(id bourse.MachineID) {
 }
 
 // use records a use, and reports whether the hold now ends earlier than before.
-func (t *Tracker) use(id bourse.MachineID, who string, requests int, ttl time.Duration) bool {
+func (t *Tracker) use(id bourse.MachineID, holder string, requests int, ttl time.Duration) bool {
 	now := t.now()
 	h := hold{until: now.Add(max(0, min(ttl, MaxTTL))), used: now, requests: max(0, requests)}
 	t.mu.Lock()
@@ -87,18 +87,18 @@ func (t *Tracker) use(id bourse.MachineID, who string, requests int, ttl time.Du
 		t.full = maxOf(t.full, h)
 		return false
 	}
-	if _, known := u.holds[who]; !known && len(u.holds) >= maxHolders {
+	if _, known := u.holds[holder]; !known && len(u.holds) >= maxHolders {
 		u.prune(now)
 		if len(u.holds) >= maxHolders {
-			who = ""
-			h = maxOf(u.holds[who], h)
+			holder = ""
+			h = maxOf(u.holds[holder], h)
 		}
 	}
 	if u.holds == nil {
 		u.holds = map[string]hold{}
 	}
-	sooner := h.until.Before(u.holds[who].until)
-	u.holds[who] = h
+	sooner := h.until.Before(u.holds[holder].until)
+	u.holds[holder] = h
 	return sooner
 }
 
@@ -114,8 +114,8 @@ func (t *Tracker) Touch(id bourse.MachineID) {
 	}
 }
 
-// Drop ends a hold early. who names its holder. If the hold had not ended yet, the machine counts as used until now.
-func (t *Tracker) Drop(id bourse.MachineID, who string) {
+// Drop ends the holder's hold early. If the hold had not ended yet, the machine counts as used until now.
+func (t *Tracker) Drop(id bourse.MachineID, holder string) {
 	now := t.now()
 	defer t.notify(id)
 	t.mu.Lock()
@@ -124,12 +124,12 @@ func (t *Tracker) Drop(id bourse.MachineID, who string) {
 	if u == nil {
 		return
 	}
-	if h, ok := u.holds[who]; ok && now.Before(h.until) {
+	if h, ok := u.holds[holder]; ok && now.Before(h.until) {
 		u.used = now
 	} else if ok {
 		u.used = later(u.used, h.last(now))
 	}
-	delete(u.holds, who)
+	delete(u.holds, holder)
 }
 
 // Begin marks a machine as in use until done is called. Calling done more than once has no further effect.
@@ -151,9 +151,8 @@ func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	})
 }
 
-// Others returns the number of requests that all holders other than the given one have in
-// progress.
-func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
+// Others returns the number of requests that all other holders have in progress.
+func (t *Tracker) Others(id bourse.MachineID, holder string) (n int) {
 	now := t.now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,7 +161,7 @@ func (t *Tracker) Others(id bourse.MachineID, who string) (n int) {
 		return 0
 	}
 	for other, h := range u.holds {
-		if other != who && now.Before(h.until) {
+		if other != holder && now.Before(h.until) {
 			n += h.requests
 		}
 	}

@@ -35,7 +35,7 @@ func NewSchedules(s *state.State, start StartAt) *Schedules {
 	return &Schedules{follower: follow(s), state: s, start: start, due: map[bourse.MachineID]time.Time{}, waits: map[bourse.MachineID]time.Time{}}
 }
 
-// Run starts machines when they are due, until ctx ends. It must be called once, after
+// Run starts machines when they are due, until ctx is done. It must be called once, after
 // the worker has recovered.
 func (c *Schedules) Run(ctx context.Context) error {
 	if err := c.noteAll(c.state); err != nil {

@@ -70,8 +70,8 @@ func NewStandbys(s *state.State, view StandbyView, machines Promoter, failoverDe
 	}
 }
 
-// Run watches the standbys until ctx ends. It must be called once, after the worker has
-// recovered.
+// Run watches the standbys until ctx is done. It must be called once, after the worker
+// has recovered.
 func (w *Standbys) Run(ctx context.Context) error {
 	if err := w.noteAll(w.state); err != nil {
 		return err

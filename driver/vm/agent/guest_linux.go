@@ -197,8 +197,9 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 	return session.Write(control, session.Report{Exit: &session.Exit{Code: code, OutOfMemory: outOfMemory()}})
 }
 
-// passSignals forwards the signals that this process receives to the first program. In a container, the first program
-// would itself be process 1, so programs that signal process 1 expect to reach it.
+// passSignals forwards this process's signals to the first program. This process is the guest's process 1. In a
+// container, the first program is process 1, so programs that signal process 1 expect the first program to receive the
+// signal.
 func passSignals(pid int) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)

@@ -281,7 +281,7 @@ func (p *process) finish(all bool) {
 	}
 }
 
-// copy sends output until the output ends or its read deadline passes. In the latter case, it first sends the
+// copy sends output until the output ends or its read deadline passes. If the deadline passes, copy first sends the
 // data that remains in the pipe.
 func (o output) copy(to *yamux.Stream) {
 	defer to.Close()

@@ -13,7 +13,7 @@ import (
 
 // Memory is an in-memory Network for tests. Its ends can be killed, or partitioned from each other.
 // Packets are dropped and delayed pseudo-randomly, as determined by a seed. Calls (see Caller) are
-// delayed, too, but fail only if one of the two ends is killed or they are partitioned.
+// also delayed, but fail only if one of the two ends is killed or if the ends are partitioned.
 type Memory struct {
 	mu    sync.Mutex
 	ends  map[string]*End
@@ -26,7 +26,7 @@ type Memory struct {
 	packets, bytes uint64
 }
 
-// NewMemory returns a network that neither loses nor delays packets. The seed may be zero.
+// NewMemory returns a network that does not lose or delay packets. The seed may be zero.
 func NewMemory(seed uint64) *Memory {
 	return &Memory{ends: map[string]*End{}, apis: map[string]*End{}, dice: rand.New(rand.NewPCG(seed, 1))}
 }
@@ -101,7 +101,7 @@ func (e *End) Kill() {
 // Addr returns the end's gossip address.
 func (e *End) Addr() string { return fmt.Sprintf("%s:%d", e.ip, memoryPort) }
 
-// API returns the address at which a MemoryCaller reaches the end.
+// API returns the address where a MemoryCaller reaches the end.
 func (e *End) API() string { return fmt.Sprintf("%s:%d", e.ip, 4280) }
 
 // reaches reports whether e can currently send to another end. The caller holds the lock.

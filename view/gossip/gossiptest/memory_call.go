@@ -63,7 +63,7 @@ func (c *MemoryCaller) handler(to bourse.Member) http.Handler {
 }
 
 // travel waits for the time that a message takes from one end to the other. If the two ends are
-// partitioned, it waits until ctx ends, as if the message had been lost.
+// partitioned, it waits until ctx is done, as if the message had been lost.
 func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
 	n := c.from.net
 	n.mu.Lock()
