@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/bourse-dev/bourse"
 )
@@ -147,4 +148,41 @@ func oneClaimWins(t *testing.T) {
 			t.Errorf("%d claims succeeded, Start returned %v; want one", won.Load(), s.err)
 		}
 	}
+}
+
+// TestDestroyAfterAFailedClaim destroys a machine while the claim of its job is being written. If the claim fails, Destroy
+// must withdraw the offer instead of waiting for another claim.
+func TestDestroyAfterAFailedClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		var polling, starting, destroying sync.WaitGroup
+		polling.Go(func() { _, _, _ = r.Next(ctx, "", "") }) // Start needs a poller
+		synctest.Wait()
+		task := taskOf(1, "job-1")
+		starting.Go(func() {
+			if _, err := r.Start(ctx, task); bourse.CodeOf(err) != bourse.CodeCanceled {
+				t.Errorf("start: got %v, want %s", err, bourse.CodeCanceled)
+			}
+		})
+		synctest.Wait()
+		enter := func(p phase) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.names["job-1"].enter(p)
+		}
+		enter(claiming)
+		destroying.Go(func() {
+			if err := r.Destroy(ctx, task.ID.Machine); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		enter(offered)
+		destroying.Wait()
+		starting.Wait()
+		stop()
+		polling.Wait()
+	})
 }

@@ -48,11 +48,12 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	}
 	d.mu.Lock()
 	if j := d.offers[id]; j != nil {
-		if j.phase == offered {
-			d.withdraw(j)
-		} else if err := d.settle(ctx, j); err != nil { // waits while a claim is being written
+		if err := d.settle(ctx, j); err != nil {
 			d.mu.Unlock()
 			return err
+		}
+		if j.phase == offered {
+			d.withdraw(j)
 		}
 	}
 	j := d.jobs[id]
@@ -71,13 +72,21 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return d.erase(id)
 }
 
-// settle waits until the claim of j has been written. mu must be held; settle unlocks it while it
-// waits.
+// settle waits while a claim of j is being written. mu must be held; settle unlocks it while it waits.
 func (d *Driver) settle(ctx context.Context, j *job) error {
-	d.mu.Unlock()
-	err := d.until(ctx, j, running)
-	d.mu.Lock()
-	return err
+	for j.phase == claiming {
+		changed := j.changed
+		d.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		d.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // notify wakes goroutines that wait in Cancellations or Logs. mu must be held.
