@@ -14,22 +14,6 @@ import (
 // created, the process limit is lowered to the ordered value; the memory limit is not.
 const minMemory, minPIDs = 16, 32
 
-// cpuTime is a limit on processor time. All values are in µs, as in the kernel.
-type cpuTime struct{ period, quota, burst int64 }
-
-// cpuTimeOf converts l's processor limits and adjusts them to the kernel's bounds. l must have a
-// CPUQuota.
-func cpuTimeOf(l driver.Limits) cpuTime {
-	const least, longest, usual = 1000, 1_000_000, 100_000
-	c := cpuTime{period: usual}
-	if l.CPUPeriod > 0 {
-		c.period = min(max(least, l.CPUPeriod.Microseconds()), longest)
-	}
-	c.quota = max(least, int64(l.CPUQuota)*c.period/1000)
-	c.burst = min(max(0, l.CPUBurst.Microseconds()), c.quota)
-	return c
-}
-
 // resourcesOf converts a task's limits to the form that a runtime expects. A nil field means no
 // limit. If swap is set, the memory limit includes swap; see cgroup.Tree.Swap.
 func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
@@ -54,8 +38,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 		if r.CPU == nil {
 			r.CPU = &specs.LinuxCPU{}
 		}
-		c := cpuTimeOf(l)
-		r.CPU.Quota, r.CPU.Period = &c.quota, new(uint64(c.period))
+		c := cgroup.CPUOf(l)
+		r.CPU.Quota, r.CPU.Period = &c.Quota, new(uint64(c.Period))
 	}
 	return r
 }
@@ -68,7 +52,7 @@ func setLateLimits(g *cgroup.Tree, path string, l driver.Limits) error {
 			return err
 		}
 	}
-	if burst := cpuTimeOf(l).burst; l.CPUQuota > 0 && burst > 0 {
+	if burst := cgroup.CPUOf(l).Burst; l.CPUQuota > 0 && burst > 0 {
 		_ = g.Set("cpu", path, g.BurstFile(), strconv.FormatInt(burst, 10)) // fails before Linux 5.14, which lacks the file
 	}
 	return nil
