@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -21,12 +22,16 @@ func attach(t *testing.T, s *Store, id bourse.VolumeID) (device string) {
 	return device
 }
 
-// guest mounts a device as a guest would, calls use to read it, and unmounts it again.
+// guest mounts a device as a guest would, calls use to read it, and unmounts it again. use must not start processes.
 func guest(t *testing.T, device string, use func(dir string)) {
 	t.Helper()
 	dir := t.TempDir()
 	must(t, unix.Mount(device, dir, "ext4", 0, ""))
-	use(dir)
+	func() {
+		syscall.ForkLock.RLock() // a process that another test starts would briefly inherit the files that use opens
+		defer syscall.ForkLock.RUnlock()
+		use(dir)
+	}()
 	must(t, unix.Unmount(dir, 0))
 }
 
