@@ -89,7 +89,7 @@ var fields = slices.Concat(
 	fieldsLike(FieldSupported, "", "config.image", "config.size", "config.guest.cpu_kind", "config.guest.cpus", "config.guest.memory_mb"),
 	byImage(FieldSupported, FieldStored, FieldSupported, "only CPUs, memory and disk can be requested from a poller", "config.guest.gpus", "config.guest.gpu_kind"),
 	fieldsLike(FieldStored, "a machine's memory is fixed at memory_mb", "config.guest.max_memory_mb"),
-	fieldsLike(FieldStored, "a machine has no kernel of its own", "config.guest.kernel_args", "config.init.kernel_args"),
+	fieldsLike(FieldStored, "the worker chooses the kernel and its arguments", "config.guest.kernel_args", "config.init.kernel_args"),
 	fieldsLike(FieldRefused, "workers are chosen by their labels: use requirements", "config.guest.host_dedication_id", "config.guest.required_host_features"),
 	[]Field{
 		{"config.guest.persist_rootfs", "", FieldRefused, FieldRefused, FieldRefused, notPersisted, neverPersisted},

@@ -51,7 +51,7 @@ type Facts struct {
 	Drivers  []string          `json:"drivers"`
 	Load     float64           `json:"load"`
 	Cordon   *Cordon           `json:"cordon,omitempty"` // nil: the worker accepts orders
-	Mesh     *Mesh             `json:"mesh,omitempty"`   // nil: the worker's private networks end at its host
+	Mesh     *Mesh             `json:"mesh,omitempty"`   // nil: the worker does not connect its private networks to other workers
 }
 
 // Mesh describes a worker's end of the mesh, which connects the private networks of different workers.
