@@ -173,7 +173,7 @@ func benchRefuse(ctx context.Context, lab *Lab, out Figures) error {
 		}
 		err := refuse.measure(func() error { _, err := client.Create(ctx, app, order("gru", bourse.MaxMemory), ""); return err })
 		if bourse.CodeOf(err) != bourse.CodeInsufficient {
-			return fmt.Errorf("got error %w, want a refusal", err)
+			return fmt.Errorf("got error %v, want a refusal", err) //nolint:errorlint // may be nil
 		}
 		if err := trip.measure(func() error { _, err := client.Health(ctx); return err }); err != nil {
 			return err

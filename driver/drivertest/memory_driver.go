@@ -334,7 +334,7 @@ func (m *Memory) send(t *memTask, signal bourse.Signal) {
 
 // DiscardExit implements driver.Driver.
 func (d *MemoryDriver) DiscardExit(ctx context.Context, id driver.TaskID) error {
-	return d.locked(ctx, Call{Op: "Forget", ID: id}, func() error {
+	return d.locked(ctx, Call{Op: "DiscardExit", ID: id}, func() error {
 		if t := d.host.taskLocked(id); t != nil && t.status.Exit != nil {
 			delete(d.host.machines[id.Machine].tasks, id.Boot)
 		}

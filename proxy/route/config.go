@@ -67,8 +67,6 @@ func (r *parsedConfig) health(m *bourse.Machine) (failing []string, unproven []b
 				if failing[i] == "" {
 					failing[i] = c.Name
 				}
-			case bourse.CheckWarning:
-				unproven[i] = true
 			default:
 				unproven[i] = true
 			}
