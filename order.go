@@ -435,7 +435,7 @@ type Shadow struct {
 
 // ScorePart is the contribution of one curve to a score.
 type ScorePart struct {
-	Name  string  `json:"name"`  // name of a resource, "image", "spread" or "load"
+	Name  string  `json:"name"`  // name of a resource, or of another curve, such as "image" or "position"
 	Value float64 `json:"value"` // the curve's input
 	Score float64 `json:"score"` // the curve's result, multiplied by the curve's share of the total weight
 }

@@ -10,8 +10,8 @@ import "github.com/bourse-dev/bourse"
 // without memory, nor memory without CPU.
 //
 // The machines of an app are spread. A worker without machines of the app is preferred to a worker
-// with one such machine, even if the latter is a much better fit in CPU and memory. Further
-// machines count less.
+// with one such machine, whatever their position, headroom and stranded resources. Each further
+// machine counts more than the position, so the machines are spread evenly.
 func DefaultCurves() *CurveSet {
 	headroom := []Point{{0.9, 1}, {1, 0.6}}
 	lower := []Point{{0, 1}, {1, 0}}
@@ -22,7 +22,7 @@ func DefaultCurves() *CurveSet {
 			bourse.ResourceDisk:   {Weight: 0.5, Points: headroom},
 		},
 		Image:    Curve{Weight: 1, Points: []Point{{0, 1}, {1, 0.8}, {10, 0.3}, {60, 0}}},
-		Spread:   Curve{Weight: 5, Points: []Point{{0, 1}, {1, 0.58}, {4, 0.2}, {16, 0}}},
+		Spread:   Curve{Weight: 20, Points: []Point{{0, 1}, {1, 0.84}, {16, 0}}},
 		Load:     Curve{Weight: 0.5, Points: []Point{{0, 1}, {1, 0.7}, {2, 0.2}, {4, 0}}},
 		Stranded: Curve{Weight: 1, Points: lower},
 		Position: Curve{Weight: 1, Points: lower},

@@ -29,8 +29,8 @@ type Config struct {
 	// Policies returns the current policies. It is called once for each order, and must not block. Default: all workers
 	// are ranked by DefaultCurves.
 	Policies func() *Policies
-	// Name is the broker's name. Exchanges with different names prefer different workers, which makes conflicts between
-	// their claims rare. See CurveSet.Position.
+	// Name is the broker's name. In large clusters, exchanges with different names prefer different workers, which makes
+	// conflicts between their claims rare. See CurveSet.Position.
 	Name string
 	// Sample is the maximum number of candidates that are all asked at once. If a choice of regions has more candidates,
 	// a sample of this size is asked at first. Default 20.

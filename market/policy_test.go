@@ -87,8 +87,13 @@ func TestInvalidPolicies(t *testing.T) {
 	}
 }
 
-// TestBases checks which worker each base prefers. The default is tested in TestRankByDefaultCurves.
+// TestBases checks which worker each base prefers.
 func TestBases(t *testing.T) {
+	for _, base := range []string{"", "default"} {
+		if diff := cmp.Diff(market.DefaultCurves(), policy(t, `{"name":"p","base":"`+base+`"}`).Curves); diff != "" {
+			t.Errorf("base %q (-want +got):\n%s", base, diff)
+		}
+	}
 	for base, want := range map[string]bourse.WorkerID{"best-fit": "brim", "spread": "empty"} {
 		quotes := []bourse.Quote{quote("empty", 0, 0), quote("knee", 85_000, 85_000), quote("brim", 98_000, 98_000)}
 		o := order("gru")

@@ -296,13 +296,16 @@ func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 }
 
 // mergeAccounts returns the accounts of a new quote, followed by those that only earlier quotes contained. For
-// example, the quote for one task lacks the slots of other tasks. Accounts do not expire on their own: they are used
-// only together with an entry in quotes, which expires.
+// example, the quote for one task lacks the slots of other tasks. A quote that contains the CPU also contains all GPUs.
+// Accounts do not expire on their own: they are used only together with an entry in quotes, which expires.
 func (d *cachedWorker) mergeAccounts(accounts []bourse.Account) []bourse.Account {
+	has := func(r bourse.Resource) bool {
+		return slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Resource == r })
+	}
 	out := accounts
 	for _, old := range d.facts.Accounts {
-		known := slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Resource == old.Resource })
-		if !known && len(out) < maxLines {
+		removed := old.Resource.IsGPU() && has(bourse.ResourceCPU)
+		if !has(old.Resource) && !removed && len(out) < maxLines {
 			out = append(slices.Clip(out), old)
 		}
 	}

@@ -243,24 +243,28 @@ func usedAfter(a *bourse.Account, takes int64) float64 {
 
 // strandedAfter returns the share of a worker's GPUs, from 0 to 1, that would be free after the fill without as large a
 // share of its CPUs and memory. Of several kinds of GPUs, the one with the largest share counts. For a worker without
-// GPUs, it returns the difference between the free shares of CPUs and memory. It returns NaN if the order does not fit
-// the quote's accounts.
+// GPUs, it returns the difference between the free shares of CPUs and memory. It returns NaN if the accounts of CPUs or
+// memory are missing or invalid, or if the order does not fit them.
 func strandedAfter(q *bourse.Quote) float64 {
-	gpus, least, most := -1.0, 1.0, 0.0
+	cpu, memory, gpus, hasGPUs := math.NaN(), math.NaN(), 0.0, false
 	for i := range q.Accounts {
 		a := &q.Accounts[i]
 		free := 1 - usedAfter(a, q.Takes.Of(a.Resource))
 		switch {
+		case a.Resource == bourse.ResourceCPU:
+			cpu = free
+		case a.Resource == bourse.ResourceMemory:
+			memory = free
 		case a.Resource.IsGPU() && a.Total > 0:
-			gpus = max(gpus, free)
-		case a.Resource == bourse.ResourceCPU || a.Resource == bourse.ResourceMemory:
-			least, most = min(least, free), max(most, free)
+			if hasGPUs = true; free > gpus { // an invalid account counts as fully used
+				gpus = free
+			}
 		}
 	}
-	if gpus >= 0 {
-		most = gpus
+	if hasGPUs {
+		return max(0, gpus-min(cpu, memory))
 	}
-	return max(0, most-least)
+	return math.Abs(cpu - memory)
 }
 
 // positionOf returns a worker's position, a number from 0 to 1. Workers and brokers have fixed random places on a circle.

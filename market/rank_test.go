@@ -87,6 +87,14 @@ func TestRankByDefaultCurves(t *testing.T) {
 			quotes: []bourse.Quote{takesGPU(gpus("cpu left", 1, 20_000)), takesGPU(gpus("cpu short", 1, 70_000))},
 			order:  func(o *bourse.Order) { o.Config.Guest.GPUs, o.Config.Guest.GPUKind = 1, "a10" },
 		},
+		"an invalid account of gpus does not hide others": {
+			quotes: []bourse.Quote{
+				quote("no gpus", 60_000, 60_000),
+				with(gpus("all free", 0, 60_000), func(q *bourse.Quote) {
+					q.Accounts = slices.Insert(q.Accounts, 1, bourse.Account{Resource: "gpu.a1", Total: 1, Used: 2})
+				}),
+			},
+		},
 		"invalid numbers score 0": {
 			quotes: []bourse.Quote{
 				quote("sane", 10_000, 10_000),
@@ -141,6 +149,42 @@ func TestRankByPosition(t *testing.T) {
 	if len(first) < 4 {
 		t.Errorf("50 brokers began only with %v", first)
 	}
+}
+
+// TestSpreadComesFirst checks that a worker with fewer machines of the app comes first, even if it is the worst one in
+// position, headroom and stranded resources, or, from the second machine on, in position.
+func TestSpreadComesFirst(t *testing.T) {
+	o := order("gru")
+	score := func(machines int, usedCPU, usedMemory int64, position bool) (sum float64) {
+		q := quote("w", usedCPU, usedMemory)
+		q.AppMachines = machines
+		for _, p := range market.Explain(&o, &q, &market.Curves{}, "b") {
+			if p.Name == "position" {
+				p.Score = 0
+				if position {
+					p.Score = share(market.DefaultCurves().Position.Weight)
+				}
+			}
+			sum += p.Score
+		}
+		return sum
+	}
+	for machines := range 10 {
+		usedCPU, usedMemory := int64(0), int64(0)
+		if machines == 0 {
+			usedCPU, usedMemory = 99_000, 9000
+		}
+		if fewer, more := score(machines, usedCPU, usedMemory, false), score(machines+1, 0, 0, true); fewer <= more {
+			t.Errorf("%d machines of the app: score %g, %d machines: %g", machines, fewer, machines+1, more)
+		}
+	}
+}
+
+// share returns the share of a curve with the given weight in the score of an order without GPUs.
+func share(weight float64) float64 {
+	set := market.DefaultCurves()
+	total := set.Image.Weight + set.Spread.Weight + set.Load.Weight + set.Stranded.Weight + set.Position.Weight
+	return weight / (total + set.Resources[bourse.ResourceCPU].Weight + set.Resources[bourse.ResourceMemory].Weight)
 }
 
 func TestRankByTheRegionsOwnCurves(t *testing.T) {

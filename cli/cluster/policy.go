@@ -129,22 +129,27 @@ func policySetter(s *cli.Shell, shadow bool, c *cobra.Command) *cobra.Command {
 		if err := printPolicy(s, &p, map[bool]string{false: "workers are ranked by ", true: "the ranking is compared with "}[shadow]+policyName(&p)); err != nil {
 			return err
 		}
-		return noteUnknownResources(c.Context(), s, p.Policy)
+		noteUnknownResources(c.Context(), s, &p)
+		return nil
 	}
 	bindPolicyRegion(s, c, &region, "only in this `region` (default: in all regions without a policy of their own)")
 	return c
 }
 
-// noteUnknownResources prints the resources in a policy that no worker has. They may be misspelled.
-func noteUnknownResources(ctx context.Context, s *cli.Shell, text []byte) error {
+// noteUnknownResources prints the resources in a policy that no worker of its region has. They may be misspelled. It
+// prints nothing if it cannot find out.
+func noteUnknownResources(ctx context.Context, s *cli.Shell, p *machinesapi.Policy) {
 	workers, err := s.Client().Workers(ctx)
 	if err != nil {
-		return err
+		return
 	}
 	known := map[bourse.Resource]bool{market.AnyGPU: true, market.AnyResource: true}
 	for i := range workers {
+		if p.Region != "" && workers[i].Region != p.Region {
+			continue
+		}
 		if workers[i].Facts == nil { // it may have any resource
-			return nil
+			return
 		}
 		for _, a := range workers[i].Facts.Accounts {
 			known[a.Resource] = true
@@ -155,15 +160,14 @@ func noteUnknownResources(ctx context.Context, s *cli.Shell, text []byte) error 
 			Resources map[bourse.Resource]any `json:"resources"`
 		} `json:"curves"`
 	}
-	if err := json.Unmarshal(text, &doc); err != nil {
-		return err
+	if err := json.Unmarshal(p.Policy, &doc); err != nil {
+		return
 	}
 	for _, r := range slices.Sorted(maps.Keys(doc.Curves.Resources)) {
 		if !known[r] {
 			s.Note("no worker has resource " + bourse.Quoted(string(r)) + ", so its curve has no effect now")
 		}
 	}
-	return nil
 }
 
 // completeFile completes the first argument with file names.
