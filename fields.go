@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// FieldTreatment specifies how a member of a request for a machine is handled.
+// FieldTreatment specifies how a JSON member of a machine request is handled.
 type FieldTreatment string
 
 // Treatments. A member is refused if ignoring it could lose data or give a false sense of security.
@@ -18,7 +18,8 @@ const (
 	FieldRefused   FieldTreatment = "refused" // the request fails with CodeInvalid, before anything is stored
 )
 
-// Field defines how members of a request for a machine are treated, for each kind of image.
+// Field specifies how one or more JSON members of a machine request are handled for each kind of
+// image.
 type Field struct {
 	Path              string // such as config.guest.cpus; [] is each item of a list, * each name of a map
 	Members           string // members below Path to which this entry applies, separated by spaces; empty if it applies to Path itself
@@ -78,7 +79,7 @@ var fieldsByPath = func() map[string]*Field {
 	return out
 }()
 
-// Fields returns the entries for all members of a request for a machine. They are in the order of
+// Fields returns the entries for all JSON members of a machine request. They are in the order of
 // docs/compatibility.md, which is generated from them.
 func Fields() []Field { return slices.Clone(fields) }
 

@@ -178,14 +178,15 @@ func (w WorkerID) TagRank(tag WorkerTag) int {
 	return TagChoices
 }
 
-// Duration is a time.Duration that is encoded in JSON as a Go string ("1m30s"). It is decoded from
-// such a string or from a number of nanoseconds, because clients of the Machines API send both.
+// Duration is a time.Duration that is encoded in JSON as a string in Go's format, such as "1m30s".
+// It is decoded from such a string or from a number of nanoseconds, because clients of the Machines
+// API send both.
 type Duration time.Duration
 
-// MarshalJSON encodes the duration as a Go string.
+// MarshalJSON encodes the duration as a string in Go's format.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// UnmarshalJSON decodes a Go string or a number of nanoseconds.
+// UnmarshalJSON decodes a string in Go's format or a number of nanoseconds.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var s string
 	if json.Unmarshal(b, &s) == nil {

@@ -37,7 +37,7 @@ func (h *machineHandler) getMetadataKey(w http.ResponseWriter, r *endpoint.Reque
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.MetadataValue{Value: value})
 }
 
-// patchMetadata serves PATCH and PUT. Both leave keys alone that are not in the request.
+// patchMetadata serves PATCH and PUT. Both leave keys that are not in the request unchanged.
 func (h *machineHandler) patchMetadata(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.MetadataPatch
 	if err := endpoint.Decode(w, r, false, &in); err != nil {

@@ -66,7 +66,7 @@ func (t *Table) Wrap() *Table {
 	return t
 }
 
-// Hide omits the given columns on every terminal.
+// Hide omits the given columns, even if there is room for them.
 func (t *Table) Hide(columns ...int) *Table {
 	t.hidden = append(t.hidden, columns...)
 	return t

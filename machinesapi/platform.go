@@ -91,7 +91,7 @@ type MemberList struct {
 	Members []Member `json:"members"`
 }
 
-// Run is a worker's durable run.
+// Run describes one execution of a state machine on a worker (see package fsm).
 type Run struct {
 	ID         string    `json:"id"`
 	Definition string    `json:"definition"`

@@ -24,9 +24,9 @@ func (t *trade) asksAboutImage() bool {
 	return (t.quoteOnly || t.order.Kind() == bourse.KindVolume) && t.order.Config.Image != "" && t.order.Config.ImageKind() == bourse.RegistryImage
 }
 
-// pullable removes from the ranking the workers that cannot pull the order's image. Their refusals
-// are recorded like refusals of claims. It asks only the best workers; those that rank lower always
-// remain.
+// pullable returns the ranking without the workers that cannot pull the order's image, and records
+// their refusals in the same way as refused claims. It asks only the top-ranked workers (at most
+// pullableWorkers), and keeps all others.
 func (t *trade) pullable(ctx context.Context, members []bourse.Member, ranked []Ranked) []Ranked {
 	if !t.asksAboutImage() {
 		return ranked

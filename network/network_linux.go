@@ -148,8 +148,8 @@ func (n *Network) checkOverlap() error {
 // Labels returns the labels by which an order can require a worker with private networks.
 func (n *Network) Labels() map[string]string { return map[string]string{"network": "private"} }
 
-// Close releases this process's resources. Machines keep their networks. If there are none, Close also removes the
-// firewall table and the resolver's address from the host.
+// Close releases this process's resources. Machines keep their networks. If no machine has a network and no laptop is
+// connected to this worker, Close also removes the firewall table and the resolver's address from the host.
 func (n *Network) Close() error {
 	n.pool.drain(n.host)
 	err := n.clearUnused()

@@ -366,7 +366,8 @@ func (x *exchange) end(e *event) {
 	x.meter.allocated -= float64(o.GPU())
 }
 
-// changed calls change, which changes a worker. Brokers learn the worker's new state later.
+// changed calls change to modify w. It also updates the fragmentation metric, and schedules the event that publishes
+// w's new state to the brokers.
 func (x *exchange) changed(w *Worker, change func()) {
 	if w.Host.GPUs > 0 {
 		x.meter.fragmented -= x.fragments.of(new(w.state()))

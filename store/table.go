@@ -16,7 +16,7 @@ type table[T any] struct {
 	sums   func(*T) []sumPart
 }
 
-// entry is an index key derived from a record, together with the key's value.
+// entry is a key-value pair of an index, derived from a record.
 type entry struct {
 	bucket     string
 	key, value []byte

@@ -107,8 +107,8 @@ func (b *batch) restore(sp *wire.Spool) error {
 	})
 }
 
-// restoreShared merges a snapshot's shared rows, which may have been written in any stream. Each
-// row contains its own proof.
+// restoreShared merges a snapshot's shared rows. They may come from different streams, so each row
+// is signed by the site that wrote it.
 func (b *batch) restoreShared(sp *wire.Spool) error {
 	type birth struct {
 		of wire.Stream

@@ -73,7 +73,7 @@ type taskEnd struct {
 	err    error // error from the driver
 }
 
-// runProgram runs one task and its restarts.
+// runProgram runs a task and restarts it according to its restart policy.
 type runProgram struct {
 	Task
 	cfg      *Config
@@ -87,7 +87,7 @@ func (r *runProgram) say(format string, args ...any) {
 	r.cfg.Print.Say(r.Name, fmt.Sprintf(format, args...))
 }
 
-// run runs the task and restarts it according to its policy.
+// run runs the task, restarts it as needed, and returns its final outcome.
 func (r *runProgram) run(ctx context.Context) taskEnd {
 	out := r.follow(ctx)
 	defer out.finish()

@@ -194,7 +194,7 @@ func (h *host) leave(ctx context.Context) error {
 	return nil
 }
 
-// destroyAll destroys an ephemeral worker's machines while the worker still runs.
+// destroyAll destroys an ephemeral worker's machines while the worker is still running.
 func (h *host) destroyAll(ctx context.Context) error {
 	if !h.config.Ephemeral {
 		return nil

@@ -56,8 +56,9 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next reads the line of a frame. The slices in the frame are valid until the next call of any
-// method. The error is io.EOF if the stream ends before the line.
+// next reads the next frame's line, but not the content that may follow it. The slices in the
+// returned frame are valid until the next call to any of r's methods. The error is io.EOF if the
+// stream ends before the line begins.
 func (r *reader) next() (frame, error) {
 	r.fresh = true
 	for seen := 0; ; {

@@ -17,10 +17,10 @@ type Secret struct {
 	UpdatedAt time.Time
 }
 
-// The version of an app's secrets consists of a number of milliseconds since 1970 and, in the lower
-// bits, the [Writer] that created it. Different writers never create the same version, and a new
-// version is greater than all versions that its writer knows. Versions are so small that every
-// language can read them from JSON without loss.
+// The version of an app's secrets contains a Unix time in milliseconds in its upper bits, and the
+// [Writer] that created it in its lower bits. Different writers never create the same version, and a
+// new version is greater than every version that its writer has seen. Versions fit in 53 bits, so
+// they can be read from JSON in any language without loss of precision.
 const (
 	writerBits = 10
 	writers    = 1 << writerBits

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// FairBudget is a budget that several principals share. Principals are, for example, organizations
-// and addresses. It is safe for concurrent use.
+// FairBudget is a budget shared by several principals, such as organizations or addresses. It is
+// safe for concurrent use.
 type FairBudget struct {
 	total int64
 

@@ -31,8 +31,8 @@ type View interface {
 	// Whole reports whether the view has received all of the cluster's data since this daemon started. Until then,
 	// workers and machines may be missing from Members.
 	Whole() bool
-	// Changed returns a channel that contains an element if the result of Members may have changed. All calls return
-	// the same channel.
+	// Changed returns a channel that receives a value when the result of Members may have changed. All calls return the
+	// same channel.
 	Changed() <-chan struct{}
 }
 

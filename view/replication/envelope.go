@@ -55,7 +55,7 @@ func clusterCheck(cluster string) uint64 {
 	return h.Sum64()
 }
 
-// refusal is the reason why a message is refused. It is an error.
+// refusal is the reason a message was refused. It implements error.
 type refusal string
 
 const (
@@ -193,8 +193,8 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// reader decodes values from a byte slice. Once the slice is too short or malformed, short is true,
-// and all further values are zero.
+// reader decodes values from a byte slice. If the slice ends too early or is malformed, the reader
+// sets short and returns zero values from then on.
 type reader struct {
 	rest  []byte
 	short bool

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// copies is the number of other members that should have stored a change before Write returns, so
-// that the change survives the loss of this server's host. Write waits for them at most copyTime.
+// copies is the number of other members that should store a change before Write returns, so that the
+// change survives the loss of this server's host. Write waits at most copyTime for them.
 const (
 	copies   = 2
 	copyTime = time.Second

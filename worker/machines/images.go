@@ -72,8 +72,8 @@ func (i *images) Pulling(id bourse.MachineID) (bourse.Image, bool) {
 	return image.(bourse.Image), true
 }
 
-// Drop ends the protection of an image that was pulled for a machine. It is called once the machine's record contains
-// the image, or once it is certain that the record will never contain it.
+// Drop stops protecting an image that was pulled for a machine. It is called once the machine's record contains the
+// image, or once it is certain that the record will never contain it.
 func (i *images) Drop(id bourse.MachineID) { i.protected.drop(id) }
 
 // protected tracks the images that must not be removed. These are the images of all machines
@@ -102,7 +102,7 @@ func (u *protected) hold(id bourse.MachineID, digest string) {
 	u.held[id] = digest
 }
 
-// drop ends the protection of a machine's image.
+// drop stops protecting the image that is held for a machine.
 func (u *protected) drop(id bourse.MachineID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -112,8 +112,8 @@ func (u *protected) drop(id bourse.MachineID) {
 	}
 }
 
-// has reports whether an image is in use. It calls read while holding the lock, so that drop cannot end an image's
-// protection between the two checks.
+// has reports whether an image is held for a machine or recorded with one. It holds the lock during both checks,
+// including the call to read, so that drop cannot run between them.
 func (u *protected) has(digest string, read func() (map[string]struct{}, error)) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

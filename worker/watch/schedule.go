@@ -128,8 +128,8 @@ func wanted(m *bourse.Machine) bourse.Schedule {
 	return m.Config.Schedule
 }
 
-// startDue starts a machine that is due. If the machine is still running at the second
-// attempt, startDue skips this due time.
+// startDue starts a machine that is due. If the machine is still running, startDue tries
+// once more after scheduleRetry, and then waits for the next scheduled time.
 func (c *Schedules) startDue(ctx context.Context, id bourse.MachineID) error {
 	m, err := c.read(id)
 	if err != nil || m.Due == nil || m.Due.At.After(time.Now()) {
