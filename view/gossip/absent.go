@@ -58,8 +58,9 @@ func (a *absentees) settle(now time.Time) {
 	}
 }
 
-// of returns the absent workers, sorted by id. here contains the workers that are members now.
-func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.Absence {
+// of returns the absent workers, sorted by id. here contains the workers that are members now, according to groups. A
+// worker may have announced that it is leaving after the last call, so groups determine which workers have stopped.
+func (a *absentees) of(here []bourse.Member, groups []*snapshot, h *hints, now time.Time) []bourse.Absence {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	present := make(map[bourse.WorkerID]bool, len(here))
@@ -85,6 +86,9 @@ func (a *absentees) of(here []bourse.Member, h *hints, now time.Time) []bourse.A
 		}
 		if s.gone.IsZero() {
 			s.gone = now
+		}
+		if slices.ContainsFunc(groups, func(g *snapshot) bool { return g.stopped[id] }) {
+			s.member.Leaving = true
 		}
 		x := bourse.Absence{Member: h.addTo(s.member), Since: s.gone, LostAfter: a.limit}
 		if _, ok := h.byID[id]; !ok && x.Lost(now) {

@@ -119,6 +119,9 @@ func (m *Members) addNode(n node) {
 	m.nodes[n.name] = n
 	delete(m.former, n.gossip)
 	delete(m.ignored, n.gossip)
+	if n.proven && !n.pending {
+		delete(m.stopped, n.member.ID)
+	}
 	m.stale.Store(true)
 	m.notify()
 }
@@ -147,6 +150,9 @@ func (m *Members) drop(peer *memberlist.Node, now time.Time) {
 	settled := func(other node) bool { return other.proven && !other.pending }
 	if settled(n) && !m.hasOtherBoot(n, settled) {
 		m.lost = append(m.lost, loss{n.member, now})
+		if n.member.Leaving && len(m.stopped) < maxFormer {
+			m.stopped[n.member.ID] = true
+		}
 	}
 	m.stale.Store(true)
 	m.notify()

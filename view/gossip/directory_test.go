@@ -91,6 +91,26 @@ func TestDirectory(t *testing.T) {
 	})
 }
 
+// TestStoppedWorker stops a worker right after it has announced that it is leaving, and before its row in the view says so.
+// A directory that is not read in between must still list the worker as leaving.
+func TestStoppedWorker(t *testing.T) {
+	gossiptest.Virtual(t, func(t *testing.T) {
+		group := startNodes(t, gossiptest.NewMemory(1), 2)
+		d := gossip.NewDirectory(group[1].View, group[1].Members)
+		if here, absent := d.All(); len(here) != 2 || len(absent) != 0 {
+			t.Fatalf("got workers %v, absent %v; want two workers", here, absent)
+		}
+		group[0].Members.SetLeaving(true)
+		if err := group[0].Stop(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // virtual time
+		if _, absent := d.All(); len(absent) != 1 || !absent[0].Leaving {
+			t.Errorf("after the stop: absent %+v, want one worker that is leaving", absent)
+		}
+	})
+}
+
 // TestCertifiedServers checks that a directory lists brokers and proxies that are not members while
 // their certificates are valid, until they are removed.
 func TestCertifiedServers(t *testing.T) {

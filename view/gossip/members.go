@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -44,10 +45,11 @@ type memberList struct {
 	self    node       // this member's own data
 	latest  []byte     // this member's metadata as last passed to memberlist
 	nodes   map[string]node
-	former  map[string]time.Time // time when each former member left, by gossip address
-	ignored map[string]error     // reason why each ignored server was not accepted, by gossip address
-	lost    []loss               // losses not yet reported to OnLost
-	changed chan struct{}        // closed and replaced at each change
+	former  map[string]time.Time     // time when each former member left, by gossip address
+	ignored map[string]error         // reason why each ignored server was not accepted, by gossip address
+	lost    []loss                   // losses not yet reported to OnLost
+	stopped map[bourse.WorkerID]bool // workers that were leaving when they were removed from nodes
+	changed chan struct{}            // closed and replaced at each change
 	keyring
 }
 
@@ -77,6 +79,7 @@ func Open(c Config) (*Members, error) {
 	}
 	m.keys, m.unverified = map[identity]Key{}, map[string]*unverified{}
 	m.nodes, m.former, m.changed = map[string]node{}, map[string]time.Time{}, make(chan struct{})
+	m.stopped = map[bourse.WorkerID]bool{}
 	m.self = node{name: m.name, boot: boot, member: c.Self, pending: true}
 	m.self.member.Free = nil
 	m.current.Store(build(nil, m.name))
@@ -184,7 +187,9 @@ func (m *Members) snapshot() *snapshot {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.stale.Load() {
-		m.current.Store(build(m.nodes, m.name))
+		s := build(m.nodes, m.name)
+		s.stopped = maps.Clone(m.stopped)
+		m.current.Store(s)
 		m.stale.Store(false)
 	}
 	return m.current.Load()

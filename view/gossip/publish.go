@@ -41,10 +41,15 @@ func (m *Members) Renew() { poke(m.changes) }
 
 // publish tells the other members about changes of this member's metadata until ctx is done.
 func (m *Members) publish(ctx context.Context) {
-	for {
+	for last := false; !last; {
 		select {
 		case <-ctx.Done():
-			return
+			select {
+			case <-m.changes: // a worker that stops has just announced that it is leaving
+				last = true
+			default:
+				return
+			}
 		case <-m.changes:
 		}
 		if err := m.list.UpdateNode(publishTimeout); err != nil {

@@ -15,6 +15,7 @@ type snapshot struct {
 	byTag    map[bourse.WorkerTag]int
 	regions  []bourse.Region                   // regions with a worker, sorted
 	byRegion map[bourse.Region][]bourse.Member // workers that accept orders
+	stopped  map[bourse.WorkerID]bool          // workers that are not members, and were leaving when they were
 }
 
 // build returns a snapshot of the given nodes. self is the name of this member, which is listed

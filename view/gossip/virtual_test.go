@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -227,6 +228,42 @@ func TestLeaving(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestStopAfterLeaving stops a worker immediately after SetLeaving. The others must learn that it is leaving before they
+// learn that it has left.
+func TestStopAfterLeaving(t *testing.T) {
+	for range 10 {
+		gossiptest.Virtual(t, stopAfterLeaving)
+	}
+}
+
+func stopAfterLeaving(t *testing.T) {
+	var mu sync.Mutex
+	left := map[bool]int{} // number of reported losses, by whether the lost member was leaving
+	onLost := func(m bourse.Member, _ time.Time) {
+		mu.Lock()
+		defer mu.Unlock()
+		left[m.Leaving]++
+	}
+	net := gossiptest.NewMemory(1)
+	var group []running
+	for i := 1; i <= 4; i++ {
+		group = append(group, joinVirtual(t, net, i, gossip.Config{Self: worker(i), Join: joinOf(group), OnLost: onLost}))
+	}
+	untilCount(t, group, 4)
+	time.Sleep(5 * time.Second) // virtual time; until the members have finished joining
+	group[3].Renew()            // another update is being sent
+	synctest.Wait()
+	group[3].SetLeaving(true)
+	group[3].stop()
+	untilCount(t, group[:3], 3)
+	time.Sleep(5 * time.Second)
+	mu.Lock()
+	defer mu.Unlock()
+	if left[true] != 3 || left[false] != 0 {
+		t.Errorf("%d members listed the worker as leaving, %d did not; want 3 and 0", left[true], left[false])
+	}
 }
 
 // slowLog is a slog.Handler that lets other goroutines run before it discards a record. memberlist logs while it
