@@ -96,8 +96,7 @@ func (s *split) start() {
 	one, two, three := s.lan.host(west), s.lan.host(west), s.lan.host(east)
 	join = fmt.Sprintf("%s:7946,%s:7946", two.addr, three.addr)
 	s.dying, s.west, s.east = broker("b-dying", one), broker("b-west", two), broker("b-east", three)
-	// An order for a slot goes to the worker with the least free slots, which is in the
-	// east.
+	// With the policy below, an order for a slot goes to the worker with the fewest free slots, which is in the east.
 	s.gruWest, s.gruEast = worker("gru-west", "gru", "100", west), worker("gru-east", "gru", "1", east)
 	s.fra, s.ams = worker("fra-west", "fra", "100", west), worker("ams-east", "ams", "100", east)
 	startAll(s.t, append(s.workers(), s.dying, s.west, s.east)...)
@@ -105,6 +104,10 @@ func (s *split) start() {
 	eventually(s.t, waitTimeout, "all servers know each other", func() error {
 		return servertest.Agreed(s.t.Context(), 7, s.dyingAPI, s.westAPI, s.eastAPI)
 	})
+	policy := []byte(`{"name": "fit", "base": "best-fit"}`)
+	if _, err := s.dyingAPI.Operator().SetPolicy(s.t.Context(), machinesapi.SetPolicy{Policy: policy}); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // order places an order that must be filled, and records the reply.
