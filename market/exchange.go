@@ -13,6 +13,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
+// DefaultSample is the default of Config.Sample. The lab in package sim measures its effect.
+const DefaultSample = 20
+
 // Config configures an Exchange. It must not be changed after New.
 type Config struct {
 	Directory     Directory         // required
@@ -33,7 +36,7 @@ type Config struct {
 	// conflicts between their claims rare. See CurveSet.Position.
 	Name string
 	// Sample is the maximum number of candidates that are all asked at once. If a choice of regions has more candidates,
-	// a sample of this size is asked at first. Default 20.
+	// a sample of this size is asked at first. Default DefaultSample.
 	Sample int
 	// QuoteTimeout is how long the exchange waits for quotes. Default 250 ms.
 	QuoteTimeout time.Duration
@@ -63,7 +66,7 @@ func (c Config) withDefaults() Config {
 		none := NewPolicies(nil, nil)
 		c.Policies = func() *Policies { return none }
 	}
-	orDefault(&c.Sample, 20)
+	orDefault(&c.Sample, DefaultSample)
 	orDefault(&c.QuoteTimeout, 250*time.Millisecond)
 	if c.QuoteTTL == 0 {
 		c.QuoteTTL = time.Second

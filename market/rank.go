@@ -29,12 +29,6 @@ func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, broker str
 	return scorers.rank(quotes, rng, dst)
 }
 
-// Explain returns the parts of the score that Rank computes for a quote.
-func Explain(order *bourse.Order, q *bourse.Quote, curves *Curves, broker string) []bourse.ScorePart {
-	scorers := newScorers(order, curves, broker)
-	return scorers.of(q.Region).explain(q)
-}
-
 // scorers contains a scorer for each curve set that has been used so far.
 type scorers struct {
 	order   *bourse.Order

@@ -113,14 +113,11 @@ type Strategy struct {
 	grace      time.Duration // how long a broker waits for missing quotes after the last quote that arrives; 0: until quoteWithin after the request
 }
 
-// sample is the default of market.Config.Sample.
-const sample = 20
-
 // Strategies returns the strategies that the lab compares.
 func Strategies() []Strategy {
 	return []Strategy{
-		{Name: "Bourse", candidates: sampled(sample), asks: true, curves: &market.Curves{}, gpu: tightest},
-		{Name: "Bourse, less patient", candidates: sampled(sample), asks: true, curves: &market.Curves{}, gpu: tightest, grace: 5 * time.Millisecond},
+		{Name: "Bourse", candidates: sampled(market.DefaultSample), asks: true, curves: &market.Curves{}, gpu: tightest},
+		{Name: "Bourse, less patient", candidates: sampled(market.DefaultSample), asks: true, curves: &market.Curves{}, gpu: tightest, grace: 5 * time.Millisecond},
 		{Name: "Omega, random fit", candidates: anyKnown, gpu: tightest},
 		{Name: "Omega, best fit", candidates: bestKnown, score: bestFit, gpu: tightest},
 		{Name: "Sparrow", candidates: random(2, 10), asks: true, curves: &market.Curves{Default: emptiest()}, gpu: tightest},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"testing"
@@ -23,8 +22,8 @@ const region = bourse.Region("gru")
 // TestTheLabPlacesLikeACluster places the same orders in the lab and in a cluster of three workers,
 // which consists of production code: the exchange, the connections, and the workers with their
 // stores. Given the same seed, each order must be filled on the same worker, or refused, in both.
-// TestLabPlacesLikeDaemons in package test does the same with daemons. This test is faster, gives
-// the exchange the lab's random numbers, and ranks cached quotes, which depend on timing there.
+// TestLabPlacesLikeDaemons in package test does the same with daemons. This test is faster, and ranks
+// cached quotes, which depend on timing there.
 func TestTheLabPlacesLikeACluster(t *testing.T) {
 	for seed := range int64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -32,12 +31,10 @@ func TestTheLabPlacesLikeACluster(t *testing.T) {
 			trace, arrivals := Small(seed)
 			curves := market.Curves{Default: market.DefaultCurves()}
 			curves.Default.Load.Weight = 0 // this host's load does not belong to the experiment
-			s := Strategy{candidates: sampled(sample), asks: true, curves: &curves, gpu: tightest}
+			s := Strategy{candidates: sampled(market.DefaultSample), asks: true, curves: &curves, gpu: tightest}
 			wants := Placements(trace, arrivals, &s, &Conditions{Brokers: 1}, seed)
 			policies := market.NewPolicies(map[bourse.Region]*market.Policy{region: {Name: "idle", Curves: curves.Default}}, nil)
-			// The exchange draws the first pair of numbers for itself.
-			source := rand.NewPCG(uint64(seed), 2)
-			c := newCluster(t, trace.Hosts, market.Config{Name: "b0", Rand: &delayed{source, 2}, Policies: func() *market.Policies { return policies }})
+			c := newCluster(t, trace.Hosts, market.Config{Name: "b0", Policies: func() *market.Policies { return policies }})
 			refused := 0
 			for i := range arrivals {
 				want := bourse.WorkerID("")
@@ -55,20 +52,6 @@ func TestTheLabPlacesLikeACluster(t *testing.T) {
 			}
 		})
 	}
-}
-
-// delayed is a source that returns zeros first, and then another source's numbers.
-type delayed struct {
-	rand.Source
-	zeros int
-}
-
-func (a *delayed) Uint64() uint64 {
-	if a.zeros > 0 {
-		a.zeros--
-		return 0
-	}
-	return a.Source.Uint64()
 }
 
 // cluster is a broker's exchange with three workers. It is the exchange's directory.
