@@ -65,7 +65,7 @@ func printPolicies(s *cli.Shell, list *machinesapi.PolicyList) error {
 		return s.PrintJSON(list)
 	}
 	if len(list.Policies) == 0 {
-		_, err := fmt.Fprintln(s.Err, "no policies, so workers are ranked by the built-in curves; set one with: bourse policy set FILE")
+		_, err := fmt.Fprintln(s.Err, s.WithProgramName("no policies, so workers are ranked by the built-in curves; set one with: bourse policy set FILE"))
 		return err
 	}
 	t := cli.NewTable("REGION", "USE", "POLICY", "SET", "BY")
