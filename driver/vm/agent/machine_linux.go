@@ -34,6 +34,8 @@ type machine struct {
 	vmm      *vmm       // the running qemu
 	snapshot *snapshot  // nil unless the machine is suspended
 
+	requests sync.WaitGroup // requests to suspend or resume the machine that are in progress
+
 	die    sync.Once
 	dead   chan struct{} // closed if the machine ends before its program has exited
 	reason error         // why the machine ended; set before dead is closed
@@ -44,6 +46,7 @@ type machine struct {
 // volumes.
 func runMachine() (int, error) {
 	m := &machine{dead: make(chan struct{})}
+	defer m.awaitReplies()
 	exit, err := m.run()
 	if err != nil {
 		report := session.Report{Error: err.Error()}

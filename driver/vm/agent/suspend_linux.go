@@ -32,11 +32,10 @@ type snapshot struct {
 
 // runControl asks the container's first process to suspend or resume the machine.
 func runControl(action string) (int, error) {
-	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: session.ControlSocket})
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: session.ControlSocket}) // closed by this process's exit; see awaitReplies
 	if err != nil {
 		return failed, err
 	}
-	defer conn.Close()
 	if err := session.Write(conn, action); err != nil {
 		return failed, err
 	}
@@ -60,14 +59,33 @@ func (m *machine) serveControl(l *net.UnixListener) {
 		if err != nil {
 			return
 		}
-		go func() {
+		m.requests.Go(func() {
 			defer conn.Close()
 			var action string
 			if err := session.Read(conn, session.MaxShort, &action); err != nil {
 				return
 			}
 			_ = session.Write(conn, m.control(action)) // the agent may have been killed
-		}()
+			_, _ = io.Copy(io.Discard, conn)           // until the agent has exited
+		})
+	}
+}
+
+// replyTimeout limits how long the exit of the container's first process is delayed by requests in progress.
+const replyTimeout = time.Second
+
+// awaitReplies waits until the agents that have sent requests have received their replies and exited, for up to
+// replyTimeout. This process calls it before it exits, because its exit makes the kernel kill all other processes in the
+// container. Without it, an agent whose request ended the machine could be killed before it had reported the reason.
+func (m *machine) awaitReplies() {
+	done := make(chan struct{})
+	go func() {
+		m.requests.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(replyTimeout):
 	}
 }
 

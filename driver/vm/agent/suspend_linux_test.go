@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -142,6 +143,9 @@ func FuzzMonitor(f *testing.F) {
 const fakeVMM = `echo '{"QMP": {"version": "new"}}' >&4; echo '{"return": {}}' >&4; cat <&5; echo '{"return": {"status": "paused"}}' >&4
 	echo '{"return": {}}' >&4; exec sleep 1000`
 
+// readingVMM is a qemu that reads a snapshot until it is killed.
+const readingVMM = `echo '{"QMP": {"version": "new"}}' >&4; echo '{"return": {}}' >&4; exec cat <&5`
+
 // newSuspended returns a machine that is suspended.
 func newSuspended(t *testing.T, version string) *machine {
 	t.Helper()
@@ -188,9 +192,51 @@ func TestResumeAgain(t *testing.T) {
 	if r := m.control(session.Resume); r.Error != "" || m.hasEnded() || m.vmm == nil || m.snapshot != nil {
 		t.Fatalf("report %+v; want that the machine is resumed", r)
 	}
+	m.vmm.kill() // the console is complete once qemu has exited
+	m.vmm = nil
 	if text := m.console.text(); text != "the guest's memory" {
 		t.Errorf("qemu has received %q", text)
 	}
+}
+
+// A machine's first process, whose exit kills the agent that has asked for the resumption, does not exit before that agent.
+func TestReplyBeforeExit(t *testing.T) {
+	m := newSuspended(t, `"old"`)
+	m.config.VMM = []string{"sh", "-c", readingVMM}
+	path := filepath.Join(t.TempDir(), "control")
+	l, err := listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go m.serveControl(l)
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := session.Write(conn, session.Resume); err != nil {
+		t.Fatal(err)
+	}
+	<-m.dead
+	exited := make(chan struct{})
+	go func() {
+		m.awaitReplies()
+		close(exited)
+	}()
+	var r session.Report
+	if err := session.Read(conn, session.MaxShort, &r); err != nil || !strings.Contains(r.Error, "another version") {
+		t.Errorf("report %+v, %v; want that qemu has another version", r, err)
+	}
+	select {
+	case <-exited:
+		t.Error("the first process exits before the agent, want that it waits")
+	default:
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-exited
 }
 
 // A machine whose snapshot cannot be used ends.
@@ -208,7 +254,7 @@ func TestLostSnapshot(t *testing.T) {
 		if err := test.change(m.snapshot.file); err != nil {
 			t.Fatal(err)
 		}
-		m.config.VMM = []string{"sh", "-c", `echo '{"QMP": {"version": "new"}}' >&4; echo '{"return": {}}' >&4; exec cat <&5`}
+		m.config.VMM = []string{"sh", "-c", readingVMM}
 		if r := m.control(session.Resume); !strings.Contains(r.Error, test.want) || r.Retry || !m.hasEnded() {
 			t.Errorf("%s: report %+v; want that the machine has ended: %s", name, r, test.want)
 		}
