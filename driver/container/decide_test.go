@@ -114,12 +114,20 @@ func TestErrorCodes(t *testing.T) {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
 		}
 	}
-	late := status.Error(codes.DeadlineExceeded, "context deadline exceeded")
-	for remaining, want := range map[time.Duration]bourse.Code{time.Hour: bourse.CodeUnavailable, 500 * time.Millisecond: bourse.CodeTimeout} {
-		ctx, cancel := context.WithTimeout(t.Context(), remaining)
+	for _, c := range []struct {
+		code      codes.Code // shims return codes.Unknown
+		remaining time.Duration
+		want      bourse.Code
+	}{
+		{codes.DeadlineExceeded, time.Hour, bourse.CodeUnavailable},
+		{codes.DeadlineExceeded, 500 * time.Millisecond, bourse.CodeTimeout},
+		{codes.Unknown, time.Hour, bourse.CodeInternal},
+		{codes.Unknown, 500 * time.Millisecond, bourse.CodeTimeout},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), c.remaining)
 		defer cancel()
-		if got := bourse.CodeOf(withCode(ctx, late)); got != want {
-			t.Errorf("containerd's deadline passed while the caller had %v left: %q, want %q", remaining, got, want)
+		if got := bourse.CodeOf(withCode(ctx, status.Error(c.code, "context deadline exceeded"))); got != c.want {
+			t.Errorf("%v while the caller had %v left: %q, want %q", c.code, c.remaining, got, c.want)
 		}
 	}
 	const task = "/run/containerd/io.containerd.runtime.v2.task/bourse/a1-3/rootfs"

@@ -43,8 +43,8 @@ func toErrdefs(err error) error {
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(toErrdefs(err)) }
 
 // withCode adds a code to an error from a call to containerd. If the caller's context is done, it returns the context's
-// error instead. On a busy host, containerd may notice that the caller's deadline has passed before ctx is done;
-// withCode then returns context.DeadlineExceeded.
+// error instead. If the deadline has passed, but only containerd has noticed it so far, withCode returns
+// context.DeadlineExceeded.
 func withCode(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -58,10 +58,10 @@ func withCode(ctx context.Context, err error) error {
 		}
 		return own
 	}
-	err = toErrdefs(err)
-	if deadline, ok := ctx.Deadline(); ok && errdefs.IsDeadlineExceeded(err) && time.Until(deadline) < time.Second {
+	if isLate(ctx, err) {
 		return context.DeadlineExceeded
 	}
+	err = toErrdefs(err)
 	switch {
 	case errdefs.IsUnavailable(err), errdefs.IsCanceled(err), errdefs.IsDeadlineExceeded(err), isTransport(err):
 		return errUnavailable(err)
@@ -69,6 +69,17 @@ func withCode(ctx context.Context, err error) error {
 		return bourse.Errorf(bourse.CodeInvalid, "command and environment are too long: %w", err)
 	}
 	return err
+}
+
+// isLate reports whether err means that ctx's deadline has passed. On a busy host, containerd or a shim may notice that
+// before ctx is done. A shim reports it only as text.
+func isLate(ctx context.Context, err error) bool {
+	deadline, ok := ctx.Deadline()
+	if !ok || time.Until(deadline) >= time.Second || err == nil {
+		return false
+	}
+	err = toErrdefs(err)
+	return errdefs.IsDeadlineExceeded(err) || strings.Contains(err.Error(), context.DeadlineExceeded.Error())
 }
 
 // isTransport reports whether err means that a connection broke during a call.

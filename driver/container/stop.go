@@ -87,12 +87,13 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 	if timeout > 0 && signal != "SIGKILL" {
 		grace, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
+		over := func(err error) bool { return grace.Err() != nil || isLate(grace, err) }
 		err := d.thaw(grace, c, t)
-		if err != nil && !isEnded(err) && !t.vm && (ctx.Err() != nil || grace.Err() == nil) { // if a virtual machine cannot be resumed, continue and kill it
+		if err != nil && !isEnded(err) && !t.vm && (ctx.Err() != nil || !over(err)) { // if a virtual machine cannot be resumed, continue and kill it
 			return err
 		}
 		err = d.signalAndWait(grace, c, t, signal)
-		if err == nil || ctx.Err() != nil || grace.Err() == nil {
+		if err == nil || ctx.Err() != nil || !over(err) {
 			return err
 		}
 	}
