@@ -1,7 +1,10 @@
 package main
 
 import (
+	"crypto/rand"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -98,5 +101,43 @@ func TestDevCleansUpImages(t *testing.T) {
 				t.Errorf("left on the host: %q", left)
 			}
 		})
+	}
+}
+
+// TestSweepEndsShims ends a shim that containerd has lost track of, as after a worker was killed while
+// containerd was deleting a container's task for it. A shim in another cluster's namespace keeps running.
+func TestSweepEndsShims(t *testing.T) {
+	t.Parallel()
+	server := containerdtest.New(t)
+	image := containerdtest.MustBuild(t, containerdtest.Busybox(t), ocispec.ImageConfig{})
+	unique := "bourse-" + strings.ToLower(rand.Text())
+	prefixes := []string{unique + "-1-", unique + "-2-"}
+	for _, prefix := range prefixes {
+		t.Cleanup(func() { // runc does not know that its container has ended
+			if err := os.RemoveAll("/run/containerd/runc/" + prefix + "gru-1"); err != nil {
+				t.Error(err)
+			}
+		})
+		ref := server.Import(t, prefix+"gru-1", "test.local/busybox", image)
+		run := exec.CommandContext(t.Context(), "ctr", "--address", server.Address, "--namespace", prefix+"gru-1", "run", "-d", ref, prefix+"machine", "/bin/sleep", "1000")
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("run a container: %v: %s", err, out)
+		}
+	}
+	server.Kill(t)
+	if err := os.Rename(filepath.Join(server.Dir, "state", "io.containerd.runtime.v2.task"), filepath.Join(server.Dir, "tasks")); err != nil {
+		t.Fatal(err)
+	}
+	server.Restart(t)
+	for i, prefix := range prefixes {
+		if got := server.Shims(); len(got) != len(prefixes)-i {
+			t.Errorf("%d shims are running before the sweep of %s, want %d", len(got), prefix, len(prefixes)-i)
+		}
+		if err := sweepHost(t.Context(), server.Address, prefix, t.TempDir()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := server.Shims(); len(got) > 0 {
+		t.Errorf("shims %v are running after the sweeps, want none", got)
 	}
 }

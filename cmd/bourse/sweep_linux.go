@@ -12,19 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bourse-dev/bourse/cli/serve"
+	"github.com/bourse-dev/bourse/driver/container"
 	"github.com/bourse-dev/bourse/network"
 )
 
 // sweepTimeout limits the duration of a sweep.
 const sweepTimeout = 20 * time.Second
 
-// sweepHost removes everything that a dev cluster's workers have left on the host, except processes
-// and files. It removes containerd's namespaces whose names begin with prefix, the mounts below
-// dir, and the networks of the workers to which these mounts belong.
+// sweepHost removes everything that a dev cluster's workers have left on the host, except files and
+// host processes. It removes containerd's namespaces whose names begin with prefix, their shims, the
+// mounts below dir, and the networks of the workers to which these mounts belong.
 func sweepHost(ctx context.Context, socket, prefix, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
 	defer cancel()
 	err := removeNamespaces(ctx, serve.ContainerdAddress(socket), prefix)
+	container.EndShims(prefix) // only those that containerd has lost track of are still running
 	mounts, errMounts := mountsBelow(dir)
 	if len(mounts) == 0 {
 		return errors.Join(err, errMounts)

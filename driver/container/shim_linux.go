@@ -22,12 +22,7 @@ import (
 // shims returns the process ids of the running shims for this driver's tasks.
 func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	out := map[driver.TaskID][]int{}
-	entries, _ := os.ReadDir("/proc")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, pid := range processes() {
 		if id, ok := l.shimOf(pid, namespace); ok {
 			out[id] = append(out[id], pid)
 		}
@@ -35,15 +30,29 @@ func (l layout) shims(namespace string) map[driver.TaskID][]int {
 	return out
 }
 
+// processes returns the ids of all processes.
+func processes() (pids []int) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
 // shimOf returns the task that a shim process belongs to. It returns false if the process is not a
 // shim of this driver.
 func (l layout) shimOf(pid int, namespace string) (driver.TaskID, bool) {
 	args := arguments(pid)
-	if !strings.Contains(args[0], "containerd-shim") || argAfter(args, "-namespace") != namespace {
+	if !isShim(args) || argAfter(args, "-namespace") != namespace {
 		return driver.TaskID{}, false
 	}
 	return l.taskOf(argAfter(args, "-id"))
 }
+
+// isShim reports whether a command line is that of a shim.
+func isShim(args []string) bool { return strings.Contains(args[0], "containerd-shim") }
 
 // arguments returns a process's command line. If the process has exited, it returns a single empty
 // argument.
@@ -61,30 +70,58 @@ func argAfter(args []string, name string) string {
 
 // endShims terminates shims of a task that containerd has lost track of, and removes their mounts.
 func (d *Driver) endShims(id driver.TaskID) {
+	of := func(pid int) bool {
+		got, ok := d.layout.shimOf(pid, d.cfg.Namespace)
+		return ok && got == id
+	}
 	for _, pid := range d.layout.shims(d.cfg.Namespace)[id] {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		// Check again, because the process id may have been reused.
-		if again, ok := d.layout.shimOf(pid, d.cfg.Namespace); ok && again == id {
-			bundle, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
-			children := childrenOf(pid)
-			endProcess(fd)
-			// Also terminate a runtime that is still creating the task's cgroups. Otherwise it
-			// would create more cgroups after the driver has removed some.
-			for _, child := range children {
-				endProcess(child)
-				_ = unix.Close(child)
-			}
+		if endShim(pid, of) {
 			d.groups.Kill(cgroup.PathOf(d.layout.mark(), d.layout.container(id)), killGrace)
-			if filepath.Base(bundle) == d.layout.container(id) {
-				_ = mount.UnmountAll(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH) // the root file system may not be mounted
-			}
 			d.cfg.Log.Warn("leftover shim terminated", "machine", id.Machine, "boot", id.Boot, "pid", pid)
 		}
-		_ = unix.Close(fd)
 	}
+}
+
+// EndShims terminates the shims in all of containerd's namespaces whose names begin with prefix, and the main processes
+// of their containers. It must be called only if no driver uses these namespaces. If a driver is killed while
+// containerd deletes a task for it, containerd loses track of the task's shim.
+func EndShims(prefix string) {
+	in := func(pid int) bool {
+		args := arguments(pid)
+		return isShim(args) && strings.HasPrefix(argAfter(args, "-namespace"), prefix)
+	}
+	for _, pid := range processes() {
+		if in(pid) {
+			endShim(pid, in)
+		}
+	}
+}
+
+// endShim terminates a shim and its children, and unmounts its container's root file system. The children may include a
+// runtime that is still creating cgroups, and that would create more of them after the caller has removed some. endShim
+// returns false if the process has already exited. is reports whether the process is still the same, because its id may
+// have been reused.
+func endShim(pid int, is func(pid int) bool) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	if !is(pid) {
+		return false
+	}
+	bundle, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
+	container := argAfter(arguments(pid), "-id")
+	children := childrenOf(pid)
+	endProcess(fd)
+	for _, child := range children {
+		endProcess(child)
+		_ = unix.Close(child)
+	}
+	if container != "" && filepath.Base(bundle) == container {
+		_ = mount.UnmountAll(filepath.Join(bundle, "rootfs"), unix.MNT_DETACH) // the root file system may not be mounted
+	}
+	return true
 }
 
 // childrenOf returns open pidfds of a process's children that have not ended.
