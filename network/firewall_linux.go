@@ -136,15 +136,42 @@ func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) er
 	return err
 }
 
-// replace rebuilds the table with the given members.
-func (f *firewall) replace(members []member) error {
+// replace rebuilds the table with the given members. If this daemon has not built the table yet, it keeps those machines
+// on other workers that are in an earlier daemon's table and for which keep returns true. Otherwise, machines could not
+// open new connections to them until this daemon has a list of them.
+func (f *firewall) replace(members []member, keep func(group uint32, address netip.Addr) bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.built && len(f.remotes) == 0 {
+		f.adoptRemotes(keep)
+	}
 	clear(f.members)
 	for _, m := range members {
 		f.members[m.link] = m
 	}
 	return f.rebuild()
+}
+
+// adoptRemotes adds the machines on other workers that an earlier daemon's table contains to the desired contents. It
+// adds none if there is no such table or if it cannot be read.
+func (f *firewall) adoptRemotes(keep func(group uint32, address netip.Addr) bool) {
+	c, err := f.conn()
+	if err != nil {
+		return
+	}
+	elements, err := c.GetSetElements(f.layout.remotes)
+	if err != nil {
+		return
+	}
+	for _, e := range elements {
+		if len(e.Key) != 4+16 {
+			continue
+		}
+		group, address := binaryutil.NativeEndian.Uint32(e.Key), netip.AddrFrom16([16]byte(e.Key[4:]))
+		if !bourse.IsLaptopAddress(address) && keep(group, address) {
+			f.remotes[address] = remoteMember{group: group}
+		}
+	}
 }
 
 // change executes one transaction, or rebuilds the whole table if that fails because the rules were flushed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -82,11 +83,19 @@ func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec,
 		return unavailable("recover", err)
 	}
 	var members []member
+	networks := map[uint32]string{}
 	for id := range complete {
 		a, _ := n.find(id)
-		members = append(members, a.member())
+		members, networks[a.group] = append(members, a.member()), a.spec.Network
 	}
-	if err := n.firewall.replace(members); err != nil {
+	n.mu.Lock()
+	maps.Copy(n.remote, networks) // the rules may contain remote machines in these networks
+	n.mu.Unlock()
+	err = n.firewall.replace(members, func(group uint32, address netip.Addr) bool {
+		name, ok := networks[group] // an earlier daemon may have assigned the number to another network
+		return ok && bourse.NetworkPrefix(name).Contains(address)
+	})
+	if err != nil {
 		return unavailable("recover", err)
 	}
 	var errs []error

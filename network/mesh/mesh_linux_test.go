@@ -173,9 +173,16 @@ func TestThreeWorkers(t *testing.T) {
 
 	// While a daemon's view is still empty, the daemon must not change anything.
 	hosts[0].kill()
+	hosts[0].View = order{}
 	hosts[0].start()
 	hosts[0].tell(order{})
 	say("with an empty view")
+	if _, _, err := red[0].dial(red[2], 5*time.Second); err != nil {
+		t.Errorf("new connection to another worker while the daemon's view is empty: %v", err)
+	}
+	if _, _, err := red[1].dial(red[0], 5*time.Second); err != nil {
+		t.Errorf("new connection from another worker while the daemon's view is empty: %v", err)
+	}
 	publish(hosts, all)
 
 	// The last worker lies: it announces the second worker's key and machine.
