@@ -15,12 +15,12 @@ const maxApps = 1000
 // otherLabel is the label value for apps without their own time series, and for unknown values.
 const otherLabel = "other"
 
-// seconds contains the upper bounds of the latency buckets. The lowest buckets are for replies from
-// memory, and the highest ones for starts that pull an image.
+// seconds contains the upper bounds of the latency buckets. The lowest buckets are for replies from memory, and the
+// highest ones are for starts that pull an image.
 var seconds = []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 120}
 
 // reasons contains the label values that describe why a request was sent again.
-var reasons = []string{"use", "dial", "lost", "replay"}
+var reasons = []string{"use", "dial", "lost", "order", "replay"}
 
 // Counts implements [Metrics] and [prometheus.Collector]. It is safe for concurrent use.
 type Counts struct {
@@ -35,7 +35,7 @@ type Counts struct {
 	apps map[string]bool // apps that have their own time series
 }
 
-// NewCounts returns counters for a proxy in a region.
+// NewCounts returns the counters of a proxy in the given region.
 func NewCounts(region string) *Counts {
 	in := prometheus.Labels{"region": region}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -49,7 +49,7 @@ func NewCounts(region string) *Counts {
 		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "bourse_proxy_requests_in_progress", Help: "Number of requests in progress, including streams and WebSockets.", ConstLabels: in,
 		}, []string{"app"}),
-		repeated: counter("retries_total", "Number of attempts after the first, by reason: use (the machine did not become ready), dial (the connection failed), lost (the connection broke before the reply), replay.", "app", "reason"),
+		repeated: counter("retries_total", "Number of attempts after the first, by reason: use (the machine did not become ready), dial (the connection failed), lost (the connection broke before the reply), order (the host was full, so a machine was ordered on another one), replay.", "app", "reason"),
 		wakes:    counter("wakes_total", "Number of requests that waited for a machine to start, by outcome (started or failed).", "app", "outcome"),
 		woke: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "bourse_proxy_wake_seconds", Help: "Time that requests waited for successful machine starts, in seconds.", Buckets: seconds, ConstLabels: in,

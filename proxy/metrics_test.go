@@ -24,6 +24,7 @@ func TestCounts(t *testing.T) {
 	}
 	c.RequestStarted("web")
 	c.Repeated("web", "lost")
+	c.Repeated("web", "order")
 	c.Repeated("web", "whatever")
 	c.MachineWoken("web", true, time.Second)
 	c.MachineWoken("web", false, time.Second)
@@ -37,6 +38,7 @@ func TestCounts(t *testing.T) {
 		`requests_total{app="web",region="gru",status="other"} 1`,
 		`request_seconds_count{app="web",region="gru"} 6`,
 		`retries_total{app="web",reason="lost",region="gru"} 1`,
+		`retries_total{app="web",reason="order",region="gru"} 1`,
 		`retries_total{app="web",reason="other",region="gru"} 1`,
 		`wakes_total{app="web",outcome="failed",region="gru"} 1`,
 		`wakes_total{app="web",outcome="started",region="gru"} 1`,
