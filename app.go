@@ -49,9 +49,9 @@ func NewAppID() string {
 	return id.String()
 }
 
-// Owns reports whether a record belongs to the app. name and id are the app's name and ID in the
-// record, and created is the time when the record was created. A record without an app ID belongs
-// to the app that had the name at that time.
+// Owns reports whether a record belongs to the app. name and id are the app name and app ID that
+// the record contains, and created is the time when the record was created. If id is "", the record
+// belongs to the app that had the name at that time.
 func (a *App) Owns(name AppName, id string, created time.Time) bool {
 	switch {
 	case name != a.Name:
@@ -74,10 +74,10 @@ func (h *Hold) OwnedBy(a *App) bool { return a.Owns(h.App, h.AppID, h.CreatedAt)
 // OwnedBy reports whether the decision is about one of app a's orders.
 func (d *Decision) OwnedBy(a *App) bool { return a.Owns(d.App, d.AppID, d.At) }
 
-// Merge merges two copies of an app's record by returning one of them. It prefers the later
-// generation of the name, then the app that was created first, then the smaller ID, then the
-// earlier deletion. This defines a total order, so the result does not depend on the sequence in
-// which copies are merged.
+// Merge merges two copies of an app's record by returning one of them. It prefers the copy with the
+// later generation of the name, then the app that was created first, then the smaller ID, then the
+// earlier deletion. This is a total order, so the result does not depend on the sequence in which
+// copies are merged.
 func (a App) Merge(b App) App {
 	if cmp.Or(
 		cmp.Compare(b.Generation, a.Generation),
@@ -120,7 +120,7 @@ func DefaultApp(before App) App {
 	return app
 }
 
-// IDOf hashes the texts and returns the hash in the form of a ULID.
+// IDOf returns a hash of the texts in the form of a ULID.
 func IDOf(texts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
 	var id ulid.ULID
@@ -133,13 +133,14 @@ func IDOf(texts ...string) string {
 // workers that run the app's machines.
 type AppKeys []byte
 
-// AppKeySize is the length of a key in bytes, and MaxAppKeys the maximum number of keys.
+// AppKeySize is the length of a key in bytes. MaxAppKeys is the maximum number of keys.
 const (
 	AppKeySize = 32
 	MaxAppKeys = 64
 )
 
-// Validate returns CodeInvalid if a key is incomplete or if there are too many keys.
+// Validate returns CodeInvalid if the length of k is not a multiple of AppKeySize, or if there are
+// more than MaxAppKeys keys.
 func (k AppKeys) Validate() error {
 	if len(k)%AppKeySize != 0 || len(k) > MaxAppKeys*AppKeySize {
 		return Errorf(CodeInvalid, "%d bytes are not the keys of an app's secrets", len(k))
@@ -149,14 +150,14 @@ func (k AppKeys) Validate() error {
 
 const hiddenKeys = "(keys)"
 
-// Format implements fmt.Formatter. It does not print the keys.
+// Format implements fmt.Formatter. It prints a placeholder instead of the keys.
 func (k AppKeys) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hiddenKeys) }
 
-// LogValue implements slog.LogValuer. It does not log the keys.
+// LogValue implements slog.LogValuer. It returns a placeholder instead of the keys.
 func (k AppKeys) LogValue() slog.Value { return slog.StringValue(hiddenKeys) }
 
-// MarshalJSON implements json.Marshaler. It does not encode the keys. Servers send and store them
-// as CBOR instead.
+// MarshalJSON implements json.Marshaler. It encodes a placeholder instead of the keys. Servers send
+// and store the keys as CBOR.
 func (k AppKeys) MarshalJSON() ([]byte, error) { return []byte(`"` + hiddenKeys + `"`), nil }
 
 // PrivateAddress returns the address of a machine in its app's private network. The address
@@ -187,8 +188,8 @@ func NetworkPrefix(network string) netip.Prefix {
 
 // LaptopAddress returns the address of a laptop in a private network, given the laptop's WireGuard
 // key. The address consists of the network's prefix, 64 bits of a hash, and the number 4. It
-// depends only on the arguments. The hash covers the key and the network's name. The name is
-// included because another organization could choose a network name that yields the same prefix.
+// depends only on the arguments. The hash covers the key and the network's name. It includes the
+// name because another organization could choose a network name that results in the same prefix.
 func LaptopAddress(network string, key [32]byte) netip.Addr {
 	sum := sha256.Sum256(append([]byte("laptop\x00"+network+"\x00"), key[:]...))
 	b := NetworkPrefix(network).Addr().As16()

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// anyCopy draws a worker's copy of an app's record. Copies with the same ID can differ only in the
-// time of the deletion.
+// anyCopy generates a worker's copy of an app's record. Copies with the same ID can differ only in
+// the time of the deletion.
 func anyCopy() *rapid.Generator[bourse.App] {
 	return rapid.Custom(func(t *rapid.T) bourse.App {
 		n := rapid.IntRange(0, 3).Draw(t, "id")

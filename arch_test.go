@@ -10,9 +10,9 @@ import (
 
 const module = "github.com/bourse-dev/bourse"
 
-// floors maps directories to their levels. A package that has no entry has the level of the nearest
+// levels maps directories to their levels. A package that has no entry has the level of the nearest
 // parent directory with an entry. A package may import only packages of the same or a lower level.
-var floors = map[string]int{
+var levels = map[string]int{
 	".":                       1,
 	"fsm":                     1,
 	"internal":                1,
@@ -67,8 +67,8 @@ func TestImportsPointDown(t *testing.T) {
 				continue
 			}
 			to := local(path)
-			if floor(from) < floor(to) {
-				t.Errorf("%s (floor %d) imports %s (floor %d): a package may import only the same or a lower floor", from, floor(from), to, floor(to))
+			if level(from) < level(to) {
+				t.Errorf("%s (level %d) imports %s (level %d): a package may import only packages of the same or a lower level", from, level(from), to, level(to))
 			}
 			if a, b := role(from), role(to); a != "" && b != "" && a != b {
 				t.Errorf("%s imports %s: roles must not import one another", from, to)
@@ -77,13 +77,13 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-func floor(dir string) int {
+func level(dir string) int {
 	for ; dir != "."; dir = filepath.Dir(dir) {
-		if n, ok := floors[dir]; ok {
+		if n, ok := levels[dir]; ok {
 			return n
 		}
 	}
-	return floors["."]
+	return levels["."]
 }
 
 // role returns the role to which a package belongs, or "" if it belongs to none.

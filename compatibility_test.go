@@ -88,7 +88,8 @@ func callsTable() string {
 	return b.String()
 }
 
-// fieldsTable returns a table with one line for each group of members that are treated alike.
+// fieldsTable returns a table with one row for each group of members that are handled in the same
+// way.
 func fieldsTable() string {
 	var b strings.Builder
 	b.WriteString("| member | `host` | `pull` | other images | why |\n|---|---|---|---|---|\n")

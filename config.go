@@ -83,8 +83,8 @@ func (i Init) Command() []string {
 	return slices.Concat(i.Entrypoint, i.Cmd)
 }
 
-// MetadataReplaces is the key under which a machine's metadata names the machine that it replaces.
-// When the ranking spreads an app's machines, it does not count the replaced machine.
+// MetadataReplaces is the metadata key whose value is the ID of the machine that a new machine
+// replaces. When the ranking spreads an app's machines, it does not count the replaced machine.
 const MetadataReplaces = "bourse_replaces"
 
 // MaxStandbys is the maximum number of primary machines that one standby may back up.
@@ -134,7 +134,7 @@ const (
 	DefaultStopTimeout = 5 * time.Second
 	MaxStopTimeout     = 300 * time.Second
 
-	maxConfigEntries = 1024    // number of entries in env or metadata, or of words in a command
+	maxConfigEntries = 1024    // number of entries in env or metadata, or of arguments in a command
 	maxConfigString  = 1 << 17 // size of one string, in bytes; this is also the maximum size of an argument of exec
 )
 
@@ -172,7 +172,7 @@ func (c *Config) Stop() (Signal, time.Duration) {
 func (c *Config) Normalize() error {
 	if c.Size != "" {
 		if c.Guest != nil {
-			return Errorf(CodeInvalid, "invalid config: size and guest exclude each other")
+			return Errorf(CodeInvalid, "invalid config: size and guest cannot be combined")
 		}
 		g, err := ParseSize(c.Size)
 		if err != nil {
@@ -204,7 +204,7 @@ func (c *Config) validate() error {
 	}
 	switch {
 	case c.Image == "":
-		return Errorf(CodeInvalid, "invalid config.image: it is required (\"host\" runs a command of the host)")
+		return Errorf(CodeInvalid, "invalid config.image: it is required (\"host\" runs a command on the host)")
 	case len(c.Image) > 1024 || strings.ContainsFunc(c.Image, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return Errorf(CodeInvalid, "invalid config.image %s", Quoted(c.Image))
 	case c.ImageKind() != RegistryImage && len(c.Init.Command()) == 0 && len(c.Processes) == 0:
@@ -299,10 +299,10 @@ func validateStrings(what string, list []string) error {
 	return nil
 }
 
-// Command is a command line. In JSON, it is a list of words, or a string for "sh -c".
+// Command is a command line. In JSON, it is a list of arguments, or a string for "sh -c".
 type Command []string
 
-// UnmarshalJSON decodes a list of words or a string. It returns CodeInvalid if the list or string
+// UnmarshalJSON decodes a list of arguments or a string. It returns CodeInvalid if the list or string
 // is empty.
 func (c *Command) UnmarshalJSON(b []byte) error {
 	var text string
@@ -311,7 +311,7 @@ func (c *Command) UnmarshalJSON(b []byte) error {
 	case json.Unmarshal(b, &text) == nil && strings.TrimSpace(text) != "":
 		words = []string{"sh", "-c", text}
 	case json.Unmarshal(b, &words) != nil || len(words) == 0 || words[0] == "":
-		return Errorf(CodeInvalid, "invalid command: use a string for sh -c, or a list of words")
+		return Errorf(CodeInvalid, "invalid command: use a string for sh -c, or a list of arguments")
 	}
 	for _, w := range words {
 		if strings.ContainsRune(w, 0) {
@@ -331,8 +331,8 @@ func (c Config) Public() Config {
 	return c
 }
 
-// envPort is the only environment variable that affects a quote. If it is set, the machine does
-// not need a host port.
+// envPort is the only environment variable that affects a quote. If it is set, the worker does not
+// have to assign a port to the machine.
 const envPort = "PORT"
 
 // forQuote returns the parts of c that affect a quote. They do not include the program or its

@@ -31,7 +31,7 @@
 // # Invariants
 //
 //  1. Own truth. Only a worker changes its machines' state, and the record on its disk is authoritative.
-//  2. No pending. By its deadline, every order is filled or refused or, if a worker does not answer, reported as unknown.
+//  2. No pending. By its deadline, every order is filled, refused or, if a worker has stopped answering, reported as unknown.
 //  3. Region is law. A machine runs only in the regions that its order lists, which are tried in sequence.
 //  4. Never oversold. At any time, a worker's used amount of each resource is at most the capacity multiplied by the overcommit.
 //  5. Intent before effect. Nothing runs or remains on a host unless a durable record of it was written first.

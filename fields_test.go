@@ -17,8 +17,7 @@ import (
 )
 
 // TestFieldsNameEveryMemberThatClientsSend checks that Fields has an entry for every member that
-// clients send. If a new release of a client sends new members, they need entries before that
-// release is used here.
+// clients send. It fails if fly-go is updated to a release that sends additional members.
 func TestFieldsNameEveryMemberThatClientsSend(t *testing.T) {
 	for _, path := range members(reflect.TypeFor[fly.LaunchMachineInput](), "") {
 		if !named(path) {
@@ -212,9 +211,9 @@ func BenchmarkReview(b *testing.B) {
 	}
 }
 
-// TestConfigKeepsWhatItDoesNotKnow checks that a member for which Bourse has no field is returned
-// in its original place, at every depth, even after the config was stored.
-func TestConfigKeepsWhatItDoesNotKnow(t *testing.T) {
+// TestConfigKeepsUnknownMembers checks that a member for which Bourse has no field is returned in
+// its original place, at every depth, even after the config was stored.
+func TestConfigKeepsUnknownMembers(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":    `{"image":"host","init":{"exec":["true"]},"services":[{"internal_port":8080,"shade":1}],"checks":{"up":{"type":"tcp"}}}`,
 		"top":        `{"image":"host","init":{"exec":["true"]},"color":{"b":[1,null,{"a":2.50}],"a":9007199254740993}}`,
@@ -260,10 +259,10 @@ func anyOf(t *testing.T, text string) any {
 	return v
 }
 
-// TestWhatIsKeptGoesWithItsValue checks that an unknown member is removed together with the value
-// to which it belongs. If a value is removed because it is not public, its unknown members must not
-// be returned. A request for a quote must not contain unknown members.
-func TestWhatIsKeptGoesWithItsValue(t *testing.T) {
+// TestUnknownMembersAreRemovedWithTheirParent checks that an unknown member is removed together
+// with the value to which it belongs. If a value is removed because it is not public, its unknown
+// members must not be returned. A request for a quote must not contain unknown members.
+func TestUnknownMembersAreRemovedWithTheirParent(t *testing.T) {
 	var c bourse.Config
 	text := `{"image":"nginx","env":{"A":"b"},"files":[{"guest_path":"/a","note":"hunter2"}],"FILES":[],"color":"red"}`
 	if err := json.Unmarshal([]byte(strings.Replace(text, `"FILES":[],`, "", 1)), &c); err != nil {

@@ -9,15 +9,16 @@ import (
 )
 
 // TestEveryListenerIsBehindTheGate checks that every listener of the program is behind admission's
-// gate. HTTP is served in only one place in the source code, which is called in only one place.
+// gate. Only one function in the source code may serve HTTP, and it may be called in only one
+// place, with the gate.
 func TestEveryListenerIsBehindTheGate(t *testing.T) {
 	serving := regexp.MustCompile(`http\.Server\{|new\(http\.Server\)|var \w+ http\.Server\b|http\.Serve(TLS)?\(|http\.ListenAndServe|\bdirect\.Serve\(`)
 	allowed := map[string]string{
-		"fabric/direct/serve.go":              "is that place",
-		"cmd/bourse/network.go":               "is the caller, with the gate",
+		"fabric/direct/serve.go":              "contains that function",
+		"cmd/bourse/network.go":               "calls it, with the gate",
 		"bench/deploy.go":                     "is a machine",
-		"worker/watch/idle_awake.go":          "listens at files alone, which no page and no other host reaches",
-		"proxy/handler.go":                    "is for the users of apps, who are strangers",
+		"worker/watch/idle_awake.go":          "listens only on Unix sockets, which web pages and other hosts cannot reach",
+		"proxy/handler.go":                    "serves the users of apps",
 		"examples/hello/main.go":              "is a machine",
 		"examples/increment/main.go":          "is a machine",
 		"test/deploy/testdata/server/main.go": "is a machine",

@@ -75,7 +75,7 @@ func (g Guest) Validate() error {
 	case g.GPUs < 0 || g.GPUs > MaxGPUs:
 		return Errorf(CodeInvalid, "invalid config.guest.gpus %d: use 0 to %d", g.GPUs, MaxGPUs)
 	case g.GPUs > 0 && g.GPUKind == "":
-		return Errorf(CodeInvalid, "invalid config.guest: gpus need a gpu_kind")
+		return Errorf(CodeInvalid, "invalid config.guest: gpus requires gpu_kind")
 	case g.GPUKind != "" && !isLabel(g.GPUKind):
 		return Errorf(CodeInvalid, "invalid config.guest.gpu_kind %s", Quoted(g.GPUKind))
 	}
@@ -185,7 +185,7 @@ func (c *Config) validateStorage() error {
 		return Errorf(CodeInvalid, "invalid config.files: %d, at most %d", len(c.Files), maxFiles)
 	}
 	if len(c.Files) > 0 && c.ImageKind() != RegistryImage {
-		return Errorf(CodeInvalid, "invalid config.files: a machine of image %s has no file system of its own", c.Image)
+		return Errorf(CodeInvalid, "invalid config.files: a machine with image %s does not have its own file system", c.Image)
 	}
 	total := 0
 	for _, f := range c.Files {
@@ -193,7 +193,7 @@ func (c *Config) validateStorage() error {
 			return err
 		}
 		if f.SecretName != "" && len(f.RawValue) > 0 {
-			return Errorf(CodeInvalid, "invalid config.files: raw_value and secret_name exclude each other")
+			return Errorf(CodeInvalid, "invalid config.files: raw_value and secret_name cannot be combined")
 		}
 		if f.Mode > 0o7777 {
 			return Errorf(CodeInvalid, "invalid config.files: mode %o", f.Mode)

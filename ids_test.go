@@ -30,7 +30,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestMachineIDRoutesToItsWorker checks that a machine's ID leads to its worker.
+// TestMachineIDRoutesToItsWorker checks that a machine's ID contains its worker's tag.
 func TestMachineIDRoutesToItsWorker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tag := bourse.WorkerTag(rapid.Uint32Range(0, 1<<24-1).Draw(t, "tag"))
@@ -119,7 +119,7 @@ func TestTagsFollowFromTheID(t *testing.T) {
 		id := bourse.WorkerID(rapid.StringMatching(`[a-z]{1,8}`).Draw(t, "id"))
 		for i, tag := range id.Tags() {
 			if tag == 0 || tag > 0xffffff || id.TagRank(tag) > i {
-				t.Errorf("tag %d of %s: got %06x with rank %d", i, id, tag, id.TagRank(tag))
+				t.Errorf("tag %[1]d of %[2]s: got %06[3]x with rank %[4]d, want 24 bits and at most rank %[1]d", i, id, tag, id.TagRank(tag))
 			}
 		}
 	})

@@ -14,8 +14,8 @@ type State string
 // Machine states, as defined by the Machines API.
 const (
 	StateCreated    State = "created"    // recorded, but not yet started or prepared
-	StateStarting   State = "starting"   // its start is in progress
-	StateStarted    State = "started"    // its program runs
+	StateStarting   State = "starting"   // it is being started
+	StateStarted    State = "started"    // its program is running
 	StateStopping   State = "stopping"   // its program is being stopped
 	StateStopped    State = "stopped"    // not running; it still takes its disk space, but no CPUs or memory
 	StateSuspending State = "suspending" // its program is being frozen
@@ -99,7 +99,7 @@ type Machine struct {
 }
 
 // NextVersion is the version that a machine will have after an update that is in progress. Until
-// the update ends, the machine takes the larger amount of each resource.
+// the update ends, the machine takes the larger of the two versions' amounts of each resource.
 type NextVersion struct {
 	Instance    InstanceID `json:"instance"`
 	Config      Config     `json:"config"`

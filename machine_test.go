@@ -42,7 +42,7 @@ func TestStateTableIsClosed(t *testing.T) {
 			t.Errorf("a destroyed machine may become %s", s)
 		}
 		if s.CanBecome("") || s.CanBecome(s) {
-			t.Errorf("%s may become itself or the empty state", s)
+			t.Errorf("%s may become itself or the empty state, want neither", s)
 		}
 	}
 	if bourse.State("migrated").CanBecome(bourse.StateStarted) || bourse.StateStarted.CanBecome("migrated") {
@@ -92,7 +92,7 @@ func TestEveryCallHasAnAnswerInEveryState(t *testing.T) {
 			answer, text := call.On(state)
 			allowed = allowed || answer == bourse.CallAllowed
 			if (answer == bourse.CallRefused) != (text != "") || (answer == bourse.CallNotFound) != (state == bourse.StateDestroyed) {
-				t.Errorf("%s in state %s: got %s with text %q", call, state, answer, text)
+				t.Errorf("%s in state %s: got %s with text %q, want a text only for refusals, and not found only if destroyed", call, state, answer, text)
 			}
 			if settled := state.Settled(); call == bourse.CallStart && settled && answer == bourse.CallRefused {
 				t.Errorf("a machine in the settled state %s cannot be started", state)
@@ -134,14 +134,14 @@ func TestScheduleNext(t *testing.T) {
 		at := every.Next(created, id, after)
 		first := every.Next(created, id, created)
 		if !at.After(after) || at.Before(first) || first.Sub(created) < periods[every][0] || first.Sub(created) > periods[every][1]+5*time.Minute {
-			t.Errorf("%s start of a machine created at %s: got %s after %s; the first start is %s", every, created, at, after, first)
+			t.Errorf("schedule %s, machine created at %s: got start %s after %s, and first start %s; want a later start, and one period until the first", every, created, at, after, first)
 		}
 		if again := every.Next(created, id, at.Add(-1)); !again.Equal(at) {
 			t.Errorf("next start just before %s: got %s, want that time", at, again)
 		}
 		gap := every.Next(created, id, at).Sub(at)
 		if gap < periods[every][0]-3*24*time.Hour*time.Duration(len(every)/7) || gap > periods[every][1] {
-			t.Errorf("%s: got an interval of %s between two starts", every, gap)
+			t.Errorf("%s: got an interval of %s between two starts, want one period", every, gap)
 		}
 	})
 }

@@ -112,7 +112,7 @@ func (o *Order) validateTask() error {
 	case o.SkipLaunch || o.LeaseTTL != 0 || o.Race > 1:
 		return Errorf(CodeInvalid, "a task cannot use skip_launch, a lease or a race")
 	case o.Task.Warm() && (c.Image != "" || o.Name != ""):
-		return Errorf(CodeInvalid, "a task has either a name or an image")
+		return Errorf(CodeInvalid, "a task must have either a name or an image, but not both")
 	case o.Task.Warm():
 		return c.Requirements.Validate()
 	case c.ImageKind() == PollerImage:
@@ -239,18 +239,18 @@ type Refusal struct {
 	Wanted   int64         `json:"wanted,omitempty"`   // amount that the order needs, in the resource's unit
 	Free     int64         `json:"free,omitempty"`
 	Detail   string        `json:"detail"` // the reason as text
-	// Also lists the other resources of which the worker has too little.
+	// Also lists any other resources that the worker is short of.
 	Also []Shortage `json:"also,omitempty"`
 }
 
-// Shortage describes a resource of which a worker has too little for an order.
+// Shortage describes a resource that a worker is short of.
 type Shortage struct {
 	Resource string `json:"resource"`
 	Wanted   int64  `json:"wanted"` // in the resource's unit
 	Free     int64  `json:"free"`
 }
 
-// Shortages splits a refusal into one refusal for each resource of which the worker has too little.
+// Shortages splits a refusal into one refusal for each resource that the worker is short of.
 func (r Refusal) Shortages() []Refusal {
 	out := []Refusal{r}
 	out[0].Also = nil

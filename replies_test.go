@@ -15,21 +15,21 @@ import (
 // unwritten contains members that a client reads from replies but that Bourse's replies do not
 // contain, with the reasons. An entry applies to everything below it as well.
 var unwritten = map[string]string{
-	"machine.config":                        "comes back as it was sent: see TestFieldsNameEveryMemberThatClientsSend",
-	"machine.incomplete_config":             "a part of config, as that comes back",
+	"machine.config":                        "returned as it was sent: see TestFieldsNameEveryMemberThatClientsSend",
+	"machine.incomplete_config":             "part of config, which is returned as it was sent",
 	"machine.containers":                    "a machine has one program",
-	"machine.events[].request.MonitorEvent": "the older of two places: exit_event is beside it",
-	"app.cname_target":                      "there are no names of the platform's own",
-	"app.app_role":                          "no app has another role than to be one",
-	"lease.message":                         "of errors, which have a body of their own",
-	"lease.code":                            "likewise",
-	"region.gateway_available":              "false: there is no gateway of WireGuard",
+	"machine.events[].request.MonitorEvent": "an older duplicate of exit_event, which replies contain",
+	"app.cname_target":                      "the platform does not assign host names to apps",
+	"app.app_role":                          "all apps have the same role",
+	"lease.message":                         "only for errors, which have their own type of body",
+	"lease.code":                            "only for errors",
+	"region.gateway_available":              "false: there are no WireGuard gateways",
 	"region.requires_paid_plan":             "false",
 	"region.deprecated":                     "false",
 	"region.mpg_available":                  "false: there is no managed Postgres",
-	"region.capacity":                       "a quote says what fits",
-	"start.message":                         "of errors, which have a body of their own",
-	"start.status":                          "likewise",
+	"region.capacity":                       "a quote shows which machines fit",
+	"start.message":                         "only for errors, which have their own type of body",
+	"start.status":                          "only for errors",
 }
 
 var replies = map[string]struct{ theirs, ours reflect.Type }{
@@ -59,7 +59,7 @@ func TestRepliesHaveWhatClientsRead(t *testing.T) {
 	}
 }
 
-// TestReasonsAreNeeded checks that unwritten does not list members that clients no longer read.
+// TestReasonsAreNeeded checks that unwritten does not list any members that clients no longer read.
 func TestReasonsAreNeeded(t *testing.T) {
 	for at := range unwritten {
 		name, _, _ := strings.Cut(at, ".")

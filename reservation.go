@@ -172,16 +172,16 @@ func (c *Config) withProgram() Config {
 }
 
 // validateReservation returns CodeInvalid if the order requests a hold on capacity that cannot be
-// reserved, or if it names a reservation but is not an order that can use one.
+// reserved, or if it names a reservation that an order of its kind cannot use.
 func (o *Order) validateReservation() error {
 	if o.Reservation != "" {
 		switch {
 		case o.Kind() != KindMachine:
-			return Errorf(CodeInvalid, "only an order for a machine can take from a reservation")
+			return Errorf(CodeInvalid, "only an order for a machine can use a reservation")
 		case o.SkipLaunch:
-			return Errorf(CodeInvalid, "reservation and skip_launch exclude each other: a machine uses reserved capacity when it starts")
+			return Errorf(CodeInvalid, "reservation and skip_launch cannot be combined: a machine uses reserved capacity when it starts")
 		case o.Race > 1:
-			return Errorf(CodeInvalid, "reservation and race exclude each other: the losers would use up the reserved capacity")
+			return Errorf(CodeInvalid, "reservation and race cannot be combined: the losers would use up the reserved capacity")
 		}
 		return o.Reservation.Validate()
 	}
@@ -189,7 +189,7 @@ func (o *Order) validateReservation() error {
 		return nil
 	}
 	if len(o.Config.Mounts) > 0 {
-		return Errorf(CodeInvalid, "volumes and machines with mounts cannot be reserved: create the volume, which takes its disk space at once")
+		return Errorf(CodeInvalid, "volumes and machines with mounts cannot be reserved: create the volume, which reserves its disk space immediately")
 	}
 	if o.Hold.Index < 0 || o.Hold.Index >= MaxReservedOrders {
 		return Errorf(CodeInvalid, "invalid index %d: use 0 to %d", o.Hold.Index, MaxReservedOrders-1)

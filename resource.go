@@ -36,7 +36,7 @@ func (r Resource) IsGPU() bool { return strings.HasPrefix(string(r), gpuPrefix) 
 // million amounts cannot overflow.
 const MaxAmount = math.MaxInt64 / (1 << 21)
 
-// Amount is an amount of one resource, in the resource's unit (MilliCPU, MiB, or pieces).
+// Amount is an amount of one resource, in the resource's unit (MilliCPU, MiB, or a plain count).
 type Amount struct {
 	Resource Resource `json:"resource"`
 	Amount   int64    `json:"amount"`
@@ -69,7 +69,7 @@ func (a Amounts) Validate() error {
 			return Errorf(CodeInvalid, "%s: %d is out of range 0 to %d", x.Resource, x.Amount, int64(MaxAmount))
 		}
 		if i > 0 && a[i-1].Resource >= x.Resource {
-			return Errorf(CodeInvalid, "resource %s is named twice or out of order", x.Resource)
+			return Errorf(CodeInvalid, "resource %s is listed twice or out of order", x.Resource)
 		}
 	}
 	return nil

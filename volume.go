@@ -229,7 +229,7 @@ func (v VolumeOrder) Validate() error {
 	case v.RetentionDays < 1 || v.RetentionDays > MaxRetentionDays:
 		return Errorf(CodeInvalid, "invalid snapshot_retention %d: use 1 to %d days", v.RetentionDays, MaxRetentionDays)
 	case v.Snapshot != "" && v.Source != "":
-		return Errorf(CodeInvalid, "snapshot_id and source_volume_id exclude each other")
+		return Errorf(CodeInvalid, "snapshot_id and source_volume_id cannot be combined")
 	}
 	if v.Snapshot != "" {
 		if err := v.Snapshot.Validate(); err != nil {

@@ -36,7 +36,7 @@ func (h *appHandler) routes() []endpoint.Route {
 	}
 }
 
-// createApp creates an app. It ignores the query parameter wait, because the app already exists when the response is
+// createApp creates an app. It ignores the wait query parameter, because the app already exists when the response is
 // sent.
 func (h *appHandler) createApp(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.CreateApp

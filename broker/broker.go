@@ -45,7 +45,7 @@ type Exchange interface {
 	// Claiming returns the worker that was sent the most recent claim for the order. It returns false if the order is
 	// not in progress or has not been claimed.
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
-	// Comparisons reports how the current shadow policies would have ranked this exchange's orders differently.
+	// Comparisons compares the current policies with the current shadow policies, based on this exchange's orders.
 	Comparisons() []market.Comparison
 }
 
@@ -58,7 +58,8 @@ type Config struct {
 	Releases  tenant.ReleaseView // stores the releases of apps
 	Queries   Queries            // nil: this broker cannot query the view
 	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
-	// Verifies tokens that brokers have created. Tokens must also accept them. nil: this broker cannot create tokens.
+	// Issued stores the tokens that brokers create, and verifies them. Tokens must accept them, too. If Issued is nil,
+	// this broker cannot create tokens.
 	Issued  *endpoint.Issued
 	Counts  *endpoint.Counts // default: counters that are not exported
 	Metrics http.Handler     // serves GET /metrics; default: replies with 404
@@ -72,20 +73,20 @@ type Config struct {
 	// If Certified is nil, such clients have no identity.
 	Certified func(*tls.ConnectionState) (endpoint.Identity, bool)
 
-	// Health returns every member's report about its copy of the view; nil if this broker cannot ask the members.
+	// Health returns every member's report about its copy of the view. It is nil if this broker cannot ask the members.
 	Health func(ctx context.Context) []machinesapi.MemberHealth
 
 	// Copies returns a worker's stored copies of app records after verifying them. By default, the worker's copies are
 	// used without verification.
 	Copies func(ctx context.Context, worker bourse.Member) ([]bourse.App, error)
 
-	// Members returns the current members of all roles; default: the workers in Directory.
+	// Members returns the current members of all roles. By default, it returns the workers in Directory.
 	Members func() []bourse.Member
 	Self    bourse.WorkerID // ID of this broker
 	LockOut bool            // a removed server can be locked out, because servers have certificates
 
-	// Rotate carries out the next step of a shared key's rotation; nil: servers have no
-	// certificates, so keys can only be replaced by hand.
+	// Rotate carries out the next step of a shared key's rotation. It is nil if servers have no
+	// certificates; keys can then be replaced only by hand.
 	Rotate func(ctx context.Context, key machinesapi.SharedKey, in machinesapi.Rotate) (machinesapi.Rotation, error)
 
 	Invitations Invitations // creates join tokens; nil: this broker cannot sign certificates

@@ -14,7 +14,7 @@ import (
 const (
 	maxCallers = 256             // limit on concurrent requests from proxies
 	maxPlacing = 32              // limit on concurrent orders for those requests
-	reuseFor   = 5 * time.Second // how long a filled order is reused; after that, all proxies know its machine
+	reuseFor   = 5 * time.Second // how long a filled order is reused; by then, all proxies know its machine
 )
 
 // coalescer combines orders for copies of equivalent machines. The zero value is ready to use.

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/broker/lookup"
 )
 
-// A broker that has just started has only partial information about its cluster, or none. Responses such as "machine
-// not found" or "no worker accepts orders there" might be wrong. Therefore, until it has complete information, the
-// broker responds only that it is not ready.
+// A broker that has just started has little or no information about its cluster, so responses such as "machine not
+// found" or "no worker accepts orders there" might be wrong. Therefore, until it has complete information, the broker
+// responds only that it is not ready.
 
 // ready returns CodeUnavailable until the broker knows its cluster.
 func ready(d lookup.Directory) error {

@@ -16,7 +16,7 @@ import (
 // defaultLease is the default TTL of a lease, in seconds.
 const defaultLease = 60
 
-// errNoLease returns the error for a missing lease. Clients expect its text.
+// errNoLease returns the error for a missing lease. Clients look for its text.
 func errNoLease() error { return bourse.Errorf(bourse.CodeNotFound, "lease not found") }
 
 func (h *machineHandler) getLease(w http.ResponseWriter, r *endpoint.Request) error {
@@ -53,7 +53,7 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	// Give this copy a later version than the machine read above, because only the copy contains the new lease.
+	// m was read before the lease was acquired. Remember m with the lease, as a later version.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
 	h.machines.RememberReply(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))

@@ -158,7 +158,7 @@ func choices(d lookup.Directory, expression string) ([]bourse.Choice, error) {
 	return bourse.ParseRegions(expression, known)
 }
 
-// chosen is the order ID that the client has chosen, or "" if the client has not chosen one.
+// chosen is an order ID chosen by the client, or "" if the client has not chosen one.
 type chosen bourse.OrderID
 
 func chosenID(r *endpoint.Request) (chosen, error) {
@@ -169,8 +169,8 @@ func chosenID(r *endpoint.Request) (chosen, error) {
 	return chosen(id), id.Validate()
 }
 
-// name sets the order's ID. If the client has chosen an ID, the order's ID is derived from that ID and the app.
-// Otherwise, name generates an ID.
+// name sets the order's ID. If the client has chosen an ID, name derives the order's ID from that ID and the app.
+// Otherwise, it generates one.
 func (c chosen) name(order *bourse.Order) {
 	if c == "" {
 		order.ID = bourse.NewOrderID().In(order.App.ID)

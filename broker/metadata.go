@@ -93,8 +93,8 @@ func checkMetadata(set map[string]*string) error {
 	}
 	for key, value := range set {
 		if key == "" || len(key) > maxMetadataString || (value != nil && len(*value) > maxMetadataString) {
-			return bourse.Errorf(bourse.CodeInvalid, "invalid metadata %s: use 1 to %d bytes for a key, and at most the same for a value",
-				bourse.Quoted(key), maxMetadataString)
+			return bourse.Errorf(bourse.CodeInvalid, "invalid metadata %s: a key must have 1 to %d bytes, and a value at most %d",
+				bourse.Quoted(key), maxMetadataString, maxMetadataString)
 		}
 	}
 	return nil

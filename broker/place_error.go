@@ -47,8 +47,8 @@ func placeError(order *bourse.Order, decision *bourse.Decision, err error) error
 // worker does not support it.
 func mayEncrypt(r bourse.Refusal) bool { return r.Resource != bourse.LabelEncrypted }
 
-// pinnedError is like placeError, for a machine that can only run on its volume's worker, so that another region would
-// not help.
+// pinnedError is like placeError, but for a machine that can only run on its volume's worker, so trying another region
+// would not help.
 func pinnedError(order *bourse.Order, refusals []bourse.Refusal, err error, text string) *endpoint.Reply {
 	for _, r := range refusals {
 		if r.Reason == bourse.RefusedVolume {

@@ -128,7 +128,7 @@ func orderError(i int, err error) error {
 }
 
 // reservationKey returns the key that the client supplied in the body or the header, or a generated key if there is
-// none. The named result reports whether the client supplied the key.
+// none. named reports whether the client supplied the key.
 func reservationKey(body, header string) (key bourse.ReservationKey, named bool, err error) {
 	if body != "" && header != "" && !strings.EqualFold(body, header) {
 		return "", false, bourse.Errorf(bourse.CodeInvalid, "invalid id %s: header %s is %s", bourse.Quoted(body), machinesapi.HeaderOrderID, bourse.Quoted(header))

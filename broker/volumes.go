@@ -42,8 +42,8 @@ func (h *volumeHandler) routes() []endpoint.Route {
 // errNoVolume returns the error for a volume that does not exist.
 func errNoVolume() error { return bourse.Errorf(bourse.CodeNotFound, "volume not found") }
 
-// volumeError is like endpoint.WorkerError, for volumes. All errors about missing volumes have the same message. If the
-// worker is full, the reply's status indicates that another region would not help.
+// volumeError is like endpoint.WorkerError, but for volumes. All errors about missing volumes have the same message. If
+// the worker is full, the reply's status indicates that another region would not help.
 func volumeError(ctx context.Context, worker bourse.WorkerID, changes bool, err error) error {
 	switch err = endpoint.WorkerError(ctx, worker, changes, err); bourse.CodeOf(err) {
 	case bourse.CodeNotFound:

@@ -54,8 +54,8 @@ func (s *Shell) BindApp(c *cobra.Command, app *string) *AppFlag {
 	return f
 }
 
-// Unless skips the lookup of the app if one of the given flags, which select several apps, is
-// set.
+// Unless skips the lookup of the app if one of the given flags is set. Such a flag selects several
+// apps, for example --all-apps.
 func (f *AppFlag) Unless(flags ...string) *AppFlag {
 	f.instead = flags
 	return f
@@ -67,8 +67,8 @@ func (f *AppFlag) OrArgument() *AppFlag {
 	return f
 }
 
-// Required makes the command fail if nothing names an app. file points to the value of the
-// command's --config flag.
+// Required makes the command fail, instead of using [DefaultApp], if the app is not specified
+// anywhere. file points to the value of the command's --config flag.
 func (f *AppFlag) Required(c *cobra.Command, file *string) *AppFlag {
 	f.required, f.file = true, file
 	c.Flags().Lookup("app").Usage = "`app` (default: BOURSE_APP, then the app in the configuration)"

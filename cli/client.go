@@ -89,8 +89,8 @@ type failingTransport struct{ err error }
 
 func (n failingTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, n.err }
 
-// Temporary reports whether err is a temporary failure of the connection or the server,
-// which means that the same request may succeed later.
+// Temporary reports whether err is a temporary failure of the connection or the server, so that a
+// retry may succeed.
 func Temporary(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeRateLimited:
@@ -103,17 +103,18 @@ func Temporary(err error) bool {
 	}
 }
 
-// Backoff computes growing delays between retries. The zero value is ready to use.
+// Backoff computes increasing delays between retries. The zero value is ready to use.
 type Backoff struct{ next time.Duration }
 
-// Bounds of a Backoff's delays.
+// The minimum and maximum delay of a Backoff.
 const (
 	minBackoff = 250 * time.Millisecond
 	MaxBackoff = 10 * time.Second
 )
 
-// Wait waits before the next attempt. It returns ctx's cause if ctx is done first. Half of the
-// delay is random, so that the clients of a restarted server do not all reconnect at once.
+// Wait blocks until it is time for the next attempt. It returns ctx's cause if ctx is done first.
+// Half of the delay is random, so that the clients of a restarted server do not all reconnect at
+// once.
 func (b *Backoff) Wait(ctx context.Context) error {
 	wait := max(b.next, minBackoff)
 	b.next = min(2*wait, MaxBackoff)
@@ -125,7 +126,7 @@ func (b *Backoff) Wait(ctx context.Context) error {
 	}
 }
 
-// Reset returns to short delays if the last connection lasted longer than [MaxBackoff].
+// Reset sets the delay back to its minimum if the last connection lasted longer than [MaxBackoff].
 func (b *Backoff) Reset(lasted time.Duration) {
 	if lasted > MaxBackoff {
 		b.next = 0
@@ -153,8 +154,9 @@ func URLs(list []machinesapi.Proxy) (out []string) {
 	return out
 }
 
-// CheckFilters returns an error if a list is filtered by a region or a worker that does not exist.
-// "" means no filter. The worker is not checked if the token does not permit listing workers.
+// CheckFilters returns an error if the region or the worker by which a list is filtered does not
+// exist. "" means no filter. The worker is not checked if the token does not permit listing
+// workers.
 func (s *Shell) CheckFilters(ctx context.Context, region bourse.Region, worker bourse.WorkerID) error {
 	if region != "" {
 		list, err := s.Client().Regions(ctx)

@@ -78,8 +78,8 @@ func LoadContexts(getenv func(string) string) (*Contexts, error) {
 // maxContexts limits the size of the contexts file, in bytes.
 const maxContexts = 4 << 20
 
-// UpdateContexts reads the user's contexts, calls change to modify them, and stores the
-// result. In the meantime, a file lock blocks updates by other processes.
+// UpdateContexts reads the user's contexts, calls change to modify them, and stores the result. A
+// file lock prevents concurrent updates by other processes.
 func UpdateContexts(getenv func(string) string, change func(*Contexts) error) (*Contexts, error) {
 	path := contextsFile(getenv)
 	if path == "" {

@@ -49,7 +49,7 @@ type ExitStatus int
 // Error implements error.
 func (r ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(r)) }
 
-// statusError is an error whose exit status is not the one that its code implies.
+// statusError overrides the exit status that the code of an error implies.
 type statusError struct {
 	error
 	status int
@@ -65,7 +65,7 @@ func WithExitStatus(err error, status int) error {
 	return &statusError{err, status}
 }
 
-// errorWithHints is an error with hints.
+// errorWithHints adds hints for the user to an error.
 type errorWithHints struct {
 	err         error
 	hints       []string
@@ -181,8 +181,8 @@ func messages(err error) []string {
 	return strings.Split(strings.TrimSpace(MessageOf(err)), "\n")
 }
 
-// MessageOf returns err's message for the user. It omits the cause unless err is an
-// internal error, whose cause is the only information.
+// MessageOf returns err's message for the user. It omits the cause, unless err is an internal
+// error, because an internal error contains no other information.
 func MessageOf(err error) string {
 	switch e := err.(type) { //nolint:errorlint // only the outermost error counts
 	case *errorWithHints:
@@ -195,9 +195,9 @@ func MessageOf(err error) string {
 	return err.Error()
 }
 
-// refusalHints maps workers' reasons for refusing an order to commands that help. A reason
-// is missing if the refusal's text is sufficient, or if the remedy depends on facts that
-// are unknown here. WORKER stands for the refusing worker.
+// refusalHints maps workers' reasons for refusing an order to commands that may help. A reason is
+// missing if the refusal's text is sufficient, or if the remedy depends on facts that the command
+// does not know. WORKER stands for the refusing worker.
 var refusalHints = []struct {
 	reason   bourse.RefusalReason
 	resource string // "" matches any resource
@@ -279,7 +279,7 @@ func (s *Shell) hintOfCause(err error) []string {
 	return nil
 }
 
-// anotherAPI returns the hint to use another API.
+// anotherAPI returns the hint to try another API.
 func (s *Shell) anotherAPI() string {
 	return "another --api, --context or BOURSE_API (now " + s.baseURL() + ")"
 }

@@ -63,8 +63,7 @@ func FlagError(flag string, err error) error {
 	return bourse.Errorf(bourse.CodeOf(err), "%s: %w", flag, err)
 }
 
-// Each calls do once for each word, in order. If a call fails, Each continues with the next
-// word. It returns all errors.
+// Each calls do for each word, in order, even if earlier calls fail. It returns all errors.
 func Each(words []string, do func(word string) error) error {
 	var problems []error
 	for _, word := range words {
@@ -87,8 +86,8 @@ type FlagGroup struct {
 // localFlags is the part of cobra's usage template that prints a command's own flags.
 const localFlags = "Flags:\n{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}"
 
-// GroupFlags makes c's help list flags in the given groups, after the flags that belong to
-// no group.
+// GroupFlags arranges the flags in c's help in the given groups. Flags that belong to no group come
+// first.
 func GroupFlags(c *cobra.Command, groups ...FlagGroup) {
 	c.SetUsageFunc(func(c *cobra.Command) error {
 		text := groupedFlags(c.LocalFlags(), groups)
@@ -137,8 +136,8 @@ func (s *Shell) Lifetime(ctx context.Context, lifeLine bool) (context.Context, c
 	return ctx, stop
 }
 
-// ReadInput returns the result of calling read with standard input. It returns early if ctx is
-// done. Some input may then be lost, so only commands that exit when ctx is done may use it.
+// ReadInput calls read with standard input and returns its result, unless ctx is done first. Some
+// input may then be lost, so only commands that exit when ctx is done may use it.
 func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, error)) ([]byte, error) {
 	type result struct {
 		data []byte
@@ -157,15 +156,15 @@ func (s *Shell) ReadInput(ctx context.Context, read func(io.Reader) ([]byte, err
 	}
 }
 
-// IgnoreSIGPIPE makes a write to a closed pipe return an error instead of killing the
-// process. It is for servers and for commands that must not stop halfway. It catches
-// SIGPIPE instead of ignoring it, because machines would inherit an ignored signal.
+// IgnoreSIGPIPE makes writes to a closed pipe return an error instead of killing the process. It is
+// for servers, and for commands that must not stop halfway. It catches SIGPIPE instead of ignoring
+// it, because machines would inherit an ignored signal.
 func IgnoreSIGPIPE() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// CommandLast makes c accept a remote command, which may have its own flags, after its
-// first argument (such as an image). The flags of c may precede or directly follow the
-// first argument; they end at the remote command or at "--". c.RunE receives the first
-// argument, followed by the remote command.
+// CommandLast makes c accept a remote command, which may have its own flags, after its first
+// argument (such as an image). The flags of c may come before or directly after the first argument.
+// They end where the remote command or "--" begins. c.RunE receives the first argument, followed by
+// the remote command.
 func (s *Shell) CommandLast(c *cobra.Command) {
 	if len(s.Args) > 0 && strings.HasPrefix(s.Args[0], cobra.ShellCompRequestCmd) {
 		return // keep the default for completion, which accepts flags anywhere

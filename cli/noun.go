@@ -27,8 +27,8 @@ func onlyVerbs(c *cobra.Command, args []string) error {
 	return unknownVerb(c, args[0])
 }
 
-// Synonyms maps other programs' subcommands to the corresponding subcommands of Bourse. The outer key
-// is the command that the user typed before the word.
+// Synonyms maps subcommands of other programs to the corresponding Bourse commands. The outer key
+// is the Bourse command before the unknown word; "" stands for the program itself.
 var Synonyms = map[string]map[string]string{
 	"": {
 		"ps": "machine list", "ls": "machine list", "list": "machine list", "jobs": "machine list",

@@ -49,8 +49,8 @@ func ownCommand() string { return commandFor(os.Args[0], exec.LookPath) }
 // follow it, and no path or quote may precede it.
 var commandPattern = regexp.MustCompile(`(^|[\s(|])` + programName + ` ([a-z<-])`)
 
-// WithProgramName replaces the program's name in the text's commands with the command that starts
-// this program, so that users can copy the commands.
+// WithProgramName replaces the program's name in each command that text contains with the command
+// that starts this program, so that users can copy the commands.
 func (s *Shell) WithProgramName(text string) string {
 	if s.Program == "" || s.Program == programName {
 		return text

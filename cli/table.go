@@ -90,7 +90,7 @@ func (t *Table) Row(cells ...string) {
 // Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
-// Widths of columns and tables.
+// Dimensions of tables. Widths are in characters.
 const (
 	ColumnGap      = "  " // text between two columns
 	MinWidth       = 8    // minimum width of a shortened column

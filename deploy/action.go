@@ -12,8 +12,8 @@ type Action interface {
 	String() string
 }
 
-// These actions create a machine or a volume. Undoing such a step destroys the object
-// that it created.
+// These actions create a machine or a volume. Undoing a step with such an action destroys the object that the step
+// created.
 type (
 	// RunCommand creates a machine for a command and runs it until it exits with status
 	// 0. The step cannot be undone.
@@ -27,8 +27,8 @@ type (
 		Name   string          `json:"volume_name"`
 		SizeGB int64           `json:"size_gb"`
 		Fork   bourse.VolumeID `json:"fork,omitempty"`
-		// Machine is the config of the machine that will mount the volume. The volume's worker must have capacity for
-		// that machine.
+		// Machine is the config of the machine that will mount the volume. The volume is created only on a worker
+		// that has capacity for that machine.
 		Machine *bourse.Config `json:"for,omitempty"`
 		// AnyWorker allows the volume to be created on a worker that already has one of
 		// the app's volumes with the same name.
@@ -40,7 +40,7 @@ type (
 		Config   *bourse.Config `json:"config"`
 		Stopped  bool           `json:"stopped,omitempty"`  // the machine is created but not started
 		Cordoned bool           `json:"cordoned,omitempty"` // the machine is created cordoned (skip_service_registration)
-		// Worker is the worker that must accept the machine; "" means any. If Worker is set, the plan reserves capacity
+		// Worker is the worker that must run the machine; "" means any. If Worker is set, the plan reserves capacity
 		// for the machine on that worker (Plan.Reserve), so the machine's config does not need a requirement for the
 		// worker.
 		Worker bourse.WorkerID `json:"worker,omitempty"`
@@ -182,7 +182,8 @@ func (s *Step) Makes() *bourse.Config {
 	return nil
 }
 
-// Replaces returns the machine that the step creates a replacement for, or "" if it does not create one.
+// Replaces returns the ID of the machine that the step's new machine replaces, or "" if the step does not create a
+// replacement.
 func (s *Step) Replaces() bourse.MachineID {
 	if do, ok := s.Do.(MakeMachine); ok {
 		return bourse.MachineID(do.Config.Metadata[KeyReplaces])

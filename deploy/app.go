@@ -25,11 +25,11 @@ type App struct {
 // Group is a set of machines with the same config.
 type Group struct {
 	Name string `json:"name"`
-	// Config is the config of each machine. It omits the metadata set by plans and the ID
-	// of the mounted volume.
+	// Config is the config of each machine. It contains neither the metadata that plans set nor the ID of the mounted
+	// volume.
 	Config bourse.Config `json:"config"`
-	// Counts contains the desired number of machines in each region. If Counts is nil, existing machines are kept, and
-	// a group without machines gets the default number.
+	// Counts contains the desired number of machines in each region. If Counts is nil, a group keeps its existing
+	// machines, and a group without machines gets the default number.
 	Counts []Count `json:"counts,omitempty"`
 	// Spare raises the default number of machines from one to two. If the group has services, the second machine also
 	// serves; otherwise, it is a standby for the first.

@@ -97,9 +97,9 @@ func (b *builder) warnVolumes(m *machine) {
 	}
 }
 
-// addRolling adds the steps that change the machines of a group of count machines: the first machine alone, and then at
-// most n at a time. For the machine with index i, it calls change, which adds that machine's steps. They must wait for
-// the steps in after. change returns the steps that later machines must wait for.
+// addRolling adds the steps that change a group of count machines: first one machine alone, and then at most n at a
+// time. change(i, after) must add the steps for machine i, which wait for the steps in after, and return the steps
+// that later machines must wait for.
 func addRolling(count, n int, begin []int, change func(i int, after []int) []int) {
 	ended := make([][]int, count)
 	for i := range count {
@@ -124,8 +124,8 @@ func unavailable(limit float64, count int) int {
 	return int(max(1, min(limit, float64(max(1, count)))))
 }
 
-// finish adds the plan's last steps. They uncordon the new machines, and then cordon, stop and destroy the retired
-// ones, so that no machine stops serving before its replacement is serving.
+// finish adds the plan's last steps, which first uncordon the new machines, and then cordon, stop and destroy the
+// retired ones. A machine therefore stops serving only after its replacement has started to serve.
 func (b *builder) finish() {
 	before := b.uncordonAll(b.leaves())
 	before = b.cordonRetired(before)
@@ -143,7 +143,7 @@ func (b *builder) finish() {
 }
 
 // depth returns the number of existing machines that m replaces, directly or indirectly. A replacement must be
-// destroyed before the machine that it replaces. Otherwise, it would count as an additional machine.
+// destroyed before the machine that it replaces, because it would otherwise count as an additional machine.
 func (b *builder) depth(m *machine) int {
 	for n := range len(b.survey.machines) {
 		next := b.survey.machines[m.replaces()]
@@ -155,8 +155,9 @@ func (b *builder) depth(m *machine) int {
 	return 0
 }
 
-// cordonRetired marks the retired machines as paused and cordons them. It returns the steps after which the machines
-// may be stopped. If the plan is interrupted, the mark tells a later plan that the machine must serve again.
+// cordonRetired adds the steps that mark the retired machines as paused and cordon them. It returns the steps after
+// which the machines may be stopped. If the plan is interrupted, a later plan finds the marks and puts the machines
+// back into service.
 func (b *builder) cordonRetired(before []int) []int {
 	var marks []Step
 	var running []retire
@@ -181,7 +182,7 @@ func (b *builder) cordonRetired(before []int) []int {
 	return []int{b.add(Step{Do: AwaitProxies{}, Why: "proxies no longer use the machines that are stopped next"}, ids...)}
 }
 
-// pause returns the step that sets KeyPaused on a machine, or removes it if mark is false.
+// pause returns the step that sets KeyPaused in a machine's metadata, or removes it if mark is false.
 func pause(m *machine, mark bool, why string) Step {
 	value := ""
 	if mark {
@@ -222,7 +223,8 @@ func (b *builder) leaves() []int {
 	return out
 }
 
-// uncordonAll uncordons the machines in b.uncordons, and returns the steps that later steps must wait for.
+// uncordonAll adds the steps that uncordon the machines in b.uncordons. It returns the steps that later steps must
+// wait for.
 func (b *builder) uncordonAll(before []int) []int {
 	if len(b.uncordons) == 0 {
 		return before
@@ -242,9 +244,9 @@ func (b *builder) uncordonAll(before []int) []int {
 	return out
 }
 
-// addParallel adds steps that all wait for the steps in before. It returns the steps that later steps must wait for. If
-// before is long, only the first new step waits for the steps in before, and the other new steps wait for the first,
-// which saves dependencies.
+// addParallel adds steps that all wait for the steps in before. It returns the steps that later steps must wait for.
+// If before is long, only the first new step waits for the steps in before, and the other new steps wait for the
+// first. This keeps the number of dependencies small.
 func (b *builder) addParallel(steps []Step, before []int) []int {
 	if len(steps) == 0 {
 		return before
@@ -286,7 +288,7 @@ func (b *builder) metadata(group string, given ...map[string]string) map[string]
 // placing describes a machine to create.
 type placing struct {
 	group     string
-	config    *bourse.Config // omits the metadata set by plans and the ID of the mounted volume
+	config    *bourse.Config // without the metadata that plans set, and without the ID of the mounted volume
 	mount     *Mount
 	region    bourse.Region
 	replaces  bourse.MachineID

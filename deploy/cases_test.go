@@ -15,8 +15,8 @@ type planCase struct {
 	plan func(*stage) deploy.Plan
 }
 
-// wants returns a case for a deploy of a. First, the groups in there are deployed, and then change changes their
-// machines.
+// wants returns a case that plans a deploy of a. Before that, it deploys the groups in there, and calls change to
+// change their machines.
 func wants(name string, there []deploy.Group, change func(*stage), a deploy.App) planCase {
 	return planCase{name, func(s *stage) deploy.Plan {
 		s.there(there...)

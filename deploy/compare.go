@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// members maps the names of a config's nonempty members to their values in canonical JSON. It omits metadata, mounts
-// and standbys, because plans set them.
+// members maps the names of a config's nonempty members to their values as canonical JSON. It does not contain
+// metadata, mounts and standbys, because plans set them.
 type members map[string]string
 
 // comparer compares configs. It caches results, because an app's machines have only a few

@@ -72,11 +72,11 @@ func (b *builder) validate(app *App) bool {
 	return len(b.plan.Refused) == 0
 }
 
-// MaxCount limits the number of machines that a group may have in one region.
+// MaxCount is the maximum number of machines that a group may have in one region.
 const MaxCount = 10_000
 
-// retireGone retires the machines of groups that are no longer part of the app, and
-// temporary machines left behind by earlier plans.
+// retireGone retires the machines of groups that the app no longer has, and temporary machines left behind by earlier
+// plans.
 func (b *builder) retireGone(app *App) {
 	for _, name := range slices.Sorted(maps.Keys(b.survey.units)) {
 		if slices.ContainsFunc(app.Groups, func(g Group) bool { return g.Name == name }) {
@@ -147,7 +147,8 @@ func (b *builder) checkStrategy(s Strategy, w *work) {
 	}
 }
 
-// rolling changes a few machines of a group at a time, or all at once if wait is false.
+// rolling adds the steps that change a group's machines: a few machines at a time or, if wait is false, all of them
+// at once.
 func (b *builder) rolling(w *work, begin []int, wait bool) {
 	warm := w.runningJobs()
 	var first []int
@@ -192,8 +193,8 @@ func (b *builder) canary(w *work) []int {
 	return []int{b.add(b.stepOnCreated(id, DestroyMachine{}, "the canary was ready"), ready)}
 }
 
-// blueGreen creates a replacement for each running machine that must be updated. Machines
-// that are stopped, or that stay cordoned, are updated in place.
+// blueGreen adds the steps that replace each running machine that must be updated. Machines that are stopped, or that
+// stay cordoned, are updated in place.
 func (b *builder) blueGreen(w *work) {
 	for _, j := range w.runningJobs() {
 		if !j.update || j.machine.Cordoned && !j.uncordon {
@@ -212,7 +213,7 @@ func (b *builder) blueGreen(w *work) {
 	}
 }
 
-// change adds a job's steps, and returns the steps that the next job must wait for.
+// change adds the steps for one job, and returns those that the next job must wait for.
 func (b *builder) change(j *job, wait bool, after []int) []int {
 	m, last := j.machine, after
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// MoveOptions configure how machines are moved. The zero value is valid.
+// MoveOptions configures how machines are moved. The zero value is valid.
 type MoveOptions struct {
 	Region      bourse.Region   // target region; "" means that each machine stays in its region
 	To          bourse.WorkerID // target worker, which must be in Region; "" means that the exchange chooses one
@@ -159,9 +159,9 @@ type mover struct {
 }
 
 // Move returns a plan that replaces machines with copies on other workers. It moves a few machines at a time, and
-// destroys each machine once its copy serves. If neither Region nor To is set, the machines' workers must be cordoned,
-// because a copy could otherwise be placed on the same worker. A machine with a volume is stopped while its volume is
-// forked, so that no write is lost.
+// destroys each machine once its copy serves. A machine with a volume is stopped while its volume is forked, so that
+// no writes are lost. If neither Region nor To is set, the machines' workers must be cordoned, because a copy could
+// otherwise be placed on the same worker.
 func Move(have State, ids []bourse.MachineID, opts MoveOptions) Plan {
 	if opts.Concurrency < 1 {
 		opts.Concurrency = defaultMoveConcurrency
@@ -188,10 +188,10 @@ type move struct {
 	from        *machine
 	to          *machine   // replacement created by an unfinished plan, or nil
 	stale       []*machine // unusable replacements created by unfinished plans
-	standbys    []*machine // standbys for from or its replacements that are not moved themselves
-	primaries   []*move    // moves of from's primaries, if from is a standby
-	sameStandby []*move    // moves of other machines with the same standby, so that it is updated only once
-	creation    Step       // step whose Machine or MadeBy field identifies the replacement
+	standbys    []*machine // standbys for from or its replacements, except those that are moved, too
+	primaries   []*move    // if from is a standby: the moves of its primaries
+	sameStandby []*move    // moves of other machines with the same standby, which is updated only once
+	creation    Step       // its Machine or MadeBy field identifies the replacement
 }
 
 func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
@@ -219,8 +219,8 @@ func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
 	})
 }
 
-// orderStandbys ensures that each standby is changed only once. A standby that is moved itself is replaced after its
-// primaries.
+// orderStandbys ensures that each standby is changed only once. If a standby is itself moved, it is replaced after
+// its primaries.
 func (b *mover) orderStandbys(moves []*move) {
 	changed := map[*machine]*move{}
 	for _, mv := range moves {
@@ -241,8 +241,8 @@ func (b *mover) orderStandbys(moves []*move) {
 	}
 }
 
-// standbysOf returns the standbys for any machine in unit u, including the replacements. If an earlier plan was
-// interrupted, a standby may refer to a replacement that the current plan destroys.
+// standbysOf returns the standbys for any machine in unit u. Replacements are included, because a standby may refer
+// to one that an interrupted plan created and the current plan destroys.
 func standbysOf(units []*unit, u *unit) []*machine {
 	var out []*machine
 	for _, other := range units {
@@ -255,7 +255,8 @@ func standbysOf(units []*unit, u *unit) []*machine {
 	return out
 }
 
-// movable returns the move of a unit. If the unit cannot be moved, it returns nil and refuses the plan.
+// movable returns the move of unit u. If u cannot be moved, movable returns nil and adds the reason to the plan's
+// refusals.
 func (b *mover) movable(u *unit) *move {
 	m := u.root
 	mv := &move{from: m}
@@ -304,12 +305,12 @@ func (b *mover) proxies(m *machine, why string) Step {
 	return Step{Do: AwaitProxies{}, Group: m.group, Region: m.Region, Why: why}
 }
 
-// moveMachine creates a replacement, and destroys the machine once the replacement serves.
+// moveMachine adds the steps that create a replacement, and destroy the machine once the replacement serves.
 func (b *mover) moveMachine(mv *move, after []int) []int {
 	m := mv.from
 	target := b.target(mv, nil, &after)
 	if !m.down() || m.paused() {
-		if mv.to != nil && mv.to.down() { // another unfinished plan was about to remove the replacement
+		if mv.to != nil && mv.to.down() { // another plan was about to remove the replacement, and was interrupted
 			after = []int{b.add(target(StartMachine{}), after...)}
 		}
 		after = []int{b.add(target(b.ready(true)), after...)}
@@ -331,8 +332,7 @@ func (b *mover) moveMachine(mv *move, after []int) []int {
 	return after
 }
 
-// moveVolume stops a machine, forks its volume and creates a replacement that mounts the
-// fork.
+// moveVolume adds the steps that stop a machine, fork its volume, and create a replacement that mounts the fork.
 func (b *mover) moveVolume(mv *move, after []int) []int {
 	m := mv.from
 	if !m.down() {
@@ -410,8 +410,8 @@ func (mv *move) destroys(id bourse.MachineID) bool {
 }
 
 // primariesOf returns the primaries of a standby's replacement. standbys lists the primaries of the existing standby.
-// If a primary is moved, or was moved earlier, primariesOf returns its replacement instead. If this plan creates that
-// replacement, its ID is not known yet, so primariesOf returns the step that creates it as standbyOf.
+// If a primary is moved, or was moved earlier, ids contains its replacement instead. If this plan creates the
+// replacement, its ID is not known yet; standbyOf is then the ID of the step that creates it.
 func (b *mover) primariesOf(mv *move, standbys []bourse.MachineID) (ids []bourse.MachineID, standbyOf *int) {
 	ids = slices.Clone(standbys)
 	for i, id := range ids {
@@ -419,9 +419,9 @@ func (b *mover) primariesOf(mv *move, standbys []bourse.MachineID) (ids []bourse
 			ids[i] = cmp.Or(b.survey.replacementOf(id), id)
 		}
 	}
-	for _, twin := range mv.primaries {
-		ids = slices.DeleteFunc(ids, twin.destroys)
-		switch made := twin.creation; {
+	for _, primary := range mv.primaries {
+		ids = slices.DeleteFunc(ids, primary.destroys)
+		switch made := primary.creation; {
 		case made.Machine != "":
 			if !slices.Contains(ids, made.Machine) {
 				ids = append(ids, made.Machine)
@@ -433,9 +433,9 @@ func (b *mover) primariesOf(mv *move, standbys []bourse.MachineID) (ids []bourse
 	return ids, standbyOf
 }
 
-// renew updates the replacement that already exists for a standby: it adds the machines that this plan creates to the
-// replacement's primaries. It computes the new list from the original standby's list, because the replacement's own
-// list may name machines that no longer exist.
+// renew adds a step that updates the list of primaries of a standby's existing replacement. The new list includes the
+// machines that this plan creates. It is based on the original standby's list, because the replacement's own list may
+// name machines that no longer exist.
 func (b *mover) renew(mv *move, after []int) []int {
 	if mv.to == nil || !mv.from.standby() {
 		return after
@@ -447,8 +447,8 @@ func (b *mover) renew(mv *move, after []int) []int {
 	return b.updateStandby(mv.to, ids, standbyOf, "the machine that it stands by for is replaced", after)
 }
 
-// updateStandby updates a standby's list of primaries, unless the list is already correct. It returns the steps for
-// which later steps must wait.
+// updateStandby adds a step that updates a standby's list of primaries, unless the list is already correct. It
+// returns the steps that later steps must wait for.
 func (b *mover) updateStandby(spare *machine, ids []bourse.MachineID, standbyOf *int, why string, after []int) []int {
 	if standbyOf == nil && slices.Equal(ids, spare.config.Standbys) {
 		return after
@@ -460,7 +460,7 @@ func (b *mover) updateStandby(spare *machine, ids []bourse.MachineID, standbyOf 
 	}, why), after...)}
 }
 
-// adopt uncordons the replacement, and makes it the primary of the moved machine's standbys.
+// adopt adds the steps that uncordon the replacement and make it the primary of the moved machine's standbys.
 func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	m := mv.from
 	if !m.Cordoned || m.paused() {
@@ -484,8 +484,8 @@ func (b *mover) adopt(mv *move, target func(Action) Step, after []int) []int {
 	return ends
 }
 
-// discard destroys the moved machine and then its volumes. It also destroys replacements
-// left behind by unfinished plans.
+// discard adds the steps that destroy the moved machine, its volumes, and the replacements left behind by unfinished
+// plans.
 func (b *mover) discard(mv *move, after []int) {
 	var stale, cordons []int
 	for _, m := range mv.stale {

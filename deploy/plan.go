@@ -29,7 +29,7 @@ type State struct {
 // Plan is a list of steps with their dependencies. Commands print it if --plan and --json are set.
 type Plan struct {
 	App     bourse.AppName `json:"app"`
-	Release release.ID     `json:"release,omitempty"` // release of the machines that the plan creates and updates
+	Release release.ID     `json:"release,omitempty"` // release that the plan records on the machines that it creates or updates
 	What    string         `json:"what,omitempty"`    // kind of plan, such as "rolling", "bluegreen", "scale" or "move"
 	// Seen describes the existing machines that the plan is based on.
 	Seen     map[bourse.MachineID]Seen `json:"seen,omitempty"`
@@ -74,7 +74,8 @@ const (
 	KeyVersion  = "fly_release_version"
 	KeyCanary   = "fly_canary"            // "true" if the machine only tests a release and is then destroyed
 	KeyReplaces = bourse.MetadataReplaces // machine that this one replaces; while both exist, they count as one
-	// The replaced machine's last start before its volume was forked for this machine.
+	// KeyCopies is set on a machine that mounts a fork of the replaced machine's volume. Its value identifies the
+	// replaced machine's latest start before the fork.
 	KeyCopies = "bourse_copies"
 	KeyPaused = "bourse_paused" // "true" if an unfinished plan is about to remove the machine, and may have cordoned and stopped it
 )
@@ -104,8 +105,8 @@ func (p *Plan) VolumesLeft(done func(step int) bool) []bourse.VolumeID {
 }
 
 // Undoable returns the steps to undo after a failure, in the order in which to undo them. begun reports, by step ID,
-// which steps have begun; the others must not begin afterward. If an existing machine or volume may have been
-// destroyed, its replacement has to stay, so the steps that led to the destruction are not undone.
+// which steps have begun; the others must not begin afterward. If an existing machine or volume may already have been
+// destroyed, its replacement must stay. Therefore, the steps that preceded its destruction are not undone.
 func (p *Plan) Undoable(begun []bool) []int {
 	keep := make([]bool, len(p.Steps))
 	var out []int

@@ -11,7 +11,7 @@ import (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// Pace controls how fast machines are changed by plans that are not made from an [App]. The fields have the same
+// Pace controls how fast a plan changes machines, if the plan is not based on an [App]. The fields have the same
 // meaning as in App.
 type Pace struct {
 	MaxUnavailable float64
@@ -19,9 +19,9 @@ type Pace struct {
 	Smoke          bool
 }
 
-// Scale returns a plan that changes groups to the given numbers of machines. New machines
-// are like the existing ones, which are not updated. In counts, an empty region means any
-// region. Groups that are missing from counts are left unchanged.
+// Scale returns a plan that changes groups to the given numbers of machines. New machines have the config of their
+// group's newest machine; existing machines are not updated. In counts, an empty region means any region. Groups that
+// are missing from counts are left unchanged.
 func Scale(have State, counts map[string][]Count, pace Pace) Plan {
 	s := newSurvey(&have, false)
 	b := newBuilder("scale", have.App, s, Options{}, pace.Wait)

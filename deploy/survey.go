@@ -38,7 +38,7 @@ func (m *machine) lost() bool {
 	return m.Config == nil || m.HostStatus != "" && m.HostStatus != machinesapi.HostOK
 }
 
-// down reports whether the machine is, or is about to be, stopped or suspended.
+// down reports whether the machine is stopped or suspended, or is about to be.
 func (m *machine) down() bool {
 	switch m.State {
 	case bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:
@@ -175,9 +175,9 @@ func (s *survey) addUnits(mine []*machine) {
 	}
 }
 
-// rootOf follows the chain of replaced machines from m and returns the last one. The chain
-// ends before a machine that no longer exists, is a leftover, or belongs to another group.
-// If the chain is a cycle, rootOf returns m.
+// rootOf returns the last machine in the chain that begins with m and continues with the machine that each one
+// replaces. The chain ends before a machine that no longer exists, is a leftover, or belongs to another group. If the
+// chain is a cycle, rootOf returns m.
 func (s *survey) rootOf(m *machine) *machine {
 	at := m
 	for range len(s.machines) {
@@ -204,8 +204,8 @@ func (s *survey) replacementOf(id bourse.MachineID) bourse.MachineID {
 	return ""
 }
 
-// freeVolume returns a volume with the given name that no machine mounts, and removes it
-// from s.volumes. It returns nil if there is none.
+// freeVolume returns a volume that has the given name and that no machine mounts, and removes the volume from
+// s.volumes. It returns nil if there is no such volume. An empty region means any region.
 func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	for i, v := range s.volumes {
 		if v.Name == name && (in == "" || v.Region == in) {
@@ -216,7 +216,7 @@ func (s *survey) freeVolume(name string, in bourse.Region) *machinesapi.Volume {
 	return nil
 }
 
-// seen returns the surveyed machines' descriptions for a plan.
+// seen describes the surveyed machines, for [Plan].Seen.
 func seen(s *survey) map[bourse.MachineID]Seen {
 	if len(s.machines) == 0 {
 		return nil

@@ -115,7 +115,7 @@ func (p *Plan) Summary() Summary {
 	return out
 }
 
-// String formats the summary on one line, as "2 to create, 3 to update" or "nothing to do".
+// String formats the summary on one line, such as "2 to create, 3 to update" or "nothing to do".
 func (s Summary) String() string {
 	var out []string
 	for _, n := range []struct {
@@ -140,8 +140,8 @@ func (s Summary) String() string {
 	return strings.Join(out, ", ")
 }
 
-// Text describes the plan in lines of at most width columns. Longer words are not broken. A width of 0 means 80. The
-// text depends only on the plan, and ends with a newline.
+// Text describes the plan in lines of at most width columns; 0 means 80 columns. Words are not broken, even if they
+// are longer than a line. The text ends with a newline.
 func (p *Plan) Text(width int) string {
 	if width <= 0 {
 		width = 80
@@ -216,8 +216,8 @@ const (
 	maxLines = 20 // warnings or refusals
 )
 
-// bounded returns the first items of list. If there are more items than the limit, the result's last element is the
-// number of omitted items.
+// bounded returns at most most items of list. If it omits any, it appends the number of omitted items, as in "and 3
+// more".
 func bounded(list []string, most int) []string {
 	if len(list) <= most {
 		return list

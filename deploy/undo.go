@@ -40,7 +40,7 @@ func Undo(have State, id release.ID, pace Pace) Plan {
 	return b.plan
 }
 
-// undoUnit adds the changes that revert the release for one unit.
+// undoUnit adds the jobs that revert the release for the machines of one unit.
 func (b *builder) undoUnit(w *work, u *unit, have *State, id release.ID) {
 	keep := u.root
 	for _, m := range u.next {
@@ -109,8 +109,8 @@ func former(have *State, m *machine, id release.ID) *bourse.Config {
 	return nil
 }
 
-// sibling returns the former config of another machine in m's group, with m's own volume
-// and standbys. It returns nil if there is none.
+// sibling returns the former config of another machine in m's group, but with m's own volume and standbys. It returns
+// nil if no other machine has a suitable config.
 func (b *builder) sibling(have *State, m *machine, id release.ID) *bourse.Config {
 	for _, u := range b.survey.units[m.group] {
 		for _, other := range u.all() {

@@ -14,11 +14,11 @@ import (
 type work struct {
 	group   *Group
 	limit   float64
-	count   int // number of kept machines that should run
+	count   int // number of kept machines that are supposed to run
 	jobs    []*job
 	places  []place
-	made    map[bourse.MachineID]int              // steps that create replacements, by replaced machine
-	newest  *int                                  // first step that creates a machine; nil if there is none
+	made    map[bourse.MachineID]int              // IDs of the steps that create replacements, by replaced machine
+	newest  *int                                  // ID of the first step that creates a machine; nil if there is none
 	keptFor map[bourse.MachineID]bourse.MachineID // maps every machine to the kept machine of its unit
 	first   bourse.MachineID                      // a kept machine that is not a standby; "" if there is none
 }
@@ -48,13 +48,12 @@ func (w *work) changes() bool {
 	return len(w.places) > 0 || slices.ContainsFunc(w.jobs, func(j *job) bool { return j.update })
 }
 
-// runningUpdates returns the updates of running machines.
+// runningUpdates returns the jobs that update running machines.
 func (w *work) runningUpdates() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.update || j.stopped })
 }
 
-// runningJobs returns all jobs of running machines. Machines that are not ready or not serving
-// come first.
+// runningJobs returns all jobs for running machines. Machines that are not ready or not serving come first.
 func (w *work) runningJobs() []*job {
 	out := slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return j.stopped })
 	slices.SortStableFunc(out, func(a, b *job) int {
@@ -63,7 +62,7 @@ func (w *work) runningJobs() []*job {
 	return out
 }
 
-// stoppedJobs returns the jobs of machines that are stopped and will remain stopped.
+// stoppedJobs returns the jobs for machines that are stopped and will remain stopped.
 func (w *work) stoppedJobs() []*job {
 	return slices.DeleteFunc(slices.Clone(w.jobs), func(j *job) bool { return !j.stopped })
 }
@@ -102,15 +101,13 @@ func (b *builder) work(app *App, g *Group) *work {
 	return w
 }
 
-// keptMachine is the machine of a unit that a plan keeps. The unit's other machines are
-// retired.
+// keptMachine is the one machine of a unit that a plan keeps. The unit's other machines are retired.
 type keptMachine struct {
 	*machine
 	unit *unit
 }
 
-// standby reports whether the machine is a standby. Machines of groups with services never
-// are.
+// standby reports whether the machine is a standby. A machine in a group with services never counts as one.
 func (h *keptMachine) standby(g *Group) bool { return h.machine.standby() && !serving(&g.Config) }
 
 // chooseKept chooses which machine of a unit to keep. It prefers a replacement that is in its desired state. Otherwise,
@@ -158,7 +155,8 @@ func (b *builder) keepCounted(app *App, w *work, units []*unit) []*keptMachine {
 	return append(machines, spares...)
 }
 
-// firstMachines adds the default number of machines to a group without machines and without a desired number.
+// firstMachines adds places for the default number of machines. It is called if the group has no machines and no
+// desired number.
 func (w *work) firstMachines(app *App) {
 	w.place(app.Primary, "the first machine of its group")
 	if !w.group.Spare || w.group.Mount != nil {
@@ -169,8 +167,8 @@ func (w *work) firstMachines(app *App) {
 		return
 	}
 	w.place(app.Primary, "a standby for the first machine")
-	last, twin := &w.places[len(w.places)-1], 0
-	last.stopped, last.primary = true, &twin
+	last, first := &w.places[len(w.places)-1], 0
+	last.stopped, last.primary = true, &first
 }
 
 func (w *work) place(in bourse.Region, why string) {
@@ -178,7 +176,7 @@ func (w *work) place(in bourse.Region, why string) {
 }
 
 // replace adds a place for a machine that replaces m. The new machine's metadata names the root of m's unit as the
-// replaced machine. The root is destroyed last, so the unit remains recognizable until then.
+// replaced machine, because the root is destroyed last. Until then, later plans can recognize the unit.
 func (b *builder) replace(w *work, m *machine, config *bourse.Config, why string) {
 	w.places = append(w.places, place{former: m.ID, placing: placing{
 		group: w.group.Name, config: config, mount: w.group.Mount, region: m.Region, why: why,
@@ -195,8 +193,8 @@ func preservedMetadata(metadata map[string]string) map[string]string {
 	return out
 }
 
-// adjustCounts adjusts the number of machines in each region to the desired number, and returns the
-// machines to keep.
+// adjustCounts adjusts the number of machines in each region to the desired number: it adds places for missing
+// machines, and retires surplus ones. It returns the machines to keep.
 func (b *builder) adjustCounts(app *App, w *work, machines []*keptMachine) []*keptMachine {
 	wanted := map[bourse.Region]int{}
 	var regions []bourse.Region
@@ -240,12 +238,12 @@ func (b *builder) retireSurplus(g *Group, in bourse.Region, here []*keptMachine,
 	slices.SortFunc(here, func(x, y *keptMachine) int {
 		return cmp.Or(use(x, y), cmp.Compare(x.CreatedAt, y.CreatedAt), cmp.Compare(x.ID, y.ID))
 	})
-	on, beside := map[bourse.WorkerID]int{}, map[*keptMachine]int{}
+	on, sharing := map[bourse.WorkerID]int{}, map[*keptMachine]int{}
 	for _, h := range here {
-		beside[h] = on[h.Worker]
+		sharing[h] = on[h.Worker]
 		on[h.Worker]++
 	}
-	slices.SortStableFunc(here, func(x, y *keptMachine) int { return cmp.Or(use(x, y), cmp.Compare(beside[x], beside[y])) })
+	slices.SortStableFunc(here, func(x, y *keptMachine) int { return cmp.Or(use(x, y), cmp.Compare(sharing[x], sharing[y])) })
 	n := wanted[in]
 	for _, h := range here[min(n, len(here)):] {
 		b.retireUnit(h.unit, nil, scaleReason(n, g, in, len(here)))
@@ -264,8 +262,8 @@ func scaleReason(to int, g *Group, in bourse.Region, from int) string {
 	return fmt.Sprintf("group %s%s is scaled from %d to %d", g.Name, where, from, to)
 }
 
-// planMachine adds a job for a kept machine that has to change. If the machine needs another volume, planMachine
-// replaces it instead.
+// planMachine adds a job for a kept machine if the machine must change. If the machine needs another volume,
+// planMachine replaces it instead.
 func (b *builder) planMachine(w *work, h *keptMachine) {
 	m, g := h.machine, w.group
 	if m.lost() {
@@ -326,7 +324,7 @@ func (b *builder) desiredConfig(m *machine, g *Group) *bourse.Config {
 	if to := m.replaces(); to != "" && b.survey.machines[to] != nil {
 		c.Metadata[KeyReplaces] = string(to)
 	}
-	if !m.Cordoned { // keep the mark of a cordoned machine until it is uncordoned
+	if !m.Cordoned { // a cordoned machine stays marked until it is uncordoned
 		delete(c.Metadata, KeyPaused)
 	}
 	if g.KeepGuest {
@@ -424,8 +422,8 @@ func (w *work) noneKept(ids []bourse.MachineID) bool {
 	return !slices.ContainsFunc(ids, func(id bourse.MachineID) bool { return w.keptFor[id] != "" })
 }
 
-// standbyConfig returns the config for a job's update. If the machine is to be the standby for a machine that the plan
-// creates, whose ID is not known yet, standbyConfig also returns the step that creates that machine.
+// standbyConfig returns the config for a job's update. If the job's machine becomes the standby for a machine that
+// the plan creates, that machine's ID is not known yet; standbyOf is then the ID of the step that creates it.
 func (j *job) standbyConfig() (config *bourse.Config, standbyOf *int) {
 	ids := j.config.Standbys
 	if len(ids) == 0 {

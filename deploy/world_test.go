@@ -335,8 +335,7 @@ func (r *run) undo(unreachable bool) {
 	}
 }
 
-// finish executes the remaining steps of a plan in their order, and lets machines finish
-// starting.
+// finish executes the remaining steps of a plan in order, and completes the starts of machines.
 func (r *run) finish() {
 	for i := range r.plan.Steps {
 		if !r.begun[i] {

@@ -11,8 +11,8 @@ import (
 // Call is the signature of [Fabric].Call.
 type Call func(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 
-// AskAll implements Ask for a Fabric by sending the order to each worker separately. When it
-// returns, all of these calls have ended.
+// AskAll implements Ask for a Fabric by sending the order to each worker in a separate call. It
+// returns once all of these calls have ended.
 func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote)) {
 	body, err := EncodeOrder(order)
 	if err != nil {
@@ -20,11 +20,11 @@ func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Or
 	}
 	m := QuoteMessage(body)
 	var wg sync.WaitGroup
-	var mu sync.Mutex // serializes calls of answer
+	var mu sync.Mutex // serializes calls to answer
 	one := func(to bourse.Member) {
 		a, err := send(ctx, to, &m)
 		if err != nil || a.Status > 299 || ctx.Err() != nil {
-			return // a worker whose call fails has not answered
+			return // a failed call counts as no answer
 		}
 		q, err := DecodeQuote(to, a.Body)
 		if err != nil {
@@ -36,7 +36,7 @@ func AskAll(ctx context.Context, send Send, to []bourse.Member, order *bourse.Or
 	}
 	for i, m := range to {
 		if i == len(to)-1 {
-			one(m) // use this goroutine for the last worker, instead of only waiting
+			one(m) // the last call runs in this goroutine, which would otherwise only wait
 			break
 		}
 		wg.Go(func() { one(m) })

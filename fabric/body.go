@@ -85,8 +85,9 @@ func writeBody(w http.ResponseWriter, status int, v any) {
 
 const contentType = "application/cbor"
 
-// readReply decodes a worker's reply into v. If the reply is invalid, the request's outcome is unknown, because a
-// worker acts before it replies.
+// readReply decodes a worker's reply into v. most is the maximum size of the reply. If the reply is incomplete,
+// readReply returns the error of [Lost]. If the reply is invalid or too long, the error has CodeInternal. In all of
+// these cases, the request's outcome is unknown, because a worker acts before it replies.
 func readReply(ctx context.Context, from bourse.Member, resp *http.Response, v any, most int64) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
@@ -111,8 +112,7 @@ func decodeReply(from bourse.Member, body []byte, v any) error {
 	return checkOwner(&from, v)
 }
 
-// encodeBody encodes a request. It returns an error if the request is larger than workers
-// accept.
+// encodeBody encodes a request. It returns an error if the request is larger than [MaxBody].
 func encodeBody(v any) ([]byte, error) {
 	body, err := codec.Marshal(v)
 	if err != nil {
@@ -124,8 +124,8 @@ func encodeBody(v any) ([]byte, error) {
 	return body, nil
 }
 
-// setBytes sets the body of req. It allows a Fabric to send the request again as long as none of
-// its bytes have been written.
+// setBytes sets the body of req, in a form that allows a Fabric to send the request again as long as no byte of it has
+// been written.
 func setBytes(req *http.Request, body []byte) {
 	req.Header.Set("Content-Type", contentType)
 	req.ContentLength = int64(len(body))

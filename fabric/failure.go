@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// maxFailure is the maximum size of a failure that a client reads; maxMessage is the maximum length of the failure's
-// message.
+// maxFailure is the maximum number of bytes that a client reads from an error reply. maxMessage is the maximum length
+// of the message in a [Failure].
 const (
 	maxFailure = 64 << 10
 	maxMessage = 8 << 10
@@ -33,7 +33,7 @@ func WriteFailure(w http.ResponseWriter, err error) {
 	writeBody(w, f.Code.Status(), f)
 }
 
-// FailureOf returns the part of err to send to the caller of a verb.
+// FailureOf returns the part of err that may be sent to a verb's caller.
 func FailureOf(err error) *Failure {
 	f := &Failure{Code: bourse.CodeOf(err), Message: bourse.MessageOf(err)}
 	if !slices.Contains(bourse.Codes(), f.Code) { // the error has no code, or a code that Bourse does not define
@@ -58,7 +58,7 @@ func readFailure(ctx context.Context, from bourse.Member, resp *http.Response) e
 }
 
 // failureIn returns the error in a worker's error reply. If the reply does not contain a Failure, the error has
-// CodeInternal, because it is unknown what the worker did. Usually, the Failure is encoded in CBOR. A listener's
+// CodeInternal, because it is unknown what the worker did. A Failure is normally encoded in CBOR, but a listener's
 // access checks reply in JSON, which every client can read.
 func failureIn(from bourse.Member, status int, body []byte) error {
 	var f Failure

@@ -9,7 +9,7 @@ import (
 // Verbs for images.
 var (
 	ImageList    = read[struct{}, []bourse.Image]("image/list")                    // includes images that are being pulled
-	ImageResolve = read[ResolveRequest, bourse.ImageRef]("image/resolve")          // returns the digest that the registry currently has for a name
+	ImageResolve = read[ResolveRequest, bourse.ImageRef]("image/resolve")          // returns the digest to which a name currently refers in its registry
 	ImagePull    = lines[PullRequest, bourse.Image]("image/pull", http.MethodPost) // sends progress, and finally the image with an empty Pull
 	ImagePrune   = act[struct{}, []bourse.Image]("image/prune")                    // removes images that no machine uses
 )

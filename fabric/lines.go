@@ -11,8 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxLine is the maximum length of a line in a reply. The longest line is a task's answer
-// in base64.
+// maxLine is the maximum length of a line in a reply. The longest possible line is a task's answer, encoded in base64.
 const maxLine = 2*bourse.MaxAnswer + 1<<20
 
 // readLines calls line for each JSON line of a worker's reply until the reply ends. If line returns an error, readLines

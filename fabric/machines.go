@@ -21,7 +21,7 @@ var (
 	MachineStop      = act[MachineAction, ActReply]("machine/stop")                 // returns before the machine has stopped
 	MachineSuspend   = act[MachineAction, ActReply]("machine/suspend")              // returns once the machine is suspended
 	MachineRestart   = act[MachineAction, ActReply]("machine/restart")              // returns once the machine has restarted
-	MachineUpdate    = act[UpdateRequest, ActReply]("machine/update")               // returns once the new version has started, or exists if SkipLaunch is set
+	MachineUpdate    = act[UpdateRequest, ActReply]("machine/update")               // returns once the new version has started or, if SkipLaunch is set, once it exists
 	MachineDestroy   = act[MachineAction, ActReply]("machine/destroy")              // returns once the machine has been destroyed
 	MachineCordon    = act[MachineAction, ActReply]("machine/cordon")
 	MachineUncordon  = act[MachineAction, ActReply]("machine/uncordon")
@@ -35,7 +35,7 @@ var (
 	MachineUse       = act[UseRequest, UseReply]("machine/use", bourse.RoleProxy)               // marks the machine as used; can wait until it accepts connections
 )
 
-// MachinesQuery selects machines. Zero fields select all of them.
+// MachinesQuery selects machines. An empty field matches every machine.
 type MachinesQuery struct {
 	App     bourse.AppName `json:"app,omitempty"` // if AppID is empty, matches all apps that have or had this name
 	AppID   string         `json:"app_id,omitempty"`
@@ -63,14 +63,14 @@ type WaitReply struct {
 	State    bourse.State      `json:"state"`
 	Instance bourse.InstanceID `json:"instance"`
 	Event    bourse.EventID    `json:"event"`             // latest event; use it as After in the next wait
-	Machine  *bourse.Machine   `json:"machine,omitempty"` // the machine at the end of the wait
+	Machine  *bourse.Machine   `json:"machine,omitempty"` // the machine when the wait ended
 }
 
 // Usage contains a machine's resource usage and limits.
 type Usage struct {
 	At        time.Time          `json:"at"`
-	CPU       time.Duration      `json:"cpu"`       // CPU time since the machine's start; this and the other figures are -1 if unavailable
-	Throttled time.Duration      `json:"throttled"` // how long the machine has been slowed down by its quota
+	CPU       time.Duration      `json:"cpu"`       // CPU time since the machine started; -1, like the other figures, if unavailable
+	Throttled time.Duration      `json:"throttled"` // how long the machine has been throttled by its quota
 	Memory    int64              `json:"memory"`    // bytes in use
 	PIDs      int64              `json:"pids"`
 	ReadByte  int64              `json:"read_byte"`
@@ -111,7 +111,7 @@ type MachineAction struct {
 	By      string           `json:"by,omitempty"`       // name of the caller's token, for the machine's events
 }
 
-// ActReply contains the machine after the operation and its previous state.
+// ActReply contains the machine as it is after the operation, and the state that it was in before.
 type ActReply struct {
 	Previous bourse.State   `json:"previous"`
 	Machine  bourse.Machine `json:"machine"`
@@ -132,7 +132,8 @@ type UpdateRequest struct {
 	LeaseTTL   int64  `json:"lease_ttl,omitempty"` // in seconds; if set, acquire or extend the lease
 	LeaseOwner string `json:"lease_owner,omitempty"`
 	Secrets    uint64 `json:"secrets,omitempty"` // minimum version of the app's secrets for the new version
-	// Minimum version of the app's secrets for the running program; a program with a lower version is restarted.
+	// Minimum version of the app's secrets for the running program. If the program has an older version, it is
+	// restarted.
 	Renew       uint64         `json:"renew,omitempty"`
 	SkipSecrets bool           `json:"skip_secrets,omitempty"`
 	AppKeys     bourse.AppKeys `json:"app_keys,omitempty"` // keys for the app's secrets; empty if the broker has none
@@ -191,11 +192,11 @@ type UseRequest struct {
 
 // UseReply describes how to connect to a machine that is in use.
 type UseReply struct {
-	State    bourse.State      `json:"state"` // started, if the call has waited for the machine to run
+	State    bourse.State      `json:"state"` // started if the call waited for the machine to run
 	Instance bourse.InstanceID `json:"instance"`
 	Boot     int               `json:"boot"`              // number of the machine's current start; connections from previous starts are broken
 	Port     int               `json:"port,omitempty"`    // for TunnelRequest; may differ from the service's port
 	Address  string            `json:"address,omitempty"` // direct address for the caller; if empty, use the tunnel
-	TTL      bourse.Duration   `json:"ttl"`               // how long the machine will not be stopped for being idle
+	TTL      bourse.Duration   `json:"ttl"`               // how long the machine is protected from being stopped as idle
 	Others   int               `json:"others,omitempty"`  // number of requests in progress from other proxies
 }

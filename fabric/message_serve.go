@@ -49,8 +49,8 @@ func (h *BufferedReply) Write(p []byte) (int, error) {
 	return h.buf.Write(p)
 }
 
-// SetReadDeadline implements the interface that http.ResponseController expects. It does
-// nothing, because the request has been read completely.
+// SetReadDeadline implements the interface that http.ResponseController expects. It does nothing, because the whole
+// request is already in memory.
 func (h *BufferedReply) SetReadDeadline(time.Time) error { return nil }
 
 // Status returns the reply's status.
@@ -66,7 +66,7 @@ func (h *BufferedReply) Bytes() []byte { return h.buf.Bytes() }
 
 // ServeMessage passes a message to a handler and returns the answer. The handler's request is a copy of template with
 // the message's contents, so template identifies the sender. For an unknown sender, pass new(http.Request). If the
-// handler panics or writes too much, the answer is empty and has status 0.
+// handler panics or its reply is too long, the answer is empty and has status 0.
 func ServeMessage(ctx context.Context, template *http.Request, m *Message, handler http.Handler, log *slog.Logger) (a Answer) {
 	var h BufferedReply
 	u, err := url.ParseRequestURI(m.URI)

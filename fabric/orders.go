@@ -19,7 +19,7 @@ var (
 	// Returns the image that the order's machine is waiting for; fails with not_found if no pull is in progress.
 	OrderPull = read[bourse.OrderID, bourse.Image]("order/pull")
 
-	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // returns all current holds
+	ReservationList    = read[struct{}, []bourse.Hold]("reservation/list")              // returns all holds on the worker
 	ReservationShow    = read[bourse.ReservationKey, []bourse.Hold]("reservation/show") // fails with not_found if there are no holds
 	ReservationExtend  = act[ExtendHolds, []bourse.Hold]("reservation/extend")          // fails with not_found if the reservation has ended
 	ReservationRelease = act[bourse.ReservationKey, struct{}]("reservation/release")    // refuses all later claims for the reservation; idempotent
@@ -45,7 +45,7 @@ type ExtendHolds struct {
 	TTL         bourse.Duration       `json:"ttl"`
 }
 
-// FailoverOrder is the outcome of an order for a copy of a machine that a broker placed on behalf of a proxy.
+// FailoverOrder is the outcome of an order that a broker placed for a proxy, to create a copy of a machine.
 type FailoverOrder struct {
 	Order    bourse.OrderID    `json:"order"` // set once the order has an id, even if an error occurs later
 	Machine  bourse.MachineID  `json:"machine"`
@@ -54,8 +54,8 @@ type FailoverOrder struct {
 	Region   bourse.Region     `json:"region"`
 }
 
-// FailoverPath is the path of a broker's endpoint for orders on behalf of proxies. The query parameter "machine" is
-// the ID of the machine to copy.
+// FailoverPath is the path of the broker endpoint where proxies order copies of machines. The query parameter "machine"
+// is the ID of the machine to copy.
 const FailoverPath = "/proxy/orders"
 
 // FailoverReply is a broker's reply to a request for FailoverPath. If Code is set, no machine was ordered.

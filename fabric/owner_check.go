@@ -2,9 +2,8 @@ package fabric
 
 import "github.com/bourse-dev/bourse"
 
-// checkOwner returns CodeInternal if a reply contains a machine or volume that belongs to another
-// worker. Without this check, a worker could make the broker show, change or destroy other
-// workers' objects.
+// checkOwner returns CodeInternal if a reply contains a machine or volume that belongs to another worker. Without this
+// check, a worker could trick the broker into showing, changing or destroying other workers' objects.
 func checkOwner(from *bourse.Member, reply any) error {
 	err := func(id string, tag bourse.WorkerTag) error {
 		if tag == from.Tag {

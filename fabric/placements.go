@@ -37,7 +37,7 @@ func (p VerifyingFabric) clearUnverified(from *bourse.Member, reply any) {
 				v.App, v.AppID = "", ""
 			}
 			return nil
-		}) // always nil, because the functions return nil
+		}) // never fails, because both functions return nil
 }
 
 func verifyMachine(by Placements, from *bourse.Member, m *bourse.Machine) bool {
@@ -96,8 +96,8 @@ func (t PlacingTrader) Claim(ctx context.Context, to bourse.Member, claim *bours
 // app.
 func placesObject(o *bourse.Order) bool { return o.Kind() != bourse.KindHold && !o.Warm() }
 
-// verified reports whether the fill can be trusted: a broker must have placed any machine or volume that it contains in
-// the order's app.
+// verified reports whether the fill can be trusted. If the fill contains a machine or volume, a broker must have placed
+// that object in the order's app.
 func (t PlacingTrader) verified(from *bourse.Member, order *bourse.Order, fill *bourse.Fill) bool {
 	if fill == nil {
 		return true

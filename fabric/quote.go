@@ -9,7 +9,7 @@ import (
 // machine.
 const maxQuote = MaxBody
 
-// EncodeOrder encodes an order for sending it to many workers.
+// EncodeOrder encodes an order once, so that it can be sent to many workers.
 func EncodeOrder(order *bourse.Order) ([]byte, error) {
 	body, err := codec.Marshal(order)
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	// pingEvery is the interval of pings to the caller. A failed ping also reveals that the caller has disconnected,
 	// so even a command that does not read its input is canceled soon afterward.
 	pingEvery = 15 * time.Second
-	// endTimeout is how long the server waits, after sending the command's result, for the caller to end its body, so
-	// that the connection can be reused.
+	// endTimeout is how long the server, once it has sent the command's result, waits for the end of the caller's body.
+	// If the body ends in time, the connection can be reused.
 	endTimeout = time.Second
 )
 
@@ -53,9 +53,9 @@ func PrepareDuplexReply(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).EnableFullDuplex() // some ResponseWriters do not support this
 }
 
-// ServeExec serves MachineAttach. It reads the command, accepts it, and calls run with a context that ends when the
-// caller disconnects. The run function must return once the command has ended and all its output has been written; it
-// may leave Stdin unread. The handler must check the machine first and report errors with [WriteFailure].
+// ServeExec serves MachineAttach. It reads the command, accepts it, and calls run with a context that is canceled when
+// the caller disconnects. The run function must return once the command has ended and all its output has been written;
+// it may leave Stdin unread. The handler must check the machine first and report errors with [WriteFailure].
 func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context, ExecIO) (bourse.Exit, error)) {
 	control := http.NewResponseController(w)
 	PrepareDuplexReply(w, r)
@@ -78,7 +78,8 @@ func ServeExec(w http.ResponseWriter, r *http.Request, run func(context.Context,
 	s.end(exit, err)
 }
 
-// accept sends the reply's header. The reply's body is then sent while the request's body is read.
+// accept sends the reply's header, after which the reply's body can be sent while the request's body is still being
+// read.
 func accept(w http.ResponseWriter, control *http.ResponseController) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.WriteHeader(http.StatusOK)
@@ -110,7 +111,7 @@ func readStart(control *http.ResponseController, frames *duplex.Reader) (ExecSta
 	return start, nil
 }
 
-// execSession is the worker's end of a command's streams.
+// execSession is the worker's side of a running MachineAttach.
 type execSession struct {
 	in     *duplex.Reader
 	out    *duplex.Writer
@@ -119,7 +120,7 @@ type execSession struct {
 	wg     sync.WaitGroup
 }
 
-// run runs the command and its streams.
+// run starts the goroutines for the command's streams, and then runs the command.
 func (s *execSession) run(ctx context.Context, start ExecStart, run func(context.Context, ExecIO) (bourse.Exit, error)) (bourse.Exit, error) {
 	read, write := io.Pipe()
 	command := ExecIO{Start: start, Stdout: s.output(duplex.Stdout), Stderr: s.output(duplex.Stderr)}
@@ -135,7 +136,7 @@ func (s *execSession) run(ctx context.Context, start ExecStart, run func(context
 	alive, dead := context.WithCancel(ctx)
 	defer dead()
 	s.wg.Go(func() { s.ping(alive) })
-	defer func() { _ = read.Close() }() // lets the goroutine that writes to the pipe return
+	defer func() { _ = read.Close() }() // unblocks the goroutine that writes to the pipe
 	return run(ctx, command)
 }
 

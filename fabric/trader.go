@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Trader implements market.Trader with a fabric.
+// Trader implements market.Trader on top of a Fabric.
 type Trader struct{ Fabric }
 
 // Claim asks one worker to fill the order, and returns the fill or the worker's refusal. An error with CodeUnavailable

@@ -27,9 +27,8 @@ type Tunnel struct {
 
 var _ net.Conn = (*Tunnel)(nil)
 
-// DialTunnel connects to a port of a machine, like MachineTunnel. The tunnel has its own
-// connection to the worker, which outlives ctx. Errors: those of [Fabric] and of the
-// worker.
+// DialTunnel connects to a machine's port with a MachineTunnel request. The tunnel has its own connection to the
+// worker, which outlives ctx. Errors: those of [Fabric], and those that the worker reports.
 func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelRequest) (*Tunnel, error) {
 	encoded, err := encodeBody(&at)
 	if err != nil {
@@ -56,7 +55,7 @@ func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelReques
 	return t, nil
 }
 
-// asksForTunnel reports whether a request asks to use its connection as a tunnel.
+// asksForTunnel reports whether a request asks for an upgrade of its connection to a tunnel.
 func asksForTunnel(r *http.Request) bool { return r.Header.Get("Upgrade") == tunnelProtocol }
 
 // CloseWrite closes the sending side. Data from the machine can still be read.
@@ -97,8 +96,8 @@ func closeWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// abort closes a connection abruptly, so that the other end can tell that it was aborted. It skips the regular
-// shutdown of the connection and of TLS.
+// abort closes a connection abruptly, without the regular TCP and TLS shutdown, so that the other end can tell that it
+// was aborted.
 func abort(c net.Conn) {
 	if secure, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = secure.NetConn()

@@ -40,7 +40,7 @@ func ServeTunnel(w http.ResponseWriter, r *http.Request, conn net.Conn) {
 	})
 	_, err := io.Copy(flushWriter{w, control}, conn)
 	_ = conn.Close()
-	_ = control.SetReadDeadline(time.Unix(1, 0)) // stops reading the caller's remaining data
+	_ = control.SetReadDeadline(time.Unix(1, 0)) // stops the goroutine that reads the caller's data
 	wg.Wait()
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -63,14 +63,14 @@ func (f flushWriter) Write(p []byte) (int, error) {
 
 const (
 	// halfOpenTimeout is how long one side may continue to send after the other side has finished. The limit is
-	// necessary because some networks do not report a lost server.
+	// necessary because on some networks, a side never learns that the other one has disappeared.
 	halfOpenTimeout = time.Hour
 	// acceptTimeout is how long a caller may take to read the response that accepts its tunnel.
 	acceptTimeout = 5 * time.Second
 )
 
-// serveTunnel connects the request's connection to the machine's until both sides have finished sending, either
-// connection breaks, or the server closes.
+// serveTunnel upgrades the request's connection and copies data between it and the machine's connection, until both
+// sides have finished sending, either connection breaks, or the server closes.
 func serveTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	defer machine.Close()
 	caller, ahead, err := http.NewResponseController(w).Hijack()

@@ -16,7 +16,7 @@ import (
 // Spec describes a verb independently of its types.
 type Spec struct {
 	Name   string        // name of the verb, such as "machine/start"
-	Method string        // GET if the verb changes nothing
+	Method string        // GET for read-only verbs
 	Roles  []bourse.Role // roles of the servers that may use the verb
 
 	// Request and Reply return new zero values of the verb's types. For Lines, Reply
@@ -53,8 +53,8 @@ func newRequest(method string, u *url.URL) *http.Request {
 
 func (s *Spec) inURL() bool { return s.pipe || s.Method == http.MethodGet }
 
-// open sends a request to one worker and returns the reply with its body unread, or the error that the worker reported.
-// If stream is not nil, it is sent as the request's body while the reply is received.
+// open sends a request to one worker and returns the reply, whose body has not been read. If the worker reports an
+// error, open returns that error. If stream is not nil, it is sent as the request's body while the reply is received.
 func (s *Spec) open(ctx context.Context, f Fabric, to bourse.Member, encoded []byte, stream io.ReadCloser) (*http.Response, error) {
 	req := s.request(encoded)
 	if stream != nil {
@@ -83,12 +83,12 @@ func (s *Spec) read(w http.ResponseWriter, r *http.Request, into any) error {
 	return decode(text, into)
 }
 
-// Verb is a worker's operation with a request and a reply.
+// Verb is an operation of a worker that has one request and one reply.
 type Verb[Req, Rep any] struct{ Spec }
 
-// Call sends a request to one worker. Errors are those of [Fabric] and those reported by
-// the worker, with code and message unchanged. Verbs that change something are sent as one
-// message. Verbs that only read may have long replies, so they use separate requests.
+// Call sends a request to one worker. Errors: those of [Fabric], and those that the worker reports, with their code and
+// message unchanged. Verbs that change something are sent with Fabric.Send. Read-only verbs may have long replies, so
+// they are sent with Fabric.Call.
 func (v *Verb[Req, Rep]) Call(ctx context.Context, f Fabric, to bourse.Member, req Req) (Rep, error) {
 	var reply Rep
 	if err := v.call(ctx, f, to, req, &reply); err != nil {
@@ -226,7 +226,7 @@ func (v *Pipe[Req]) Handle(mux *http.ServeMux, serve func(http.ResponseWriter, *
 	})
 }
 
-// received is a Pipe's reply. Its Read method returns errors that describe a lost answer.
+// received is a Pipe's reply. If the stream breaks, its Read method returns the error of [Lost].
 type received struct {
 	io.ReadCloser
 	lost func(error) error

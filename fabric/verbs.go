@@ -7,10 +7,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The verbs are all operations that a server can request from a worker. Each is declared in the file for its kind of
-// object, together with the types that only it uses. A new verb needs a handler in package worker. A verb for users
-// also needs a path in the public API, a description in docs/api.md, and a command. Tests fail until all of these
-// exist.
+// A verb is an operation that a server can request from a worker. Each verb is declared in the file for its kind of
+// object, together with its types. A new verb needs a handler in package worker. A verb for users also needs a path in
+// the public API, a description in docs/api.md, and a command. Tests fail until all of these exist.
 
 // table lists the verbs in the order of their declarations. It is complete once the package has been initialized.
 var table []Spec
@@ -23,7 +22,7 @@ func act[Req, Rep any](name string, others ...bourse.Role) Verb[Req, Rep] {
 	return Verb[Req, Rep]{declare[Req, Rep](Spec{Name: name, Method: http.MethodPost}, others)}
 }
 
-// read declares a verb that changes nothing.
+// read declares a read-only verb. Brokers and the listed roles may use it.
 func read[Req, Rep any](name string, others ...bourse.Role) Verb[Req, Rep] {
 	return Verb[Req, Rep]{declare[Req, Rep](Spec{Name: name, Method: http.MethodGet}, others)}
 }

@@ -19,7 +19,7 @@ var (
 	VolumeExport = pipe[Export]("volume/export", http.MethodGet, bourse.RoleWorker) // sends the content in the format of package volume; the reader verifies it
 )
 
-// VolumesQuery selects volumes. Zero fields select all of them.
+// VolumesQuery selects volumes. An empty field matches every volume.
 type VolumesQuery struct {
 	App     bourse.AppName `json:"app,omitempty"` // if AppID is empty, matches all apps that have or had this name
 	AppID   string         `json:"app_id,omitempty"`

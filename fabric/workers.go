@@ -11,7 +11,7 @@ import (
 var (
 	AppList = read[bourse.AppName, []bourse.App]("app/list") // returns the apps with this name, or all apps if the name is empty; includes deleted apps
 
-	WorkerFacts = read[struct{}, bourse.Facts]("worker/facts", bourse.RoleWorker) // workers are allowed so that "bourse doctor" can ask this host's own one
+	WorkerFacts = read[struct{}, bourse.Facts]("worker/facts", bourse.RoleWorker) // RoleWorker is allowed so that "bourse doctor" can query the worker on its own host
 	// Takes effect before the worker replies; idempotent.
 	WorkerCordon  = act[CordonRequest, bourse.Facts]("worker/cordon")
 	WorkerMetrics = pipe[struct{}]("metrics", http.MethodGet, bourse.RoleScraper) // returns metrics in Prometheus' text format; any client may request them with an empty request

@@ -81,9 +81,9 @@ func retried(rec Record, s *step, o Outcome, now time.Time, jitter float64) Reco
 	return rec
 }
 
-// backoff returns the delay after the n-th failed attempt. It doubles with each attempt, up to
-// MaxBackoff. A random part of up to half is subtracted, so that runs that failed at the same time
-// are not retried at the same time.
+// backoff returns the delay after the n-th failed attempt. The delay doubles with each attempt, up
+// to MaxBackoff. Up to half of it is subtracted at random, so that runs that failed at the same
+// time are not retried at the same time.
 func backoff(s *step, n int, jitter float64) time.Duration {
 	d := min(float64(s.MaxBackoff), float64(s.Backoff)*math.Pow(2, float64(min(n-1, 62))))
 	return time.Duration(d/2 + d/2*jitter)
@@ -96,7 +96,7 @@ func end(rec Record, status Status, code bourse.Code, message string) Record {
 }
 
 // messageOf returns the text to record: the safe message if err has a code, or the full text of an
-// internal error, which only the operator reads.
+// internal error, which only the operator sees.
 func messageOf(err error) string {
 	if bourse.CodeOf(err) == bourse.CodeInternal {
 		return err.Error()

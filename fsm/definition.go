@@ -55,10 +55,9 @@ type Definition interface {
 	untyped() *definition
 }
 
-// Def defines a state machine. It consists of named steps, which are executed in order, and has a
-// request of type Req and a result of type Res. Both are recorded as JSON. The names of the
-// definition and its steps are part of the durable records. If a definition or step is renamed,
-// runs whose records contain the former name are parked.
+// Def defines a state machine. It consists of named steps, which are executed in order. Each run has a request of type
+// Req and a result of type Res, which are recorded as JSON. The names of the definition and its steps are part of the
+// durable records. If a definition or step is renamed, runs whose records contain the former name are parked.
 type Def[Req, Res any] struct{ d *definition }
 
 // definition is a Def without its type parameters.
@@ -82,7 +81,7 @@ type untypedRun interface {
 	result() (json.RawMessage, error)
 }
 
-// maxName is the maximum length of names of definitions, steps and resources, in bytes.
+// maxName is the maximum length, in bytes, of the name of a definition, step or resource.
 const maxName = 512
 
 // validName reports whether s can be part of a record's key.
@@ -90,7 +89,7 @@ func validName(s string) bool {
 	return s != "" && len(s) <= maxName && !strings.ContainsRune(s, 0)
 }
 
-// Define returns a new definition without steps. It panics if the name cannot be part of a key.
+// Define returns a new definition without steps. It panics if the name cannot be part of a record's key.
 func Define[Req, Res any](name string) *Def[Req, Res] {
 	if !validName(name) {
 		panic(fmt.Sprintf("fsm: definition name %q", name))

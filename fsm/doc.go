@@ -31,12 +31,12 @@
 // # Goroutines and locks
 //
 // [Engine.Run] owns every goroutine that executes a step and returns when the last one has ended.
-// An executing run has one goroutine. A run that waits for its turn, its time or its next attempt
-// has none. The goroutine that [Def.Start] creates waits until the run is durable, and then
-// executes the next run on the resource.
+// An executing run has one goroutine. A run that is waiting for its turn, its start time or its
+// next attempt has none. The goroutine that [Def.Start] creates waits until the run is durable, and
+// then executes the next run on the resource.
 //
 // Locks, in the order of acquisition: a run's token (held by the goroutine that writes the run's
 // next record, until the record is durable), the engine's mutex (for maps and queues, and during
-// Journal.Submit, which does not block), the journal's own locks. Steps, transactions' writes,
-// Config.Observe and log handlers are called without any of the engine's locks.
+// Journal.Submit, which does not block), the journal's own locks. The engine holds none of its
+// locks while it calls steps, transactions' writes, Config.Observe or log handlers.
 package fsm

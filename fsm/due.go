@@ -2,10 +2,11 @@ package fsm
 
 import "time"
 
-// dueOf returns the time on the monotonic clock from which a run may execute. The run's delay does
-// not change if the wall clock is set. Records contain only wall-clock times, so if the wall clock
-// has been set back since a record was written, the remaining delay would be too long. dueOf
-// therefore limits it to the run's original delay.
+// dueOf returns the earliest time at which a run may execute, or the zero time if it may execute at
+// once. The result is a monotonic clock reading, so the run's delay does not change if the wall
+// clock is set. Records contain only wall-clock times: if the wall clock has been set back since a
+// record was written, the remaining delay would be too long. dueOf therefore limits it to the run's
+// original delay.
 func dueOf(rec Record, now time.Time) time.Time {
 	if rec.NotBefore.IsZero() {
 		return time.Time{}

@@ -55,7 +55,7 @@ const (
 	phaseStopping
 )
 
-// errStopping is the cause of a step's ctx that was canceled because the engine is stopping.
+// errStopping is the cancellation cause of a step's ctx when the engine stops.
 var errStopping = errors.New("the engine is stopping")
 
 // New returns an engine. It executes nothing until Run is called.
@@ -90,8 +90,8 @@ func (e *Engine) Register(defs ...Definition) {
 }
 
 // Run resumes every unfinished run and executes runs until ctx is done. It then cancels the ctx of
-// executing steps. Steps that do not complete execute again after the next start. Run returns when
-// all steps have returned. It must be called only once.
+// executing steps. Interrupted steps will execute again after the next start. Run returns when all
+// steps have returned. It must be called only once.
 func (e *Engine) Run(ctx context.Context) error {
 	if err := e.load(); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (e *Engine) load() error {
 	return nil
 }
 
-// resume schedules the unfinished runs, and parks those with a definition or step that this release
+// resume schedules the unfinished runs and parks those with a definition or step that this release
 // does not know.
 func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc)) error {
 	e.mu.Lock()
@@ -170,8 +170,8 @@ func (e *Engine) resume(begin func() (context.Context, context.CancelCauseFunc))
 }
 
 // unknownPart describes the part of a run that this release does not know, or returns "" if it
-// knows all parts. The step of a canceled run does not have to be known, because only the
-// compensation executes.
+// knows all parts. A canceled run's step may be unknown, because only the compensation will
+// execute.
 func (e *Engine) unknownPart(ent *entry) string {
 	switch {
 	case ent.def == nil:

@@ -52,8 +52,8 @@ func (e *Engine) execute(ent *entry) *entry {
 	}
 }
 
-// step returns the step that ent executes now, with ent's record and a context for the step. The
-// step is nil if there is none.
+// step returns the step that ent must execute now, ent's record, and a context for the step. The step is nil if the run
+// has ended or the engine is stopping.
 func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.CancelCauseFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,8 +70,8 @@ func (e *Engine) step(ent *entry) (*step, Record, context.Context, context.Cance
 	return s, rec, ctx, cancel
 }
 
-// returnGrace is how long a step may continue past its deadline before an error is logged.
-// Nothing can stop such a step, and its resource remains blocked.
+// returnGrace is how long a step may continue past its deadline before an error is logged. A step that ignores its ctx
+// cannot be stopped, and its resource remains blocked.
 const returnGrace = 5 * time.Second
 
 // call executes one attempt of a step.
@@ -80,7 +80,7 @@ func call(ctx context.Context, s *step, run untypedRun, log *slog.Logger) (o Out
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.Timeout, bourse.Errorf(bourse.CodeTimeout, "step %s took longer than %s", s.name, s.Timeout))
 		defer cancel()
-		late := time.AfterFunc(s.Timeout+returnGrace, func() { log.Error("step continues past its deadline") })
+		late := time.AfterFunc(s.Timeout+returnGrace, func() { log.Error("step still running past its deadline") })
 		defer late.Stop()
 	}
 	defer func() {

@@ -42,7 +42,7 @@ type Record struct {
 	UpdatedAt  time.Time       `json:"updated_at"`
 }
 
-// Tx contains the operations of a journal's transaction that the engine uses.
+// Tx is a journal transaction, with only the operations that the engine uses.
 type Tx interface {
 	PutRun(Record) error // inserts a record, or replaces the one with the same definition, resource and id
 	DeleteRun(Record) error
@@ -65,8 +65,8 @@ type Commit interface {
 	Wait(ctx context.Context) error
 }
 
-// Journal stores runs durably. Transactions become durable in the order of Submit. Concurrent ones
-// share one fsync.
+// Journal stores runs durably. Transactions become durable in the order in which they were submitted. Concurrent
+// transactions share one fsync.
 type Journal interface {
 	// Submit queues fn and returns immediately, because the engine calls it under a lock. fn runs on another
 	// goroutine.

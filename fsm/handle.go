@@ -19,8 +19,7 @@ type Handle[Res any] struct {
 // ID returns the run's id.
 func (h *Handle[Res]) ID() string { return h.entry.id }
 
-// Joined reports whether the run was already unfinished when Start was called. In that case, Start
-// ignored the request and StartOptions.Write.
+// Joined reports whether Start returned an existing run. If so, Start ignored the request and StartOptions.Write.
 func (h *Handle[Res]) Joined() bool { return h.joined }
 
 // Wait blocks until the run has ended durably and returns its result. If the run has failed, the
@@ -102,8 +101,8 @@ func (r Record) Err() error {
 	return nil
 }
 
-// Find returns a handle for a run of this definition. The run may have ended, as long as it is
-// still recorded. Find returns CodeNotFound if there is no such run.
+// Find returns a handle for a run of this definition. The run may have ended, provided that its record still exists.
+// Find returns CodeNotFound if there is no such run.
 func (d *Def[Req, Res]) Find(e *Engine, id string) (*Handle[Res], error) {
 	ent, err := e.find(id)
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// idSource creates ULIDs that always increase, even if the clock is set back.
+// idSource creates strictly increasing ULIDs, even if the clock is set back.
 type idSource struct {
 	ms      uint64
 	entropy *ulid.MonotonicEntropy
 }
 
-// advancePast makes all later ids greater than id.
+// advancePast ensures that ids created later are greater than id.
 func (s *idSource) advancePast(id string) {
 	if u, err := ulid.ParseStrict(id); err == nil {
 		s.ms = max(s.ms, u.Time()+1)

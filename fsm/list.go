@@ -43,7 +43,7 @@ func (e *Engine) show(ent *entry) Record {
 	return rec
 }
 
-// Wait blocks until a run of any definition has ended durably, and returns its last record; see
+// Wait blocks until a run of any definition has ended durably and returns its last record; see
 // Handle.Wait.
 func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	ent, err := e.find(runID)
@@ -53,8 +53,7 @@ func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	return e.await(ctx, ent, ent.done)
 }
 
-// find returns the entry of a run. It also finds a run that has ended, as long as the run is still
-// recorded.
+// find returns the entry of a run. The run may have ended, provided that its record still exists.
 func (e *Engine) find(id string) (*entry, error) {
 	if err := e.load(); err != nil {
 		return nil, err

@@ -33,8 +33,8 @@ func Done(writes ...Write) Outcome { return Outcome{kind: outcomeDone, writes: w
 // Finish completes the step and the whole run. The remaining steps are not executed.
 func Finish(writes ...Write) Outcome { return Outcome{kind: outcomeFinish, writes: writes} }
 
-// Retry requests another attempt of the step after its backoff. Changes to the run's Result that
-// this attempt has made are dropped.
+// Retry requests another attempt of the step after its backoff. This attempt's changes to the run's Result are
+// discarded.
 func Retry(err error) Outcome { return Outcome{kind: outcomeRetry, err: err, after: -1} }
 
 // RetryAfter requests another attempt of the step after the delay d.
@@ -42,8 +42,8 @@ func RetryAfter(d time.Duration, err error) Outcome {
 	return Outcome{kind: outcomeRetry, err: err, after: max(0, d)}
 }
 
-// Abort ends the run as failed. Its record contains the code and message of err, and the writes become durable with
-// it.
+// Abort ends the run as failed. Its record contains the code and message of err. The writes become durable together
+// with the record.
 func Abort(err error, writes ...Write) Outcome {
 	return Outcome{kind: outcomeAbort, err: err, writes: writes}
 }

@@ -49,7 +49,7 @@ func newEntry(rec Record) *entry {
 	return ent
 }
 
-// pending reports whether the run's first record is still being written, that is, not yet durable or rejected.
+// pending reports whether the run's first record is neither durable nor rejected yet.
 func (ent *entry) pending() bool {
 	select {
 	case <-ent.recorded:
@@ -67,8 +67,8 @@ type queue struct {
 	timer    *time.Timer
 }
 
-// queuePlace is a run's place in the queue of its resource. It consists of the earliest time when the run can execute,
-// and the run's id. A restart does not change it.
+// queuePlace is a run's place in the queue of its resource. It consists of the earliest time at which the run can
+// execute, and the run's id. A restart does not change it.
 type queuePlace struct {
 	ms uint64
 	id string
@@ -80,7 +80,7 @@ func placeOf(rec Record) queuePlace {
 		p.ms = id.Time()
 	}
 	if rec.Status == Delayed {
-		// Round up. Runs that are recorded before this run is due then precede it.
+		// Round up, so that runs recorded before this run is due precede it.
 		p.ms = max(p.ms, uint64(max(0, rec.NotBefore.Add(time.Millisecond-1).UnixMilli())))
 	}
 	return p
@@ -119,8 +119,8 @@ func (q *queue) idle(now time.Time) bool {
 	return q.current == nil && (len(q.waiting) == 0 || q.waiting[0].due.After(now))
 }
 
-// next returns the run to execute now, and makes it the current one. If there is none, it returns
-// nil and the time when next has to be called again, or the zero time if no timer is needed.
+// next returns the run to execute now and makes it the current one. If there is none, it returns nil and the time when
+// next has to be called again, or the zero time if no timer is needed.
 func (q *queue) next(now time.Time) (*entry, time.Time) {
 	ent := q.current
 	if ent == nil && len(q.waiting) > 0 {
@@ -146,7 +146,7 @@ func (q *queue) take(ent *entry) {
 	}
 }
 
-// joinable returns the run that a call to Start for the given definition joins, or nil if there is none.
+// joinable returns the run that a call to Start for the given definition would join, or nil if there is none.
 func (q *queue) joinable(definition string) *entry {
 	fits := func(ent *entry) bool {
 		return ent.definition == definition && ent.rec.Cancel == "" && !ent.finishing

@@ -32,7 +32,7 @@ func decodeRun[Req, Res any](rec Record) (untypedRun, error) {
 	return r, r.prepare(rec, slog.New(slog.DiscardHandler))
 }
 
-// prepare sets up r for the next attempt, based on its record.
+// prepare sets up r for the next attempt, as described by rec.
 func (r *Run[Req, Res]) prepare(rec Record, log *slog.Logger) error {
 	r.Step, r.Attempt, r.Cancel, r.Log = rec.Step, rec.Attempt, rec.Cancel, log
 	r.Failure = ""

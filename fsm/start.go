@@ -64,8 +64,8 @@ func (e *Engine) start(ctx context.Context, d *definition, resource string, requ
 	}
 }
 
-// admit returns the run that a call to Start joins, or submits the first record of a new run. It also reports whether
-// the call joins a run.
+// admit returns the run that a call to Start joins, and true. If there is no such run, admit submits the first record
+// of a new run, and returns the new run and false.
 func (e *Engine) admit(d *definition, resource string, request json.RawMessage, o StartOptions) (*entry, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,7 +128,7 @@ func (e *Engine) enqueue(q *queue, d *definition, rec Record, now time.Time) *en
 	return ent
 }
 
-// record waits until a new run is durable, and then executes the next run in its resource's queue.
+// record waits until a new run is durable and then executes the next run in its resource's queue.
 func (e *Engine) record(ent *entry, t *transaction) {
 	err := t.wait()
 	if err != nil {

@@ -39,8 +39,7 @@ func (t *transaction) execute(tx Tx) error {
 // know the outcome.
 func (t *transaction) wait() error { return t.commit.Wait(context.Background()) }
 
-// applied waits until the transaction has been executed, and reports whether later transactions
-// see its effects.
+// applied waits until the transaction has been executed, and reports whether later transactions see its effects.
 func (t *transaction) applied() bool {
 	<-t.commit.Applied()
 	return t.executed && t.refused == nil

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of the delay before a failed transition is submitted again.
+// Bounds on the delay before a failed transition is submitted again.
 const (
 	minJournalPause = 10 * time.Millisecond
 	maxJournalPause = 2 * time.Second
@@ -88,7 +88,7 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) *transac
 	return t
 }
 
-// settle waits until the transition is durable, and then makes its record the run's current one.
+// settle waits until the transition is durable and then makes its record the run's current one.
 func (e *Engine) settle(ent *entry, t *transaction) error {
 	next := t.record
 	if next.Status.Ended() && t.applied() {
@@ -134,7 +134,7 @@ func closeOnce(ch chan struct{}) {
 	}
 }
 
-// withdraw revokes the announced end of a run whose transition has been refused after all.
+// withdraw undoes announce if the run's last transition is then refused.
 func (e *Engine) withdraw(ent *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

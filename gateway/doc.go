@@ -1,7 +1,7 @@
-// Package gateway lets HTTP clients run jobs. Such a client may be a shell loop with curl, or a host behind a firewall
-// that can only dial out. The gateway is the HTTP interface of a worker whose driver for the image "pull" (package
-// driver/pull) hands out jobs. It also submits orders to that worker. A job is an ordinary machine: its record is on
-// the worker, and brokers can order, list and stop it as well.
+// Package gateway lets HTTP clients run jobs. Such a client may be a shell loop with curl, or a host behind a
+// firewall that can only dial out. The gateway is the HTTP interface of a worker with the driver for the image "pull"
+// (package driver/pull), which hands out jobs. The gateway also submits orders to that worker. A job is an ordinary
+// machine: its record is on the worker, and brokers can order, list and stop it as well.
 //
 // The API uses JSON and is served below /sched, for three groups of callers:
 //
@@ -14,8 +14,8 @@
 // no call is waiting, a submission is refused immediately.
 //
 // Submitted jobs are machines of the default app. Clients can query the status of an ended job for the duration
-// Config.Keep; after that, Run destroys the job. Submitting a job with an ended job's name destroys the ended job
-// earlier.
+// Config.Keep; after that, Run destroys the job. The ended job is destroyed earlier if a client submits a job with
+// the same name.
 //
 // The package does not check permissions; its callers must do so (see internal/admission).
 package gateway

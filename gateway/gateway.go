@@ -16,7 +16,7 @@ type Orders interface {
 	Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error)
 }
 
-// Machines operates on the same worker's machines. Named, Stop and Destroy return a not_found error if the machine does
+// Machines operates on that worker's machines. Named, Stop and Destroy return a not_found error if the machine does
 // not exist.
 type Machines interface {
 	App(ctx context.Context, name bourse.AppName) (bourse.App, error)
@@ -39,7 +39,7 @@ type Config struct {
 // Gateway serves pollers, hosts and clients.
 type Gateway struct {
 	cfg   Config
-	stay  context.Context //nolint:containedctx // canceled by Leave; calls have their own contexts
+	stay  context.Context //nolint:containedctx // canceled by Leave; in addition, each call has its own context
 	leave context.CancelFunc
 }
 
@@ -55,10 +55,10 @@ func New(cfg Config) *Gateway {
 	return &Gateway{cfg: cfg, stay: stay, leave: leave}
 }
 
-// Leave makes all waiting calls return. Later calls do not wait.
+// Leave makes all waiting calls return immediately. Calls that arrive later do not wait.
 func (g *Gateway) Leave() { g.leave() }
 
-// Handler serves /sched.
+// Handler returns the handler for paths below /sched.
 func (g *Gateway) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, h := range map[string]func(http.ResponseWriter, *http.Request) error{

@@ -12,19 +12,19 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// Default and maximum waiting time of a call.
+// Default and maximum time that a call waits.
 const (
 	defaultWait = 30 * time.Second
 	maxWait     = time.Minute
 )
 
-// scriptType is the media type of a reply that contains a job as a shell script.
+// scriptType is the media type of a reply that is a job's shell script.
 const scriptType = "text/x-shellscript"
 
 // maxWatched is the maximum number of jobs that one call may watch.
 const maxWatched = 1000
 
-// waiting returns the context for a waiting call. The context is done when the time in ?wait= has passed or
+// waiting returns the context for a call that waits. The context is done when the time in ?wait= has passed or
 // [Gateway.Leave] is called.
 func (g *Gateway) waiting(r *http.Request) (context.Context, context.CancelFunc, error) {
 	wait := defaultWait
@@ -39,10 +39,10 @@ func (g *Gateway) waiting(r *http.Request) (context.Context, context.CancelFunc,
 	return ctx, func() { stop(); cancel() }, nil
 }
 
-// jobs waits for a job that the caller may claim.
+// jobs waits for a job that the caller may claim, and replies with it.
 func (g *Gateway) jobs(w http.ResponseWriter, r *http.Request) error { return g.next(w, r, "") }
 
-// assigned waits for a job for a registered host.
+// assigned waits for a job for a registered host, and replies with it.
 func (g *Gateway) assigned(w http.ResponseWriter, r *http.Request) error {
 	host := r.URL.Query().Get("host")
 	if host == "" {
@@ -72,8 +72,8 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 	return nil
 }
 
-// script returns a job as a shell script that executes its command. The first line is a comment
-// that contains the job's name, which needs no quoting.
+// script returns a shell script that executes a job's command. The first line is a comment with the job's name. Names
+// do not need quoting.
 func script(j *pull.Job) string {
 	var b strings.Builder
 	b.WriteString("# job " + j.Name + "\n")
@@ -106,15 +106,15 @@ func shellName(s string) bool {
 	return s != ""
 }
 
-// canceled lists the jobs that a poller must stop.
+// canceled is a reply that lists the jobs that a poller must stop.
 type canceled struct {
 	Names []string `json:"names"`
 	Next  uint64   `json:"next"` // value for ?after= in the next request
 }
 
-// cancellations waits until there are jobs that must be stopped, and lists them. If the request
-// contains ?job=, the list is limited to the named jobs. Otherwise it contains all jobs canceled
-// after ?after=.
+// cancellations waits until there are jobs that the caller must stop, and lists them. If the request contains ?job=,
+// the list is limited to the named jobs. Otherwise, it contains all jobs whose cancellation number is greater than
+// ?after=.
 func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	jobs := slices.Compact(slices.Sorted(slices.Values(q["job"])))

@@ -15,8 +15,8 @@ import (
 // maxBy is the maximum length of a claimer's name in bytes.
 const maxBy = 128
 
-// claim assigns a job to the first caller that claims it. ?by= is the caller's name. A caller that sent its own ticket
-// may repeat the claim if the reply was lost.
+// claim assigns a job to the first caller that claims it. ?by= is the caller's name. If the reply was lost, a caller
+// that sent its own ticket may repeat the claim.
 func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	who := pull.Claimer{By: r.URL.Query().Get("by")}
 	switch {
@@ -36,7 +36,7 @@ func (g *Gateway) claim(w http.ResponseWriter, r *http.Request) error {
 	return g.take(w, r, who, made)
 }
 
-// started claims a job for a registered host. The host may repeat the call as a heartbeat.
+// started claims a job for a registered host. The host may repeat the call, which then serves as a heartbeat.
 func (g *Gateway) started(w http.ResponseWriter, r *http.Request) error {
 	host := r.URL.Query().Get("host")
 	if host == "" {
@@ -57,17 +57,17 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request, who pull.Claimer,
 	return nil
 }
 
-// report is the body of a release or stopped request.
+// report is the body of a release request or a stopped request.
 type report struct {
-	ExitCode *int   `json:"exit_code"` // null returns the job to the gateway; allowed only in a release request
+	ExitCode *int   `json:"exit_code"` // null means that the poller returns the job; not allowed in a stopped request
 	Output   string `json:"output,omitempty"`
 }
 
-// release ends a job or returns it to the gateway. A returned job counts as failed, and its
+// release records that a job has ended, or that its poller returns it. A returned job counts as failed, and its
 // machine's restart policy determines whether the job is offered again.
 func (g *Gateway) release(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, false) }
 
-// stopped records that a registered host's job has ended.
+// stopped records that a job on a registered host has ended.
 func (g *Gateway) stopped(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, true) }
 
 func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error {
@@ -93,8 +93,8 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	return nil
 }
 
-// readReport reads a poller's report about the end of a job. The body is JSON or, if the query
-// contains exit_code, the job's output. Only the end of the output is stored.
+// readReport reads a poller's report about the end of a job. The body is JSON or, if the query contains exit_code,
+// the job's output. Only the last part of the output is stored.
 func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	var said report
 	text := r.URL.Query().Get("exit_code")
@@ -109,7 +109,7 @@ func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	if err != nil {
 		return said, bourse.Errorf(bourse.CodeInvalid, "invalid exit_code %s: use 0 to 255", bourse.Quoted(text))
 	}
-	// No size limit is needed, because only the end of the body is stored.
+	// The body's size does not have to be limited, because only the last part of the body is stored.
 	throttle.StreamBody(r)
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(outputTimeout)) // ignore the error: some writers do not support deadlines
 	output, err := readTail(r.Body)

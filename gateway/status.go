@@ -20,7 +20,7 @@ type state struct {
 	Output   string           `json:"output,omitempty"` // output from the poller's report; only for callers that send the job's ticket
 }
 
-// status replies with the state of a job of the default app.
+// status replies with the state of a job in the default app.
 func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	m, err := g.find(r)
 	if err != nil {
@@ -34,7 +34,7 @@ func (g *Gateway) status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// hasTicket reports whether a request contains the ticket that the job was submitted with.
+// hasTicket reports whether a request contains the ticket with which the job was submitted.
 func hasTicket(r *http.Request, m *bourse.Machine) bool {
 	return submitted(m) && ticketIn(r).Named(m.Config.Metadata[ticketKey])
 }

@@ -65,8 +65,8 @@ type submissionReply struct {
 // answerTimeout is how long the gateway waits for the worker's answer after a submission's deadline.
 const answerTimeout = 5 * time.Second
 
-// submit submits a job and replies once it is claimed or refused. If the client disconnects before
-// that, the job is canceled.
+// submit submits a job, and replies once the job is claimed or refused. If the client disconnects before that, the
+// job is canceled.
 func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	var in submission
 	if err := readBody(w, r, &in); err != nil {
@@ -108,7 +108,7 @@ func (g *Gateway) submit(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// cancelUndelivered cancels an order if its client did not receive the machine.
+// cancelUndelivered cancels an order whose result the client did not receive.
 func (g *Gateway) cancelUndelivered(id bourse.OrderID) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
@@ -117,7 +117,7 @@ func (g *Gateway) cancelUndelivered(id bourse.OrderID) {
 	}
 }
 
-// destroyEnded destroys the job with the order's name if that job has ended.
+// destroyEnded destroys an earlier job that has the same name as the order, if that job has ended.
 func (g *Gateway) destroyEnded(ctx context.Context, o *bourse.Order) error {
 	if o.Name == "" {
 		return nil
@@ -136,7 +136,7 @@ func submitted(m *bourse.Machine) bool {
 	return m.Config.ImageKind() == bourse.PollerImage && m.Config.Metadata[submittedKey] == submittedValue
 }
 
-// hasEnded reports whether a job has ended for good.
+// hasEnded reports whether a job has ended and will not run again.
 func hasEnded(m *bourse.Machine) bool {
 	return m.State == bourse.StateStopped || m.State == bourse.StateFailed
 }

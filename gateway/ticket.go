@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/pull"
 )
 
-// ticketHeader is the header that contains the caller's ticket; see [pull.Ticket]. The ticket is
-// not part of the URL, because URLs are logged.
+// ticketHeader is the header that contains the caller's ticket (see [pull.Ticket]). The ticket is not part of the
+// URL, because URLs are logged.
 const ticketHeader = "Bourse-Ticket"
 
 // Limits on the length of a ticket. The minimum is the length of 128 random bits in base64.
@@ -22,8 +22,8 @@ const (
 // ticketIn returns the ticket in a request, or "" if the request contains none.
 func ticketIn(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
 
-// ticketOf returns the ticket for a new job or host: the ticket that the caller sent, or a new one. The made result
-// is the new ticket, which the reply must contain, or "" if the caller sent one.
+// ticketOf returns the ticket for a new job or host: either the one that the caller sent, or a new one. The result
+// made is the new ticket, which the reply must contain. It is "" if the caller sent a ticket.
 func ticketOf(r *http.Request) (t, made pull.Ticket, err error) {
 	switch t = ticketIn(r); {
 	case t == "":

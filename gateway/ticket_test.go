@@ -10,8 +10,8 @@ const (
 	other  = "fedcba9876543210fedcba9876543210"
 )
 
-// TestAPollerEndsOnlyItsOwn checks that, of two pollers with the same token, neither can end, keep alive, take over or
-// read a job that the other one has claimed.
+// TestAPollerEndsOnlyItsOwn checks that a poller cannot end, keep alive, take over or read a job that another poller
+// with the same token has claimed.
 func TestAPollerEndsOnlyItsOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		jobs := r.later("GET", "jobs", "")

@@ -7,11 +7,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// tidyParts is the number of times that Run calls tidy in each Config.Keep period.
+// tidyParts is the number of times that Run calls tidy during each period of Config.Keep.
 const tidyParts = 10
 
-// Run destroys each submitted job when Config.Keep has passed since the job ended. It returns when
-// ctx is done.
+// Run destroys each submitted job once Config.Keep has passed since the job ended. It returns when ctx is done.
 func (g *Gateway) Run(ctx context.Context) error {
 	look := time.NewTicker(g.cfg.Keep / tidyParts)
 	defer look.Stop()

@@ -10,8 +10,8 @@ import (
 )
 
 // A tenant can use an image on a worker only if the image's registry has confirmed that the tenant may access it. The
-// catalog contains these tenants, with the times of the confirmations. They are also stored in a label of the image's
-// record (labelAccess), so that they survive a restart of the daemon.
+// catalog contains these tenants and the times of the confirmations. The same data is stored in a label of the image's
+// record (labelAccess), so that it survives a restart of the daemon.
 
 const (
 	maxAccess      = 8192               // maximum number of confirmations in memory
@@ -19,7 +19,7 @@ const (
 	accessValid    = 7 * 24 * time.Hour // how long a confirmation is valid if the registry cannot be reached
 )
 
-// accessKey is the key of a confirmation: the name of an image's record, and a tenant.
+// accessKey identifies a confirmation by the name of the image's record and by the tenant.
 type accessKey struct {
 	name string
 	who  tenant
@@ -78,7 +78,7 @@ func writeAccess(access map[tenant]time.Time) string {
 		out[who] = access[who].Unix()
 	}
 	text, err := json.Marshal(out)
-	if err != nil { // cannot happen for a map of numbers
+	if err != nil { // never happens, because the map contains only numbers
 		return ""
 	}
 	return string(text)

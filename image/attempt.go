@@ -24,8 +24,8 @@ const (
 	labelGCSnapshot = "containerd.io/gc.ref.snapshot."
 )
 
-// attempt makes one attempt to pull an image: it takes a lease, downloads and unpacks the image, and writes the
-// image's record. Each step reuses the results of earlier attempts.
+// attempt tries once to pull an image: it takes a lease, downloads and unpacks the image, and writes the image's
+// record. Each step reuses the results of earlier attempts.
 func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	ctx, c, err := s.containerd(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	return s.recordImage(ctx, c, who, p, o.root())
 }
 
-// addParts records the sizes of more parts of a pull, so that their disk space is counted.
+// addParts adds parts to those that a pull is known to have, so that their disk space counts toward the budget.
 func (s *Store) addParts(p *pull, more parts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +175,8 @@ func (s *Store) recordImage(ctx context.Context, c *containerd.Client, who tenan
 	return image, nil
 }
 
-// renew updates a record that already exists in containerd, preserving its tags. A record may exist before a pull
-// because the store has not read it yet, or because the image's layers were lost.
+// renew updates a record that existed in containerd before the pull, and preserves the record's tags. Such a record
+// exists if the store has not read it yet, or if the image's layers were lost.
 func renew(ctx context.Context, c *containerd.Client, r *record, record images.Image) (images.Image, error) {
 	old, err := c.ImageService().Get(ctx, record.Name)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 type catalog struct {
 	records map[string]*record // records by their names in containerd
 	tags    map[string]string  // names of records, by image name with tag
-	// Number of records that contain a blob, by the blob's digest. Pulls do not fetch these blobs.
+	// Number of records that contain each blob, by the blob's digest. Pulls skip these blobs.
 	present map[string]int
 
 	digests map[string]string // digests that registries last returned, by image name with tag; bounded
@@ -75,7 +75,7 @@ func tagOf(r *record, tag string) string {
 	return bourse.ImageRef{Registry: r.ref.Registry, Repository: r.ref.Repository, Tag: tag}.String()
 }
 
-// setTag makes a tag refer to record r, and removes it from the record to which it referred before.
+// setTag makes a tag refer to record r, and removes it from the record to which it previously referred.
 func (c *catalog) setTag(r *record, tag string) {
 	if tag == "" {
 		return
@@ -90,7 +90,7 @@ func (c *catalog) setTag(r *record, tag string) {
 	}
 }
 
-// drop removes a record, but remembers which blobs a pull of the image would fetch.
+// drop removes a record, but remembers which blobs the image needs, so that the size of a later pull is known.
 func (c *catalog) drop(name string) {
 	r, ok := c.records[name]
 	if !ok {
@@ -116,7 +116,7 @@ func (c *catalog) drop(name string) {
 // setDigest records the digest that a registry has returned for a tag.
 func (c *catalog) setDigest(name, digest string) { remember(c.digests, maxDigests, name, digest) }
 
-// setParts records which parts a pull of an image would fetch.
+// setParts records an image's configuration and layers, with their sizes.
 func (c *catalog) setParts(name string, needs parts) { remember(c.parts, maxKnown, name, needs) }
 
 // remember adds an entry to a bounded map, removing an arbitrary entry if the map is full.
@@ -144,7 +144,7 @@ func (c *catalog) find(ref bourse.ImageRef) *record {
 }
 
 // missing returns the number of bytes that a pull of an image would fetch. It returns false if the tenant's access to
-// the image was not confirmed, or the image's parts are unknown.
+// the image was not confirmed, or if the image's parts are unknown.
 func (c *catalog) missing(ref bourse.ImageRef, who tenant, now time.Time) (int64, bool) {
 	r := c.find(ref)
 	if r != nil {

@@ -28,10 +28,10 @@ type Config struct {
 	OrgConfigs        map[string]string   // paths of Docker config.json files by organization; each is used only for that organization's pulls
 
 	ResolveTimeout time.Duration // time limit for resolving a tag; default 3 s
-	Stall          time.Duration // requests that receive no data for this long are aborted; default 30 s
+	Stall          time.Duration // a request is aborted if no data arrives for this long; default 30 s
 	Linger         time.Duration // how long a pull continues without waiters; default 10 min
 	Keep           time.Duration // how long the data of a failed pull is kept for a retry; default 1 h
-	Recheck        time.Duration // how long a registry's answer for a digest is valid; default 5 min
+	Recheck        time.Duration // how long a registry's answer about a digest remains valid; default 5 min
 
 	Log *slog.Logger // default: discards all records
 }
@@ -65,7 +65,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate returns all errors in the configuration.
+// Validate returns an error that lists everything that is wrong with the configuration, or nil.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Client == nil && c.Address == "" {

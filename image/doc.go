@@ -16,28 +16,30 @@
 // pull fails because a registry is unreachable, or is interrupted because the daemon stops, its lease is kept for a
 // retry. [Store.Run] removes such a lease after Config.Keep; otherwise, containerd removes it after a day.
 //
-// If a caller stops waiting, the pull continues. Without waiting callers, it continues for Config.Linger, so that it
-// has progressed further or completed by the time a caller retries.
+// If a caller stops waiting, the pull continues. Without waiting callers, it continues for Config.Linger, so that a
+// caller that retries finds it further along or already complete.
 //
 // # Budget
 //
 // Images and pulls in progress may take up to Config.Budget bytes. Each compressed blob and each unpacked layer counts
 // once, no matter how many images share it. If an image cannot fit, its pull fails before layers are downloaded. If an
-// image exceeds the budget while it is being unpacked, the pull is aborted and its data is removed. The size is checked
-// a few times per second, so a layer that unpacks to far more than its compressed size may briefly exceed the budget.
+// image exceeds the budget while it is being unpacked, the pull is aborted and its data is removed. Because the size is
+// checked only a few times per second, a layer that unpacks to far more than its compressed size may briefly exceed the
+// budget.
 //
 // # Trust
 //
 // Registries and images are not trusted. Manifests are limited in size and checked before they are used, sizes and
-// digests are verified, nothing is fetched from addresses in a manifest, and a connection that is idle for longer
-// than Config.Stall is aborted. containerd unpacks layers inside the snapshot's root.
+// digests are verified, nothing is fetched from addresses in a manifest, and a request that receives no data for
+// Config.Stall is aborted. containerd unpacks layers inside the snapshot's root.
 //
 // # Access to images
 //
-// Credentials are either an organization's own or shared by all organizations. [Store.Resolve] verifies that a registry
-// gives an organization access to an image, and records this. Organizations without such a record cannot use the image,
-// even if it is on this worker. Because knowing a digest does not prove access, a pull reads the manifest from the
-// registry with the organization's credentials even if containerd already has it. Layers are shared by digest.
+// Credentials are either an organization's own or shared by all organizations. [Store.Resolve] asks the registry
+// whether an organization may access an image, and records the registry's confirmation. Without a confirmation, an
+// organization cannot use the image, even if the image is on this worker. Because knowing a digest does not prove
+// access, a pull reads the manifest from the registry with the organization's credentials even if containerd already
+// has it. Layers are shared by digest.
 //
 // # Concurrency
 //

@@ -24,7 +24,7 @@ var (
 	errNoWaiters = errors.New("no caller is waiting for the pull")
 )
 
-// layerError wraps the error if containerd cannot unpack a layer because the layer is invalid.
+// layerError means that a layer cannot be unpacked because the layer itself is invalid.
 type layerError struct{ err error }
 
 func (e *layerError) Error() string { return e.err.Error() }
@@ -37,9 +37,9 @@ type registryError struct{ err error }
 func (e *registryError) Error() string { return e.err.Error() }
 func (e *registryError) Unwrap() error { return e.err }
 
-// withCode adds a code and a message for the caller to an error from a pull or a registry. The code is not_found,
-// invalid or insufficient_capacity if the error is permanent, and unavailable otherwise. The original error is
-// wrapped, so that it can be logged.
+// withCode wraps an error from a pull or a registry, and adds a code and a message for the caller. The code is
+// not_found, invalid or insufficient_capacity if the error is permanent, and unavailable otherwise. The original error
+// is only meant for the log.
 func withCode(err error, image string) error {
 	if err == nil {
 		return nil
@@ -96,8 +96,8 @@ func classify(err error, registry string) (bourse.Code, string) {
 	return bourse.CodeUnavailable, "pull failed; see the worker's log for the cause"
 }
 
-// Messages for images that the organization may not access according to the registry. Registries do not reveal whether
-// such an image exists.
+// Messages for missing images. A registry that denies access to an image does not reveal whether the image exists, so
+// the second message covers both cases.
 const (
 	noImageText         = "there is no such image"
 	noImageOrDeniedText = noImageText + ", or this organization has no credentials for it on the worker (--registry-auth)"
@@ -135,7 +135,8 @@ func diskFull(err error) bool {
 	return strings.Contains(text, syscall.ENOSPC.Error()) || strings.Contains(text, syscall.EDQUOT.Error())
 }
 
-// isPermanent reports whether err is permanent, so that the pull's data need not be kept for a retry.
+// isPermanent reports whether a pull that failed with err would fail again. In that case, its data need not be kept for
+// a retry.
 func isPermanent(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled:

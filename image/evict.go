@@ -9,16 +9,16 @@ import (
 // diskUser is something that occupies disk space: an image, a pull in progress, or the data of a failed pull.
 type diskUser struct {
 	name   string
-	digest string // digest of an image, to check whether a machine uses it; otherwise empty
+	digest string // image's digest, used to check whether a machine uses the image; empty for pulls and leftover data
 	parts  parts
 	usedAt time.Time
 	inUse  bool // in use or being pulled, and therefore not evictable
 }
 
-// diskUsage returns the total size of the holdings. It counts shared parts once.
-func diskUsage(holdings []diskUser) int64 {
+// diskUsage returns the total size of the given disk users. Shared parts count once.
+func diskUsage(diskUsers []diskUser) int64 {
 	all := parts{}
-	for _, h := range holdings {
+	for _, h := range diskUsers {
 		for name, size := range h.parts {
 			all[name] = max(all[name], size)
 		}
@@ -26,21 +26,20 @@ func diskUsage(holdings []diskUser) int64 {
 	return all.sum()
 }
 
-// selectEvictions returns the names of the holdings to evict so that the remaining holdings occupy at most budget
-// bytes. It selects the least recently used holdings first, and does not select those in use. It also returns the total
-// size of the remaining holdings. This size exceeds the budget if evicting everything that is not in use would not
-// suffice.
-func selectEvictions(holdings []diskUser, budget int64) ([]string, int64) {
-	holders := map[string]int{} // number of holdings that contain each part
+// selectEvictions returns the names of the disk users to evict so that the others occupy at most budget bytes, and the
+// total size of those others. It selects the least recently used ones first, and never one that is in use. The returned
+// size exceeds the budget if evicting everything that is not in use is not enough.
+func selectEvictions(diskUsers []diskUser, budget int64) ([]string, int64) {
+	holders := map[string]int{} // number of disk users that contain each part
 	sizes := parts{}
-	for _, h := range holdings {
+	for _, h := range diskUsers {
 		for name, size := range h.parts {
 			holders[name]++
 			sizes[name] = max(sizes[name], size)
 		}
 	}
 	used := sizes.sum()
-	order := slices.Clone(holdings)
+	order := slices.Clone(diskUsers)
 	slices.SortFunc(order, func(a, b diskUser) int {
 		if c := a.usedAt.Compare(b.usedAt); c != 0 {
 			return c

@@ -9,11 +9,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// activePart is the key, in a pull's parts, of the layer that is being unpacked.
+// activePart is the key under which the layer that is being unpacked appears in a pull's parts.
 const activePart = "active"
 
-// A layer that is being unpacked is measured every measureEvery. If measuring it takes long, because containerd
-// visits all of the layer's files, the interval is extended to measureShare times the duration of a measurement.
+// While a layer is being unpacked, its size is measured every measureEvery. A measurement can take long, because
+// containerd visits all of the layer's files. In that case, the interval is extended to measureShare times the
+// measurement's duration.
 const (
 	measureEvery = 200 * time.Millisecond
 	measureShare = 10
@@ -66,8 +67,9 @@ func (s *Store) measure(ctx context.Context, w *measuringSnapshotter) error {
 	return s.makeRoom(ctx, w.client, w.pull)
 }
 
-// makeRoom evicts images until all images and pulls fit into the budget. If the pull p cannot fit, it does not
-// evict anything and returns CodeInsufficient. If p is nil, it evicts as many images as necessary and possible.
+// makeRoom evicts images and leftover data until all images and pulls fit into the budget. p is the pull that needs the
+// room, or nil. If there is not enough room, makeRoom does not evict anything and returns CodeInsufficient; if p is
+// nil, it evicts everything that is not in use instead.
 func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) error {
 	if s.config.Budget == 0 {
 		return nil
@@ -77,14 +79,14 @@ func (s *Store) makeRoom(ctx context.Context, c *containerd.Client, p *pull) err
 		return err
 	}
 	defer leave()
-	holdings, inUse := s.holdings()
-	if diskUsage(holdings) <= s.config.Budget {
+	diskUsers, inUse := s.diskUsers()
+	if diskUsage(diskUsers) <= s.config.Budget {
 		return nil
 	}
-	for i, h := range holdings {
-		holdings[i].inUse = h.inUse || inUse != nil && h.digest != "" && inUse(h.digest)
+	for i, h := range diskUsers {
+		diskUsers[i].inUse = h.inUse || inUse != nil && h.digest != "" && inUse(h.digest)
 	}
-	names, left := selectEvictions(holdings, s.config.Budget)
+	names, left := selectEvictions(diskUsers, s.config.Budget)
 	if p != nil && left > s.config.Budget {
 		return bourse.Errorf(bourse.CodeInsufficient,
 			"image %s takes at least %d bytes; with it, the images in use would take %d bytes, but the worker has %d for images",
@@ -99,8 +101,8 @@ func (s *Store) sizeOf(p *pull) int64 {
 	return p.parts.sum()
 }
 
-// holdings returns everything that occupies disk space, and the function that was passed to SetInUse.
-func (s *Store) holdings() ([]diskUser, func(string) bool) {
+// diskUsers returns everything that occupies disk space, and the function that was passed to SetInUse.
+func (s *Store) diskUsers() ([]diskUser, func(string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []diskUser

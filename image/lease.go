@@ -14,10 +14,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// labelPull is the lease label for the name of the image being pulled, including its tag.
+// labelPull is the lease label that contains the name of the image being pulled, including its tag.
 const labelPull = "bourse.dev/pull"
 
-// labelOrg is the lease label for the organization whose credentials the pull uses.
+// labelOrg is the lease label that contains the organization whose credentials the pull uses.
 const labelOrg = "bourse.dev/org"
 
 // A lease expires leaseTime after its creation. A lease that expires in less than minLeaseTime is not reused for
@@ -35,8 +35,8 @@ func leaseOf(ref bourse.ImageRef) leases.Lease {
 	return leases.Lease{ID: "bourse-pull-" + hex.EncodeToString(sum[:16])}
 }
 
-// takeLease records the intent to pull an image by creating a lease or reusing an earlier attempt's. It returns a
-// context that makes containerd add all fetched data to the lease.
+// takeLease records the intent to pull an image by creating a lease or reusing an earlier attempt's. While the returned
+// context is used, containerd adds all fetched data to the lease.
 func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (context.Context, error) {
 	leave, err := s.leaseLock.acquire(ctx)
 	if err != nil {
@@ -110,8 +110,8 @@ func (s *Store) dropKept(ctx context.Context, c *containerd.Client, ref bourse.I
 // settlingTime is the time limit for settle.
 const settlingTime = time.Minute
 
-// settle removes the lease and leftover data of a finished pull, unless they are kept for a
-// retry. If containerd is unavailable, the lease remains and is removed later.
+// settle removes a finished pull's lease and leftover data, unless they are kept for a retry. If containerd is
+// unavailable, they are removed later.
 func (s *Store) settle(ctx context.Context, p *pull) {
 	if p.keepsData() {
 		return
@@ -120,24 +120,24 @@ func (s *Store) settle(ctx context.Context, p *pull) {
 	defer cancel()
 	ctx, c, err := s.containerd(ctx)
 	if err == nil {
-		// A killed earlier attempt may have left data that is not part of the image.
+		// An earlier attempt that was killed may have left data that is not part of the image.
 		err = dropLease(ctx, c, p.ref, p.err != nil || p.resumed)
 	}
 	if err == nil && p.err != nil && diskFull(p.err) {
 		err = sweep(ctx, c, s.config.Snapshotter)
 	}
 	if err != nil {
-		s.config.Log.Warn("remove lease of pull failed", "image", p.ref.String(), "err", err)
+		s.config.Log.Warn("remove pull lease failed", "image", p.ref.String(), "err", err)
 	}
 }
 
-// leased describes a pull for which there is a lease.
+// leased describes a pull that has a lease.
 type leased struct {
 	ref bourse.ImageRef
 	org string
 }
 
-// activePulls returns the pulls for which there are leases, including pulls of an earlier daemon.
+// activePulls returns all pulls that have a lease, including those of an earlier daemon.
 func activePulls(ctx context.Context, c *containerd.Client) ([]leased, error) {
 	list, err := c.LeasesService().List(ctx, `labels."`+labelPull+`"`)
 	if err != nil {

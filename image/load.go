@@ -57,8 +57,8 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 	return out, nil
 }
 
-// replace updates the store after list was read from containerd: it drops images that are not in list, and adds those
-// in found. If the store has added or removed an image since list was read, replace does nothing and returns false.
+// replace drops the images that are not in list, which was read from containerd, and adds those in found. change is the
+// value of state.change before list was read. If it has changed since, replace does nothing and returns false.
 func (s *Store) replace(list []images.Image, found []*record, change uint64) bool {
 	listed := map[string]bool{}
 	for _, image := range list {
@@ -129,8 +129,8 @@ func (s *Store) inspect(ctx context.Context, c *containerd.Client, image images.
 	return r, nil
 }
 
-// requirePresent returns a blobReader that returns an error if containerd does not have a blob, so that the blob is not
-// fetched from a registry.
+// requirePresent returns a blobReader that fails if containerd does not have a blob. This prevents the caller from
+// fetching the blob from a registry.
 func requirePresent(blobs blobReader) blobReader {
 	return func(ctx context.Context, desc ocispec.Descriptor) ([]byte, error) {
 		raw, err := blobs(ctx, desc)

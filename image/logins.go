@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// dockerConfig provides the credentials in a Docker config.json file. The file is read again before each request to a
+// dockerConfig provides the credentials from a Docker config.json file. The file is read again before each request to a
 // registry, so that changes take effect.
 type dockerConfig struct {
 	path string
@@ -26,8 +26,8 @@ func (l *dockerConfig) at(host string) (credentials.Login, error) {
 	return l.byHost[host], l.err
 }
 
-// names reports whether the file has an entry for a registry. It also returns true if the file cannot be read. It reads
-// the file only if the file has never been read.
+// names reports whether the file contains an entry for a registry, or cannot be read. It uses the result of the last
+// read, and reads the file only if it has never been read.
 func (l *dockerConfig) names(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *dockerConfig) read() {
 type tenant string
 
 // tenantOf returns an organization's tenant for a registry: the organization's name if it has its own credentials for
-// the registry, and "" otherwise. It normally does not perform I/O.
+// the registry, and "" otherwise. It performs I/O only if the organization's file has never been read.
 func (r *registries) tenantOf(org, host string) tenant {
 	if l := r.orgs[org]; l != nil && l.names(host) {
 		return tenant(org)
@@ -80,7 +80,7 @@ func (r *registries) freshTenantOf(org, host string) tenant {
 func (r *registries) login(who tenant, host string) (credentials.Login, error) {
 	if who != "" {
 		if l := r.orgs[string(who)]; l != nil {
-			return l.at(host) // if these were removed, do not fall back to the shared credentials
+			return l.at(host) // do not fall back to the shared credentials, even if the file no longer contains any
 		}
 		return credentials.Login{}, nil
 	}

@@ -14,7 +14,7 @@ import (
 // blob.
 type blobReader func(context.Context, ocispec.Descriptor) ([]byte, error)
 
-// outline contains an image's index, if there is one, and its manifest, but not its configuration and layers.
+// outline contains an image's manifest and, if there is one, its index, but not the configuration or the layers.
 type outline struct {
 	index    *stored // nil if the name refers to the manifest itself
 	manifest stored
@@ -45,9 +45,9 @@ func (o outline) needs() parts {
 }
 
 // readOutline reads an image's index, if it has one, and the manifest for this host's platform. It records the parts
-// that a pull would fetch. If blobs is nil, it does not use the copies in containerd but requests both from the
-// registry with the tenant's credentials. A tenant that merely knows the digest of another organization's image is thus
-// refused.
+// that a pull would fetch. If blobs is nil, readOutline ignores copies in containerd, and requests the index and the
+// manifest from the registry with the tenant's credentials. The registry thus refuses a tenant that merely knows the
+// digest of another organization's image.
 func (s *Store) readOutline(ctx context.Context, blobs blobReader, who tenant, ref bourse.ImageRef, desc ocispec.Descriptor) (outline, parts, error) {
 	var o outline
 	for depth := 0; ; depth++ {
@@ -66,7 +66,7 @@ func (s *Store) readOutline(ctx context.Context, blobs blobReader, who tenant, r
 			break
 		}
 		if depth > 0 {
-			return outline{}, nil, bourse.Errorf(bourse.CodeInvalid, "image %s: an index within an index", ref.String())
+			return outline{}, nil, bourse.Errorf(bourse.CodeInvalid, "image %s: nested indexes are not supported", ref.String())
 		}
 		desc.MediaType = indexType(desc.MediaType)
 		o.index = &stored{desc, raw}
@@ -81,8 +81,8 @@ func (s *Store) readOutline(ctx context.Context, blobs blobReader, who tenant, r
 	return o, needs, nil
 }
 
-// read reads an index, manifest or configuration. Unless blobs is nil, it first tries blobs. If blobs does not have it,
-// read uses the registry's cached answers to this tenant, or asks the registry.
+// read reads an index, manifest or configuration. It tries three sources: blobs, unless it is nil; the manifests that
+// the registry has recently sent to this tenant; and the registry itself.
 func (s *Store) read(ctx context.Context, blobs blobReader, who tenant, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	if blobs != nil {
 		raw, err := blobs(ctx, desc)
@@ -105,7 +105,7 @@ func (s *Store) read(ctx context.Context, blobs blobReader, who tenant, ref bour
 	return raw, nil
 }
 
-// fetch requests a small blob from its registry. The time limit is Config.Stall.
+// fetch requests a small blob from its registry. The whole request may take at most Config.Stall.
 func (s *Store) fetch(ctx context.Context, from remotes.Resolver, ref bourse.ImageRef, desc ocispec.Descriptor) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Stall)
 	defer cancel()

@@ -17,8 +17,8 @@ import (
 
 // Limits on the data that the worker accepts from a registry.
 const (
-	maxManifest  = 4 << 20 // bytes of a manifest, index or configuration; the OCI distribution specification recommends 4 MiB
-	maxLayers    = 256     // overlayfs supports fewer than 500, Docker created at most 127
+	maxManifest  = 4 << 20 // size of a manifest, index or configuration in bytes; the OCI distribution specification recommends 4 MiB
+	maxLayers    = 256     // overlayfs supports fewer than 500, and Docker creates at most 127
 	maxManifests = 1024    // manifests in an index
 	maxBytes     = 1 << 50 // total size of all layers, so that sums do not overflow
 )
@@ -97,7 +97,7 @@ func checkDescriptor(d *ocispec.Descriptor, most int64) error {
 	return nil
 }
 
-// choose returns the descriptor of the image in an index that is most suitable for the host.
+// choose returns the descriptor of the index's most suitable image for the host.
 func choose(index document, host platforms.MatchComparer) (ocispec.Descriptor, error) {
 	var fit []ocispec.Descriptor
 	var has []string
@@ -181,7 +181,7 @@ func (c imageConfig) labels() map[string]string {
 	return c.Config.Labels
 }
 
-// verify returns an error unless raw has the digest in desc.
+// verify returns CodeInvalid unless raw has the digest in desc.
 func verify(raw []byte, desc ocispec.Descriptor) error {
 	if err := desc.Digest.Validate(); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "digest %q: %w", desc.Digest, err)
@@ -200,7 +200,7 @@ func hostPlatform() platforms.MatchComparer {
 	return platforms.Only(spec)
 }
 
-// newDigest validates a digest from an image's name.
+// newDigest parses and validates a digest from an image's name.
 func newDigest(s string) (digest.Digest, error) {
 	d, err := digest.Parse(s)
 	if err != nil {

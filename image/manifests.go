@@ -8,7 +8,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Limits of manifestCache. They limit its memory usage to half a MiB.
+// Limits of manifestCache. Together, they limit its memory usage to half a MiB.
 const (
 	maxCached     = 32
 	maxCachedSize = 16 << 10

@@ -12,7 +12,7 @@ func parseName(name string) (bourse.ImageRef, error) {
 	return ref, checkRef(ref)
 }
 
-// checkRef returns an error if a parsed name is invalid or does not name a registry.
+// checkRef returns CodeInvalid if a parsed name is invalid or does not include a registry.
 func checkRef(ref bourse.ImageRef) error {
 	if ref.Registry == "" {
 		return bourse.Errorf(bourse.CodeInvalid, "image %q is not in a registry", ref.Repository)

@@ -30,9 +30,9 @@ func (r *networkPolicy) allowed(host string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "registry %s is not allowed on this worker (--registry)", bourse.Quoted(host))
 }
 
-// dialer returns a dialer for connections to a registry's own host and to all hosts in its responses. The dialer
-// checks each address after name resolution. If known is set, because the operator has configured the registry,
-// the dialer allows all addresses.
+// dialer returns a dialer for connections to a registry's own host and to the hosts that its responses refer to. The
+// dialer checks each address after name resolution. known means that the operator has configured the registry; the
+// dialer then allows all addresses.
 func (r *networkPolicy) dialer(known bool, timeout time.Duration) *net.Dialer {
 	d := &net.Dialer{Timeout: timeout}
 	if r.private || known {
@@ -45,7 +45,7 @@ func (r *networkPolicy) dialer(known bool, timeout time.Duration) *net.Dialer {
 			return fmt.Errorf("address %s: %w", bourse.Quoted(address), err)
 		}
 		if len(proxies) > 0 && slices.Contains(proxies, to.Port()) {
-			return nil // the operator's proxy applies its own rules
+			return nil // a proxy configured by the operator applies its own rules
 		}
 		if !public(to.Addr()) {
 			return errPrivate()

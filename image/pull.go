@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The values of Status in a bourse.PullProgress.
+// Values of bourse.PullProgress.Status.
 const (
 	statusResolving = "resolving"
 	statusPulling   = "pulling"
@@ -40,7 +40,7 @@ type pull struct {
 	// Guarded by Store.mu.
 	waiters int
 	linger  *time.Timer // set while the pull has no waiters
-	parts   parts       // the pull's disk space, as far as known
+	parts   parts       // parts that are known to occupy or need disk space
 }
 
 // leftover is the data of a failed pull that is kept for a retry.
@@ -50,8 +50,8 @@ type leftover struct {
 	failed time.Time
 }
 
-// keepsData reports whether a finished pull's lease and data must be kept for a retry. If the daemon stopped during
-// the pull, the lease is kept even if no data was fetched.
+// keepsData reports whether a failed pull's lease and data must be kept for a retry. If the pull failed because the
+// daemon is stopping, the lease is kept even if no data was fetched.
 func (p *pull) keepsData() bool {
 	if p.err == nil || isPermanent(p.err) {
 		return false
@@ -77,8 +77,8 @@ func (p *pull) state() bourse.Image {
 // callers of Pull for the same image share one pull. If progress is not nil, Pull calls it in the caller's goroutine:
 // at the beginning, then at most five times per second, and once when the pull has succeeded.
 //
-// If ctx is done first, Pull returns. The pull continues while other callers wait for it, and for Config.Linger after
-// that.
+// If ctx is done first, Pull returns, but the pull itself continues as long as other callers wait for it, and for
+// Config.Linger after that.
 //
 // Errors: CodeNotFound, CodeInvalid and CodeInsufficient are permanent, and the pull's data is removed.
 // CodeUnavailable means that the registry or containerd is unreachable; a retry resumes where this pull stopped.
@@ -151,7 +151,7 @@ func (s *Store) leave(p *pull) {
 	}
 }
 
-// endAfterLinger schedules a pull without waiters to be canceled after Config.Linger. Store.mu must be held.
+// endAfterLinger makes a timer cancel a pull without waiters after Config.Linger. Store.mu must be held.
 func (s *Store) endAfterLinger(p *pull) {
 	p.linger = time.AfterFunc(s.config.Linger, func() {
 		s.mu.Lock()
@@ -162,7 +162,7 @@ func (s *Store) endAfterLinger(p *pull) {
 	})
 }
 
-// wait waits until the pull ends, and calls progress in the meantime.
+// wait waits until the pull ends, and calls progress while it waits.
 func (p *pull) wait(ctx context.Context, progress func(bourse.Image)) (bourse.Image, error) {
 	tell := func(image bourse.Image) {
 		if progress != nil {

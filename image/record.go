@@ -23,7 +23,7 @@ const (
 const maxTags = 24
 
 // parts contains the sizes of an image's parts on disk, in bytes. The keys are digests for blobs, and results of
-// snapshotPart for unpacked layers. A part that two images share has the same key in both.
+// snapshotPart for unpacked layers. A part that images share has the same key in each of them.
 type parts map[string]int64
 
 // snapshotPart returns the key of an unpacked layer in parts. The prefix is needed because the digest of an
@@ -47,8 +47,7 @@ type record struct {
 	needs  []string        // digests of the configuration and layers
 	parts  parts
 	usedAt time.Time
-	// Tenants with access, as they are stored in containerd or about to be stored. The catalog contains the current
-	// values.
+	// Tenants with access, as stored in containerd or about to be stored there. The catalog contains the current data.
 	access map[tenant]time.Time
 	dirty  bool // whether tags, usedAt or access must still be stored in containerd
 }
@@ -73,9 +72,9 @@ func (r *record) labels() map[string]string {
 	}
 }
 
-// read sets the fields that are stored in labels, which come from a record in containerd. It ignores invalid
-// values, which only another program can have written. This is safe, because tags, times and tenants can be
-// determined again.
+// read sets the fields that are stored in labels, which come from a record in containerd. It ignores invalid values,
+// which only another program can have written. Ignoring them is safe, because the next requests for the image restore
+// its tags, its time of use, and its tenants.
 func (r *record) read(labels map[string]string, now time.Time) {
 	for tag := range strings.FieldsSeq(labels[labelTags]) {
 		named := r.ref

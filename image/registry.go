@@ -16,9 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/image/credentials"
 )
 
-// maxRegistries is the maximum number of clients that are kept with their connections and tokens. There is one
-// client for each combination of tenant and registry. A limit is needed because orders can name any number of
-// registries.
+// maxRegistries is the maximum number of registry clients, with their connections and tokens, that are kept for reuse.
+// There is one client for each combination of tenant and registry. A limit is needed because orders can name any number
+// of registries.
 const maxRegistries = 64
 
 // registries contains the settings and connections of all registries.
@@ -33,7 +33,7 @@ type registries struct {
 	hosts map[hostKey]knownHost
 }
 
-// hostKey identifies a tenant's connections to a registry. Tenants do not share connections.
+// hostKey identifies a client by its tenant and registry. Tenants do not share connections.
 type hostKey struct {
 	who  tenant
 	host string
@@ -42,7 +42,7 @@ type hostKey struct {
 // knownHost contains a tenant's client for a registry.
 type knownHost struct {
 	docker.RegistryHost
-	login credentials.Login // credentials used to request the connection's tokens
+	login credentials.Login // credentials with which the client requests tokens
 }
 
 // newRegistries returns the registries for the configuration c.
@@ -101,8 +101,8 @@ func (r *registries) host(who tenant, name string) (docker.RegistryHost, error) 
 	return h, nil
 }
 
-// connect creates a client for a registry. If the registry requires credentials, the client sends login. If unread
-// is not nil, the credentials could not be read, and the client then returns unread instead.
+// connect creates a client for a registry. If the registry requires credentials, the client sends login or, if the
+// credentials could not be read, fails with the error unread.
 func (r *registries) connect(name string, login credentials.Login, unread error) (docker.RegistryHost, error) {
 	if err := r.reach.allowed(name); err != nil {
 		return docker.RegistryHost{}, err

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// remove removes the records of images, and all data that no other image, container or pull needs. It first removes
-// the images from the catalog, so that quotes no longer treat them as present.
+// remove removes the named records, and all data that no other image, container or pull needs. It starts with the
+// catalog, so that quotes no longer count these images as present.
 func (s *Store) remove(ctx context.Context, c *containerd.Client, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -28,7 +28,7 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 		return s.labeled(ref), nil
 	}
 	flight := s.resolving.DoChan(string(who)+" "+ref.String(), func() (any, error) {
-		// The request does not end with the first caller's context, because other callers may wait longer.
+		// The request does not use the first caller's context, because other callers may wait longer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ResolveTimeout)
 		defer cancel()
 		return s.ask(s.within(ctx), who, ref)
@@ -57,8 +57,7 @@ func (s *Store) Resolve(ctx context.Context, org, name string) (bourse.ImageRef,
 	return bourse.ImageRef{}, err
 }
 
-// hadAccess reports whether a registry has confirmed a tenant's access to an image within the given duration before
-// now.
+// hadAccess reports whether a registry confirmed a tenant's access to an image within the given duration before now.
 func (s *Store) hadAccess(ref bourse.ImageRef, who tenant, within time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +93,7 @@ func (s *Store) lastAccessible(ctx context.Context, who tenant, ref bourse.Image
 	defer s.mu.Unlock()
 	r := s.memory.catalog.find(ref)
 	if r == nil && ref.Digest == "" {
-		// The image with the tag's latest digest is not on this worker, so use the local image that has the tag.
+		// The image to which the tag now refers is not on this worker, so use the local image that last had the tag.
 		r = s.memory.catalog.records[s.memory.catalog.tags[tagName(ref)]]
 	}
 	if r == nil || !s.memory.catalog.hadAccess(r.name, who, accessValid, time.Now()) {
@@ -128,8 +127,8 @@ func (s *Store) ask(ctx context.Context, who tenant, ref bourse.ImageRef) (strin
 	_, known := s.memory.catalog.parts[recordName(ref)]
 	s.mu.Unlock()
 	if !here && !known && name == tagName(ref) {
-		// Read the manifest now, because the next pull needs it anyway, and because it makes quotes more accurate. An
-		// error does no harm.
+		// Read the manifest now, because the next pull needs it anyway, and because it makes quotes more accurate.
+		// Errors do not matter here.
 		if _, _, err := s.readOutline(ctx, nil, who, ref, desc); err != nil {
 			s.config.Log.Debug("read manifest failed", "image", ref.String(), "err", err)
 		}

@@ -16,7 +16,7 @@ const (
 	flushEvery    = 10 * time.Second
 	sweepEvery    = time.Minute
 	retryEvery    = 500 * time.Millisecond
-	answerTimeout = 5 * time.Second // how long to wait for containerd's answer, including retries
+	answerTimeout = 5 * time.Second // how long to wait until containerd answers, including retries
 )
 
 // Run synchronizes the store with containerd until ctx is done, and then closes the store. It reads the images, resumes
@@ -57,7 +57,7 @@ func (s *Store) session(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	if err := serving(ctx, c); err != nil {
+	if err := awaitServing(ctx, c); err != nil {
 		return err
 	}
 	events, lost := c.EventService().Subscribe(ctx, `namespace==`+s.config.Namespace+`,topic~="^/images/"`)
@@ -93,8 +93,8 @@ func (s *Store) session(ctx context.Context, ready func()) error {
 	}
 }
 
-// serving waits until containerd answers. It returns an error if this takes longer than answerTimeout.
-func serving(ctx context.Context, c *containerd.Client) error {
+// awaitServing waits until containerd answers. It returns an error if this takes longer than answerTimeout.
+func awaitServing(ctx context.Context, c *containerd.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	ok, err := c.IsServing(ctx)
@@ -104,7 +104,8 @@ func serving(ctx context.Context, c *containerd.Client) error {
 	return err
 }
 
-// resume starts the pulls for which there are leases and which are not in progress.
+// resume starts every pull that has a lease but is not in progress. If the image is already present, it removes the
+// lease instead.
 func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 	all, err := activePulls(ctx, c)
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *Store) resume(ctx context.Context, c *containerd.Client) error {
 		if !here {
 			continue
 		}
-		// An earlier daemon stopped after it had created the record and before it removed the lease.
+		// An earlier daemon stopped after it had created the record but before it removed the lease.
 		if err := dropLease(ctx, c, ref, true); err != nil {
 			return err
 		}
@@ -150,7 +151,7 @@ func (s *Store) sweep(ctx context.Context, c *containerd.Client) {
 	s.mu.Unlock()
 	for _, ref := range old {
 		if err := s.dropKept(ctx, c, ref); err != nil {
-			s.config.Log.Warn("remove data of failed pull failed", "image", ref.String(), "err", err)
+			s.config.Log.Warn("remove leftover pull data failed", "image", ref.String(), "err", err)
 		}
 	}
 }
@@ -177,6 +178,6 @@ func (s *Store) flush(ctx context.Context, c *containerd.Client) {
 			r.dirty = true
 		}
 		s.mu.Unlock()
-		s.config.Log.Warn("record use of image failed", "image", name, "err", err)
+		s.config.Log.Warn("record image use failed", "image", name, "err", err)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// applier unpacks layers. It wraps errors that a layer caused in layerErrors.
+// applier unpacks layers. If a layer itself is the cause of an error, applier wraps the error in a layerError.
 type applier struct {
 	diff.Applier
 	// Digests of the uncompressed layers according to the image's configuration, by the layers' compressed digests.
@@ -38,14 +38,14 @@ func (a applier) Apply(ctx context.Context, desc ocispec.Descriptor, mounts []mo
 }
 
 // ingester is a content store that distinguishes the two causes of "unavailable" errors from containerd's client.
-// Either another process is writing the blob, so that the caller must wait, or containerd is unreachable.
+// Either another process is writing the blob, and the caller must wait, or containerd is unreachable.
 type ingester struct {
 	content.Store
 	client *containerd.Client
 }
 
-// containerdError is the error if containerd does not answer. It contains only the text of the client's error, so
-// that the client does not recognize it as an error after which to retry.
+// containerdError means that containerd does not answer. It does not wrap the client's error but only contains its
+// text, because otherwise, the client would retry.
 type containerdError struct{ text string }
 
 func (e *containerdError) Error() string { return "containerd does not answer: " + e.text }
@@ -82,7 +82,7 @@ func (w *measuringSnapshotter) Prepare(ctx context.Context, key, parent string, 
 	return mounts, err
 }
 
-// Commit completes a layer. It returns an error if the pull then exceeds the budget.
+// Commit completes a layer. It returns CodeInsufficient if the pull does not fit into the budget with this layer.
 func (w *measuringSnapshotter) Commit(ctx context.Context, name, key string, opts ...snapshots.Opt) error {
 	err := w.Snapshotter.Commit(ctx, name, key, opts...)
 	w.setActive("")

@@ -31,9 +31,9 @@ type Store struct {
 	changed   chan struct{}      // has capacity 1; see Changed
 	slots     limiter            // limits the number of concurrent pulls
 	evicting  limiter            // held by the goroutine that frees space
-	leaseLock limiter            // held while taking a pull's lease, or removing a lease without a pull
+	leaseLock limiter            // held while a pull's lease is taken, or while a lease without a pull is removed
 	pulling   sync.WaitGroup     // goroutines of pulls
-	resolving singleflight.Group // makes concurrent callers share requests for the same name
+	resolving singleflight.Group // lets concurrent callers share requests for the same name
 	manifests manifestCache
 
 	mu     sync.Mutex
@@ -46,7 +46,7 @@ type state struct {
 	pulls     map[string]*pull    // pulls in progress, by recordName
 	leftovers map[string]leftover // data of failed pulls, by recordName
 	inUse     func(digest string) bool
-	change    uint64 // number of additions and removals of images
+	change    uint64 // number of images added or removed so far
 	closed    bool
 	loaded    bool         // whether containerd's images have been read at least once
 	close     func() error // closes the connection to containerd, if the store has opened it
@@ -87,9 +87,8 @@ func (s *Store) SetInUse(f func(digest string) bool) {
 	s.memory.inUse = f
 }
 
-// Changed returns a channel that receives a value when the result of List may have changed: an
-// image was added or removed, or a pull started or ended. Several changes may be reported as one
-// value.
+// Changed returns a channel that receives a value when the result of List may have changed: an image was added or
+// removed, or a pull started or ended. One value may stand for several changes.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
 func (s *Store) notify() {
@@ -172,8 +171,8 @@ func (s *Store) containerd(ctx context.Context) (context.Context, *containerd.Cl
 	return s.within(ctx), c, nil
 }
 
-// within returns ctx with the store's namespace. It also disables logging by containerd's client, which would otherwise
-// log every failed request.
+// within adds the store's namespace to ctx. It also disables logging by containerd's client, which would otherwise log
+// every failed request.
 func (s *Store) within(ctx context.Context) context.Context {
 	quiet := &logrus.Logger{Out: io.Discard, Formatter: &logrus.TextFormatter{}, Hooks: logrus.LevelHooks{}, Level: logrus.PanicLevel}
 	return log.WithLogger(namespaces.WithNamespace(ctx, s.config.Namespace), logrus.NewEntry(quiet))

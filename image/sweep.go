@@ -8,9 +8,9 @@ import (
 	"github.com/containerd/containerd/v2/core/leases"
 )
 
-// sweep frees the disk space of layers that containerd has removed but whose files still exist. Such layers exist if
-// the disk was full, so that the snapshotter could not record the removal in its own database. containerd does not
-// retry the removal until another snapshot is removed, so sweep creates and removes an empty snapshot.
+// sweep frees the disk space of layers that containerd has removed but whose files still exist. This happens if the
+// disk is full, because the snapshotter then cannot record the removal in its own database. containerd does not retry
+// the removal until another snapshot is removed, so sweep creates and removes an empty snapshot.
 func sweep(ctx context.Context, c *containerd.Client, snapshotter string) error {
 	manager := c.LeasesService()
 	lease, err := manager.Create(ctx, leases.WithRandomID(), leases.WithExpiration(settlingTime))

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// stallTransport is a transport that aborts stalled requests. A request is stalled if no headers or further bytes of
-// the body arrive for the given time. As long as data arrives, a transfer may take any amount of time.
+// stallTransport is a transport that aborts stalled requests. A request has stalled if neither headers nor further
+// bytes of the body arrive for the given time. As long as data arrives, a transfer may take any amount of time.
 type stallTransport struct {
 	next  http.RoundTripper
 	limit time.Duration
@@ -52,8 +52,8 @@ func (g *guard) stall() {
 	g.cancel(errStalled)
 }
 
-// explain returns errStalled if the request was canceled because it had stalled, and err otherwise. errStalled does not
-// look like a network timeout, because the client would immediately retry after a timeout.
+// explain returns errStalled if the request was canceled because it had stalled, and err otherwise. errStalled is not a
+// network timeout (net.Error), because the client would immediately retry after a timeout.
 func (g *guard) explain(err error) error {
 	if g.stalled.Load() {
 		return errStalled

@@ -110,7 +110,8 @@ func (f *layerFetch) Handle(ctx context.Context, desc ocispec.Descriptor) ([]oci
 	return nil, nil
 }
 
-// arrived records that another layer has arrived.
+// arrived records that one more layer has arrived. Once all layers have arrived, the pull's status changes to
+// unpacking.
 func (f *layerFetch) arrived() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,8 +120,8 @@ func (f *layerFetch) arrived() {
 	}
 }
 
-// layerCount counts the fetched bytes of a layer for the pull's progress. It counts each byte once, even if the
-// byte is fetched again.
+// layerCount counts the bytes of a layer that have been fetched, for the pull's progress. A byte that is fetched again
+// does not count twice.
 type layerCount struct {
 	pull *pull
 	mu   sync.Mutex
@@ -147,8 +148,8 @@ func (c *layerCount) reach(size int64) bool {
 	return first
 }
 
-// countingReader counts the bytes of a layer as they are read from the registry. To resume a transfer, the client
-// calls Seek before it reads.
+// countingReader counts the bytes of a layer as they are read from the registry. To resume a transfer, the client calls
+// Seek before the first Read.
 type countingReader struct {
 	io.ReadCloser
 	count  *layerCount

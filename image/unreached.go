@@ -19,9 +19,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// The functions in this file return messages about failed connections to a registry, for the user who ordered an
-// image. The libraries' own errors are only logged, because they may contain addresses in the worker's network and
-// URLs with signatures.
+// The functions in this file return messages about failed connections to a registry, for the user whose order named the
+// image. The libraries' own errors are only logged, because they may contain addresses in the worker's network and URLs
+// with signatures.
 
 // unreachableText explains why a registry, or another host to which the registry has referred, could not be
 // reached. If a worker flag may solve the problem, the text mentions the flag. If err has another cause,
@@ -126,7 +126,7 @@ func sanitize(text string, most int) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// errPrivate returns the error for a registry at a private address, if private addresses are not allowed.
+// errPrivate returns the error for a registry at a private address on a worker that does not allow such addresses.
 func errPrivate() error {
 	return bourse.Errorf(bourse.CodeInvalid, "its registry has a private address: to allow that, start the worker with --registry-private")
 }

@@ -163,7 +163,7 @@ func query(pairs ...string) url.Values {
 	return q
 }
 
-// boolParam returns "true" if on is set, and otherwise "", which query omits.
+// boolParam returns "true" if on is set, and otherwise "", so that query omits the parameter.
 func boolParam(on bool) string {
 	if on {
 		return "true"

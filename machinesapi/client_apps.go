@@ -35,7 +35,7 @@ func (c *Client) DeleteApp(ctx context.Context, app bourse.AppName, force bool) 
 	return c.run(ctx, call{method: http.MethodDelete, path: path("apps", string(app)), query: query("force", strconv.FormatBool(force))})
 }
 
-// AppReleases calls the API for one app's releases.
+// AppReleases is a client for one app's releases.
 type AppReleases struct {
 	Client *Client
 	App    bourse.AppName
@@ -48,7 +48,7 @@ func (r AppReleases) path(more ...string) string {
 	return path(append([]string{"apps", string(r.App), "releases"}, more...)...)
 }
 
-// List lists the app's releases, newest first. If limit is 0, it lists all releases that the broker still has. Errors:
+// List lists the app's releases, newest first. If limit is 0, it lists all releases that are still stored. Errors:
 // not_found (the app).
 func (r AppReleases) List(ctx context.Context, limit int) ([]release.Release, error) {
 	out, err := ask[ReleaseList](ctx, r.Client, call{method: http.MethodGet, path: r.path(), query: query("limit", positive(limit))})
@@ -70,7 +70,7 @@ func (r AppReleases) Change(ctx context.Context, id release.ID, in ChangeRelease
 	return ask[release.Release](ctx, r.Client, call{method: http.MethodPatch, path: r.path(string(id)), in: in})
 }
 
-// AppSecrets calls the API for one app's secrets.
+// AppSecrets is a client for one app's secrets.
 type AppSecrets struct {
 	Client *Client
 	App    bourse.AppName
@@ -119,7 +119,7 @@ func (c *Client) Images(ctx context.Context, of ImageTarget) ([]WorkerImage, []b
 	return out.Images, silent, err
 }
 
-// AppImages calls the API for the images that one app may use.
+// AppImages is a client for the images that one app may use.
 type AppImages struct {
 	Client *Client
 	App    bourse.AppName
@@ -143,9 +143,9 @@ func (c *Client) PruneImages(ctx context.Context, of ImageTarget) ([]WorkerImage
 }
 
 // PullImage pulls an image on the selected workers before a machine needs it. It calls line, from the calling
-// goroutine, with each worker's progress until all pulls have ended. If a worker's pull fails, its last line contains
-// the error. If line returns an error, PullImage returns that error, but the pulls continue. Errors: invalid, not_found
-// (the worker), unavailable (the stream broke).
+// goroutine, with each worker's progress until all pulls have finished. If a worker's pull fails, that worker's last
+// line contains the error. If line returns an error, PullImage returns that error, but the pulls continue. Errors:
+// invalid, not_found (the worker), unavailable (the stream broke).
 func (c *Client) PullImage(ctx context.Context, in PullImage, line func(PullLine) error) error {
 	k := call{method: http.MethodPost, path: path("images", "pull"), in: in}
 	resp, err := c.stream(ctx, k)
@@ -165,7 +165,7 @@ func (c *Client) PullImage(ctx context.Context, in PullImage, line func(PullLine
 	return nil
 }
 
-// AppVolumes calls the API for one app's volumes.
+// AppVolumes is a client for one app's volumes.
 type AppVolumes struct {
 	Client *Client
 	App    bourse.AppName
@@ -227,7 +227,7 @@ func (v AppVolumes) Snapshot(ctx context.Context, id bourse.VolumeID) (Snapshot,
 	return ask[Snapshot](ctx, v.Client, call{method: http.MethodPost, path: v.path(id, "snapshots")})
 }
 
-// Org calls the API for one organization.
+// Org is a client for one organization.
 type Org struct {
 	Client *Client
 	Slug   string

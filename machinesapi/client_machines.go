@@ -47,9 +47,9 @@ func (c *Client) Quote(ctx context.Context, app bourse.AppName, in CreateMachine
 }
 
 // Update creates a new version of a machine and waits until it has started. nonce is the nonce of the machine's lease,
-// or "" if the machine has none. Errors: invalid, not_found, conflict (the lease, the current version or another
-// update), insufficient_capacity, failed_precondition (the machine's state, the image, or the new version did not
-// start).
+// or "" if the machine has none. Errors: invalid, not_found, conflict (another caller holds the lease, the current
+// version is not in.CurrentVersion, or another update is in progress), insufficient_capacity, failed_precondition (the
+// machine's state or the image does not permit the update, or the new version did not start).
 func (c *Client) Update(ctx context.Context, app bourse.AppName, id bourse.MachineID, in UpdateMachine, nonce string) (Machine, error) {
 	return ask[Machine](ctx, c, call{method: http.MethodPost, path: machinePath(app, id), header: header(HeaderNonce, nonce), in: in})
 }
@@ -121,9 +121,8 @@ func machinePath(app bourse.AppName, id bourse.MachineID, more ...string) string
 	return path(append([]string{"apps", string(app), "machines", string(id)}, more...)...)
 }
 
-// In the following methods, the parameter nonce is the nonce of the machine's lease, or "" if the caller does not hold
-// the lease. In addition to the errors that they list, these methods may return not_found and conflict (another caller
-// holds the lease).
+// The following methods have a parameter nonce: the nonce of the machine's lease, or "" if the caller does not hold it.
+// In addition to the errors that they list, they may return not_found, and conflict if another caller holds the lease.
 
 func act(app bourse.AppName, id bourse.MachineID, verb, nonce string, in any) call {
 	return call{method: http.MethodPost, path: machinePath(app, id, verb), header: header(HeaderNonce, nonce), in: in}
@@ -188,12 +187,13 @@ func (c *Client) Usage(ctx context.Context, app bourse.AppName, id bourse.Machin
 }
 
 // Processes lists a machine's processes, starting with the main process. Errors: not_found,
-// failed_precondition (the machine is not running, or does not run on its worker's host).
+// failed_precondition (the machine is not running, or its program runs on a different host than its
+// worker).
 func Processes(ctx context.Context, c *Client, app bourse.AppName, id bourse.MachineID) ([]bourse.Process, error) {
 	return ask[[]bourse.Process](ctx, c, call{method: http.MethodGet, path: machinePath(app, id, "ps")})
 }
 
-// MachineLease calls the API for one machine's lease.
+// MachineLease is a client for one machine's lease.
 type MachineLease struct {
 	Client  *Client
 	App     bourse.AppName
@@ -224,7 +224,7 @@ func (l MachineLease) Release(ctx context.Context, nonce string) error {
 	return l.Client.run(ctx, call{method: http.MethodDelete, path: machinePath(l.App, l.Machine, "lease"), header: header(HeaderNonce, nonce)})
 }
 
-// MachineMetadata calls the API for one machine's metadata.
+// MachineMetadata is a client for one machine's metadata.
 type MachineMetadata struct {
 	Client  *Client
 	App     bourse.AppName
@@ -267,7 +267,7 @@ func (m MachineMetadata) Delete(ctx context.Context, key string) error {
 type LogQuery struct {
 	After  string    // only lines after this position; cannot be combined with Since or Tail
 	Since  time.Time // only lines since this time; zero: from the beginning
-	Tail   int       // number of the latest lines to return; 0: all; negative: none, so that Follow returns only new lines
+	Tail   int       // number of most recent lines to return; 0: all; negative: none, so that Follow returns only new lines
 	Follow bool      // continue with new lines until ctx is done or the machine is destroyed
 }
 

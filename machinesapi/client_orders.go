@@ -27,7 +27,7 @@ func (c *Client) OrderPull(ctx context.Context, app bourse.AppName, id bourse.Or
 	return ask[PullLine](ctx, c, call{method: http.MethodGet, path: path("apps", string(app), "orders", string(id), "pull")})
 }
 
-// Reservations calls the API for reservations.
+// Reservations is a client for reservations.
 type Reservations struct {
 	Client *Client
 }
@@ -44,12 +44,12 @@ func (r Reservations) Create(ctx context.Context, in CreateReservation) (Reserva
 }
 
 // List lists the reservations of the apps that the token may use. It also returns the workers that
-// did not answer, whose holds are missing.
+// did not answer. The holds on those workers are missing from the list.
 func (r Reservations) List(ctx context.Context) ([]Reservation, []bourse.WorkerID, error) {
 	return list[[]Reservation](ctx, r.Client, call{method: http.MethodGet, path: path("reservations")})
 }
 
-// Get returns a reservation. Errors: invalid, not_found (the reservation has ended or has never
+// Get returns a reservation. Errors: invalid, not_found (the reservation has ended or never
 // existed).
 func (r Reservations) Get(ctx context.Context, id bourse.ReservationID) (Reservation, error) {
 	return ask[Reservation](ctx, r.Client, call{method: http.MethodGet, path: path("reservations", string(id))})
@@ -69,10 +69,10 @@ func (r Reservations) Release(ctx context.Context, id bourse.ReservationID) erro
 }
 
 // RunTask runs a task and waits until it ends. If order is not empty, calling RunTask again with
-// the same order returns the result of the first call. A failed task is not an error of RunTask:
-// see [TaskReply]. Errors: invalid, not_found (the app), insufficient_capacity (the [ReplyError]
-// contains the refusals and the order ID), timeout (a worker may have started the task: repeat the
-// call with the order ID in the [ReplyError]).
+// the same order returns the result of the first call. If the task fails, RunTask does not return
+// an error; see [TaskReply]. Errors: invalid, not_found (the app), insufficient_capacity (the
+// [ReplyError] contains the refusals and the order ID), timeout (a worker may have started the
+// task: repeat the call with the order ID in the [ReplyError]).
 func (c *Client) RunTask(ctx context.Context, app bourse.AppName, in RunTask, order bourse.OrderID) (TaskReply, error) {
 	return ask[TaskReply](ctx, c, call{method: http.MethodPost, path: path("apps", string(app), "tasks"), header: header(HeaderOrderID, string(order)), in: in})
 }

@@ -52,7 +52,7 @@ func TestCreateSendsAndReads(t *testing.T) {
 	}
 }
 
-// TestPathsAreEscaped checks that no ID leads to another path, because IDs may come from users.
+// TestPathsAreEscaped checks that an ID cannot change the path of a request, because IDs may come from users.
 func TestPathsAreEscaped(t *testing.T) {
 	client, last := replying(t, 200, `{}`)
 	_, _ = client.Machine(t.Context(), "../../x", "a/b?c")

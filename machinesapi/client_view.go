@@ -54,9 +54,9 @@ func (c *Client) Subscribe(ctx context.Context, q ViewQuery) (*Subscription, err
 	return c.subscription(ctx, k, viewStream{live: true})
 }
 
-// Resume continues a subscription. The parameter from is the number of the last change that was read. The call must be
-// sent to the broker that has the subscription. Errors: not_found (the subscription or the next changes are no longer
-// available: subscribe again), unavailable, rate_limited.
+// Resume continues a subscription. from is the number of the last change that was read. The client must call the broker
+// that has the subscription. Errors: not_found (the subscription or the next changes are no longer available: subscribe
+// again), unavailable, rate_limited.
 func (c *Client) Resume(ctx context.Context, id string, from uint64) (*Subscription, error) {
 	k := call{
 		method: http.MethodGet, path: path("view", "subscriptions", id),
@@ -79,7 +79,7 @@ func (c *Client) subscription(ctx context.Context, k call, v viewStream) (*Subsc
 
 // Lines yields the lines of the result as they arrive. It must be called only once. The sequence
 // always ends with an error: canceled if ctx is done, or unavailable if the stream broke or its
-// reader was too slow. After unavailable, [Client.Resume] can continue the subscription.
+// reader was too slow. If the error is unavailable, [Client.Resume] can continue the subscription.
 func (s *Subscription) Lines() iter.Seq2[ViewLine, error] {
 	return func(yield func(ViewLine, error) bool) {
 		for line, err := range s.stream.lines(s.resp.Body) {

@@ -20,7 +20,7 @@ type CreateMachine struct {
 	MinSecretsVersion       uint64         `json:"min_secrets_version,omitempty"` // minimum version of the app's secrets
 
 	Deadline bourse.Duration `json:"deadline,omitempty"` // time limit for the whole order; default 10 s, or 5 min if an image may have to be pulled
-	Race     int             `json:"race,omitempty"`     // number of workers to claim at the same time; the first to start the machine wins
+	Race     int             `json:"race,omitempty"`     // number of workers to claim at the same time; the first one to start the machine wins
 	// FirstTry states that the client has chosen the order's ID and has never sent it before.
 	FirstTry bool `json:"first_try,omitempty"`
 	// Reservation is the ID of the reservation whose capacity the machine uses. Only workers that hold

@@ -35,8 +35,7 @@ const (
 	StatusUnknown              ErrorStatus = "unknown"
 	StatusInsufficientCapacity ErrorStatus = "insufficient_capacity"
 	StatusNameTaken            ErrorStatus = "name_taken"
-	// StatusVolumePlacement is the status if there is no capacity for a volume, or for a machine that
-	// mounts one.
+	// StatusVolumePlacement means that there is no capacity for a volume, or for a machine that mounts one.
 	StatusVolumePlacement ErrorStatus = "volume_placement_capacity"
 )
 
@@ -51,8 +50,8 @@ type ErrorBody struct {
 	RequestID string           `json:"request_id,omitempty"`
 }
 
-// NoAppText is the error text if an app does not exist. Machines API clients compare the whole
-// text.
+// NoAppText is the error text for an app that does not exist. Machines API clients compare the
+// whole text.
 const NoAppText = "app not found"
 
 // Texts of errors with code unauthorized or forbidden.

@@ -40,7 +40,7 @@ type PullLine struct {
 	Error  *ErrorBody      `json:"error,omitempty"`
 }
 
-// Err returns the error if the pull has failed on the line's worker, and otherwise nil.
+// Err returns the error if the pull has failed on the line's worker, and nil otherwise.
 func (l *PullLine) Err() error {
 	if l.Error == nil {
 		return nil

@@ -39,7 +39,7 @@ type JoinTokenList struct {
 	JoinTokens []JoinToken `json:"join_tokens"`
 }
 
-// JoinTokens calls the API for join tokens.
+// JoinTokens is a client for join tokens.
 type JoinTokens struct{ Client *Client }
 
 // JoinTokens returns a client for join tokens.

@@ -65,8 +65,8 @@ type Placement struct {
 	Exit    *ExitEvent      `json:"exit,omitempty"`     // how the program exited, until the machine is started again
 	// PromotedFor is the lost machine that this standby has replaced; see config.standbys.
 	PromotedFor bourse.MachineID `json:"promoted_for,omitempty"`
-	// NameConflict is the ID of an older machine of the app that has the same name, according to the broker's view. It
-	// is set in lists, and in replies to requests that get or create the machine.
+	// NameConflict is the ID of an older machine that has the same name in the same app, according to the broker's
+	// view. It is set in lists, and in replies to requests that get or create the machine.
 	NameConflict bourse.MachineID `json:"name_conflict,omitempty"`
 	// Warnings lists the request's ignored fields. It is set only in the reply to that request, whose headers contain
 	// the same warnings.

@@ -12,7 +12,7 @@ type Region struct {
 	Name    string        `json:"name"`
 	Workers int           `json:"workers"`
 
-	// The location of the region. It is known if the region's name is an airport code.
+	// The following fields contain the region's location. They are set only if its name is a known airport code.
 	Latitude  float64 `json:"latitude,omitempty"`
 	Longitude float64 `json:"longitude,omitempty"`
 	GeoRegion string  `json:"geo_region,omitempty"`
@@ -24,8 +24,8 @@ type RegionList struct {
 	Nearest bourse.Region `json:"Nearest"` // the broker's own region or, if it has no workers, the nearest region by distance; "" if unknown
 }
 
-// Worker describes a worker. It contains what the membership knows and, if the worker answered, the
-// worker's own report.
+// Worker describes a worker. It contains data from the cluster's membership and, if the worker
+// answered, the worker's own report.
 type Worker struct {
 	ID      bourse.WorkerID `json:"id"`
 	Region  bourse.Region   `json:"region"`
@@ -125,5 +125,5 @@ type LogLine struct {
 type Health struct {
 	Status  string `json:"status"` // always "ok"
 	Version string `json:"version"`
-	Workers int    `json:"workers"` // number of workers that the broker knows
+	Workers int    `json:"workers"` // number of workers that the broker knows of
 }

@@ -29,7 +29,7 @@ type ProxyRoute struct {
 	Ports    string             `json:"ports"` // such as "443" or "8000-8010"
 	Handlers []workload.Handler `json:"handlers,omitempty"`
 	URLs     []string           `json:"urls,omitempty"`    // URLs at which this proxy's listeners serve the app, best first
-	Waiting  int                `json:"waiting,omitempty"` // number of the app's requests that wait for capacity
+	Waiting  int                `json:"waiting,omitempty"` // number of the app's requests that are waiting for capacity
 	Machines []ProxyMachine     `json:"machines"`
 }
 
@@ -49,7 +49,7 @@ type ProxyMachine struct {
 	Why           string            `json:"why,omitempty"` // reason for Use, unless Use is yes
 }
 
-// ProxyUse describes whether and under which conditions a proxy sends requests to a machine.
+// ProxyUse describes whether, and under what conditions, a proxy sends requests to a machine.
 type ProxyUse string
 
 // Values of ProxyUse.
@@ -61,7 +61,7 @@ const (
 	UseNever      ProxyUse = "no"
 )
 
-// Proxies calls the API for the proxies' routes.
+// Proxies is a client for the proxies' routes.
 type Proxies struct{ Client *Client }
 
 // All returns the routes of every proxy, for all apps. It requires a token for the whole cluster.

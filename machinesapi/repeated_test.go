@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestErrorsSayEachFactOnce checks error messages as people see them. They must state each fact only once, and omit
-// text that is meant for programs.
+// TestErrorsSayEachFactOnce checks error messages in the form in which they are shown to people. They must state each
+// fact only once, and omit text that is meant for programs.
 func TestErrorsSayEachFactOnce(t *testing.T) {
 	const why = " (gru: 2 workers asked; slots: wanted 3, most free 2 on gru-1)"
 	short := []bourse.Refusal{{Worker: "gru-1", Reason: bourse.RefusedResource, Resource: "slots", Wanted: 3, Free: 2}}

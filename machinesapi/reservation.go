@@ -42,8 +42,8 @@ type Reservation struct {
 
 // Hold is capacity that one worker holds for one order of a reservation.
 type Hold struct {
-	// ID identifies the part of the reservation on this worker. To create a machine there, use it as
-	// the reservation of the machine's order.
+	// ID identifies the part of the reservation on this worker. To create a machine there, use the ID as the
+	// reservation of the machine's order.
 	ID        bourse.ReservationID `json:"id"`
 	Order     int                  `json:"order"`    // index of the order in the request
 	OrderID   bourse.OrderID       `json:"order_id"` // ID of the order; the decision is at /v1/orders/{order_id}

@@ -20,8 +20,9 @@ func FromSecret(s *seal.Secret) Secret {
 }
 
 // SecretList contains an app's secrets and their common version, which increases with each change.
-// A machine that is created with this version as its min_secrets_version receives the change with
-// this version, and all changes that were known to the broker that made it.
+// If a machine is created with this version as its min_secrets_version, it receives the change that
+// produced this version, and all earlier changes that were known to the broker that made that
+// change.
 type SecretList struct {
 	Secrets []Secret `json:"secrets"`
 	Version uint64   `json:"version"`

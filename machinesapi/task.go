@@ -138,7 +138,7 @@ type TaskReply struct {
 	Region       bourse.Region    `json:"region"`
 	Machine      bourse.MachineID `json:"machine"`
 	StartedAt    time.Time        `json:"started_at"`
-	TookMS       float64          `json:"took_ms"` // time from the recording of the order on the worker until the end of the task
+	TookMS       float64          `json:"took_ms"` // time from when the worker recorded the order until the task ended
 	Repeated     bool             `json:"repeated,omitempty"`
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// alwaysSet contains the times that are set in every reply that contains their type.
+// alwaysSet contains the time fields that are always set.
 var alwaysSet = []string{
 	"CheckStatus.UpdatedAt", "Cordon.At", "Decision.At", "Hold.ExpiresAt", "JoinToken.CreatedAt", "JoinToken.ExpiresAt", "JoinedHost.At", "LogLine.At",
 	"Release.CreatedAt", "Release.UpdatedAt", "Reservation.ExpiresAt",
@@ -87,7 +87,7 @@ func calls(client reflect.Type) iter.Seq[reflect.Method] {
 	}
 }
 
-// leads reports whether a method only returns another client.
+// leads reports whether a method makes no call and only returns another client.
 func leads(m reflect.Method) bool {
 	if m.Type.NumOut() != 1 || m.Type.Out(0).Kind() != reflect.Struct {
 		return false

@@ -47,7 +47,7 @@ type TokenList struct {
 type RevokedToken struct {
 	OK         bool     `json:"ok"`
 	Revoked    []string `json:"revoked"`     // IDs of the revoked tokens
-	StillValid []string `json:"still_valid"` // IDs of still valid tokens that were created with a revoked one
+	StillValid []string `json:"still_valid"` // IDs of tokens that were created with a revoked one and are still valid
 }
 
 // CurrentTokens describes the permissions of the caller's token.
@@ -79,7 +79,7 @@ type NewDeployToken struct {
 	Token string `json:"token"`
 }
 
-// Tokens calls the API for tokens.
+// Tokens is a client for tokens.
 type Tokens struct{ Client *Client }
 
 // Tokens returns a client for tokens.

@@ -13,8 +13,8 @@ import (
 const maxViewLag = 5 * time.Second
 
 // CompareViews compares the members' copies of the view at the time now. It sets each member's ViewLag and sorts the
-// members. It computes Gaps, Behind and LagMS from all members' Heads, but keeps a larger value that a member has
-// reported itself.
+// members. It computes Gaps, Behind and LagMS from all members' Heads, but keeps the value that a member has reported
+// if that value is larger.
 //
 // Tables are compared only among members that have all transactions, because the rows of other
 // members may differ legitimately. The most frequent checksum counts as correct. If several

@@ -61,8 +61,8 @@ type ViewHead struct {
 	Site  bourse.WorkerID `json:"site"`
 	Epoch uint64          `json:"epoch"`
 	Seq   uint64          `json:"seq"`
-	// At is the time, by the site's clock, at which the site wrote the latest transaction that the
-	// member has.
+	// At is when the site wrote the latest transaction that the member has, according to the site's
+	// clock.
 	At time.Time `json:"at,omitzero"`
 }
 

@@ -19,7 +19,7 @@ const MaxViewLine = 16 << 20
 // viewStream tracks the lines of a result. It distinguishes a complete result from a truncated or
 // invalid one.
 type viewStream struct {
-	live    bool   // the result belongs to a subscription, so changes follow after the end of the rows
+	live    bool   // the result belongs to a subscription, so changes follow the rows
 	resumed bool   // the subscription was resumed, so its reader already has the rows
 	change  uint64 // number of the last change, or of the change after which the subscription was resumed
 
@@ -194,7 +194,7 @@ func (v *viewStream) takeChange(raw json.RawMessage) (*ViewChange, error) {
 // checkRow checks that a row has one cell for each column, if the columns are known.
 func (v *viewStream) checkRow(cells []any) error {
 	if v.columns != nil && len(cells) != len(v.columns) {
-		return fmt.Errorf("the row has %d cells, but there are %d columns", len(cells), len(v.columns))
+		return fmt.Errorf("the row has %d cells, want %d", len(cells), len(v.columns))
 	}
 	return nil
 }

@@ -77,8 +77,8 @@ func TestInvalidQueryResults(t *testing.T) {
 		"an end first":       {"{\"end\":{}}\n", bourse.CodeInternal, "unexpected"},
 		"a change":           {"{\"columns\":[]}\n{\"change\":[1,\"insert\",1,[]]}\n", bourse.CodeInternal, "unexpected"},
 		"columns twice":      {"{\"columns\":[]}\n{\"columns\":[]}\n", bourse.CodeInternal, "second line with columns"},
-		"too few cells":      {"{\"columns\":[\"a\",\"b\"]}\n{\"row\":[1]}\n", bourse.CodeInternal, "1 cells, but there are 2"},
-		"too many cells":     {"{\"columns\":[\"a\"]}\n{\"row\":[1,2]}\n", bourse.CodeInternal, "2 cells, but there are 1"},
+		"too few cells":      {"{\"columns\":[\"a\",\"b\"]}\n{\"row\":[1]}\n", bourse.CodeInternal, "1 cells, want 2"},
+		"too many cells":     {"{\"columns\":[\"a\"]}\n{\"row\":[1,2]}\n", bourse.CodeInternal, "2 cells, want 1"},
 		"an invalid row":     {"{\"columns\":[\"a\"]}\n{\"row\":7}\n", bourse.CodeInternal, "line 2"},
 		"a huge line":        {strings.Repeat("x", machinesapi.MaxViewLine+1), bourse.CodeInternal, "longer than"},
 	} {
@@ -178,8 +178,8 @@ func TestChangesAreContiguous(t *testing.T) {
 	}
 }
 
-// FuzzViewAnswer sends arbitrary replies to the client. Reading must end, rows must fit their
-// columns, and there must be no gaps between changes.
+// FuzzViewAnswer sends arbitrary replies to the client. Reading must terminate, rows must match
+// their columns, and there must be no gaps between changes.
 func FuzzViewAnswer(f *testing.F) {
 	f.Add("{\"columns\":[\"a\"]}\n{\"row\":[1]}\n{\"end\":{\"rows\":1}}\n", false)
 	f.Add("{\"columns\":[\"a\"]}\n{\"row\":[1,[null]]}\n{\"end\":{\"change\":3}}\n{\"change\":[4,\"delete\",1,[]]}\n", true)
@@ -208,7 +208,7 @@ func FuzzViewAnswer(f *testing.F) {
 			case line.Columns != nil:
 				columns = line.Columns
 			case line.Row != nil && len(line.Row.Cells) != len(columns):
-				t.Fatalf("the row has %d cells, but there are %d columns", len(line.Row.Cells), len(columns))
+				t.Fatalf("the row has %d cells, want %d", len(line.Row.Cells), len(columns))
 			case line.End != nil:
 				whole, change = true, line.End.Change
 			case line.Change != nil:

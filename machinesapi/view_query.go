@@ -63,7 +63,7 @@ type ViewLine struct {
 }
 
 // ViewRow is one row. Each cell is nil, a json.Number, a string or a [ViewBlob]. A number has a fraction or an exponent
-// if the value is a REAL in SQLite. Values of other types are decoded as in encoding/json.
+// if the value is a REAL in SQLite. Any other JSON value is decoded as by encoding/json.
 type ViewRow struct {
 	ID    int64 // number of the row within the subscription; 0 in a query's result
 	Cells []any
@@ -73,7 +73,7 @@ type ViewRow struct {
 type ViewEnd struct {
 	Rows      int64   `json:"rows"`
 	MS        float64 `json:"ms"`                  // how long the query took on the server, in milliseconds
-	Truncated bool    `json:"truncated,omitempty"` // there are more rows, but the server's limit was reached
+	Truncated bool    `json:"truncated,omitempty"` // rows are missing, because the limit was reached
 	Change    uint64  `json:"change,omitempty"`    // for a subscription: number of the last change that the rows include
 }
 

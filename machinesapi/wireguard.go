@@ -19,7 +19,7 @@ type CreateWireGuardPeer struct {
 	PublicKey []byte          `json:"public_key"`         // the laptop's WireGuard key, in base64
 	Region    bourse.Region   `json:"region,omitempty"`   // region of the worker to which the laptop connects; default: any
 	Worker    bourse.WorkerID `json:"worker,omitempty"`   // the worker to which the laptop connects (its entry); default: one that runs a machine in the network
-	TTL       bourse.Duration `json:"ttl,omitempty"`      // time until the laptop is cut off; default 720h, or until the caller's token expires
+	TTL       bourse.Duration `json:"ttl,omitempty"`      // how long the laptop may connect; default 720h, or until the caller's token expires
 }
 
 // WireGuardPeer describes a laptop that may connect to a private network.
@@ -54,7 +54,7 @@ type WireGuardPeerList struct {
 	Peers []WireGuardPeer `json:"wireguard_peers"`
 }
 
-// WireGuard calls the API for laptops in private networks.
+// WireGuard is a client for laptops in private networks.
 type WireGuard struct{ Client *Client }
 
 // WireGuard returns a client for laptops in private networks.
@@ -67,14 +67,15 @@ func (w WireGuard) Create(ctx context.Context, in CreateWireGuardPeer) (WireGuar
 	return ask[WireGuardPeer](ctx, w.Client, call{method: http.MethodPost, path: path("wireguard_peers"), in: in})
 }
 
-// List lists the laptops that the caller may remove, oldest first. It omits laptops that have been
-// cut off.
+// List lists the laptops that the caller may remove, oldest first. It omits laptops that have
+// expired or been removed.
 func (w WireGuard) List(ctx context.Context) ([]WireGuardPeer, error) {
 	out, err := ask[WireGuardPeerList](ctx, w.Client, call{method: http.MethodGet, path: path("wireguard_peers")})
 	return out.Peers, err
 }
 
-// Remove cuts off a laptop. Errors: not_found (it does not exist, or the caller may not remove it).
+// Remove removes a laptop from its private network. Errors: not_found (it does not exist, or the caller may not remove
+// it).
 func (w WireGuard) Remove(ctx context.Context, id string) error {
 	return w.Client.run(ctx, call{method: http.MethodDelete, path: path("wireguard_peers", id)})
 }

@@ -34,8 +34,8 @@ func (t *trade) eligible(m *bourse.Member) bool {
 	return containsRegion(t.order.Regions, m.Region) && (pin == 0 || m.Tag == pin) && reserved(t.order, m)
 }
 
-// errNoWorker returns the error for an order that no worker has refused, because there
-// are no candidates or none of them can be reached.
+// errNoWorker returns the error for an order that failed although no worker refused it: there were
+// no candidates, or none of them could be reached.
 func (t *trade) errNoWorker() error {
 	var away []bourse.WorkerID
 	here, absent := t.exchange.cfg.Directory.All()
@@ -53,8 +53,7 @@ func (t *trade) errNoWorker() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "none of the workers in %s can be reached now: %s", regions(t.decision.Rounds), list(away))
 }
 
-// list joins the IDs of workers into text for a message. It includes at most maxShown of
-// them.
+// list formats worker IDs for a message. It includes at most maxShown of them.
 func list(ids []bourse.WorkerID) string {
 	names := make([]string, min(len(ids), maxShown))
 	for i := range names {
@@ -141,16 +140,16 @@ func mustFillOnce(o *bourse.Order) bool {
 	return o.MayRepeat() && o.Kind() != bourse.KindHold && o.Kind() != bourse.KindTask
 }
 
-// errSuperseded returns the error for an attempt to place an order that was superseded by a later attempt. Only the
-// later attempt can report the order's outcome.
+// errSuperseded returns the error for an attempt that was superseded by a later attempt to place the same order. Only
+// the later attempt can report the order's outcome.
 func errSuperseded(order *bourse.Order) error {
 	return bourse.Errorf(bourse.CodeTimeout, "order %s was superseded by a later attempt: repeat it", order.ID)
 }
 
 // cancelLost cancels the order on m after m's answer to a claim was lost, and reports whether the cancellation
 // succeeded. If it failed, no other worker may fill the order, and the caller must repeat the order. cancelLost does
-// not retry the cancellation: in the meantime, the caller may have repeated the order and received the machine on m,
-// and the retry would cancel it.
+// not retry the cancellation, because by then the caller may have repeated the order and received the machine on m,
+// which the retry would destroy.
 func (t *trade) cancelLost(ctx context.Context, m *bourse.Member) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cancelTime())
 	defer cancel()

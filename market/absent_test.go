@@ -55,8 +55,8 @@ func TestARepetitionWaitsForAnAbsentWorker(t *testing.T) {
 }
 
 // TestRepetitionSeesReturningWorker checks that a repeated order does not miss a worker that
-// returns while the order reads the directory. The worker must be among those that are asked or
-// those that the order waits for.
+// returns while the directory is being read. Either the worker must be asked, or the order must
+// wait for it.
 func TestRepetitionSeesReturningWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -199,7 +199,7 @@ func TestAbsentWorkerReturnsWithFill(t *testing.T) {
 }
 
 // TestALeavingWorkerIsAsked checks that a worker that is leaving is asked whether it has filled the
-// order, but fills no further orders.
+// order, but does not fill any more orders.
 func TestALeavingWorkerIsAsked(t *testing.T) {
 	c := floor(2, room(5))
 	o := order("gru")
@@ -220,9 +220,9 @@ func TestALeavingWorkerIsAsked(t *testing.T) {
 	}
 }
 
-// TestACallerMayLeaveAndAskAnother checks that a caller may leave one broker and ask another one.
-// The caller keeps the machine that the second broker finds, because the first one does not cancel
-// the order.
+// TestACallerMayLeaveAndAskAnother checks that a caller may disconnect from one broker and repeat
+// the order through another one. The caller keeps the machine that the second broker finds, because
+// the first one does not cancel the order.
 func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1))
@@ -251,8 +251,8 @@ func TestACallerMayLeaveAndAskAnother(t *testing.T) {
 	})
 }
 
-// TestSupersededTryIsUnknown checks that a try that was superseded by a later one does not end as a
-// refusal. The caller has to repeat the order to find out what became of it.
+// TestSupersededTryIsUnknown checks that an attempt that was superseded by a later one does not
+// result in a refusal. The caller has to repeat the order to learn its outcome.
 func TestSupersededTryIsUnknown(t *testing.T) {
 	c := floor(2, room(5))
 	for _, id := range []bourse.WorkerID{"w0", "w1"} {
@@ -270,10 +270,10 @@ func TestSupersededTryIsUnknown(t *testing.T) {
 }
 
 // TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf checks the behavior that docs/api.md describes
-// for a worker that has just joined the cluster for the first time. If an order that this worker
-// has filled is repeated through a broker that does not know the worker yet, the order is filled
-// again and has two machines. Once the broker knows the worker, repeating the order keeps the older
-// machine.
+// for a worker that has just joined the cluster for the first time. If this worker has filled an
+// order, and the order is repeated through a broker that does not know the worker yet, the order is
+// filled again and has two machines. Once the broker knows the worker, repeating the order keeps
+// the older machine.
 func TestARepetitionDoesNotWaitForAWorkerNotYetHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))

@@ -20,15 +20,15 @@ type pendingCancel struct {
 	known     bool // whether the cancellation is in Config.Cancellations, where the worker will find it
 }
 
-// competingFill is a known fill of an order that the pendingCancel's worker may have filled as well. If it has, only
-// the older of the two fills is kept.
+// competingFill is a known fill of an order that the pendingCancel's worker may have filled as well. If that worker has
+// filled the order, only the older of the two fills is kept.
 type competingFill struct {
 	order *bourse.Order
 	fill  *bourse.Fill
 	at    bourse.Member
 }
 
-// errNoAnswer is the cause recorded when a worker must be asked again whether it has filled the order.
+// errNoAnswer is the logged cause if a worker did not say whether it has filled the order and must be asked again.
 var errNoAnswer = errors.New("no answer")
 
 // cancelQueue is a queue of cancellations that Run retries. Its length is limited.
@@ -51,7 +51,7 @@ type workerBackoff struct {
 
 // Timing and concurrency of retries.
 const (
-	cancelTimeout    = 2 * time.Second // time limit for one try
+	cancelTimeout    = 2 * time.Second // time limit for one attempt
 	cancelBackoff    = 100 * time.Millisecond
 	cancelBackoffMax = 10 * time.Second
 	cancelParallel   = 16 // number of workers that are called at the same time

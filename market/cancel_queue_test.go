@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// lostAt returns faults for a worker. Its answers to claims are lost after it has acted on them,
-// and all other messages to it are lost, except requests for quotes.
+// lostAt returns faults for a worker. It receives requests for quotes and claims, but its answers
+// to claims are lost. All other messages to it are lost.
 func lostAt(id bourse.WorkerID) func(Call) Fault {
 	return func(call Call) Fault {
 		switch {
@@ -79,8 +79,8 @@ func TestRetriesAreFewAndEnd(t *testing.T) {
 	})
 }
 
-// TestOneWorkerAwayIsTriedOnce checks that an unreachable worker is tried with one cancellation at
-// a time, and not with one for each order.
+// TestOneWorkerAwayIsTriedOnce checks that an unreachable worker is sent only one cancellation at a
+// time, not one for each order.
 func TestOneWorkerAwayIsTriedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(1, room(1000))

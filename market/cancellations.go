@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// record records a cancellation that could not be delivered. It writes the cancellation to the CancellationStore,
-// where its worker will find it, and adds it to the queue of retries. The timeout limits the duration of the write;
-// if it is not positive, nothing is written.
+// record records a cancellation that could not be delivered. It writes the cancellation to the CancellationStore, where
+// the worker will find it, and adds it to the queue of retries. timeout limits the duration of the write; if it is not
+// positive, nothing is written.
 func (s *cancelQueue) record(ctx context.Context, v pendingCancel, timeout time.Duration, cause error) {
 	one := []pendingCancel{v}
 	if timeout > 0 {
@@ -22,10 +22,9 @@ func (s *cancelQueue) record(ctx context.Context, v pendingCancel, timeout time.
 	s.add(one[0], cause)
 }
 
-// publish writes the cancellations in list to the CancellationStore, unless they are there already.
-// It omits cancellations with a competing fill, because it is not known which of the two fills must be
-// canceled until the worker has answered. If a write fails, publish logs the failure and returns.
-// The write is repeated before the next delivery.
+// publish writes the cancellations in list to the CancellationStore, unless they are there already. It omits
+// cancellations with a competing fill, because only the worker's answer will determine which of the two fills must be
+// canceled. If a write fails, publish logs the failure and returns. The write is repeated before the next delivery.
 func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 	if s.cfg.Cancellations == nil {
 		return
@@ -46,11 +45,11 @@ func (s *cancelQueue) publish(ctx context.Context, list []pendingCancel) {
 	}
 }
 
-// logAbandoned logs that a cancellation is no longer retried. If the cancellation is in the
-// CancellationStore, its worker will find it there, and nothing is lost.
+// logAbandoned logs that retries of a cancellation have stopped. If the cancellation is in the
+// CancellationStore, the worker will find it there, and nothing is lost.
 func (s *cancelQueue) logAbandoned(v *pendingCancel, why string, cause error) {
 	if v.known {
-		s.cfg.Log.Info("cancellation handed to view", append(attrs(v, cause), slog.String("why", why))...)
+		s.cfg.Log.Info("cancellation no longer retried, stored in view", append(attrs(v, cause), slog.String("why", why))...)
 		return
 	}
 	s.cfg.Log.Error("cancellation retries stopped", append(attrs(v, cause), slog.String("why", why))...)

@@ -27,8 +27,8 @@ func loseFirst(c *Cluster) func() bourse.WorkerID {
 	return func() bourse.WorkerID { return lost }
 }
 
-// TestInvariant7CancellationOutlivesItsBroker checks that a broker that could not deliver a cancellation
-// has written it where the worker finds it, even if the broker then ends (invariants 7 and 9).
+// TestInvariant7CancellationOutlivesItsBroker checks that, if a broker cannot deliver a cancellation and then exits,
+// the worker still finds the cancellation (invariants 7 and 9).
 func TestInvariant7CancellationOutlivesItsBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -53,10 +53,9 @@ func TestInvariant7CancellationOutlivesItsBroker(t *testing.T) {
 	})
 }
 
-// TestInvariant7CancellationsUnderAnyNetwork checks the same with arbitrary faults of the network, and a
-// broker that ends when its caller has received the answer. Once the workers have read the
-// cancellations, the only machine is the one that was returned. If none was returned, there is
-// none.
+// TestInvariant7CancellationsUnderAnyNetwork checks the same with arbitrary network faults, and a broker that exits
+// once its caller has received the answer. When the workers have read the cancellations, the only machine left must be
+// the one that was returned. If none was returned, none may be left.
 func TestInvariant7CancellationsUnderAnyNetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
@@ -79,7 +78,7 @@ func TestInvariant7CancellationsUnderAnyNetwork(t *testing.T) {
 }
 
 // TestCancellationIsStoredLater checks that a cancellation that could not be written to the view is
-// written with the next try.
+// written at the next attempt.
 func TestCancellationIsStoredLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))

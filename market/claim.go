@@ -34,8 +34,8 @@ func (t *trade) claimRanked(ctx context.Context, members []bourse.Member, ranked
 }
 
 // claimBatch claims the order on all members of batch concurrently. It keeps the first fill. Before
-// it returns, it cancels the order on every other worker that may have filled it. If more is true,
-// there are further willing workers, so the batch may use only half of the remaining time.
+// it returns, it cancels the order on every other worker that may have filled it. If more is set,
+// other willing workers remain, so the batch may use only half of the remaining time.
 func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more bool) *bourse.Fill {
 	began, work := time.Now(), ctx
 	if deadline, ok := ctx.Deadline(); ok && more && t.order.Kind() != bourse.KindTask { // no other worker may run a task, even if the task hangs, so the claim gets all of the remaining time
@@ -64,8 +64,8 @@ func (t *trade) claimBatch(ctx context.Context, batch []*bourse.Member, more boo
 type attempt struct {
 	fill    *bourse.Fill
 	refusal *bourse.Refusal
-	unknown bool // whether the worker may have filled the order, so that it has to be canceled there
-	won     bool // whether the fill won the race, so that it is kept
+	unknown bool // whether the worker may have filled the order, which must then be canceled there
+	won     bool // whether the fill won the race and is kept
 	took    time.Duration
 }
 
@@ -116,7 +116,7 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 			kept = a.fill
 			continue
 		case a.won:
-			a.refusal = newRefusal(batch[i], bourse.RefusedCanceled, "the caller left, so the order was canceled there")
+			a.refusal = newRefusal(batch[i], bourse.RefusedCanceled, "the caller disconnected, so the order was canceled there")
 		case a.fill != nil:
 			a.refusal = newRefusal(batch[i], bourse.RefusedCanceled, "another worker was faster, so the order was canceled there")
 		case !a.unknown && a.refusal.Reason == bourse.RefusedSuperseded:
@@ -145,10 +145,10 @@ func (t *trade) settle(ctx context.Context, batch []*bourse.Member, tries []atte
 	return kept
 }
 
-// defaultCancelTimeout is the longest time that one cancellation may take while the caller waits.
+// defaultCancelTimeout is the time limit for one cancellation while the caller waits.
 const defaultCancelTimeout = time.Second
 
-// cancelTime returns how long a cancellation that starts now may take.
+// cancelTime returns the time limit for a cancellation that starts now.
 func (t *trade) cancelTime() time.Duration {
 	return min(defaultCancelTimeout, time.Until(t.deadline)/2)
 }

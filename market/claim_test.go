@@ -91,7 +91,7 @@ func TestLoneCandidateIsNotAsked(t *testing.T) {
 	}
 }
 
-// TestCallerLeaves checks that a caller that leaves does not leave a machine behind.
+// TestCallerLeaves checks that no machine is left behind if the caller disconnects.
 func TestCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -112,7 +112,7 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// leaver is a Trader whose caller leaves just before the answer to a claim arrives.
+// leaver is a Trader whose caller disconnects just before the answer to a claim arrives.
 type leaver struct {
 	market.Trader
 	leave func()
@@ -125,8 +125,8 @@ func (l leaver) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim
 	return fill, refusal, err
 }
 
-// TestHangingClaimLeavesTimeForOthers checks that a worker that hangs uses up only half of the time
-// if other workers are willing.
+// TestHangingClaimLeavesTimeForOthers checks that, if other workers are willing, a hanging worker
+// uses up only half of the time.
 func TestHangingClaimLeavesTimeForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(1))
@@ -196,8 +196,8 @@ func TestClaimCarriesTheDecision(t *testing.T) {
 	}
 }
 
-// TestResultOfAnotherWorkerIsRefused checks that a worker is refused that reports a machine of
-// another worker as its own. Otherwise the caller could stop or destroy the wrong machine.
+// TestResultOfAnotherWorkerIsRefused checks that a fill is rejected if the worker reports another
+// worker's machine as its own. Otherwise, the caller could stop or destroy the wrong machine.
 func TestResultOfAnotherWorkerIsRefused(t *testing.T) {
 	other := bourse.WorkerTag(2)
 	for name, lie := range map[string]*Lies{

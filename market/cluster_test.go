@@ -39,7 +39,7 @@ type Cluster struct {
 
 var _ market.Directory = (*Cluster)(nil)
 
-// newCluster returns a cluster whose network works.
+// newCluster returns a cluster with a working network.
 func newCluster(specs ...Spec) *Cluster {
 	c := &Cluster{
 		workers: map[bourse.WorkerID]*worker{},
@@ -131,8 +131,8 @@ func (c *Cluster) Forget(id bourse.WorkerID) {
 	}
 }
 
-// Break makes faults determine what happens to each new message. If faults is nil, the network
-// works again. Messages in flight are not affected.
+// Break makes the network unreliable: from now on, faults determines what happens to each new
+// message. If faults is nil, the network works again. Messages in flight are not affected.
 func (c *Cluster) Break(faults func(Call) Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +147,7 @@ func (c *Cluster) Calls(v Verb) int {
 	return c.calls[v]
 }
 
-// Quiet waits until no message is in flight.
+// Quiet waits until no messages are in flight.
 func (c *Cluster) Quiet() { c.flying.Wait() }
 
 // Living returns the machines that fill an order and have not been destroyed, sorted in the order
@@ -183,7 +183,7 @@ func (c *Cluster) Kept(order bourse.OrderID) (bourse.Decision, bool) {
 	return bourse.Decision{}, false
 }
 
-// Tell makes a worker answer with lies. If lies is nil, it answers honestly again.
+// Tell makes a worker lie in its answers. If lies is nil, it answers honestly again.
 func (c *Cluster) Tell(id bourse.WorkerID, lies *Lies) {
 	w := c.workers[id]
 	w.mu.Lock()

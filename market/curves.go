@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Keys of CurveSet.Resources that each stand for several resources.
+// Wildcard keys of CurveSet.Resources, each of which stands for several resources.
 const (
 	AnyGPU      bourse.Resource = "gpu.*" // all kinds of GPUs without a curve of their own
 	AnyResource bourse.Resource = "*"     // all other resources without a curve of their own, which are the operator's countables
 )
 
-// CurveSet determines how workers are ranked. It contains a curve for each quantity that is scored. If no curve has a
-// weight, workers are ranked at random.
+// CurveSet determines how workers are ranked. It contains a curve for each quantity that is scored. If all weights are
+// zero, workers are ranked at random.
 type CurveSet struct {
 	// Resources contains the curves of resources. A curve is evaluated at the share of the resource, from 0 to 1,
 	// that would be in use after the fill. Only the resources that the order needs are scored. If a resource has no
@@ -29,9 +29,9 @@ type CurveSet struct {
 	Spread Curve
 	// Load is evaluated at the number of runnable tasks per core on the worker.
 	Load Curve
-	// Stranded is evaluated at the share of the worker's GPUs, from 0 to 1, that would be free after the fill without as
-	// large a share of its CPUs and memory. For a worker without GPUs, it is evaluated at the difference between the free
-	// shares of CPUs and memory.
+	// Stranded is evaluated at the share of the worker's GPUs, from 0 to 1, that nothing could use after the fill for
+	// lack of CPU or memory: the free share of GPUs minus the free share of CPU or memory, whichever is smaller. For a
+	// worker without GPUs, it is evaluated at the difference between the free shares of CPU and memory.
 	Stranded Curve
 	// Position is evaluated at the worker's position, a number from 0 to 1 that depends only on the worker's and the
 	// broker's names. It makes the broker fill similar workers one after the other, so that the last ones remain empty
@@ -55,8 +55,7 @@ type Point struct {
 	Utility float64 // 0 (worst) to 1 (best)
 }
 
-// Limits of a curve set. They keep sums of scores accurate enough and ranking
-// fast.
+// Limits of a curve set. They keep ranking fast, and sums of scores accurate enough.
 const (
 	maxCurves = 256
 	maxPoints = 64

@@ -4,14 +4,14 @@ import "github.com/bourse-dev/bourse"
 
 // DefaultCurves returns a new copy of the curve set that is used if none is configured.
 //
-// Workers are filled one after the other, in a random but fixed sequence, so that there is room for
-// large orders later. The last tenth of the CPU, memory and disk is left for the machines that are
-// already on the worker. GPUs are not left free without the CPU and memory to use them, nor CPU
-// without memory, nor memory without CPU.
+// Workers are filled one after the other, in a random but fixed sequence, so that large orders
+// still find room later. The curves tend to leave the last tenth of a worker's CPU, memory and disk
+// to the machines that are already there. They also avoid stranding resources: GPUs without enough
+// CPU and memory to use them, or CPU and memory without each other.
 //
-// The machines of an app are spread. A worker without machines of the app is preferred to a worker
-// with one such machine, whatever their position, headroom and stranded resources. Each further
-// machine counts more than the position, so the machines are spread evenly.
+// An app's machines are spread. A worker without machines of the app is preferred to a worker with
+// one such machine, whatever their position, headroom and stranded resources. Each further machine
+// counts more than the position, so the machines are spread evenly.
 func DefaultCurves() *CurveSet {
 	headroom := []Point{{0.9, 1}, {1, 0.6}}
 	lower := []Point{{0, 1}, {1, 0}}

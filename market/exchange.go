@@ -35,8 +35,8 @@ type Config struct {
 	// Name is the broker's name. In large clusters, exchanges with different names prefer different workers, which makes
 	// conflicts between their claims rare. See CurveSet.Position.
 	Name string
-	// Sample is the maximum number of candidates that are all asked at once. If a choice of regions has more candidates,
-	// a sample of this size is asked at first. Default DefaultSample.
+	// Sample limits how many of a choice's candidates are asked at once. If there are more, the exchange asks a random
+	// sample of this size first. Default DefaultSample.
 	Sample int
 	// QuoteTimeout is how long the exchange waits for quotes. Default 250 ms.
 	QuoteTimeout time.Duration
@@ -93,7 +93,7 @@ type Exchange struct {
 	filled      decisionLog // decisions about filled orders; separate, so that they do not displace refusals, which are stored nowhere else
 	refused     decisionLog // decisions about all other orders, including canceled and timed-out ones
 	cancels     *cancelQueue
-	builtIn     *Policies // no policies
+	builtIn     *Policies // contains no policies, only the default curves
 	comparisons comparisons
 }
 
@@ -126,10 +126,10 @@ func (x *Exchange) Run(ctx context.Context) error { return x.cancels.run(ctx) }
 //     call had no effect
 //   - timeout: the deadline passed, and the order was canceled where it was claimed; or it
 //     is unknown whether the order was filled, and the caller has to repeat it to find out
-//   - canceled: the caller left, and the order was canceled where it was claimed
+//   - canceled: the caller disconnected, and the order was canceled where it was claimed
 //
 // Concurrent calls with the same order ID are treated as one order: later calls return the result
-// of the first one. The order continues as long as any of the callers waits.
+// of the first one. The order continues as long as any caller is waiting.
 func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, bourse.Decision, error) {
 	began := time.Now()
 	if err := ctx.Err(); err != nil {
@@ -175,10 +175,10 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 // the image. If the order is not in progress or has not been claimed, Claiming returns false.
 func (x *Exchange) Claiming(id bourse.OrderID) (bourse.Member, bool) { return x.inflight.claiming(id) }
 
-// Quote returns the decision that Place would have made before its first claim. It asks the
-// workers for quotes and ranks them, but does not claim any of them. The outcome of the decision
-// is quoted, and the last round lists the workers, best first. The errors are those of Place. If
-// a worker has already filled the order, the decision names the worker and the machine.
+// Quote returns the decision that Place would have made before its first claim. It asks the workers
+// for quotes and ranks them, but does not claim any of them. The outcome of the decision is quoted,
+// and the last round lists the workers, best first. Quote returns the same errors as Place. If a
+// worker has already filled the order, the decision names the worker and the machine.
 func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, softDeadline(began, order.Deadline()))
@@ -227,16 +227,15 @@ func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.De
 	case known && (old.Machine != d.Machine || old.Volume != d.Volume): // another broker's fill has won in the meantime
 		x.filled.drop(d.Order)
 	}
-	if order.HasChosenID { // refusals from earlier tries no longer apply
+	if order.HasChosenID { // refusals from earlier attempts no longer apply
 		x.refused.drop(d.Order)
 	}
 }
 
-// candidates returns the candidates of all choices, one choice after the other, and the index at which each choice
-// ends. The workersIn function must return a region's workers in a slice that candidates may modify. If a worker is
-// listed in several regions, only the first of these regions counts. A pinned order has at most one candidate, which
-// is the worker that stores the order's volume. If the order has a reservation, only the workers of the reservation
-// are candidates.
+// candidates returns the candidates of all choices, in the order of the choices, and the index at which each choice's
+// candidates end. workersIn must return a region's workers in a slice that candidates may modify. If a worker is listed
+// in several regions, only the first one counts. A pinned order has at most one candidate, which is the worker that
+// stores the order's volume. If the order has a reservation, only the workers of the reservation are candidates.
 func candidates(order *bourse.Order, workersIn func(bourse.Region) []bourse.Member, choices ...bourse.Choice) (members []bourse.Member, ends []int) {
 	members, ends = allCandidates(workersIn, choices)
 	pin := order.Pinned()

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// TestInvariant2NoPending checks that, whatever the network and the workers do, an order ends
-// before its deadline, with a fill or with a code that explains why there is none.
+// TestInvariant2NoPending checks that, whatever the network and the workers do, an order is decided
+// before its deadline. The result is a fill, or an error code that explains why there is none.
 func TestInvariant2NoPending(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {

@@ -229,7 +229,7 @@ func takes(order *bourse.Order) bourse.Amounts {
 	return a.Sorted()
 }
 
-// run runs the task of an order, which takes no time. The result is final.
+// run runs an order's task, which takes no time. The result is final.
 func (w *worker) run(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
 	if e := w.orders[order.ID]; e != nil && e.task != nil {
 		return &bourse.Fill{Task: e.task, Repeated: true}, nil
@@ -245,7 +245,7 @@ func (w *worker) run(order *bourse.Order) (*bourse.Fill, *bourse.Refusal) {
 	return &bourse.Fill{Task: e.task}, nil
 }
 
-// Ran returns how many times the workers have run the task of an order.
+// Ran returns how many times the workers have run an order's task.
 func (c *Cluster) Ran(order bourse.OrderID) int {
 	n := 0
 	for _, w := range c.workers {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// hints is the directory of a cluster with wrong contents: the free amounts are replaced, some
-// members are missing, and others are listed that left long ago.
+// hints is a cluster's directory with wrong contents: the free amounts are replaced, some members
+// are missing, and some listed ones left long ago.
 type hints struct {
 	*Cluster
 	free  func(bourse.WorkerID) bourse.Amounts
@@ -67,9 +67,9 @@ func drawFree(t *rapid.T) func(bourse.WorkerID) bourse.Amounts {
 	return func(id bourse.WorkerID) bourse.Amounts { return said[id] }
 }
 
-// TestInvariant8TheViewIsAHint checks that, whatever free amounts the directory contains, and even
-// if it lists workers that have left or misses some, an order is filled if a listed worker has
-// capacity, and otherwise refused. No worker may be oversold.
+// TestInvariant8TheViewIsAHint checks that an order is filled if a listed worker has capacity, and
+// refused otherwise. This must be true whatever free amounts the directory contains, and even if it
+// lists departed workers or omits some. No worker may be oversold.
 func TestInvariant8TheViewIsAHint(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
@@ -117,8 +117,8 @@ func TestInvariant8TheViewIsAHint(t *testing.T) {
 	})
 }
 
-// wanderer is a directory that lists the same worker in several regions, as a hint may do while it
-// changes.
+// wanderer is a directory that lists the same worker in several regions, as may happen while a hint
+// is changing.
 type wanderer struct{ *Cluster }
 
 func (w wanderer) Candidates(bourse.Region) []bourse.Member { return w.Cluster.Candidates("gru") }

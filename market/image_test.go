@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// TestRefusalsOfImages checks when a refusal that concerns an image ends an order. It does if the
-// registry or the image would lead to the same refusal by every worker. If another worker might
-// succeed, the next one is claimed.
+// TestRefusalsOfImages checks which refusals that concern an image make the whole order fail. These
+// are the refusals that every worker would send, because of the registry or the image. If another
+// worker might succeed, the next one is claimed.
 func TestRefusalsOfImages(t *testing.T) {
 	const web = "example.com/web:1"
 	type said struct {
@@ -69,7 +69,7 @@ func TestRefusalsOfImages(t *testing.T) {
 	}
 }
 
-// TestAQuoteDoesNotSayThatThereIsNoImage checks that a quote cannot end an order because of a
+// TestAQuoteDoesNotSayThatThereIsNoImage checks that a quote cannot make an order fail because of a
 // missing image. Only a worker that has tried to pull the image knows that it is missing.
 func TestAQuoteDoesNotSayThatThereIsNoImage(t *testing.T) {
 	c := floor(3, room(5))
@@ -82,9 +82,9 @@ func TestAQuoteDoesNotSayThatThereIsNoImage(t *testing.T) {
 }
 
 // TestAsksAboutImages checks that workers are asked about images. A worker that cannot pull the
-// image is not in the ranking of a quote. If no worker can pull it, the order is refused in the
-// same way as by a claim, and the next region is tried. A volume goes to a worker that can pull the
-// image of the machine for which the volume is intended.
+// image is not in the ranking of a quote. If no worker can pull it, the order is refused as if a
+// claim had failed, and the next region is tried. A volume goes to a worker that can pull the image
+// of the machine for which the volume is intended.
 func TestAsksAboutImages(t *testing.T) {
 	const web = "example.com/web:1"
 	pulls := func(reason bourse.RefusalReason) *Lies {

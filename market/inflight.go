@@ -16,7 +16,8 @@ type inflight struct {
 	now map[bourse.OrderID]*call
 }
 
-// call is an order in progress, with the callers that wait for it. When the last caller leaves, the order is canceled.
+// call is an order in progress, with the callers that wait for it. When the last caller stops waiting, the order is
+// canceled.
 type call struct {
 	id     bourse.OrderID
 	end    context.CancelFunc // cancels the order's context
@@ -24,11 +25,11 @@ type call struct {
 
 	done     chan struct{} // closed once the following fields are set
 	fill     bourse.Fill
-	holds    []bourse.Hold // the holds of a reservation, which has a call in addition to the calls of its orders
+	holds    []bourse.Hold // set only for a whole reservation, which has its own call in addition to those of its orders
 	decision bourse.Decision
 	err      error
 
-	at atomic.Pointer[bourse.Member] // worker to which the latest claim was sent; in a race, the first of the workers
+	at atomic.Pointer[bourse.Member] // worker that was sent the latest claim; in a race, the first of the workers
 
 	callers int // number of waiting callers; guarded by inflight.mu
 }
@@ -45,16 +46,17 @@ func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 	return bourse.Member{}, false
 }
 
-// join starts a call for the order and returns the context to use for placing it. The caller must call finish at the
-// end. If the order already has a call, join adds the caller to it and returns a nil context.
+// join starts a call for the order and returns the context to use for placing it. The caller must call finish when the
+// order has been placed or has failed. If the order already has a call, join adds the caller to it and returns a nil
+// context.
 func (s *inflight) join(ctx context.Context, id bourse.OrderID, soft time.Time) (*call, context.Context, error) {
 	for {
 		f, work, abandoned := s.tryJoin(ctx, id, soft)
 		if !abandoned {
 			return f, work, nil
 		}
-		// All callers that waited for the order have left, and the order is being canceled. A claim sent now would be
-		// canceled with it, so wait until the previous call has ended.
+		// All callers that waited for the order have disconnected, and the order is being canceled. A claim sent now
+		// would be canceled with it, so wait until the previous call has ended.
 		select {
 		case <-f.done:
 		case <-ctx.Done():
@@ -74,8 +76,7 @@ func (s *inflight) tryJoin(ctx context.Context, id bourse.OrderID, soft time.Tim
 		return f, nil, false
 	}
 	f = &call{id: id, done: make(chan struct{}), callers: 1}
-	// The order's context does not end with its first caller's context, because other callers may be waiting for the
-	// order.
+	// The order's context must outlive its first caller's context, because other callers may be waiting for the order.
 	work, f.end = context.WithDeadline(context.WithoutCancel(ctx), soft)
 	f.detach = context.AfterFunc(ctx, func() { s.leave(f) })
 	if s.now == nil {
@@ -126,7 +127,7 @@ func (s *inflight) await(ctx context.Context, f *call) error {
 	}
 }
 
-// abandoned returns the decision about an order whose caller left before any work was done for it.
+// abandoned returns the decision about an order whose caller disconnected before any work was done for it.
 func abandoned(order *bourse.Order) bourse.Decision {
 	return bourse.Decision{Order: order.ID, App: order.App.Name, Regions: order.Regions, Outcome: bourse.OutcomeCanceled}
 }

@@ -38,8 +38,8 @@ func TestConcurrentCallsAreOneOrder(t *testing.T) {
 	})
 }
 
-// TestCallAfterAllCallersLeft checks that, once all callers of an order have left, the next caller
-// starts the order again, and is not affected by the cancellation of the earlier call.
+// TestCallAfterAllCallersLeft checks that, once all callers of an order have disconnected, the next
+// caller starts the order again and is not affected by the cancellation of the earlier call.
 func TestCallAfterAllCallersLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(2, room(3))

@@ -53,8 +53,8 @@ var _ market.Trader = (*Link)(nil)
 // Link returns a connection for another broker.
 func (c *Cluster) Link() *Link { return &Link{c: c, cut: make(chan struct{})} }
 
-// Cut ends the broker's calls, as if the broker had been killed. New calls fail. Messages that were
-// sent before still arrive.
+// Cut terminates the broker's calls, as if the broker had been killed. New calls fail. Messages
+// that were sent earlier still arrive.
 func (l *Link) Cut() { l.one.Do(func() { close(l.cut) }) }
 
 // errLost is the error that the sender of a lost message gets.

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// order returns an order for a machine with 256 MiB. Each of the regions is a choice of its own.
+// order returns an order for a machine with 256 MiB. Each region is a separate choice.
 func order(regions ...bourse.Region) bourse.Order {
 	guest := bourse.Guest{CPUs: 1, MemoryMB: 256}.WithDefaults()
 	o := bourse.Order{

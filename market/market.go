@@ -9,7 +9,7 @@
 //   - Workers are claimed, best first, until one of them fills the order (claim.go). An order can
 //     also request concurrent claims (race.go).
 //
-// If a similar order was quoted recently, its quotes are used, and workers are only asked if the claim fails
+// If a similar order was quoted recently, its quotes are used, and workers are asked only if the claim fails
 // (quotecache.go). An order's regions are tried in order of preference. If an order might be a repeated one, all
 // workers are first asked whether they have filled it (place_once.go, absent.go). The outcome is recorded in a
 // bourse.Decision (record.go). The messages of refusals are written in refusal.go.
@@ -23,11 +23,10 @@
 //     whatever workers do, as long as the Trader returns when its context is done.
 //   - 3, region is law: quotes and fills from a worker outside of the current choice
 //     are ignored or undone, whatever region the directory lists for the worker.
-//   - 7, once: if the outcome of a claim is unknown, the claim is canceled at its worker
-//     before the fill of another worker counts. No machine is left behind for a caller
-//     that was refused or has left. Cancellations that cannot be delivered immediately
-//     are written to [CancellationStore], where the worker finds them, and retried by
-//     [Exchange.Run].
+//   - 7, once: if the outcome of a claim is unknown, the claim is canceled on that worker before
+//     another worker's fill counts. No machine is left behind for a caller that was refused or has
+//     disconnected. Cancellations that cannot be delivered immediately are written to
+//     [CancellationStore], where the worker finds them, and retried by [Exchange.Run].
 //   - 8, the view is a hint: candidates determine only which workers are asked, and
 //     their free capacity determines only the order in which they are asked. Recent
 //     quotes determine only which worker is claimed first. An old, empty or wrong hint
@@ -72,25 +71,24 @@ type Directory interface {
 type Trader interface {
 	// Ask requests quotes for an order from many workers concurrently; see fabric.Fabric.
 	Ask(ctx context.Context, to []bourse.Member, order *bourse.Order, answer func(bourse.Quote))
-	// Claim makes one worker fill the order, and returns the fill or the worker's refusal. If the
+	// Claim asks one worker to fill the order, and returns the fill or the worker's refusal. If the
 	// error is CodeUnavailable, the worker has not received the claim. After any other error, the
 	// outcome is unknown.
 	Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error)
 	// Pullable asks a worker whether it can pull an image now, with the credentials of an
-	// organization. It returns the refusal if the worker cannot. If the worker can, or if that is
-	// unknown, it returns nil.
+	// organization. It returns the worker's refusal, or nil if the worker can pull the image or if
+	// that is unknown.
 	Pullable(ctx context.Context, to bourse.Member, org, image string) *bourse.Refusal
 	// Cancel undoes this worker's fill of the order, if there is one, and prevents the worker from filling the order
 	// later.
 	Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error)
 }
 
-// CancellationStore stores cancellations that could not be delivered, in the replicated view. A
-// worker that returns finds there which orders it must cancel, even if the broker no longer exists
-// (invariant 7).
+// CancellationStore stores undelivered cancellations in the replicated view. A worker that returns
+// reads them there, even if the broker no longer exists (invariant 7).
 type CancellationStore interface {
-	// RecordCancellation records that a worker must not fill the order, and must undo a fill that it already has.
-	// Once it has returned nil, the record survives the end of this process.
+	// RecordCancellation records that a worker must not fill the order, and must undo a fill that it already has. Once
+	// it has returned nil, the record survives a crash of this process.
 	RecordCancellation(ctx context.Context, order bourse.OrderID, worker bourse.WorkerID) error
 	// CanceledOn returns the workers for which any broker has recorded a cancellation of the
 	// order, as far as this process knows.

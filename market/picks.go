@@ -8,45 +8,44 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// recentPicks records the workers that this exchange has recently chosen for machine orders. An app's concurrent orders
+// recentPicks records the workers that this exchange has recently picked for machine orders. An app's concurrent orders
 // are quoted before any of them is filled, so they would all go to the same worker if only their quotes counted. Like a
 // quote, a record is only a hint.
 type recentPicks struct {
 	mu    sync.Mutex
-	count uint64 // number of choices so far
+	count uint64 // number of picks so far
 	apps  map[bourse.AppRef][]*pick
-	swept int // number of apps that remained after the last sweep
+	swept int // number of apps after the last sweep
 }
 
-// pick records which worker was chosen for an order.
+// pick records which worker was picked for an order.
 type pick struct {
-	number uint64 // number of the choice; later choices have greater numbers
+	number uint64 // sequence number; later picks have greater numbers
 	at     time.Time
 	worker bourse.WorkerID
 	done   time.Time // when the order was filled or failed; zero while it is in progress
 }
 
-// Limits of recentPicks. If an app has more choices, the oldest are dropped.
+// Limits of recentPicks. If an app has more picks, the oldest are dropped.
 const (
-	maxPicks  = 256 // maximum number of choices of an app
+	maxPicks  = 256 // maximum number of picks per app
 	sweepApps = 64
 )
 
-// now returns the number of the latest choice. It must be called just before quotes are requested: the quotes may not
-// reflect any later choices.
+// now returns the number of the latest pick. It must be called just before quotes are requested, because the quotes may
+// not reflect any later picks.
 func (a *recentPicks) now() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count
 }
 
-// pick ranks the quotes of an order, records the best worker as chosen, and returns the ranking and
-// the record. If the ranking is empty, the record is nil.
+// pick ranks the quotes of an order and records a pick of the best worker. It returns the ranking
+// and the pick. If the ranking is empty, the pick is nil.
 //
-// A worker's quote may not include the machines for which the worker was recently chosen, so pick counts one machine
-// for each of these choices. The since parameter is the number of the latest choice when the quotes were requested.
-// All later choices count. An earlier choice counts only if it was made at most slack ago and its order is still in
-// progress.
+// A worker's quote may not include the machines for which the worker was recently picked, so the ranking counts one
+// more machine for each of these picks. since is the number of the latest pick when the quotes were requested. All
+// later picks count. An earlier pick counts only if it was made at most slack ago and its order is still in progress.
 func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration, quotes []bourse.Quote, rank func() []Ranked) ([]Ranked, *pick) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +70,7 @@ func (a *recentPicks) pick(app bourse.AppRef, since uint64, slack time.Duration,
 	return ranked, c
 }
 
-// recent returns an app's recent choices and removes all of its old ones.
+// recent returns an app's recent picks and removes its old ones.
 func (a *recentPicks) recent(app bourse.AppRef, now time.Time) []*pick {
 	if a.apps == nil {
 		a.apps = map[bourse.AppRef][]*pick{}
@@ -87,7 +86,7 @@ func (a *recentPicks) recent(app bourse.AppRef, now time.Time) []*pick {
 	return list
 }
 
-// expired reports whether a choice no longer matters, because all quotes that were requested before
+// expired reports whether a pick no longer matters, because all quotes that were requested before
 // its order ended must have arrived by now.
 func (c *pick) expired(now time.Time) bool {
 	return !c.done.IsZero() && now.Sub(c.done) > maxQuoteTime || now.Sub(c.at) > bourse.MaxOrderTimeout
@@ -96,7 +95,7 @@ func (c *pick) expired(now time.Time) bool {
 // maxQuoteTime is longer than any worker may take to answer a request for quotes.
 const maxQuoteTime = 2 * time.Second
 
-// sweep removes the apps that have no recent choices.
+// sweep removes the apps that have no recent picks.
 func (a *recentPicks) sweep(now time.Time) {
 	if len(a.apps) < 2*a.swept+sweepApps {
 		return
@@ -109,8 +108,7 @@ func (a *recentPicks) sweep(now time.Time) {
 	a.swept = len(a.apps)
 }
 
-// move records that the order of a choice is now being claimed on another
-// worker.
+// move records that a pick's order is now being claimed on another worker.
 func (a *recentPicks) move(c *pick, to bourse.WorkerID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,8 +118,7 @@ func (a *recentPicks) move(c *pick, to bourse.WorkerID) {
 	}
 }
 
-// end records which worker has filled the order of a choice. The worker is "" if the order was not
-// filled.
+// end records which worker has filled a pick's order. The worker is "" if the order was not filled.
 func (a *recentPicks) end(c *pick, at bourse.WorkerID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

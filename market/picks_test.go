@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// atOnce places several orders at the same moment: each order has received all of its quotes before
-// any order is claimed. It returns the number of machines on each worker.
+// atOnce places several orders at the same moment: all orders receive their quotes before any of
+// them is claimed. It returns the number of machines on each worker.
 func atOnce(t *testing.T, c *Cluster, x *market.Exchange, orders []bourse.Order) map[bourse.WorkerID]int {
 	t.Helper()
 	c.Break(func(call Call) Fault {
@@ -83,8 +83,8 @@ func TestOrdersOfOneMomentAreSpread(t *testing.T) {
 	}
 }
 
-// TestSpareIsOnAnotherWorker checks that a standby is not placed on the worker of its primary
-// machine, unless there is no other worker.
+// TestSpareIsOnAnotherWorker checks that a standby is not placed on its primary machine's worker,
+// unless there is no other worker.
 func TestSpareIsOnAnotherWorker(t *testing.T) {
 	spare := func(of bourse.MachineID) bourse.Order {
 		o := order("gru")
@@ -120,8 +120,8 @@ func TestSpareIsOnAnotherWorker(t *testing.T) {
 	}
 }
 
-// TestSuccessorsAreSpread checks that machines that replace others are spread in the same way as
-// further machines.
+// TestSuccessorsAreSpread checks that machines that replace others are spread like additional
+// machines.
 func TestSuccessorsAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 20 {
@@ -145,8 +145,8 @@ func TestSuccessorsAreSpread(t *testing.T) {
 	})
 }
 
-// TestOrdersOfAnotherMomentAreForgotten checks that choices are forgotten after a while, whatever
-// happens to the orders that follow.
+// TestOrdersOfAnotherMomentAreForgotten checks that old picks are removed, whatever happens to
+// later orders.
 func TestOrdersOfAnotherMomentAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := broker(floor(3, room(400)), nil)

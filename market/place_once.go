@@ -8,15 +8,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// placeOnce places an order whose ID the caller has chosen. It may be a repeated order, and another broker may be
+// placeOnce places an order whose ID the caller has chosen. The order may be a repeated one, and another broker may be
 // placing it at the same moment (invariant 7).
 //
-// In the first round, all candidates of all choices are asked whether they have filled the order. A
-// worker that does not answer is asked twice. If none has filled it, the order is placed like any
-// other. After that, in the second round, all candidates are asked again. If several of them have
-// filled the order, all fills except the oldest are canceled. The oldest fill is the one that was
-// created first, according to its worker's clock. If the times are equal, it is the one whose worker
-// has the smaller ID.
+// In the first round, all candidates of all choices are asked whether they have filled the order. A worker that does
+// not answer is asked twice. If none has filled it, the order is placed like any other. After that, in the second
+// round, all candidates are asked again. If several of them have filled the order, all fills except the oldest are
+// canceled. The oldest fill is the one that was created first, according to its worker's clock. If the times are equal,
+// the fill of the worker with the smaller ID counts as the oldest.
 //
 // All brokers agree on which fill remains, for the following reasons. A broker starts its second round once its own
 // fill is durable. Therefore, if there are two fills, the broker of the later one sees both, unless another broker has
@@ -33,7 +32,8 @@ import (
 //     cancel the order.
 //   - A broker stops between its fill and its second round. A second fill is then found only if the
 //     order is repeated, or by Run on another broker.
-//   - The directory of one broker does not contain a worker. The consequence is the same.
+//   - A worker that has filled the order is missing from one broker's directory. The consequence is the same as in the
+//     previous case.
 //
 // After all workers have been asked, a claim from an earlier attempt may still arrive, sent by a broker that no
 // longer exists. A worker that a later attempt has asked refuses such a claim (bourse.Options.Try).
@@ -95,7 +95,7 @@ func (t *trade) placeOnce(ctx context.Context) (*bourse.Fill, error) {
 	return nil, nil
 }
 
-// retrySilent asks the members that did not answer a second time, and replaces their quotes.
+// retrySilent requests quotes a second time from members that did not answer, and replaces their quotes.
 func (t *trade) retrySilent(ctx context.Context, members []bourse.Member, quotes []bourse.Quote) {
 	var again []bourse.Member
 	var index []int

@@ -24,7 +24,7 @@ func badNetwork(t *rapid.T, verbs ...Verb) func(Call) Fault {
 	return Chaos(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), rates)
 }
 
-// repair repairs the network, and waits until no message is in flight and all cancellations have
+// repair repairs the network, and waits until no messages are in flight and all cancellations have
 // been delivered.
 func repair(c *Cluster) {
 	c.Break(nil)
@@ -32,9 +32,9 @@ func repair(c *Cluster) {
 	synctest.Wait()
 }
 
-// TestInvariant7Once makes the network have arbitrary faults. When it is quiet again, an order must
-// have exactly one machine, the one that its caller has received, or none if the caller has
-// received none.
+// TestInvariant7Once places an order over a network with arbitrary faults. When no messages are in
+// flight any more, the order must have exactly one machine, the one that its caller has received,
+// or none if the caller has received none.
 func TestInvariant7Once(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rapid.SyncTest(t, func(t *rapid.T) {
@@ -94,8 +94,8 @@ func checkLedger(t *rapid.T, c *Cluster) {
 	}
 }
 
-// TestInvariant7OnceAcrossBrokers makes two brokers receive the same order at about the same time.
-// The network delays, repeats and reorders messages, and loses requests for quotes. If any caller
+// TestInvariant7OnceAcrossBrokers sends the same order to two brokers at about the same time. The
+// network delays, repeats and reorders messages, and loses requests for quotes. If any caller
 // receives a machine, exactly one must be left. If the network also loses claims and cancellations,
 // the machine may be lost as well, because a broker that has lost the answer to its claim cancels
 // the fill that the other broker has found. There must never be two machines.
@@ -195,8 +195,8 @@ func TestNamedOrderIsFoundInALaterChoice(t *testing.T) {
 }
 
 // TestTwoFillsOfANamedOrderBecomeOne checks that two brokers that do not see each other's fill in
-// their first round keep the older fill. If both are equally old, they keep that of the worker with
-// the smaller ID. The other machine is destroyed.
+// their first round keep the older fill. If both are equally old, they keep the fill of the worker
+// with the smaller ID. The other machine is destroyed.
 func TestTwoFillsOfANamedOrderBecomeOne(t *testing.T) {
 	for name, delay := range map[string]map[bourse.WorkerID]time.Duration{
 		"w0 is older":      {"w0": 10 * time.Millisecond, "w1": 20 * time.Millisecond},

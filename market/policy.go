@@ -148,7 +148,7 @@ func NewPolicies(rank, shadow map[bourse.Region]*Policy) *Policies {
 	p.curves.Default = DefaultCurves()
 	p.curves.use(rank)
 	p.shadowCurves = p.curves
-	if shadow[AllRegions] == nil { // a region without a shadow policy is ranked as before
+	if shadow[AllRegions] == nil { // a region without a shadow policy keeps its current curves
 		p.shadowCurves.Regions = maps.Clone(p.curves.Regions)
 	} else {
 		p.shadowCurves.Regions = nil

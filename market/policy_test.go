@@ -28,7 +28,7 @@ func policy(t testing.TB, text string) *market.Policy {
 	return p
 }
 
-// TestPolicyKeepsTheCurvesOfItsBase checks that curves that a document omits are those of the base.
+// TestPolicyKeepsTheCurvesOfItsBase checks that a policy uses its base's curves for those that the document omits.
 func TestPolicyKeepsTheCurvesOfItsBase(t *testing.T) {
 	got := policy(t, `{"name": "p", "curves": {"load": {"weight": 3, "points": [[0, 1], [2, 0]]}, "resources": {"slots": {"weight": 1, "points": [[0, 1]]}}}}`)
 	want := market.DefaultCurves()
@@ -112,8 +112,8 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// TestTheRegionsPolicyCounts checks which of several policies ranks and shadows a region, and that the
-// decision names it.
+// TestTheRegionsPolicyCounts checks which policy and which shadow policy apply to a region, and that the decision names
+// them.
 func TestTheRegionsPolicyCounts(t *testing.T) {
 	packed, spread, random := policy(t, `{"name":"packed","base":"best-fit"}`), policy(t, `{"name":"spread","base":"spread"}`), policy(t, `{"name":"random","base":"random"}`)
 	type use = map[bourse.Region]*market.Policy
@@ -213,7 +213,8 @@ func TestAShadowChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAComparisonBeginsWithItsPolicies checks that the orders compared under earlier policies do not count for later ones.
+// TestAComparisonBeginsWithItsPolicies checks that a comparison does not include orders that were compared under
+// earlier policies.
 func TestAComparisonBeginsWithItsPolicies(t *testing.T) {
 	c := floor(3, room(100))
 	policies := market.NewPolicies(nil, nil)

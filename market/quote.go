@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// retryFactor multiplies the time limit if no worker has answered and all of them are asked again.
+// retryFactor multiplies the time limit when all workers are asked again because none of them answered.
 const retryFactor = 4
 
 // ask requests quotes from members. It returns them in the order of members. If a member did not
@@ -23,8 +23,8 @@ func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote
 	within := min(t.exchange.cfg.QuoteTimeout, time.Until(t.deadline)/2)
 	quotes := collectQuotes(ctx, t.exchange.cfg.Trader, within, t.order, members)
 	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {
-		// If no worker has answered, the cause is probably on this side, such as an overloaded host. Ask once more with
-		// a longer time limit.
+		// If no worker has answered, the problem is probably on this side, such as an overloaded host. Ask once more
+		// with a longer time limit.
 		within = min(retryFactor*within, time.Until(t.deadline)/2)
 		quotes = collectQuotes(ctx, t.exchange.cfg.Trader, within, t.order, members)
 	}
@@ -83,7 +83,7 @@ func checkQuote(q *bourse.Quote, m *bourse.Member, order *bourse.Order, choice b
 	if f := q.Fill(); f != nil {
 		// The order is already filled, so a region from any of the order's choices is acceptable.
 		if !matchesOrder(f, order, m) || !containsRegion(order.Regions, f.Summary().Region) {
-			q.Refusal = invalidAnswer(m, "the fill has another order, worker or region")
+			q.Refusal = invalidAnswer(m, "the fill belongs to another order, worker or region")
 			clearFill(q)
 		}
 		return

@@ -17,7 +17,7 @@ import (
 // only excludes its worker from the ranking; it never causes an order to be refused.
 type quoteCache struct {
 	timeout    time.Duration // how long quotes are cached; negative: they are not cached
-	retryAfter time.Duration // a worker that has left a claim unanswered for this long must be asked before it is claimed again
+	retryAfter time.Duration // a worker that has not answered a claim for this long must be asked before it is claimed again
 	max        int           // maximum value of count
 
 	mu      sync.Mutex
@@ -63,9 +63,9 @@ const (
 )
 
 func shapeOf(o *bourse.Order) shape {
-	// A worker does not check for free devices if the machine will not be launched, so the quote is
-	// too optimistic for other orders. If the order has a volume, a reservation or its own runtime,
-	// no later order would get the same quote.
+	// A worker does not check for free devices if the machine will not be launched, so its quote
+	// would be too optimistic for other orders. If the order has a volume, a reservation or its own
+	// runtime, no later order would get the same quote.
 	if !o.Warm() && o.Config.Guest == nil || o.SkipLaunch || o.Reservation != "" || len(o.Config.Mounts) > 0 || o.Config.Rootfs != nil || o.Config.Runtime != "" {
 		return shape{}
 	}
@@ -161,10 +161,9 @@ func (s *quoteCache) all(of *shape, members []bourse.Member, choice bourse.Choic
 // cachedRefusal is the refusal that excludes a worker from a ranking. Callers never see it.
 var cachedRefusal = bourse.Refusal{Reason: bourse.RefusedResource}
 
-// usable reports whether the cached quotes may be used for m. Since the quotes were requested, m's address, tag and
-// region must not have changed. The quotes must name a region in choice. If m has unanswered claims, then either m must
-// have answered another claim since the given time, or the first of the unanswered claims must have been sent after
-// that time.
+// usable reports whether the cached quotes may be used for m. They must name a region in choice, and m's address, tag
+// and region must not have changed since they were requested. If m has unanswered claims, it must have answered another
+// claim since the given time, or the first unanswered claim must have been sent after that time.
 func (d *cachedWorker) usable(m *bourse.Member, choice bourse.Choice, since time.Time) bool {
 	same := d.member.Address == m.Address && d.member.Tag == m.Tag && d.member.Region == m.Region
 	return same && slices.Contains(choice, d.facts.Region) && (d.claims == 0 || !d.answeredAt.Before(since))
@@ -210,7 +209,7 @@ func oversize(q *bourse.Quote) bool {
 }
 
 func (s *quoteCache) put(m *bourse.Member, of *shape, q *bourse.Quote, asked, now time.Time) {
-	if s.count >= s.max { // start over: most quotes have expired, and requesting the others again takes only one round
+	if s.count >= s.max { // start over: most quotes have expired, and the others can be requested again in one round
 		clear(s.workers)
 		s.count = 0
 	}
@@ -295,9 +294,10 @@ func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	}
 }
 
-// mergeAccounts returns the accounts of a new quote, followed by those that only earlier quotes contained. For
-// example, the quote for one task lacks the slots of other tasks. A quote that contains the CPU also contains all GPUs.
-// Accounts do not expire on their own: they are used only together with an entry in quotes, which expires.
+// mergeAccounts returns the accounts of a new quote, followed by those that only earlier quotes contained. For example,
+// the quote for one task lacks the slots of other tasks. A quote that contains an account for the CPU also contains the
+// accounts for all GPUs. Accounts do not expire on their own: they are used only together with an entry in quotes,
+// which expires.
 func (d *cachedWorker) mergeAccounts(accounts []bourse.Account) []bourse.Account {
 	has := func(r bourse.Resource) bool {
 		return slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Resource == r })

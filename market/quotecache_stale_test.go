@@ -17,9 +17,9 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// TestStaleQuoteCostsOneRound checks what happens if a claim that was made from the cache is
-// refused. It must be followed by a real round in which that worker is not asked again. The
-// worker's quotes must be dropped.
+// TestStaleQuoteCostsOneRound checks what happens if a claim that is based on the cache is refused.
+// A real round must follow, in which that worker is not asked again. The worker's quotes must be
+// dropped.
 func TestStaleQuoteCostsOneRound(t *testing.T) {
 	c := newCluster(
 		Spec{ID: "full", Region: "gru", Total: room(2)}, // the best fit
@@ -149,8 +149,8 @@ func sameEnd(t *rapid.T, want, got *told) {
 }
 
 // TestStaleQuotesRefuseNobody places orders through brokers with different caches, while machines
-// end. Each order must be filled in the first region that has capacity (invariant 3), and no worker
-// may be oversold (invariant 4).
+// exit. Each order must be filled in the first region that has capacity (invariant 3), and no
+// worker may be oversold (invariant 4).
 func TestStaleQuotesRefuseNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		regions := []bourse.Region{"gru", "mad"}
@@ -254,8 +254,8 @@ func TestSlowClaimsKeepCachedQuotes(t *testing.T) {
 	})
 }
 
-// TestSilentWorkerIsNotClaimedFromCache checks that a worker that has left a claim unanswered is
-// asked before it gets another claim, and that the order that waits for it goes to the next worker.
+// TestSilentWorkerIsNotClaimedFromCache checks that a worker that has not answered a claim is asked
+// for a quote before it is sent another claim, and that the waiting order goes to the next worker.
 func TestSilentWorkerIsNotClaimedFromCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// standFor returns a change to a config that makes the broker cache quotes for the time d.
+// standFor returns a function that configures the exchange to cache quotes for d.
 func standFor(d time.Duration) func(*market.Config) {
 	return func(cfg *market.Config) { cfg.QuoteTTL = d }
 }
@@ -80,7 +80,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// isAsked places the order of the scene. It fails the test unless all workers were asked.
+// isAsked places the scene's order. It fails the test unless all workers were asked.
 func (s *scene) isAsked(t *testing.T) {
 	t.Helper()
 	before := s.c.Calls(Ask)
@@ -205,8 +205,8 @@ func TestDepartedWorkerIsNotClaimed(t *testing.T) {
 	}
 }
 
-// TestFullWorkerCausesNoQuoteRequests checks that a worker that is full is not in the ranking, and
-// that the other workers are claimed without requests for quotes.
+// TestFullWorkerCausesNoQuoteRequests checks that a full worker is not in the ranking, and that the
+// other workers are claimed without requests for quotes.
 func TestFullWorkerCausesNoQuoteRequests(t *testing.T) {
 	c := floor(3, room(4))
 	x, other := broker(c, standFor(time.Hour)), broker(c, nil)

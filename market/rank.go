@@ -20,10 +20,9 @@ type Ranked struct {
 }
 
 // Rank appends the willing quotes to dst, best first, and returns the result. It is a pure function
-// of its arguments. The name of the broker determines the workers' positions. The source rng is
-// required. It is used only to break ties. Each quote is scored with the curves of its region. An
-// invalid number in a quote scores 0. If dst has enough capacity, Rank does not allocate for each
-// quote.
+// of its arguments. The broker's name determines the workers' positions. rng is required, but it is
+// used only to break ties. Each quote is scored with the curves of its region. An invalid number in
+// a quote scores 0. If dst has enough capacity, Rank does not allocate for each quote.
 func Rank(order *bourse.Order, quotes []bourse.Quote, curves *Curves, broker string, rng *rand.Rand, dst []Ranked) []Ranked {
 	scorers := newScorers(order, curves, broker)
 	return scorers.rank(quotes, rng, dst)
@@ -111,7 +110,7 @@ const (
 )
 
 // newScorer returns a scorer whose terms depend only on the order, not on the quotes, so that all quotes are scored by
-// the same terms. A quote that lacks a number scores 0 for that term.
+// the same terms. A quote that lacks a term's quantity scores 0 for that term.
 func newScorer(order *bourse.Order, set *CurveSet, start uint64) scorer {
 	terms := make([]term, 0, 8)
 	for _, r := range scoredResources(order) {
@@ -143,8 +142,8 @@ func newScorer(order *bourse.Order, set *CurveSet, start uint64) scorer {
 	return scorer{terms, start}
 }
 
-// emptiestFirst is the curve for the resource of a call to a warm machine. Calls are not packed, because they end sooner
-// on a less busy worker.
+// emptiestFirst is the utilization curve for calls to warm machines. It prefers the least utilized worker, because a
+// call finishes sooner there.
 var emptiestFirst = Curve{Weight: 1, Points: []Point{{0, 1}, {1, 0}}}
 
 // scoredResources returns the resources whose utilization is scored for an order, sorted.
@@ -235,10 +234,9 @@ func usedAfter(a *bourse.Account, takes int64) float64 {
 	return float64(a.Used+takes) / float64(a.Total)
 }
 
-// strandedAfter returns the share of a worker's GPUs, from 0 to 1, that would be free after the fill without as large a
-// share of its CPUs and memory. Of several kinds of GPUs, the one with the largest share counts. For a worker without
-// GPUs, it returns the difference between the free shares of CPUs and memory. It returns NaN if the accounts of CPUs or
-// memory are missing or invalid, or if the order does not fit them.
+// strandedAfter returns a worker's stranded share after the fill, from 0 to 1; see CurveSet.Stranded. If the worker has
+// several kinds of GPUs, the kind with the largest free share counts. strandedAfter returns NaN if the accounts for CPU
+// or memory are missing or invalid, or if the order does not fit them.
 func strandedAfter(q *bourse.Quote) float64 {
 	cpu, memory, gpus, hasGPUs := math.NaN(), math.NaN(), 0.0, false
 	for i := range q.Accounts {

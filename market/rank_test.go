@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse/market"
 )
 
-// quote returns a willing quote of a worker of which the given amounts are in use.
+// quote returns a willing quote from a worker on which the given amounts are in use.
 func quote(id string, usedCPU, usedMemory int64) bourse.Quote {
 	return bourse.Quote{
 		Worker: bourse.WorkerID(id), Region: "gru",
@@ -120,7 +120,7 @@ func TestRankByDefaultCurves(t *testing.T) {
 }
 
 // TestRankByPosition checks that similar workers are ranked in a sequence that does not depend on chance or on how full
-// they are, and that other brokers begin elsewhere in the same sequence.
+// they are, and that other brokers begin at another point of the same sequence.
 func TestRankByPosition(t *testing.T) {
 	var quotes []bourse.Quote
 	for i := range int64(6) {
@@ -151,8 +151,9 @@ func TestRankByPosition(t *testing.T) {
 	}
 }
 
-// TestSpreadComesFirst checks that a worker with fewer machines of the app comes first, even if it is the worst one in
-// position, headroom and stranded resources, or, from the second machine on, in position.
+// TestSpreadComesFirst checks that a worker without machines of the app ranks first, even if its position, headroom and
+// stranded resources are the worst. For further machines, the worker with fewer ones ranks first even if its position
+// is the worst.
 func TestSpreadComesFirst(t *testing.T) {
 	o := order("gru")
 	score := func(machines int, usedCPU, usedMemory int64, position bool) (sum float64) {
@@ -287,7 +288,7 @@ func TestRankIsAPermutationOfTheWilling(t *testing.T) {
 	})
 }
 
-// monotone draws a curve that never falls if rising is set, and otherwise one that never rises.
+// monotone draws a curve that never falls, or one that never rises if rising is not set.
 func monotone(rising bool) *rapid.Generator[market.Curve] {
 	return rapid.Custom(func(t *rapid.T) market.Curve {
 		at := rapid.SliceOfNDistinct(rapid.Float64Range(0, 20), 1, 6, rapid.ID[float64]).Draw(t, "at")
@@ -306,7 +307,7 @@ func monotone(rising bool) *rapid.Generator[market.Curve] {
 }
 
 // TestRankIsMonotone checks that, if all curves are monotone, a quote that is at least as good as
-// another one in everything never ranks below it.
+// another one in every quantity never ranks below it.
 func TestRankIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := &market.CurveSet{

@@ -41,7 +41,7 @@ func (t *trade) claimRequest() *bourse.Claim {
 	return &t.claim
 }
 
-// finish completes the decision with the outcome of the order.
+// finish adds the order's outcome to the decision.
 func (t *trade) finish(fill *bourse.Fill, err error) {
 	d := &t.decision
 	d.Times.Total = time.Since(d.At)

@@ -13,7 +13,7 @@ import (
 // refusalCounts counts an order's refusals, including those beyond the limit on recorded refusals.
 type refusalCounts struct {
 	kinds     []refusalKind
-	nameTaken *bourse.Refusal // the first refusal for the reason that the app already has a machine with the order's name
+	nameTaken *bourse.Refusal // the first refusal that says that the app already has a machine with the order's name
 	end       *bourse.Refusal // the first refusal of a claim whose reason applies to all other workers as well
 }
 
@@ -61,7 +61,7 @@ func (t *refusalCounts) claimed(r bourse.Refusal, order *bourse.Order) {
 	}
 }
 
-// final returns an error if one of the refusals applies to all workers, and otherwise nil. For
+// final returns an error if one of the refusals applies to all workers, and nil otherwise. For
 // example, if the machine's name is taken, all workers have to refuse the order, because names are
 // unique within an app.
 func (t *refusalCounts) final(order *bourse.Order) error {

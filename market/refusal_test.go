@@ -13,8 +13,8 @@ import (
 )
 
 // TestInvariant10NoIsAnAnswer checks that a refusal takes only one round, and is recorded with the
-// worker, the resource, and the wanted and free amounts. The message must tell which resource was
-// short.
+// worker, the resource, and the wanted and free amounts. The message must name the resource that
+// was short.
 func TestInvariant10NoIsAnAnswer(t *testing.T) {
 	const phrase = "insufficient resources available to fulfill request: could not reserve resource for machine: insufficient %s available to fulfill request"
 	amounts := func(cpu, memory, gpus int64) bourse.Amounts {
@@ -137,9 +137,9 @@ func TestSilenceIsUnavailable(t *testing.T) {
 	}
 }
 
-// TestSilentWorkerIsMentioned checks that a worker that does not answer does not hide the answers
-// of the other workers. It may have the capacity that they lack, so the order is not refused as
-// insufficient.
+// TestSilentWorkerIsMentioned checks that a worker that does not answer does not hide the other
+// workers' answers. Because it may have the capacity that they lack, the error is not
+// insufficient_capacity.
 func TestSilentWorkerIsMentioned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := floor(3, bourse.Amounts{{Resource: "cpu", Amount: 9000}, {Resource: "memory", Amount: 1}})
@@ -159,8 +159,8 @@ func TestSilentWorkerIsMentioned(t *testing.T) {
 	})
 }
 
-// TestBusyWorkerIsNotInsufficient checks that a worker that is overloaded is skipped. The order is
-// not canceled there, and the error does not report a lack of capacity.
+// TestBusyWorkerIsNotInsufficient checks that an overloaded worker is skipped. The order is not
+// canceled there, and the error does not report a lack of capacity.
 func TestBusyWorkerIsNotInsufficient(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		c := floor(n, room(5))
@@ -182,8 +182,8 @@ func TestBusyWorkerIsNotInsufficient(t *testing.T) {
 	}
 }
 
-// TestTakenNameEndsTheOrder checks that a worker that already has a machine with the order's name
-// ends the order, because the name must be unique in the app.
+// TestTakenNameEndsTheOrder checks that an order fails if any worker already has a machine with the
+// order's name, because the name must be unique within the app.
 func TestTakenNameEndsTheOrder(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		c := floor(n, room(5))

@@ -11,8 +11,8 @@ import (
 )
 
 // TestInvariant3RegionIsLaw uses a directory that is wrong about the regions of some workers, and
-// workers that lie about their regions. Machines must still be in the regions that their orders
-// name, and in the first choice that has capacity.
+// workers that lie about their regions. Machines must still be placed in the regions that their
+// orders name, and in the first choice that has capacity.
 func TestInvariant3RegionIsLaw(t *testing.T) {
 	all := []bourse.Region{"gru", "mad", "nrt"}
 	rapid.Check(t, func(t *rapid.T) {

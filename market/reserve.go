@@ -13,19 +13,19 @@ import (
 // Reserve fills either all of the orders or none. The orders must request capacity for the same
 // reservation, and must have been validated and normalized. The deadline of the first order applies
 // to all of them together. It is limited to half of the holds' TTL, so that the first hold still
-// exists when the last one is created. The returned holds are in the order of orders. The errors
-// are those of Place. If an order was not filled, the decision is about that order.
+// exists when the last one is created. The returned holds are in the order of orders. Reserve
+// returns the same errors as Place. If an order was not filled, the decision is about that order.
 //
 // The orders are placed one after the other, larger ones first, in the same way as any other order.
 // If one of them is not filled, Reserve releases all holds by canceling their orders (see
 // claim.go). If a cancellation cannot be delivered, the worker finds it in the CancellationStore.
 // In any case, the hold expires eventually.
 //
-// If the caller chose the reservation's key, Reserve continues even after the caller has left, and a repeated call
-// finds the holds (see place_once.go). After a refusal, the key cannot be used again, because the workers on which its
-// orders were canceled refuse it. If two brokers receive the same key at the same moment, they create one set of holds.
-// If one of them fails, it releases the holds of both, and the caller of the other broker may receive holds that no
-// longer exist.
+// If the caller chose the reservation's key, Reserve continues even after the caller has disconnected, and a repeated
+// call finds the holds (see place_once.go). After a refusal, the key cannot be used again, because the workers on which
+// its orders were canceled refuse it. If two brokers receive the same key at the same moment, they create one set of
+// holds. If one of them fails, it releases the holds of both, and the caller of the other broker may receive holds that
+// no longer exist.
 func (x *Exchange) Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error) {
 	began, first := time.Now(), &orders[0]
 	if err := ctx.Err(); err != nil {

@@ -57,7 +57,7 @@ func TestReserveHoldsAll(t *testing.T) {
 	}
 }
 
-// TestReserveIsAllOrNothing checks that, if one worker lacks capacity, nothing stays held.
+// TestReserveIsAllOrNothing checks that, if one worker lacks capacity, no holds remain.
 func TestReserveIsAllOrNothing(t *testing.T) {
 	c := floor(2, room(2))
 	x := broker(c, nil)
@@ -126,9 +126,9 @@ func TestReserveOnce(t *testing.T) {
 	})
 }
 
-// TestReserveWhenTheCallerLeaves checks what happens to the holds if the caller leaves. They are
-// released if the caller does not know the reservation's key. If the caller has chosen the key, a
-// repeated reservation finds the holds.
+// TestReserveWhenTheCallerLeaves checks what happens to the holds if the caller disconnects. They
+// are released if the caller does not know the reservation's key. If the caller has chosen the key,
+// a repeated reservation finds the holds.
 func TestReserveWhenTheCallerLeaves(t *testing.T) {
 	for named, want := range map[bool]int64{false: 0, true: 3 * 256} {
 		synctest.Test(t, func(t *testing.T) {
@@ -161,9 +161,9 @@ func TestReserveWhenTheCallerLeaves(t *testing.T) {
 	}
 }
 
-// TestReserveInABadNetwork makes the network have arbitrary faults. A caller that succeeds must
-// have all holds. If it fails, there must be none once the lost messages have been delivered. Every
-// caller must be answered in time.
+// TestReserveInABadNetwork reserves capacity over a network with arbitrary faults. A caller that
+// succeeds must have all holds. If a caller fails, no holds may remain once the lost messages have
+// been delivered. Every caller must be answered in time.
 func TestReserveInABadNetwork(t *testing.T) {
 	yes, no := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -197,7 +197,7 @@ func TestReserveInABadNetwork(t *testing.T) {
 	if yes == 0 || no == 0 {
 		t.Errorf("%d reservations succeeded and %d failed, want some of each", yes, no)
 	}
-	t.Logf("%d were told yes, %d no", yes, no)
+	t.Logf("%d reservations succeeded, %d failed", yes, no)
 }
 
 // TestAReleaseThatWasNotDelivered checks that a worker that did not receive the release of a hold
@@ -268,9 +268,9 @@ func TestPlaceFromAReservation(t *testing.T) {
 	}
 }
 
-// TestReservationsNarrowEachChoice checks that only the workers of the reservation are asked, each
-// of them in its own choice. The reservation has workers in both choices, in one of them, or in
-// none.
+// TestReservationsNarrowEachChoice checks that only the reservation's workers are asked, each of
+// them as part of its own choice. The reservation has workers in both choices, in one of them, or
+// in none.
 func TestReservationsNarrowEachChoice(t *testing.T) {
 	c := newCluster(
 		Spec{ID: "a", Region: "gru", Total: room(2)}, // its tag is 1, that of the next worker 2, and so on
@@ -297,8 +297,8 @@ func TestReservationsNarrowEachChoice(t *testing.T) {
 	}
 }
 
-// TestReserveDoesNotBelieveNonsense checks that a worker is not believed that answers with a
-// machine, or with a hold for another order. What it has recorded must be undone.
+// TestReserveDoesNotBelieveNonsense checks that an answer is rejected if it contains a machine, or
+// a hold for another order. The worker must undo what it has recorded.
 func TestReserveDoesNotBelieveNonsense(t *testing.T) {
 	for name, lie := range map[string]func(*bourse.Fill){
 		"a machine": func(f *bourse.Fill) {

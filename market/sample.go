@@ -6,10 +6,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Sample moves d random members to the front, each at most once, followed by the remaining members.
-// For each place it draws two members and takes the one with the better hint (the power of two
-// choices, Mitzenmacher 2001). This prevents brokers that have the same outdated hints from all
-// asking the same workers.
+// Sample moves d distinct random members to the front of members. For each position it draws two
+// members and takes the one with the better hint (the power of two choices, Mitzenmacher 2001).
+// This prevents brokers that have the same outdated hints from all asking the same workers.
 func Sample(members []bourse.Member, needs bourse.Amounts, d int, rng *rand.Rand) {
 	for i := range min(d, len(members)-1) {
 		a, b := i+rng.IntN(len(members)-i), i+rng.IntN(len(members)-i)
@@ -34,8 +33,8 @@ func rateHint(free, needs bourse.Amounts) int {
 	return 2
 }
 
-// needs returns the amounts that an order takes from a worker, for comparison with a hint. It
-// omits the CPU, because its amount depends on the worker's overcommit.
+// needs returns the amounts that an order takes from a worker, for comparison with a hint. It omits
+// the CPU, because that amount depends on the worker's overcommit factor.
 func needs(order *bourse.Order) bourse.Amounts {
 	var out bourse.Amounts
 	if v := order.Volume; v != nil {

@@ -63,7 +63,7 @@ func TestSampleLeansOnTheHint(t *testing.T) {
 	if len(each) != 40 {
 		t.Errorf("%d of 40 workers were drawn at least once", len(each))
 	}
-	// The better one of two members is taken, so three quarters of those taken have capacity.
+	// The better of two members is taken, so three quarters of those taken have capacity.
 	if share := float64(drawn[true]) / 8000; share < 0.7 || share > 0.8 {
 		t.Errorf("%.2f of the drawn workers have capacity, want about 0.75", share)
 	}

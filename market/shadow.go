@@ -23,7 +23,7 @@ type Comparison struct {
 // region's policy or shadow policy was last replaced.
 type comparisons struct {
 	mu sync.Mutex
-	of map[bourse.Region]*Comparison // Gain is the sum
+	of map[bourse.Region]*Comparison // here, Gain is a sum instead of a mean
 }
 
 // Comparisons compares the current policies with the current shadow policies, based on this exchange's orders. The
@@ -50,8 +50,8 @@ func (p *Policies) matches(c *Comparison) bool {
 	return c.Ranking == nameOf(p.byRegion, c.Region) && c.Policy == nameOf(p.shadowByRegion, c.Region)
 }
 
-// add adds the comparison for one order to its region's comparison. It ignores an order whose policies have been
-// replaced in the meantime.
+// add adds the result for one order to its region's comparison. It ignores an order whose policies have been replaced
+// in the meantime.
 func (c *comparisons) add(one *Comparison, current *Policies) {
 	if !current.matches(one) {
 		return
@@ -62,7 +62,7 @@ func (c *comparisons) add(one *Comparison, current *Policies) {
 		c.of = map[bourse.Region]*Comparison{}
 	}
 	sum := c.of[one.Region]
-	if sum == nil || sum.Ranking != one.Ranking || sum.Policy != one.Policy { // other policies begin at zero
+	if sum == nil || sum.Ranking != one.Ranking || sum.Policy != one.Policy { // the policies have changed, so start at zero
 		sum = &Comparison{Region: one.Region, Ranking: one.Ranking, Policy: one.Policy}
 		c.of[one.Region] = sum
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestTheMessageNamesEveryShortage checks that the message of an order that no worker fills names
-// every resource that is short on any worker, even if no refusal names it first.
+// TestTheMessageNamesEveryShortage checks that the error for an order that no worker fills names
+// every resource that is short on any worker, even if no refusal lists that resource first.
 func TestTheMessageNamesEveryShortage(t *testing.T) {
 	var refusals refusalCounts
 	for _, worker := range []bourse.WorkerID{"a", "b"} {

@@ -10,8 +10,8 @@ import (
 )
 
 // Unlike a machine, a task cannot be undone. If two machines were started for an order, one of them can be destroyed,
-// but if a task ran twice, its effects remain. Therefore, the order ends if the outcome of a task's claim is unknown.
-// No other worker is claimed, and a repeated order with the same ID returns the outcome. The task is not canceled,
+// but if a task ran twice, its effects remain. Therefore, if the outcome of a task's claim is unknown, the order fails
+// and no other worker is claimed. A repeated order with the same ID returns the outcome. The task is not canceled,
 // either. A running worker notices the broken connection and stops the task itself. A worker whose daemon was restarted
 // lets a program that is still running continue.
 

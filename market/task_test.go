@@ -34,9 +34,9 @@ func shops(n int, places int64) *Cluster {
 	return newCluster(c...)
 }
 
-// TestATaskIsNotAskedAbout checks that a task like an earlier one is claimed without asking,
-// however many there were: when a task is answered, its resources are free again. Workers that do
-// not serve the task are not claimed.
+// TestATaskIsNotAskedAbout checks that a task like an earlier one is claimed without requesting
+// quotes, however many such tasks there were: when a task is answered, its resources are free
+// again. Workers that do not serve the task are not claimed.
 func TestATaskIsNotAskedAbout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := shops(4, 2)
@@ -67,8 +67,8 @@ func TestThePayloadTravelsOnce(t *testing.T) {
 	})
 }
 
-// TestInvariant7ATaskIsNotBegunTwice checks that a claim without an answer ends the order of a
-// task, even if another worker has capacity. A repeated order returns the outcome.
+// TestInvariant7ATaskIsNotBegunTwice checks that a task's order fails if a claim is not answered,
+// even if another worker has capacity. A repeated order returns the outcome.
 func TestInvariant7ATaskIsNotBegunTwice(t *testing.T) {
 	for name, fault := range map[string]Fault{
 		"the answer is lost":  {LoseReply: true, Reset: true},
@@ -158,8 +158,8 @@ func TestTwoBrokersRunATaskOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyTakesATask checks the error if no worker serves a task, or if none has a place for it.
-// The error must contain each refusal.
+// TestNobodyTakesATask checks the error if no worker serves a task, or if none has room for it. The
+// error must contain each refusal.
 func TestNobodyTakesATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := shops(3, 0)

@@ -29,8 +29,8 @@ type trade struct {
 	claim    bourse.Claim                   // the claim that is sent to workers; set by the first claim
 	at       *atomic.Pointer[bourse.Member] // records the worker that is being claimed; may be nil
 
-	since uint64 // number of the latest choice when the quotes were requested; see recentPicks
-	pick  *pick  // this order's choice; nil before the ranking, and for kinds of orders that are not spread
+	since uint64 // number of the latest pick when the quotes were requested; see recentPicks
+	pick  *pick  // this order's pick; nil before the ranking, and for kinds of orders that are not spread
 }
 
 func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
@@ -41,7 +41,7 @@ func (x *Exchange) newTrade(order *bourse.Order, began time.Time) *trade {
 }
 
 // place returns a fill or an error. If quoteOnly is set, both may be nil. ctx is done when the
-// caller leaves or the soft deadline passes.
+// caller disconnects or the soft deadline passes.
 func (t *trade) place(ctx context.Context) (*bourse.Fill, error) {
 	try := t.eachChoice
 	if t.order.HasChosenID {
@@ -77,7 +77,7 @@ func (t *trade) eachChoice(ctx context.Context) (*bourse.Fill, error) {
 // none of these fills the order, it asks the rest.
 func (t *trade) choice(ctx context.Context, choice bourse.Choice) (*bourse.Fill, error) {
 	members, _ := candidates(t.order, t.exchange.cfg.Directory.Candidates, choice)
-	if len(t.canceled) > 0 { // a worker on which the order was canceled must not fill it, even if the hint lists the worker again
+	if len(t.canceled) > 0 { // a worker on which the order was canceled must not fill it, even if the directory lists the worker again
 		members = slices.DeleteFunc(members, func(m bourse.Member) bool { return slices.Contains(t.canceled, m.ID) })
 	}
 	known := len(members)
@@ -157,10 +157,10 @@ func (t *trade) trade(ctx context.Context, members []bourse.Member, quotes []bou
 	return t.claimRanked(ctx, members, ranked)
 }
 
-// rank ranks quotes, which must be in the order of members. It takes into account that other orders may have chosen
-// the same workers. A worker counts as having one more machine for each choice that its quote may not reflect: each
-// choice that was made after the quotes were requested, and each choice that was made at most slack ago and whose
-// order is still in progress.
+// rank ranks quotes, which must be in the order of members. It takes into account that other orders may have picked the
+// same workers. For each pick that a worker's quote may not reflect, the worker counts as having one more machine.
+// These are the picks that were made after the quotes were requested, and those that were made at most slack ago and
+// whose orders are still in progress.
 func (t *trade) rank(members []bourse.Member, quotes []bourse.Quote, slack time.Duration) []Ranked {
 	began := time.Now()
 	scorers := newScorers(t.order, &t.policies.curves, t.exchange.cfg.Name)
@@ -221,7 +221,8 @@ func (t *trade) endPick(at bourse.WorkerID) {
 }
 
 // standbysLast moves the workers that run a primary machine of the order's standby to the end,
-// because the standby would be lost together with such a worker. The sort is stable.
+// because losing such a worker would mean losing both the primary and the standby. The sort is
+// stable.
 func standbysLast(order *bourse.Order, members []bourse.Member, ranked []Ranked) {
 	has := func(r Ranked) int {
 		if slices.ContainsFunc(order.Config.Standbys, func(id bourse.MachineID) bool { return id.Tag() == members[r.Quote].Tag }) {
@@ -232,8 +233,8 @@ func standbysLast(order *bourse.Order, members []bourse.Member, ranked []Ranked)
 	slices.SortStableFunc(ranked, func(a, b Ranked) int { return has(a) - has(b) })
 }
 
-// checkEnded returns an error if the order must not continue, because its caller has left, its time is
-// up, or a worker may have filled it. Otherwise it returns nil.
+// checkEnded returns an error if the order must not continue: its caller has disconnected, its time is up, or a worker
+// may have filled it.
 func (t *trade) checkEnded(ctx context.Context) error {
 	switch err := ctx.Err(); {
 	case t.unknown != nil && !errors.Is(err, context.Canceled):
@@ -247,7 +248,7 @@ func (t *trade) checkEnded(ctx context.Context) error {
 	}
 }
 
-// errCallerGone returns the error for a call whose caller has left.
+// errCallerGone returns the error for a call whose caller has disconnected.
 func errCallerGone(cause error) error {
-	return bourse.Errorf(bourse.CodeCanceled, "the caller left before the order was filled: %w", cause)
+	return bourse.Errorf(bourse.CodeCanceled, "the caller disconnected before the order was filled: %w", cause)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestVetFills checks that a quote counts as a fill only if it belongs to the order and has what
-// the order asks for. Otherwise all of its contents are dropped.
+// TestVetFills checks that a fill in a quote counts only if it belongs to the order and matches
+// what was ordered. Otherwise, all of the quote's contents are dropped.
 func TestVetFills(t *testing.T) {
 	const id, worker = bourse.OrderID("01JD3V7K7Y5C5ZQ7W1R2M3N4P6"), bourse.WorkerID("w1")
 	fills := map[string]func(*bourse.Quote, bourse.OrderID){
@@ -28,15 +28,15 @@ func TestVetFills(t *testing.T) {
 		"machine": {}, "volume": {Volume: &bourse.VolumeOrder{}}, "task": {Task: &bourse.TaskOrder{}}, "hold": {Hold: &bourse.HoldOrder{}},
 	}
 	m := &bourse.Member{ID: worker, Region: "gru"}
-	for scoredResources, order := range orders {
+	for kind, order := range orders {
 		order.ID, order.Regions = id, []bourse.Choice{{"gru"}}
 		for given, fill := range fills {
 			for _, of := range []bourse.OrderID{id, "01JD3V7K7Y5C5ZQ7W1R2M3N4P7"} {
 				q := bourse.Quote{Worker: worker, Region: "gru"}
 				fill(&q, of)
 				checkQuote(&q, m, &order, order.Regions[0])
-				if good := of == id && scoredResources == given; (q.Fill() != nil) != good || (q.Refusal == nil) != good {
-					t.Errorf("an order for a %s, a %s of order %s: fill %t, refusal %v", scoredResources, given, of, q.Fill() != nil, q.Refusal)
+				if good := of == id && kind == given; (q.Fill() != nil) != good || (q.Refusal == nil) != good {
+					t.Errorf("an order for a %s, a %s of order %s: fill %t, refusal %v", kind, given, of, q.Fill() != nil, q.Refusal)
 				}
 			}
 			q := bourse.Quote{Worker: worker, Region: "gru", Refusal: &bourse.Refusal{Worker: worker, Region: "gru", Reason: bourse.RefusedResource}}

@@ -10,19 +10,19 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// answer contains a name's data for all record types.
+// answer contains everything that the resolver can answer about a name, for all record types.
 type answer struct {
-	exists    bool         // false: the name does not exist
+	exists    bool         // whether the name exists
 	addresses []netip.Addr // AAAA
-	text      []string     // TXT: one record, whose parts are joined by separator
+	text      []string     // parts of the single TXT record, which are joined by separator
 	separator string
 }
 
 // maxAddresses is the maximum number of machines in one answer. A UDP answer has room for about 50.
 const maxAddresses = 1024
 
-// answer returns a name's data for client, the machine that sent the query. For that machine, names in other private
-// networks do not exist. If answer returns an error, the reply is SERVFAIL.
+// answer answers a query from client, the machine that sent it, for the name n. Names in other private networks do not
+// exist for that machine. If answer returns an error, the reply is SERVFAIL.
 func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, error) {
 	switch n.kind {
 	case nameUnknown:
@@ -46,7 +46,7 @@ func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, er
 	if n.kind == nameNearest {
 		a = d.nearest(client, e.records, n.count)
 	} else if len(a.addresses) > 0 {
-		// Start with a random address, to spread clients over all of them.
+		// Start with a random address, to spread the clients over all addresses.
 		first := rand.IntN(len(a.addresses))
 		a.addresses = slices.Concat(a.addresses[first:], a.addresses[:first])
 	}
@@ -54,7 +54,7 @@ func (d *directory) answer(ctx context.Context, client Spec, n name) (answer, er
 	return a, nil
 }
 
-// choose returns the data of a name below an app's name. records describes the app's machines.
+// choose returns the answer for a name below an app's name. records describes the app's machines.
 func choose(n name, records []record) answer {
 	switch n.kind {
 	case nameMachines, nameRegions:
@@ -94,9 +94,9 @@ func (d *directory) nearest(client Spec, records []record, count int) answer {
 	return a
 }
 
-// addresses returns the addresses of all ready machines for which fits returns true. If exists is set or any machine
-// fits, the name exists even if no address is returned. Otherwise, clients would cache the answer that it does not
-// exist.
+// addresses returns the addresses of all ready machines for which fits returns true. The name exists if exists is set
+// or any machine fits, ready or not. Otherwise, while no machine is ready, clients would cache the answer that there is
+// no such name.
 func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	a := answer{exists: exists}
 	for i := range records {
@@ -131,7 +131,7 @@ func byIDOrName(value string, records []record) (a answer) {
 	return a
 }
 
-// listText returns the text that lists an app's machines or their regions.
+// listText returns the TXT record that lists an app's machines or their regions.
 func listText(n name, records []record) answer {
 	a := answer{exists: true, separator: ","}
 	for _, r := range records {
@@ -151,7 +151,7 @@ func listText(n name, records []record) answer {
 // maxApps is the maximum number of apps in an answer to an _instances query.
 const maxApps = 256
 
-// overview answers queries for names that describe the whole private network.
+// overview answers _apps and _instances queries, which concern the whole private network.
 func (d *directory) overview(ctx context.Context, client Spec, n name) (answer, error) {
 	apps, err := d.list(client.Network)
 	if err != nil {

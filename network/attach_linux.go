@@ -13,8 +13,9 @@ import (
 )
 
 // Attach creates a machine's network and returns the settings for the machine's processes. It is idempotent and may be
-// repeated after a crash at any step: a complete network is left unchanged, so its processes and connections survive,
-// and anything else is recreated. It returns CodeFailedPrecondition if the machine belongs to another private network.
+// repeated after a crash at any step. A complete network is left unchanged, so the machine's processes and connections
+// survive. An incomplete one is recreated. It returns CodeFailedPrecondition if the machine belongs to another private
+// network.
 func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 	if err := spec.Validate(); err != nil {
 		return Attachment{}, err
@@ -39,7 +40,8 @@ func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 }
 
 // equip ensures that the machine has its namespace, link, addresses, routes and rules, and records its addresses. If
-// that fails, it removes all of them. The caller must hold the machine's lock, or recovery's write lock.
+// building the network fails, equip does not leave any of its parts behind. A network that was already complete is
+// never removed. The caller must hold the machine's lock, or recovery's write lock.
 func (n *Network) equip(a attached) error {
 	id := a.spec.Machine
 	if err := n.prepareHost(); err != nil {
@@ -85,7 +87,7 @@ func (n *Network) build(a *attached) error {
 }
 
 // namespace returns a namespace for the machine. If the machine already has a namespace, namespace returns that one, so
-// that the processes in it regain their network. Otherwise, it returns a spare or a new one.
+// that the processes in it have a network again. Otherwise, it returns a spare or a new one.
 func (n *Network) namespace(id bourse.MachineID) (*namespace, error) {
 	file, err := n.host.files.open(id)
 	if err == nil {
@@ -110,7 +112,7 @@ func (n *Network) newNamespace() (*namespace, error) {
 }
 
 // claimAddress claims the first free address for the machine. The host's routes show which addresses are in use,
-// including those that belong to other workers, even if those workers are not running.
+// including the addresses of other workers' machines, even if those workers are not running.
 func (n *Network) claimAddress(id bourse.MachineID, claim func(netip.Addr) error) (netip.Addr, error) {
 	for a := range candidates(n.cfg.IPv4, id) {
 		n.mu.Lock()

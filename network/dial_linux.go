@@ -48,7 +48,7 @@ func dial(ctx context.Context, from, to netip.Addr, port uint16) (net.Conn, erro
 
 // dialInside connects from inside the machine's namespace. It creates the socket on a separate
 // thread. It tries the machine's IPv4 address before loopback: a program may trust loopback
-// connections more, because normally only the machine's own programs can make them.
+// connections more, because normally only the machine's own programs can open them.
 func (n *Network) dialInside(ctx context.Context, a attached, port uint16) (net.Conn, error) {
 	ns, err := n.host.files.open(a.spec.Machine)
 	if err != nil {

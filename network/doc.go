@@ -8,7 +8,7 @@
 //     below Config.Dir and outlives the daemon.
 //   - eth0, one end of a veth pair. The other end is on the host, and its name is
 //     "b" followed by the machine's id. The host routes to it; there is no bridge.
-//   - Its private IPv6 address (bourse.PrivateAddress) and an IPv4 address. Both are translated for connections to the
+//   - Its private IPv6 address (bourse.PrivateAddress) and an IPv4 address. Both are masqueraded for connections to the
 //     outside, the IPv6 address only if the host has IPv6.
 //   - The resolver at fdaa::3, on every worker.
 //
@@ -18,12 +18,12 @@
 // same private network, both those on this host and those listed by [Network.SetRemotes]. It may also connect to the
 // resolver, and to all outside addresses except those in Config.Deny. It may ping the host, but not connect to any of
 // the host's other services. Everything else is rejected immediately: TCP with a reset, all other packets as
-// "administratively prohibited". Nothing outside can connect to a machine, but the host itself can ([Network.Dial]).
-// Each worker has these rules in one nftables table, in which a few set elements represent each machine. The rules in
-// the host's other tables also apply: a rule that drops forwarded packets (as Docker's does by default) also drops
-// packets that this table accepts.
+// "administratively prohibited". Nothing on the outside can connect to a machine, except the host itself
+// ([Network.Dial]). Each worker has one nftables table with these rules, in which a few set elements represent each
+// machine. The rules in the host's other tables also apply: a rule that drops forwarded packets (as Docker's does by
+// default) also drops packets that this table accepts.
 //
-// The table and the resolver's address are removed from the host within a second of the last machine's removal.
+// The table and the resolver's address are removed from the host within a second after the last machine was removed.
 //
 // A host with private networks forwards packets. Forwarding is a setting for the whole host (net.ipv4.ip_forward,
 // net.ipv6.conf.all.forwarding). It is enabled when the first machine is attached, and never disabled.
@@ -54,6 +54,7 @@
 // connection. Laptops, which are also peers in the mesh, may connect to machines in their network, but nothing may
 // connect to them. A laptop that is connected to this worker also has access to the resolver.
 //
-// Run owns all goroutines, except those whose threads enter a namespace, which exit before the call returns. Locks are
-// acquired in this order: recovery, then a machine's lock, then either mu or the firewall's lock, but not both.
+// Run owns all goroutines, except those that enter a namespace on their own thread. The latter exit before the call
+// that started them returns. Locks are acquired in this order: recovery, then a machine's lock, then either mu or the
+// firewall's lock, but not both.
 package network

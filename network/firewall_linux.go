@@ -19,7 +19,7 @@ import (
 // dnsPort is the standard port of name servers.
 const dnsPort = 53
 
-// member contains the firewall's data about a machine.
+// member is a machine on this host, as the firewall sees it.
 type member struct {
 	link  string
 	group uint32 // number of the machine's private network
@@ -27,15 +27,15 @@ type member struct {
 	ipv4  netip.Addr
 }
 
-// remoteMember contains the firewall's data about a machine on another worker, or a laptop.
+// remoteMember is a machine on another worker or a laptop, as the firewall sees it.
 type remoteMember struct {
 	group uint32 // number of its private network
 	here  bool   // whether it is a laptop that is connected to this worker
 }
 
-// firewall is the worker's nftables table and its desired contents. A machine is added or removed with one transaction
-// on the sets. If the kernel's table differs from the desired contents, it is rebuilt in one transaction, which does
-// not break any connections.
+// firewall manages the worker's nftables table. One transaction on the table's sets adds or removes a machine. If the
+// kernel's table differs from the desired contents, it is rebuilt in one transaction, which does not break any
+// connections.
 type firewall struct {
 	layout   *layout
 	resolver netip.AddrPort
@@ -45,8 +45,8 @@ type firewall struct {
 	mu       sync.Mutex
 	members  map[string]member           // members by the names of their links
 	remotes  map[netip.Addr]remoteMember // machines on other workers, and laptops
-	built    bool                        // the table has been built
-	verified uint32                      // generation of the rule set when it was last verified; 0 if it must be verified
+	built    bool                        // whether the table has been built
+	verified uint32                      // generation of the rules that were last verified; 0 if the rules must be verified
 }
 
 func newFirewall(m mark, port uint16, deny []netip.Prefix, mesh string) *firewall {
@@ -89,9 +89,9 @@ func (f *firewall) ensure() error {
 	return f.rebuild()
 }
 
-// setRemotes replaces the machines on other workers and the laptops in one transaction. If the table has not been built
-// yet, it will contain them once it is built. If keep is set, machines that are missing from remotes are kept, but
-// missing laptops are removed.
+// setRemotes replaces the table's remote machines and laptops in one transaction. If the table has not been built yet,
+// they are added when it is built. If keep is set, machines that are missing from remotes are kept, but missing laptops
+// are removed.
 func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +107,7 @@ func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) er
 		if len(f.members) == 0 {
 			return nil
 		}
-		return f.rebuild() // because the last attempt failed
+		return f.rebuild() // again, because the last attempt failed
 	}
 	if maps.Equal(before, remotes) {
 		return nil
@@ -189,7 +189,7 @@ func (f *firewall) change(batch func(*nftables.Conn) error) error {
 	if err := c.Flush(); err != nil {
 		return f.rebuild()
 	}
-	// If this is the next generation, no other program has changed the rules.
+	// If the generation has only increased by one, no other program has changed the rules.
 	if now, err := f.generation(); err == nil && now == f.verified+1 {
 		f.verified = now
 	}
@@ -223,7 +223,7 @@ func (f *firewall) rebuild() error {
 		return fmt.Errorf("build table %s: %w", f.layout.table.Name, err)
 	}
 	f.built = true
-	f.verified = 0 // the rules must be verified
+	f.verified = 0 // the new rules must be verified
 	return nil
 }
 
@@ -243,8 +243,8 @@ func (f *firewall) delete() error {
 	return c.Flush()
 }
 
-// conn returns a connection, which has not opened a socket yet. Each batch opens its own socket, with buffers large
-// enough for the largest batch.
+// conn returns a connection that has not opened a socket yet. Each batch opens its own socket, with buffers that are
+// large enough for the largest batch.
 func (f *firewall) conn() (*nftables.Conn, error) {
 	return nftables.New(nftables.WithNetNSFd(f.ns), nftables.WithSockOptions(func(c *netlink.Conn) error {
 		const room = 16 << 20 // memory is allocated only on demand
@@ -252,7 +252,7 @@ func (f *firewall) conn() (*nftables.Conn, error) {
 	}))
 }
 
-// elements calls do for each set, with the elements that represent the given members in the set.
+// elements calls do for each set, with those elements of the set that represent the given members.
 func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, members ...member) error {
 	of := make(map[*nftables.Set][]nftables.SetElement, 4)
 	for _, m := range members {
@@ -274,8 +274,8 @@ func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, m
 	return nil
 }
 
-// remoteElements calls do for each set that contains remote machines or laptops, with the elements that represent them.
-// It splits the elements into chunks.
+// remoteElements calls do for each set that contains remote machines or laptops, with those elements of the set that
+// represent the given remotes. It splits the elements into chunks.
 func (l *layout) remoteElements(do func(*nftables.Set, []nftables.SetElement) error, remotes map[netip.Addr]remoteMember) error {
 	for some := range slices.Chunk(slices.Collect(maps.Keys(remotes)), 256) {
 		var pairs, addresses, laptops []nftables.SetElement

@@ -20,7 +20,7 @@ const hostResolvers = "/etc/resolv.conf"
 type forwarder struct {
 	fixed []string      // name servers to use instead of the host's
 	file  string        // file that lists the host's name servers
-	slots chan struct{} // one element for each unanswered query
+	slots chan struct{} // one element for each query that is being forwarded
 
 	mu      sync.Mutex
 	found   []string // name servers found in file
@@ -44,7 +44,7 @@ func withPort(server string) string {
 	return server
 }
 
-// serverTimeout is the time limit for one name server. It is short enough that two slow servers fit into
+// serverTimeout is the time limit for one name server. It is so short that two servers can time out within
 // questionTimeout. fileInterval is the interval at which hostResolvers is checked for changes.
 const (
 	serverTimeout = 2 * time.Second
@@ -82,7 +82,7 @@ func (f *forwarder) exchange(ctx context.Context, overTCP bool, question *dns.Ms
 		client.Net = "tcp"
 	}
 	ours := question.Copy()
-	ours.Id = dns.Id() // unpredictable, so that the machine that asks cannot help anyone forge the answer
+	ours.Id = dns.Id() // unpredictable, so that the querying machine cannot help anyone to forge an answer
 	err = fmt.Errorf("no name server configured")
 	for _, server := range servers {
 		var answer *dns.Msg

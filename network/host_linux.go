@@ -13,13 +13,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// host manages a Network's kernel objects, except the firewall. All methods can be repeated after a crash at any step.
+// host manages a Network's kernel objects, except the firewall. After a crash at any step, every method can be
+// repeated.
 type host struct {
 	mark  mark
 	files files
 	mtu   int
 	nl    *netlink.Handle    // handle for the daemon's namespace
-	fault func(point string) // called at each step, so that crash tests can end the process there
+	fault func(point string) // called at each step, so that crash tests can kill the process there
 }
 
 func openHost(cfg Config) (*host, error) {
@@ -65,8 +66,8 @@ func outsideMTU(nl *netlink.Handle) (int, error) {
 }
 
 // assign assigns a prepared namespace to the machine. The function admit claims an IPv4 address, stores it in a, and
-// adds the machine's rules. The last step marks the link as complete. If the daemon crashes before that step,
-// everything is recreated.
+// adds the machine's rules. The last step marks the link as complete. If the daemon crashes before that step, the next
+// attempt recreates everything.
 func (h *host) assign(a *attached, n *namespace, admit func(claim func(netip.Addr) error) error) error {
 	id := a.spec.Machine
 	own := alias{mark: h.mark}
@@ -183,7 +184,7 @@ func (h *host) ownAlias(link netlink.Link) (alias, bool) {
 	return own, ok && own.mark == h.mark
 }
 
-// remove removes a machine's link, and the path to which its namespace is bound.
+// remove removes a machine's link and the path to which its namespace is bound.
 func (h *host) remove(id bourse.MachineID) error {
 	if err := h.unlink(id); err != nil {
 		return err

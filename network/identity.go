@@ -38,8 +38,8 @@ func (m mark) resolver() netip.Addr {
 // aliasPrefix is the first word of the alias of each link that this package creates.
 const aliasPrefix = "bourse"
 
-// alias is the alias of a machine's link. At first, it contains only the owner's mark. The last step of Attach adds the
-// addresses, which show that the network is complete.
+// alias is the alias of a machine's link. At first, it contains only the owner's mark. Attach adds the addresses in its
+// last step, so an alias with addresses means that the network is complete.
 type alias struct {
 	mark mark
 	ipv4 netip.Addr       // zero if the network is incomplete
@@ -53,8 +53,7 @@ func (a alias) String() string {
 	return strings.Join([]string{aliasPrefix, string(a.mark), a.ipv4.String(), a.mac.String()}, " ")
 }
 
-// parseAlias parses an alias set by this or another worker. It returns false for all other aliases, which other
-// programs may have set.
+// parseAlias parses an alias that this or another worker has set. It returns false for any other alias.
 func parseAlias(s string) (a alias, ok bool) {
 	words := strings.Split(s, " ")
 	if len(words) != 2 && len(words) != 4 || words[0] != aliasPrefix {
@@ -96,12 +95,13 @@ func machineOf(link string) (bourse.MachineID, bool) {
 
 // group returns a private network's number. Its machines' links are in the interface group with that number, and the
 // firewall's rules match on the group. The number is a hash of the network's name or, if another network has that
-// number, the next free one. The network's address prefix would not be a safe number: it has only 32 bits, so a user
-// could find another network name with the same prefix.
+// number, the next free one. The network's address prefix would not be safe as a number: because it has only 32 bits, a
+// user could find another network name with the same prefix.
 func group(network string, taken map[uint32]string) uint32 {
 	sum := sha256.Sum256([]byte("group " + network))
 	for g := binary.BigEndian.Uint32(sum[:]) >> 1; ; g++ {
-		// 0 is the default group of all links. The ip command displays numbers of more than 31 bits as negative.
+		// Skip 0, which is the default group of all links. The number has only 31 bits, because the ip command would
+		// display larger numbers as negative.
 		if owner, ok := taken[g]; g != 0 && (!ok || owner == network) {
 			return g
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// candidates returns the addresses that a machine can get: all in the range, except the first and the last. The
-// sequence starts at an address derived from the machine's id, so that a machine usually gets the same address again,
-// and a released address is not reused immediately.
+// candidates returns the addresses that a machine can get, which are all addresses in the range except the first and
+// the last. The sequence starts at an address derived from the machine's id, so that a machine usually gets the same
+// address again, and a released address is not reused immediately.
 func candidates(in netip.Prefix, id bourse.MachineID) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		if !in.Addr().Is4() || in.Bits() > 30 {

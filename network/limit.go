@@ -53,7 +53,8 @@ func (b *bucket) take(now time.Time) bool {
 	return true
 }
 
-// trim removes the buckets that are full again. Most calls do nothing, to save time.
+// trim removes the buckets that have become full again. To save time, it checks them only when
+// their number is one less than a multiple of 256.
 func (r *rates) trim(now time.Time) {
 	if len(r.buckets)%256 != 255 {
 		return
@@ -65,14 +66,14 @@ func (r *rates) trim(now time.Time) {
 	}
 }
 
-// Maximum numbers of connections to the resolver: per machine and in total.
+// Maximum number of connections to the resolver, per machine and in total.
 const (
 	maxConnections      = 8
 	maxConnectionsTotal = 512
 )
 
 // limitedListener is a listener that immediately closes connections beyond the limits. A machine
-// that opens many connections exhausts only its own limit.
+// that opens too many connections only reaches its own limit, not the total.
 type limitedListener struct {
 	net.Listener
 	mu   sync.Mutex

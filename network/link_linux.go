@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Static configuration of a veth pair: the machine's gateways, whose addresses no device has, and the hardware address
-// of the host's end. Permanent neighbor entries make ARP, neighbor discovery and proxying unnecessary. Otherwise, a
-// thousand machines would fill the host's neighbor tables.
+// Static configuration of a veth pair: the machine's gateways, whose addresses are not assigned to any device, and the
+// hardware address of the host's end. Permanent neighbor entries make ARP, neighbor discovery and proxying unnecessary.
+// Otherwise, a thousand machines would fill the host's neighbor tables.
 var (
 	hostMAC  = net.HardwareAddr{0x02, 'b', 'o', 'u', 'r', 's'}
 	gateway6 = net.ParseIP("fe80::1")
@@ -70,7 +70,7 @@ func addAddress(nl *netlink.Handle, link netlink.Link, a netip.Addr) error {
 	return nil
 }
 
-// awaitAddress waits until packets to a newly added address are delivered.
+// awaitAddress waits until the kernel delivers packets to a newly added address.
 func awaitAddress(nl *netlink.Handle, a netip.Addr) error {
 	err := poll(func() (bool, error) {
 		routes, err := nl.RouteGet(a.AsSlice())
@@ -153,7 +153,7 @@ func (h *host) addLink(n *namespace) error {
 	if n.outer, err = h.nl.LinkByName(attrs.Name); err != nil {
 		return fmt.Errorf("find the new link: %w", err)
 	}
-	// Without an address, the host's end does not send probes or announcements.
+	// Do not give the host's end a link-local address, because the kernel would send probes and announcements for it.
 	if err := h.nl.LinkSetIP6AddrGenMode(n.outer, addrGenNone); err != nil {
 		return fmt.Errorf("disable address generation: %w", err)
 	}
@@ -192,7 +192,7 @@ func permanent(nl *netlink.Handle, link netlink.Link, ip net.IP, mac net.Hardwar
 	return nil
 }
 
-// retried calls list, and repeats the call up to 20 times if a concurrent change interrupts the listing.
+// retried calls list, and calls it again (up to 20 times) if a concurrent change has interrupted the listing.
 func retried[T any](list func() (T, error)) (T, error) {
 	for range 20 {
 		got, err := list()

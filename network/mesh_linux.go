@@ -38,11 +38,11 @@ func (n *Network) Networks() (sorted []string, ok bool) {
 	return slices.Sorted(maps.Keys(names)), true
 }
 
-// MTU returns the smallest MTU of the links with default routes, and at most 1500.
+// MTU returns the smallest MTU of the links with default routes, or 1500 if that is smaller.
 func (n *Network) MTU() int { return n.host.mtu }
 
-// Changed returns a channel of capacity one that contains an element if the result of Networks may have changed. All
-// calls return the same channel.
+// Changed returns a channel that receives a value when the result of Networks may have changed. All calls return the
+// same channel.
 func (n *Network) Changed() <-chan struct{} { return n.changed }
 
 func (n *Network) noteChange() {
@@ -53,8 +53,8 @@ func (n *Network) noteChange() {
 }
 
 // AdmitPeers ensures that the host has firewall rules even if it has no machines. It must be called before a peer can
-// send packets through the link [Config.Mesh]. Without machines, the rules remain until SetRemotes is called with a
-// list that contains no laptop connected to this worker.
+// send packets through the link [Config.Mesh]. On a host without machines, the rules remain until SetRemotes is called
+// with a list that does not contain any laptop connected to this worker.
 func (n *Network) AdmitPeers(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -70,9 +70,9 @@ func (n *Network) AdmitPeers(ctx context.Context) error {
 // SetRemotes replaces the list of laptops and of machines on other workers. Remote machines and this host's machines in
 // the same network may exchange packets through the link [Config.Mesh]. Laptops may connect to machines in their own
 // network, but machines may not connect to laptops. Packets from a laptop that is connected to this worker are
-// forwarded to other workers, and the resolver answers its queries. All other remotes are ignored if their network has
-// no machine on this host. If keep is set, machines that are missing from the list are kept, but missing laptops are
-// removed. SetRemotes returns CodeUnavailable if the link does not exist.
+// forwarded to other workers, and the resolver answers its queries. Any other remote is ignored unless its network has
+// a machine on this host or a laptop connected to this worker. If keep is set, machines that are missing from the list
+// are kept, but missing laptops are removed. SetRemotes returns CodeUnavailable if the link does not exist.
 func (n *Network) SetRemotes(ctx context.Context, remotes []Remote, keep bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (n *Network) SetRemotes(ctx context.Context, remotes []Remote, keep bool) e
 	return unavailable("connect to other workers", errors.Join(n.firewall.setRemotes(admitted, keep), n.host.routeRemotes(n.cfg.Mesh, admitted, keep)))
 }
 
-// groupsFor returns the group numbers of all networks that have a machine on this host, or a laptop connected to this
-// worker. The caller must hold mu.
+// groupsFor returns the numbers of all networks that have a machine on this host, or a laptop connected to this worker.
+// The caller must hold mu.
 func (n *Network) groupsFor(remotes []Remote) map[string]uint32 {
 	groups, taken := map[string]uint32{}, maps.Clone(n.remote)
 	for _, a := range n.machines {
@@ -148,7 +148,7 @@ func (h *host) routeRemotes(name string, remotes map[netip.Addr]remoteMember, ke
 			errs = append(errs, fmt.Errorf("remove route to %s: %w", a, err))
 		}
 	}
-	for _, a := range slices.SortedFunc(maps.Keys(remotes), netip.Addr.Compare) { // in order, so that the error is the same each time
+	for _, a := range slices.SortedFunc(maps.Keys(remotes), netip.Addr.Compare) { // sorted, so that a repeated error has the same text
 		if present[a] {
 			continue
 		}
@@ -175,8 +175,8 @@ func (h *host) setDown(name string) error {
 	return nil
 }
 
-// routeOf returns the address of the machine or laptop to which a route leads. It returns false if routeRemotes has not
-// added the route.
+// routeOf returns the address of the machine or laptop to which a route leads. It returns false if the route was not
+// added by routeRemotes.
 func routeOf(r *netlink.Route) (netip.Addr, bool) {
 	if r.Dst == nil || r.Priority != meshMetric {
 		return netip.Addr{}, false

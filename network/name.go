@@ -15,7 +15,7 @@ type kind int
 
 const (
 	nameUnknown   kind = iota // does not exist
-	nameEmpty                 // exists only because names below it may exist
+	nameEmpty                 // is only the parent of names that may exist
 	nameApp                   // <app>, global.<app>
 	nameRegion                // <region>.<app>
 	nameMachine               // <id>.vm.<app>, <name>.vm.<app>
@@ -38,8 +38,8 @@ type name struct {
 	all   bool   // whether to include machines that are not running; only for nameMachines and nameRegions
 }
 
-// parseName parses the labels before the zone, which may contain any bytes. As usual in DNS, case
-// is ignored, except that the case of metadata keys and values and of group names is preserved.
+// parseName parses the labels before the zone, which may contain any bytes. As usual in DNS, it
+// ignores case, but it preserves the case of group names and of metadata keys and values.
 func parseName(labels []string) name {
 	if len(labels) == 0 {
 		return name{kind: nameEmpty}

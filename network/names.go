@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Names provides the apps and machines that names refer to. If a method returns an error, the
+// Names provides the apps and machines to which DNS names refer. If a method returns an error, the
 // resolver answers SERVFAIL.
 type Names interface {
 	// App returns the app with the given name. It returns false if there is no such app or if the
@@ -31,8 +31,8 @@ type record struct {
 	region   bourse.Region
 	address  netip.Addr
 	metadata map[string]string
-	listed   bool // the machine is running and has not opted out of being listed
-	ready    bool // the machine is listed and its readiness checks pass
+	listed   bool // whether the machine is running and has not opted out of being listed
+	ready    bool // whether the machine is listed and its readiness checks pass
 }
 
 // processGroup is the metadata key of a machine's process group.
@@ -117,7 +117,7 @@ func (d *directory) read(name bourse.AppName, e *entry) {
 				e.records = append(e.records, r)
 			}
 		}
-		// The order is random, so that any machine may come first.
+		// Shuffle the machines, so that each of them may come first.
 		rand.Shuffle(len(e.records), func(i, j int) { e.records[i], e.records[j] = e.records[j], e.records[i] })
 	}
 	close(e.ready)

@@ -21,7 +21,7 @@ func onThread[T any](do func() (T, error)) (T, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked, which ends the thread
+		runtime.LockOSThread() // never unlocked, so that the thread exits with the goroutine
 		value, err := do()
 		done <- result{value, err}
 	}()
@@ -40,7 +40,7 @@ func inNamespace[T any](ns *os.File, do func() (T, error)) (T, error) {
 	})
 }
 
-// settings are the sysctls of a new namespace. They disable automatic addresses. As is usual for containers, they allow
+// settings are the sysctls of a new namespace. They disable automatic addresses and, as is usual for containers, allow
 // all users to ping and to listen on ports below 1024.
 var settings = map[string]string{
 	"ipv6/conf/all/disable_ipv6":         "0",
@@ -70,8 +70,7 @@ func newNamespace() (*os.File, error) {
 	})
 }
 
-// setting is the path of a sysctl, relative to /proc/sys/net. It applies to the calling thread's
-// namespace.
+// setting is the path of a sysctl, relative to /proc/sys/net. Its value belongs to the calling thread's namespace.
 type setting string
 
 func (s setting) path() string { return filepath.Join("/proc/sys/net", string(s)) }
@@ -80,14 +79,14 @@ func (s setting) set(value string) error {
 	return os.WriteFile(s.path(), []byte(value), 0)
 }
 
-// files is a directory that contains a path for each machine, <dir>/<machine>. The machine's namespace is bind-mounted
-// there, which preserves it.
+// files is a directory that contains one file per machine, <dir>/<machine>. The machine's namespace is bind-mounted on
+// that file, which keeps the namespace alive.
 type files string
 
 func (f files) path(id bourse.MachineID) string { return filepath.Join(string(f), string(id)) }
 
-// open returns a machine's namespace, or an error that matches os.ErrNotExist if there is none. A plain file does not
-// count; such files remain when the host restarts.
+// open returns a machine's namespace, or an error that matches os.ErrNotExist if there is none. A plain file, which is
+// what remains after the host has restarted, does not count.
 func (f files) open(id bourse.MachineID) (*os.File, error) {
 	file, err := os.Open(f.path(id))
 	if err != nil {
@@ -121,11 +120,11 @@ func (f files) bind(id bourse.MachineID, ns *os.File) error {
 	return nil
 }
 
-// remove removes all mounts from the machine's path, and then the path.
+// remove unmounts everything from the machine's path, and then removes the path.
 func (f files) remove(id bourse.MachineID) error {
 	for {
 		err := unix.Unmount(f.path(id), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EINVAL) { // not, or no longer, a mount
+		if errors.Is(err, unix.EINVAL) { // not a mount point, or no longer one
 			break
 		}
 		if errors.Is(err, unix.ENOENT) {

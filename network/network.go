@@ -12,10 +12,10 @@ type Config struct {
 	Dir              string         // required; identifies this worker's objects on the host
 	Upstream         []string       // name servers for names outside the private networks, "address" or "address:port"; default: those in the host's resolv.conf
 	IPv4             netip.Prefix   // range of the machines' addresses for connections to the outside; default 198.18.0.0/15
-	Deny             []netip.Prefix // destinations that machines may not connect to; default: the link-local networks, where clouds serve credentials
+	Deny             []netip.Prefix // destinations to which machines must not connect; default: DefaultDeny
 	PooledNamespaces int            // namespaces prepared in advance; default 4, negative: none
 	Region           bourse.Region  // this worker's region, which determines the nearest machines
-	Mesh             string         // name of the link to machines on other workers; "" if only machines on this host can be reached
+	Mesh             string         // name of the link to other workers' machines; "" if machines can reach only machines on this host
 	Log              *slog.Logger   // default: discards all records
 
 	fault func(point string) // for crash tests

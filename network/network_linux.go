@@ -28,7 +28,7 @@ type Network struct {
 	// Attach and Detach hold recovery's read lock, and Recover holds its write lock. The locks are acquired in this
 	// order: recovery, a machine's lock, mu.
 	recovery  sync.RWMutex
-	recovered bool // whether Recover has succeeded, so that machines includes an earlier daemon's machines; guarded by recovery
+	recovered bool // whether Recover has succeeded, and machines thus includes an earlier daemon's machines; guarded by recovery
 	busy      keyed[bourse.MachineID]
 
 	mu       sync.Mutex
@@ -37,7 +37,7 @@ type Network struct {
 	owners   map[netip.Addr]bourse.MachineID // machines by their IPv4 and IPv6 addresses
 	remote   map[uint32]string               // names of the networks of laptops and of other workers' machines, by number
 	laptops  map[netip.Addr]string           // names of the networks of laptops connected to this worker, by the laptop's address
-	entry    bool                            // whether laptops are or will be connected to this worker, in which case the rules remain even without machines
+	entry    bool                            // whether laptops are or may soon be connected to this worker; the rules then remain even without machines
 }
 
 // attached is a machine that has a network or for which one is being created.
@@ -47,14 +47,14 @@ type attached struct {
 	ipv4  netip.Addr // zero if not assigned yet
 }
 
-// member returns the firewall's data about the machine.
+// member returns the machine as the firewall sees it.
 func (a attached) member() member {
 	return member{link: linkName(a.spec.Machine), group: a.group, ipv6: a.spec.address(), ipv4: a.ipv4}
 }
 
-// Open returns a Network. It checks whether the host supports private networks by setting up a namespace, which it
-// removes before it returns. The host itself remains unchanged until the first machine is attached. If the host does
-// not support private networks, Open returns CodeUnavailable, and the message names the missing feature.
+// Open returns a Network. To check whether the host supports private networks, it sets up a temporary namespace. The
+// host itself remains unchanged until the first machine is attached. If the host does not support private networks,
+// Open returns CodeUnavailable, and the message names the missing feature.
 func Open(cfg Config) (*Network, error) {
 	cfg = cfg.withDefaults()
 	if os.Geteuid() != 0 {
@@ -82,7 +82,7 @@ func Open(cfg Config) (*Network, error) {
 }
 
 // CheckHost returns CodeUnavailable if this host cannot support private networks; the message names the missing
-// feature. Unlike [Open], it does not set up a namespace, because it does not change anything.
+// feature. Unlike [Open], it does not change anything, so it does not set up a namespace either.
 func CheckHost() error {
 	if os.Geteuid() != 0 {
 		return errNotRoot()
@@ -145,7 +145,7 @@ func (n *Network) checkOverlap() error {
 	return nil
 }
 
-// Labels returns the labels by which an order can require a worker with private networks.
+// Labels returns the labels of a worker that supports private networks. An order can require them.
 func (n *Network) Labels() map[string]string { return map[string]string{"network": "private"} }
 
 // Close releases this process's resources. Machines keep their networks. If no machine has a network and no laptop is
@@ -160,7 +160,7 @@ func (n *Network) Close() error {
 // clearUnused removes the rules and the resolver's address from the host if no machine has a
 // network, and no laptop is connected to this worker.
 func (n *Network) clearUnused() error {
-	// A call that holds the lock either needs the host's objects or removes them itself.
+	// Whichever call holds the lock either needs these objects or removes them itself.
 	if !n.recovery.TryLock() {
 		return nil
 	}
@@ -177,8 +177,8 @@ func (n *Network) clearUnused() error {
 // ruleCheckInterval is the interval at which missing rules are restored.
 const ruleCheckInterval = time.Second
 
-// Run answers DNS queries, prepares spare namespaces and maintains the firewall rules until ctx is done. It does
-// nothing before the first machine is attached.
+// Run answers DNS queries, prepares spare namespaces and maintains the firewall rules until ctx is done. Before the
+// first machine is attached, it does nothing.
 func (n *Network) Run(ctx context.Context, names Names) error {
 	select {
 	case <-ctx.Done():
@@ -211,12 +211,13 @@ func (n *Network) maintainRules(ctx context.Context) {
 		case err != nil:
 			n.cfg.Log.Error("check firewall failed", "err", err)
 		case repaired:
-			n.cfg.Log.Warn("firewall rules were changed by another program, restored them", "table", n.host.mark.table())
+			n.cfg.Log.Warn("firewall rules restored after another program changed them", "table", n.host.mark.table())
 		}
 	}
 }
 
-// machineAt returns the machine with the given address. For a laptop, the machine's ID is the laptop's address.
+// machineAt returns the machine or laptop with the given address. For a laptop, Spec.Machine contains its address
+// instead of an ID.
 func (n *Network) machineAt(from netip.Addr) (Spec, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -257,7 +258,7 @@ func (n *Network) reserve(spec Spec) (attached, error) {
 		}
 		return a, nil
 	}
-	taken := maps.Clone(n.remote) // a number remains taken until the rules for its network's remote machines are removed
+	taken := maps.Clone(n.remote) // a network's number remains taken until the rules for the network's remote machines are removed
 	for _, a := range n.machines {
 		taken[a.group] = a.spec.Network
 	}
@@ -266,7 +267,7 @@ func (n *Network) reserve(spec Spec) (attached, error) {
 	return a, nil
 }
 
-// settle records a machine's addresses.
+// settle records a machine together with its addresses.
 func (n *Network) settle(a attached) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -287,7 +288,7 @@ func (n *Network) drop(id bourse.MachineID) {
 	n.noteChange()
 }
 
-// find returns a machine, and reports whether it has addresses.
+// find returns a machine. It returns false if the machine is unknown or has no addresses yet.
 func (n *Network) find(id bourse.MachineID) (attached, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -54,12 +54,12 @@ func (s *namespacePool) run(ctx context.Context, h *host, log *slog.Logger) {
 				s.waitToRetry(ctx)
 				break
 			}
-			s.ready <- ns // only run adds, so the buffer is not full
+			s.ready <- ns // does not block, because only run adds namespaces
 		}
 	}
 }
 
-// waitToRetry waits for a moment, and then requests another refill.
+// waitToRetry pauses briefly, and then requests another refill.
 func (s *namespacePool) waitToRetry(ctx context.Context) {
 	select {
 	case <-ctx.Done():

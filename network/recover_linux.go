@@ -14,7 +14,7 @@ import (
 
 // Recover ensures that the listed machines have complete networks, whatever an earlier daemon or the operator has done,
 // and removes the networks of all other machines. It must be called once at startup, before any other method, and may
-// be called again. A machine with a complete network keeps its namespace, link, addresses and connections. An
+// be called again. A machine with a complete network keeps its namespace, link, addresses and connections; an
 // incomplete network is completed. If keep is empty, only the forwarding setting remains on the host.
 func (n *Network) Recover(ctx context.Context, keep []Spec) error {
 	n.recovery.Lock()
@@ -71,8 +71,8 @@ func (n *Network) removeOthers(wanted map[bourse.MachineID]Spec, links map[bours
 	return errors.Join(errs...)
 }
 
-// restore restores all missing parts of the machines' networks. It begins with the rules, so that running machines do
-// not remain unrestricted.
+// restore restores all missing parts of the machines' networks. It restores the rules first, because until then,
+// running machines have unrestricted access.
 func (n *Network) restore(ctx context.Context, wanted map[bourse.MachineID]Spec, links map[bourse.MachineID]netlink.Link) error {
 	if err := n.prepareHost(); err != nil {
 		return unavailable("recover", err)

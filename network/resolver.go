@@ -21,8 +21,8 @@ const (
 )
 
 // resolver answers DNS queries from this worker's machines, and from laptops connected to this worker. A query's source
-// address identifies the machine, and therefore its private network. The firewall ensures that machines cannot use
-// other machines' addresses.
+// address identifies the machine and thus its private network. The firewall ensures that machines cannot use other
+// machines' addresses.
 type resolver struct {
 	directory directory
 	forwarder *forwarder
@@ -47,7 +47,7 @@ func (r *resolver) serveOne(ctx context.Context, w dns.ResponseWriter, question 
 	from, overTCP := remote(w.RemoteAddr())
 	reply := r.handle(ctx, from, overTCP, question)
 	if reply == nil {
-		_ = w.Close() // the sender is not a client of this resolver, or the message is not a query
+		_ = w.Close() // the sender is not a client of this resolver, or has sent something other than a query
 		return
 	}
 	if err := w.WriteMsg(reply); err != nil && overTCP {
@@ -91,7 +91,8 @@ func (r *resolver) handle(ctx context.Context, from netip.Addr, overTCP bool, qu
 	return reply
 }
 
-// reply fills in reply and returns it, or returns another name server's reply instead.
+// reply returns the answer to a query from client: either the given reply, which it fills in, or another name server's
+// reply.
 func (r *resolver) reply(ctx context.Context, client Spec, overTCP bool, question, reply *dns.Msg) *dns.Msg {
 	switch {
 	case question.Opcode != dns.OpcodeQuery:
@@ -154,7 +155,8 @@ func (r *resolver) internal(ctx context.Context, client Spec, labels []string, q
 	}
 }
 
-// authority returns the SOA record for negative answers. It limits how long clients cache them (RFC 2308).
+// authority returns the SOA record for negative answers. The record limits how long clients cache these answers (RFC
+// 2308).
 func authority() dns.RR {
 	return &dns.SOA{
 		Hdr: dns.RR_Header{Name: zone + ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: timeToLive},
@@ -212,7 +214,7 @@ func unescape(label string) string {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isPrivateReverse reports whether a name is a private address's reverse name. Queries for such names must not be
+// isPrivateReverse reports whether a name is the reverse name of a private address. Queries for such names must not be
 // forwarded.
 func isPrivateReverse(name string) bool {
 	return dns.IsSubDomain("a.a.d.f.ip6.arpa.", dns.CanonicalName(name))

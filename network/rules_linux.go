@@ -36,7 +36,7 @@ type layout struct {
 	chains                                                      []builtChain
 }
 
-// builtChain is a chain in the batch, with the number of its rules.
+// builtChain is a chain that was added to the batch, with the number of its rules.
 type builtChain struct {
 	*nftables.Chain
 	rules int
@@ -150,8 +150,8 @@ func (l *layout) forward(deny []netip.Prefix) [][]expr.Any {
 		all(family(unix.NFPROTO_IPV6), l.from(), load(expr.MetaKeyIIFGROUP), field(ip6Target, after4), lookup(l.members, false), accept()),
 	}
 	if l.mesh != "" {
-		// WireGuard has verified that a packet from the mesh was sent by the worker to which its source address
-		// belongs, or by the laptop with this address.
+		// WireGuard has verified the source address of each packet from the mesh: the packet was sent by the worker to
+		// which the address belongs, or by the laptop with this address.
 		rules = append(rules,
 			all(load(expr.MetaKeyOIFNAME), is(l.mesh), family(unix.NFPROTO_IPV6), toLaptop(), refuse()),
 			all(l.fromLaptop(), load(expr.MetaKeyOIFNAME), is(l.mesh), l.laptopGroup(), field(ip6Target, after4), lookup(l.remotes, false), accept()),
@@ -188,7 +188,7 @@ func (l *layout) input(resolver netip.AddrPort) [][]expr.Any {
 		all(l.from(), echo(unix.IPPROTO_ICMP, 8), accept()),
 		all(l.from(), refuse()),
 	)
-	if l.mesh != "" { // nothing on the host needs to communicate with other workers' machines
+	if l.mesh != "" { // programs on the host need not communicate with other workers' machines
 		rules = append(rules, all(load(expr.MetaKeyIIFNAME), is(l.mesh), drop()))
 	}
 	return rules
@@ -202,8 +202,8 @@ func (l *layout) output() [][]expr.Any {
 	}
 }
 
-// clients returns alternative expressions. They match packets from the resolver's clients: this host's machines, and
-// laptops connected to this worker.
+// clients returns alternative lists of expressions, which together match packets from all of the resolver's clients:
+// this host's machines, and laptops connected to this worker.
 func (l *layout) clients() [][]expr.Any {
 	if l.mesh == "" {
 		return [][]expr.Any{l.from()}
@@ -223,7 +223,7 @@ func (l *layout) laptopGroup() []expr.Any {
 		[]expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: reg1, IsDestRegSet: true, SetName: l.laptops.Name, SetID: l.laptops.ID}})
 }
 
-// toLaptop returns expressions that match packets to any laptop. They correspond to bourse.IsLaptopAddress.
+// toLaptop returns expressions that match packets to any laptop. They check the same bits as bourse.IsLaptopAddress.
 func toLaptop() []expr.Any {
 	mask, want := make([]byte, 16), make([]byte, 16)
 	mask[0], mask[1], mask[14], mask[15] = 0xff, 0xff, 0xff, 0xff
@@ -232,12 +232,12 @@ func toLaptop() []expr.Any {
 		[]expr.Any{&expr.Bitwise{SourceRegister: reg1, DestRegister: reg1, Len: 16, Mask: mask, Xor: make([]byte, 16)}}, equal(want...))
 }
 
-// from returns expressions that match packets from machines.
+// from returns expressions that match packets from this host's machines.
 func (l *layout) from() []expr.Any {
 	return all(load(expr.MetaKeyIIFNAME), lookup(l.links, false))
 }
 
-// to returns expressions that match packets to machines or, if elsewhere is set, all packets except those.
+// to returns expressions that match packets to this host's machines or, if elsewhere is set, all other packets.
 func (l *layout) to(elsewhere bool) []expr.Any {
 	return all(load(expr.MetaKeyOIFNAME), lookup(l.links, elsewhere))
 }
@@ -250,8 +250,8 @@ func load(key expr.MetaKey) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: key, Register: reg1}}
 }
 
-// lookup returns expressions that match if the set contains the key that starts in register 1 or, if invert is set, if
-// it does not contain the key.
+// lookup returns expressions that look up a key, which starts in register 1, in the set. They match if the set contains
+// the key or, if invert is set, if it does not.
 func lookup(s *nftables.Set, invert bool) []expr.Any {
 	return []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: s.Name, SetID: s.ID, Invert: invert}}
 }
@@ -275,7 +275,7 @@ func compare(op expr.CmpOp, link string) []expr.Any {
 	return []expr.Any{&expr.Cmp{Op: op, Register: reg1, Data: name}}
 }
 
-// place is the position of a field in a network header.
+// place is the position of a field in a packet's network header.
 type place struct{ offset, length uint32 }
 
 var (

@@ -24,7 +24,7 @@ func (r *resolver) run(ctx context.Context, at netip.AddrPort) {
 		}
 		if !logged {
 			r.log.Error("serve private names failed", "addr", at, "err", err)
-			logged = true // log only once, because serving is retried every second
+			logged = true // log only the first failure, because serving is retried every second
 		}
 		select {
 		case <-ctx.Done():

@@ -34,16 +34,17 @@ func (s Spec) address() netip.Addr { return bourse.PrivateAddress(s.Network, s.M
 type Attachment struct {
 	Namespace string     // path of the network namespace
 	Address   netip.Addr // bourse.PrivateAddress of the machine
-	IPv4      netip.Addr // for connections to the outside; only valid on this host
+	IPv4      netip.Addr // for connections to the outside; not reachable from other hosts
 	Resolver  []string   // name servers, for resolv.conf
-	Hosts     []string   // lines of /etc/hosts in addition to those for localhost
+	Hosts     []string   // lines to add to /etc/hosts, which already contains localhost
 }
 
-// ResolverAddress is the address of the machines' resolver. On each worker, it belongs to that worker's own resolver.
+// ResolverAddress is the address at which machines reach the resolver. On every worker, it leads to that worker's own
+// resolver.
 var ResolverAddress = netip.MustParseAddr("fdaa::3")
 
-// attachment returns the Attachment for a machine. namespace is the path of its network namespace, and ipv4 its chosen
-// IPv4 address.
+// attachment returns the machine's Attachment. namespace is the path of the machine's network namespace, and ipv4 is
+// its IPv4 address.
 func (s Spec) attachment(namespace string, ipv4 netip.Addr) Attachment {
 	address := s.address()
 	return Attachment{

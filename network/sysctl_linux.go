@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 )
 
-// forward enables packet forwarding for the whole host. Forwarding is never disabled again, because by then other
-// programs may rely on it.
+// forward enables packet forwarding for the whole host. Forwarding is never disabled again, because other programs may
+// have come to rely on it.
 //
 // A host that forwards IPv6 ignores router advertisements unless accept_ra is 2, and could lose its default route.
-// Therefore, forward sets accept_ra to 2 on each interface that currently accepts them.
+// Therefore, forward sets accept_ra to 2 on each interface that currently accepts router advertisements.
 func forward() error {
 	if on, err := isOn("ipv4/ip_forward"); err != nil {
 		return err
@@ -27,7 +27,7 @@ func forward() error {
 		return err
 	}
 	for _, file := range interfaces {
-		// Ignore errors, because the interface may have just disappeared.
+		// Ignore errors, because an interface may have just disappeared.
 		if value, err := os.ReadFile(file); err == nil && string(bytes.TrimSpace(value)) == "1" {
 			_ = os.WriteFile(file, []byte("2"), 0)
 		}

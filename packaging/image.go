@@ -1,8 +1,8 @@
 //go:build ignore
 
-// This program writes the container image to a file. Usage: image FILE. The file has the format of
-// docker save, which all container tools read. scripts/package runs the program in the directory
-// that becomes the tarball, and sets ARCH, VERSION, REVISION (the commit) and SOURCE_DATE_EPOCH.
+// This program writes the container image to a file. Usage: image FILE. The file has the format of docker save, which
+// all container tools can read. scripts/package runs the program in the directory that becomes the tarball, and sets
+// the environment variables ARCH, VERSION, REVISION (the commit) and SOURCE_DATE_EPOCH.
 package main
 
 import (
@@ -36,8 +36,8 @@ func main() {
 	}
 }
 
-// write writes the image to a file. The registry in the image's name is localhost, so that no tool
-// pulls a different image of the same name.
+// write writes the image to a file. The registry in the image's name is localhost, so that tools do not pull a
+// different image with the same name.
 func write(path, version string, created time.Time) error {
 	tag, err := name.NewTag("localhost/bourse:" + strings.NewReplacer("+", "-", "~", "-").Replace(version))
 	if err != nil {
@@ -86,7 +86,7 @@ func files(modified time.Time) ([]byte, error) {
 	}
 	var certificates []byte
 	for root := range bundle.Roots() {
-		if root.Constraint == nil { // a PEM file cannot express a root's constraints
+		if root.Constraint == nil { // a PEM file cannot contain a root's constraints
 			certificates = append(certificates, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})...)
 		}
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// retryTransport is an http.RoundTripper that tries machines one after another until one of them
-// replies to the request.
+// retryTransport is an http.RoundTripper that sends a request to one machine after another until one of them replies.
 type retryTransport struct{ p *Proxy }
 
 // attempt is one attempt to get a reply from a machine.
@@ -36,7 +35,7 @@ type attempt struct {
 	err          error
 }
 
-// stage is the last step that an attempt reached.
+// stage is the furthest step that an attempt has reached.
 type stage string
 
 const (
@@ -89,8 +88,8 @@ func (a retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// retry reports whether a failed request should be sent again. The next attempt prefers machines on which the request
-// has not failed yet.
+// retry reports whether a failed request should be sent again. If so, it records the failed attempt, so that the next
+// one prefers machines on which the request has not failed yet.
 func (p *Proxy) retry(x *exchange, req *http.Request, t *attempt) bool {
 	if t.stage == stageChoose || x.clientLeft() || x.replay.expired() || !canRepeat(x.body, req, t) {
 		return false
@@ -128,8 +127,8 @@ func canRepeat(b *body, req *http.Request, t *attempt) bool {
 }
 
 // isIdempotent reports whether a request can safely be processed twice. As in net/http, this depends on the request's
-// method or an idempotency key. PUT and DELETE count as idempotent only if untouched is set, that is, if no byte of the
-// body has been read.
+// method and on whether it has an idempotency key. Without a key, PUT and DELETE count as idempotent only if
+// untouched is set, which means that no byte of the body has been read.
 func isIdempotent(req *http.Request, untouched bool) bool {
 	_, keyed := req.Header["Idempotency-Key"]
 	_, keyedX := req.Header["X-Idempotency-Key"]
@@ -142,8 +141,8 @@ func isIdempotent(req *http.Request, untouched bool) bool {
 	return keyed || keyedX
 }
 
-// attempt sends the request to one machine. The returned attempt is never nil. If there is no response, the attempt's
-// err field contains the reason. Otherwise, the attempt ends when the response's body is closed.
+// attempt sends the request to one machine. The returned attempt t is never nil. If there is no response, t.err
+// contains the reason. Otherwise, the attempt ends when the response's body is closed.
 func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t *attempt) {
 	t = &attempt{stage: stageChoose}
 	x.latest = t
@@ -165,15 +164,16 @@ func (p *Proxy) attempt(x *exchange, req *http.Request) (resp *http.Response, t 
 	return resp, t
 }
 
-// The proxy retries a machine that has already failed only if no other machine is left, and usually pauses first. The
-// first pause lasts for minPause. Each further pause is twice as long, up to maxPause.
+// Limits on the pause before the proxy retries a machine that has already failed, which it does only if no other
+// machine is left. The first pause lasts for minPause. Each further pause is twice as long as the previous one, up to
+// maxPause.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 400 * time.Millisecond
 )
 
-// choose waits for a slot on a machine. If the request has already failed on every usable machine,
-// choose returns the previous attempt's error, unless another attempt may succeed.
+// choose waits for a slot on a machine. If the request has already failed on every usable machine, and another
+// attempt is unlikely to succeed, choose returns the previous attempt's error.
 func (p *Proxy) choose(x *exchange, t *attempt) error {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(x.in.Context(), x.replay.deadline(began.Add(p.Limits.Queue)))
@@ -198,16 +198,17 @@ func (p *Proxy) choose(x *exchange, t *attempt) error {
 	return x.backOff()
 }
 
-// waitsFor reports whether the request should continue to wait for an unresponsive worker. The worker's daemon may just
-// be restarting, in which case its machines keep running. A request that can fall back does not wait.
+// waitsFor reports whether the request should continue to wait for an unresponsive worker. Waiting makes sense
+// because the worker's daemon may only be restarting, while its machines keep running. A request that can fall back
+// does not wait.
 func (p *Proxy) waitsFor(x *exchange, w bourse.WorkerID) bool {
 	waited, unresponsive := x.criteria.Unresponsive[w]
 	return unresponsive && waited < p.Limits.WorkerOutage && !x.replay.canFallBack()
 }
 
-// backOff pauses before another attempt to reach a machine that has failed.
+// backOff pauses before another attempt on a machine that has already failed.
 func (x *exchange) backOff() error {
-	if x.tries <= 2 && x.failed.stage == stageSend { // most likely, the upstream had already ended; the next attempt opens a new one
+	if x.tries <= 2 && x.failed.stage == stageSend { // most likely, the upstream had already ended, and the next attempt opens a new one
 		return nil
 	}
 	x.pause = min(max(2*x.pause, minPause), maxPause)
@@ -257,7 +258,7 @@ func (p *Proxy) ensureReady(x *exchange, t *attempt) (err error) {
 	return err
 }
 
-// send sends the request and waits for the reply's header.
+// send sends the request, and waits for the header of the reply.
 func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response, error) {
 	var on atomic.Pointer[trackedConn]
 	var before atomic.Int64
@@ -285,8 +286,8 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 	span.End(err)
 	if t.conn = on.Load(); t.conn != nil {
 		c := t.conn
-		// The count includes bytes of other requests on a shared HTTP/2 connection. Therefore, sent may be true even if
-		// no byte of this request was sent. This errs on the safe side.
+		// The count includes bytes of other requests on a shared HTTP/2 connection. Therefore, sent may be true even
+		// if no byte of this request was sent. This is the safe choice.
 		t.sent = c.written.Load() > before.Load()
 	}
 	t.early = early.Load()
@@ -294,7 +295,7 @@ func (p *Proxy) send(x *exchange, t *attempt, req *http.Request) (*http.Response
 		return resp, errConnectionShare()
 	}
 	if err != nil && isClosed(t.upstream) {
-		// Not wrapped, so that isTimeout does not mistake err for one of the proxy's own timeouts.
+		// Do not wrap err, because isTimeout could mistake it for one of the proxy's own timeouts.
 		err = bourse.Errorf(bourse.CodeUnavailable, "lost the connection to the machine: %s", err)
 	}
 	return resp, err
@@ -310,8 +311,8 @@ func isClosed(w Upstream) bool {
 	}
 }
 
-// done releases the attempt's connection, upstream and slot. The argument failed is the result of
-// [backendError]. Further calls have no effect.
+// done releases the attempt's connection, upstream and slot. failed is the result of [backendError]. Further calls
+// have no effect.
 func (t *attempt) done(failed error) {
 	if t.transport != nil && failed != nil && !errors.Is(failed, context.Canceled) {
 		t.transport.CloseIdleConnections() // the remaining idle connections may also be broken
@@ -326,7 +327,7 @@ func (t *attempt) done(failed error) {
 	}
 }
 
-// retryReason returns why the request is sent again after this attempt, as a metrics label.
+// retryReason returns the metrics label for the reason why the request is sent again after this attempt.
 func (t *attempt) retryReason() string {
 	switch {
 	case t.stage == stageUse:
@@ -337,7 +338,7 @@ func (t *attempt) retryReason() string {
 	return "lost"
 }
 
-// waitLimit limits the number of requests that wait for a target's machines.
+// waitLimit limits the number of requests that wait for machines of the same target to become ready.
 type waitLimit struct {
 	max int
 
@@ -345,8 +346,8 @@ type waitLimit struct {
 	targets map[route.Key]int
 }
 
-// enter counts a request that starts waiting for one of the target's machines. It returns false if the limit has been
-// reached.
+// enter counts a request that is about to wait for one of the target's machines. It returns false if the limit has
+// been reached.
 func (w *waitLimit) enter(t *route.Target) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

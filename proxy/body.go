@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxMemoryBody is the number of bytes of a body that are stored for further attempts if no Spools are configured.
+// maxMemoryBody is the maximum size, in bytes, of a body that is stored for further attempts if no Spools are
+// configured.
 const maxMemoryBody = 64 << 10
 
 var (
@@ -36,8 +37,8 @@ func (p *Proxy) newBodyStore() bodyStore {
 }
 
 // body is a request's body. Each attempt can read the body from its start, because all data from the client is stored
-// until the client receives a reply or the store refuses more data. A failed attempt may still be reading when the next
-// one begins; the lock ensures that the data that it reads is also stored.
+// until the client receives a reply or the store refuses more data. A failed attempt may still be reading when the
+// next one begins. The lock ensures that the data that the failed attempt reads is stored, too.
 type body struct {
 	from    io.ReadCloser
 	control *http.ResponseController
@@ -45,7 +46,7 @@ type body struct {
 	timed   bool // whether to set the connection's read deadline while reading the body
 
 	ended     atomic.Bool
-	settled   atomic.Bool // there will be no further attempt
+	settled   atomic.Bool // the current attempt is the last one
 	broken    atomic.Bool // the client did not send the whole body
 	allRead   atomic.Bool // the client has sent the whole body
 	read      atomic.Int64
@@ -55,7 +56,7 @@ type body struct {
 	store    bodyStore   // the data read so far
 	newest   *bodyReader // the reader of the latest attempt
 	err      error       // error that ended reading from the client, including io.EOF
-	timedOut bool        // err is a timeout
+	timedOut bool        // whether err is a timeout
 	timeAt   time.Time   // when the read deadline was last set
 }
 
@@ -79,7 +80,7 @@ func (b *body) replayError() error {
 	return *b.discarded.Load()
 }
 
-// settle declares that the current attempt is the last one. The stored data is released once this attempt has read it.
+// settle records that the current attempt is the last one. The stored data is released once this attempt has read it.
 func (b *body) settle() {
 	if b != nil {
 		b.settled.Store(true)
@@ -87,8 +88,7 @@ func (b *body) settle() {
 	}
 }
 
-// clientFault returns an error for the client if the client did not send the whole body, and
-// otherwise nil.
+// clientFault returns an error for the client if the client failed to send the whole body, and otherwise nil.
 func (b *body) clientFault() error {
 	if b == nil || !b.broken.Load() {
 		return nil
@@ -107,8 +107,8 @@ func (b *body) end() {
 	b.release()
 }
 
-// release discards the stored data if nobody will read it again. It has no effect while a read is
-// waiting for the client. That read calls release again when it returns.
+// release discards the stored data if nobody will read it again. It has no effect while a read is waiting for the
+// client, because that read calls release when it returns.
 func (b *body) release() {
 	if b.mu.TryLock() {
 		if b.ended.Load() || b.newest == nil || b.newest.at == b.read.Load() {

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/trace"
 )
 
-// BrokerOrders implements Orders by asking brokers to place the orders, so that the proxy itself does not need
-// permission to place orders.
+// BrokerOrders implements Orders by asking brokers to place the orders. The proxy itself does not need permission to
+// place orders.
 type BrokerOrders struct {
 	Fabric  fabric.Fabric
 	Members func() []bourse.Member
@@ -30,8 +30,8 @@ const (
 	maxFailoverReply = 64 << 10 // maximum size of a broker's reply, in bytes
 )
 
-// Order implements Orders. It asks another broker only if the previous one did not receive the request, so that at most
-// one machine is created. All proxies try the brokers in the same order.
+// Order implements Orders. All proxies try the brokers in the same sequence. Order asks the next broker only if the
+// previous one did not receive the request, so that at most one machine is created.
 func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.MachineID) (out fabric.FailoverOrder, err error) {
 	err = bourse.Errorf(bourse.CodeUnavailable, "no broker is known")
 	owner, _ := o.ByTag(like.Tag()) // if the worker is unknown, the broker replies not_found
@@ -49,9 +49,9 @@ func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.Machine
 	return out, err
 }
 
-// sortBrokers sorts the brokers in the order in which a proxy tries them for an app's machine. Brokers in the machine's
-// region come first. Within and outside that region, a hash determines the order, which is the same on every proxy but
-// differs from app to app.
+// sortBrokers sorts the brokers into the sequence in which a proxy tries them for an app's machine. Brokers in the
+// machine's region come first. Within that region, and among the other brokers, a hash determines the sequence. It is
+// the same on every proxy, but differs from app to app.
 func sortBrokers(brokers []bourse.Member, app string, region bourse.Region) {
 	type rank struct {
 		far  bool

@@ -59,7 +59,7 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// acceptsGzip reports whether a client accepts gzip, that is, lists gzip with a weight above 0.
+// acceptsGzip reports whether a client accepts gzip: the client lists gzip, and its weight is above 0.
 func acceptsGzip(h http.Header) bool {
 	for _, v := range h.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(v, ",") {
@@ -82,8 +82,8 @@ var writers = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed is a body that is compressed while it is read. If flush is set, each chunk from the
-// machine can be read as soon as it arrives.
+// compressed is a body that is compressed while it is read. If flush is set, each chunk from the machine is passed on
+// as soon as it arrives.
 type compressed struct {
 	from  io.ReadCloser
 	flush bool

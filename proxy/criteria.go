@@ -12,8 +12,8 @@ import (
 // maxRegions is the maximum number of regions in a client's list.
 const maxRegions = 64
 
-// criteriaOf reads the headers by which a client selects machines. If a header forces a machine or region, headers that
-// only express a preference are ignored. Errors: invalid; unavailable if no machine meets a forced criterion.
+// criteriaOf reads the headers with which a client selects machines. A header that forces a machine or region
+// overrides the header that only prefers one. Errors: invalid; unavailable if no machine meets a forced criterion.
 func criteriaOf(h http.Header, t *route.Target) (w Criteria, err error) {
 	if id := h.Get("Fly-Prefer-Instance-Id"); id != "" {
 		w.Instance = bourse.MachineID(id)

@@ -28,8 +28,8 @@ func (r *statusError) Error() string { return r.text }
 // Unwrap returns the cause, or nil.
 func (r *statusError) Unwrap() error { return r.err }
 
-// isTimeout reports whether err was caused by one of the proxy's own time limits. Timeouts reported by the kernel do
-// not count, because they mean that the other host is unreachable.
+// isTimeout reports whether err was caused by one of the proxy's own time limits. It returns false for timeouts that
+// the kernel reports, because they mean that the other host is unreachable.
 func isTimeout(err error) bool {
 	if errors.Is(err, syscall.ETIMEDOUT) {
 		return false
@@ -38,8 +38,8 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) || bourse.CodeOf(err) == bourse.CodeTimeout
 }
 
-// describe returns the status and the text that the client receives for an error. The text does not contain addresses,
-// names of other tenants, or underlying causes; causes are only logged.
+// describe returns the status and the text that the client receives for an error. The text does not contain
+// addresses, names of other tenants, or the underlying cause, which is only logged.
 func (x *exchange) describe(err error) (status int, text string) {
 	if r, ok := errors.AsType[*statusError](err); ok {
 		return r.status, r.text
@@ -126,7 +126,7 @@ func acceptsJSON(h http.Header) bool {
 	return strings.Contains(accept, "json") && !strings.Contains(accept, "text/html")
 }
 
-// fault identifies who is responsible for a failed attempt.
+// fault identifies the party that is responsible for a failed attempt.
 type fault string
 
 // Faults.

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// exchange is a request together with its reply. Only the goroutine of the request uses it.
+// exchange is a request together with its reply. Only the request's own goroutine uses it.
 type exchange struct {
 	request
 	routing
@@ -79,13 +79,13 @@ func (r *request) secure() bool { return r.client.proto == "https" }
 // clientLeft reports whether the client has disconnected.
 func (r *request) clientLeft() bool { return errors.Is(r.in.Context().Err(), context.Canceled) }
 
-// setTarget sets the target of further attempts, and resets the state of earlier attempts.
+// setTarget sets the target of further attempts, and discards the state of earlier attempts.
 func (c *routing) setTarget(t *route.Target, want Criteria) {
 	c.target, c.criteria = t, want
 	c.tries, c.failed, c.readyDeadline = 0, nil, time.Time{}
 }
 
-// noResponse records how long the request has waited for an unresponsive worker.
+// noResponse adds to the time that the request has spent waiting for an unresponsive worker.
 func (c *routing) noResponse(from bourse.WorkerID, waited time.Duration) {
 	if c.criteria.Unresponsive == nil {
 		c.criteria.Unresponsive = map[bourse.WorkerID]time.Duration{}
@@ -105,7 +105,7 @@ func (c *routing) follow(dest replay.Destination) {
 	c.setTarget(withoutBackend(dest.Target, dest.Avoid), want)
 }
 
-// stage returns the stage that the latest attempt reached.
+// stage returns the stage that the latest attempt has reached, or "" if there was no attempt.
 func (o *outcome) stage() stage {
 	if o.latest == nil {
 		return ""

@@ -12,19 +12,19 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Orders places orders for machines on other hosts. The proxy uses it if none of the app's machines can be started for
-// a request.
+// Orders places orders for machines on other hosts. The proxy uses it if no machine of the app can be started for a
+// request because the machines' hosts are full.
 type Orders interface {
-	// Order orders a copy of a machine on another host, and starts the copy. app is the ID of the machine's app. Once the
-	// order has an ID, the result contains the ID even if Order returns an error. If possible, concurrent calls from
-	// several proxies return the same machine. Order may return any error code; insufficient_capacity means that no worker
-	// accepted the order.
+	// Order orders a copy of a machine on another host, and starts the copy. app is the ID of the machine's app. Once
+	// the order has an ID, the result contains the ID even if Order returns an error. If possible, concurrent calls
+	// from several proxies return the same machine. Order may return errors with any code; insufficient_capacity
+	// means that no worker accepted the order.
 	Order(ctx context.Context, app string, machine bourse.MachineID) (fabric.FailoverOrder, error)
 }
 
-// Limits on how long an order's result is reused for other requests for the same target. A successful order's result is
-// reused for long enough that the new machine appears in the routing table. A refusal is reused so that not every
-// request places another order.
+// Limits for orders. The result of an order is reused for other requests for the same target. A new machine is reused
+// for orderValidity, by which time it has appeared in the routing table. A refusal or an error is reused for
+// refusalValidity, so that not every request places another order.
 const (
 	orderValidity   = 10 * time.Second
 	refusalValidity = time.Second
@@ -45,8 +45,8 @@ type failoverOrder struct {
 	until time.Time // when the result is no longer reused; zero while the order is in progress
 }
 
-// join returns the current order for a target. If first is true, the caller must place the order.
-// If too many orders are in progress, join returns nil.
+// join returns the order to use for a target. If first is true, the order is new, and the caller must place it. If
+// too many orders are in progress, join returns nil.
 func (o *orders) join(k route.Key, now time.Time) (s *failoverOrder, first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -74,18 +74,18 @@ func (o *orders) end(s *failoverOrder, got fabric.FailoverOrder, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	s.got, s.err = got, err
-	stands := orderValidity
+	validity := orderValidity
 	if err != nil {
-		stands = refusalValidity
+		validity = refusalValidity
 	}
-	s.until = time.Now().Add(stands)
+	s.until = time.Now().Add(validity)
 	o.inProgress--
 	close(s.done)
 }
 
-// failover orders a machine on another host if the request cannot be served because the hosts of the app's machines are
-// full. It reports whether the request should be sent to the new machine. A non-nil error replaces the failed attempt's
-// error.
+// failover orders a machine on another host if the request cannot be served because the hosts of the app's machines
+// are full. It reports whether the request should be sent to the new machine. If it returns an error, this error
+// replaces the failed attempt's error.
 func (p *Proxy) failover(x *exchange, t *attempt) (bool, error) {
 	if p.Orders == nil || bourse.CodeOf(t.err) != bourse.CodeInsufficient || t.stage == stageSend || x.ordered || x.criteria.Only || x.clientLeft() || x.replay.expired() {
 		return false, nil

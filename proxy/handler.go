@@ -48,7 +48,8 @@ func (p *Proxy) serve(x *exchange) {
 	r := x.in.WithContext(context.WithValue(x.in.Context(), exchangeKey{}, x))
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
 		control := http.NewResponseController(x.out)
-		// Otherwise, if a reply begins before the whole request has arrived, the server would consume part of the body.
+		// By default, the server consumes part of the request's body if a reply begins before the whole body has been
+		// read.
 		_ = control.EnableFullDuplex()
 		x.body = &body{store: p.newBodyStore(), from: r.Body, control: control, stalled: p.Limits.Stall, timed: r.ProtoMajor == 1 || r.ContentLength > 0}
 		r.Body = x.body.reader()
@@ -72,11 +73,11 @@ func (p *Proxy) find(x *exchange) (host string, err error) {
 	return host, nil
 }
 
-// end counts and logs an answered or aborted request.
+// end counts and logs a request that has been answered or aborted.
 func (p *Proxy) end(x *exchange) {
 	p.open.Add(-1)
 	if x.reply != nil {
-		_ = x.reply.Close() // a failed protocol upgrade does not close the body
+		_ = x.reply.Close() // necessary because a failed protocol upgrade does not close the body
 	}
 	took := time.Since(x.began)
 	if x.requested != nil {
@@ -100,11 +101,11 @@ func (p *Proxy) redirect(x *exchange, host string) {
 	x.out.WriteHeader(http.StatusMovedPermanently)
 }
 
-// maxUnknown is the maximum number of requests that wait for an unknown host name to appear.
+// maxUnknown is the maximum number of requests that may wait for an unknown host name to appear.
 const maxUnknown = 1024
 
 // lookUp returns the target of a host name and port. If the name is unknown, it waits briefly for the name to appear,
-// because the app's machine may have just been created and not be in this proxy's view yet.
+// because the app's machine may have been created so recently that it is not in this proxy's view yet.
 func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Target, error) {
 	changed := p.Routes.Changed()
 	t, err := p.Routes.Find(host, port)
@@ -134,13 +135,13 @@ func (p *Proxy) lookUp(ctx context.Context, host string, port int) (*route.Targe
 // supports HTTP/1.1, and HTTP/2 with and without TLS. The total duration of a request or reply is
 // not limited: a body may take any amount of time as long as bytes flow.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
-	var speaks http.Protocols
-	speaks.SetHTTP1(true)
-	speaks.SetHTTP2(true)
-	speaks.SetUnencryptedHTTP2(true)
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           h,
-		Protocols:         &speaks,
+		Protocols:         &protocols,
 		ReadHeaderTimeout: 20 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,

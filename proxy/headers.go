@@ -12,9 +12,9 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// proxyHeaders contains the request headers that only a proxy may set. They are removed from clients' requests, as are
-// variants with "_" instead of "-", because programs that read headers as variables (CGI, WSGI) cannot distinguish
-// them.
+// proxyHeaders contains the request headers that only a proxy may set. They are removed from clients' requests.
+// Variants with "_" instead of "-" are removed, too, because programs that read headers as variables (CGI, WSGI)
+// cannot distinguish them.
 var proxyHeaders = map[string]bool{
 	"Fly-Client-Ip": true, "Fly-Forwarded-Port": true, "Fly-Forwarded-Proto": true, "Fly-Forwarded-Ssl": true, "Fly-Region": true,
 	"Fly-Request-Id": true, "Fly-Replay-Src": true, "Fly-Replay-Failed": true, "Fly-Replay-Cache-Status": true, "Fly-Preferred-Instance-Unavailable": true,
@@ -56,7 +56,7 @@ func (p *Proxy) clientOf(r *http.Request) client {
 	c.chain = append(before, peer)
 	for _, addr := range slices.Backward(before) {
 		if _, err := netip.ParseAddr(addr); err != nil {
-			break // this address is not trusted and may have forged all earlier entries
+			break // an invalid address is not trusted, so all entries before it may be forged
 		}
 		if c.addr = addr; !p.trusts(addr) {
 			break
@@ -111,10 +111,10 @@ func via(major, minor int) string {
 	return "." + strconv.Itoa(minor) + " " + serverName
 }
 
-// prepareRequest adapts a request to the machine that an attempt has chosen.
+// prepareRequest adapts a request to the machine that was chosen for an attempt.
 func prepareRequest(out *http.Request, to *route.Target, t *attempt, attempts int) {
 	u := *out.URL
-	// A placeholder, because the transport connects to only one machine; the Host header stays unchanged.
+	// The host is a placeholder, because the transport connects to only one machine. The Host header does not change.
 	u.Scheme, u.Host = "http", "machine"
 	out.URL = &u
 	upgrades := to.Port.HTTP.H2Backend && out.Header["Upgrade"] != nil

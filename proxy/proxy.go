@@ -2,9 +2,10 @@
 // the host name and port, chooses one of them, starts that machine if it is stopped, and forwards the request and its
 // reply.
 //
-// If an attempt fails before any byte of the request was sent, the proxy tries another machine. A request that a
-// machine may already have acted on is retried only if it is idempotent and the client has not received any part of a
-// reply (ADR 63). If a request cannot be served, the reply contains a one-sentence error and the request's ID.
+// If an attempt fails before any byte of the request has been sent, the proxy tries another machine. If a machine may
+// already have acted on the request, the request is retried only if it is idempotent and the client has not received
+// any part of a reply (ADR 63). If a request cannot be served, the reply contains a one-sentence error and the
+// request's ID.
 //
 // The proxy stores nothing. Routing, load balancing and connections to machines are provided by
 // [Routes], [Balance] and [Upstreams]. Every goroutine belongs to a request and ends when the
@@ -60,19 +61,19 @@ type Slot interface {
 
 // Upstreams provides connections to machines.
 type Upstreams interface {
-	// Use prepares a machine to receive requests on a port. Port 0 is the machine's $PORT. Use
-	// returns once the machine accepts connections. If start is set, it starts the machine if
-	// necessary. Concurrent calls for the same machine share one request to the machine's worker.
-	// Use may return any error code; insufficient_capacity means that the machine's host is full.
+	// Use prepares a machine to receive requests on a port. Port 0 is the machine's $PORT. Use returns once the
+	// machine accepts connections. If start is set, it starts the machine if necessary. Concurrent calls for the same
+	// machine share one request to the machine's worker. Use may return errors with any code; insufficient_capacity
+	// means that the machine's host is full.
 	Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (Upstream, error)
 }
 
-// Upstream connects to one run of a machine. It is shared by several requests.
+// Upstream provides connections to a machine until the machine stops or restarts. Several requests share it.
 type Upstream interface {
 	// Begin counts a request as in progress until end is called.
 	Begin() (end func())
-	// Dial connects to the machine. If Dial fails for a reason other than ctx, call Use again, to determine the
-	// machine's current state.
+	// Dial connects to the machine. If it fails although ctx is not done, the caller should call Use again to
+	// determine the machine's current state.
 	Dial(ctx context.Context) (net.Conn, error)
 	// Done returns a channel that is closed when the upstream can no longer be used.
 	Done() <-chan struct{}
@@ -81,14 +82,14 @@ type Upstream interface {
 // Replays contains the dependencies for replaying requests (fly-replay).
 type Replays struct {
 	Apps   replay.Apps    // targets of all apps
-	Spools *replay.Spools // stores request bodies for replays; nil: only bodies of up to 64 KiB can be sent again
+	Spools *replay.Spools // stores request bodies, so that they can be sent again; nil: only bodies of up to 64 KiB are stored
 }
 
 // Metrics records events. All methods are safe for concurrent use and must not block.
 type Metrics interface {
 	RequestStarted(app string)
 	RequestEnded(app string, status int, took time.Duration)
-	Repeated(app, why string) // counts an attempt after the first one; why is "dial", "use", "lost" or "replay"
+	Repeated(app, why string) // counts an attempt after the first one; why is "dial", "use", "lost", "replay" or "order"
 	MachineWoken(app string, ok bool, took time.Duration)
 }
 
@@ -97,8 +98,8 @@ type Config struct {
 	Routes    Routes
 	Balance   Balance
 	Upstreams Upstreams
-	// Orders is used to order a machine on another host if the hosts of an app's machines are full. If it is nil, such
-	// requests fail.
+	// Orders is used to order a machine on another host if the hosts of the app's machines are too full to serve a
+	// request. If Orders is nil, such requests fail.
 	Orders  Orders
 	Replays *Replays       // handles replies that request a replay; nil: such replies are forwarded unchanged
 	Metrics Metrics        // nil: no metrics
@@ -109,8 +110,9 @@ type Config struct {
 	Conns   *throttle.FairBudget // limits connections to machines, sharing them fairly among organizations; nil: unlimited
 	Log     *slog.Logger
 
-	// HoldUpgraded makes an upgraded connection (WebSocket) count as a request in progress for as long as it is open.
-	// Otherwise, the machine counts as used only while bytes flow, and may be stopped despite the open connection.
+	// HoldUpgraded makes an upgraded connection (such as a WebSocket) count as a request in progress for as long as
+	// it is open. If HoldUpgraded is not set, the machine counts as used only while bytes flow, and may be stopped
+	// despite the open connection.
 	HoldUpgraded bool
 }
 

@@ -17,7 +17,7 @@ import (
 type replayState struct {
 	clientRequest *http.Request // the request as the client sent it
 	replays       int           // number of replays so far
-	until         time.Time     // when the replay must have reached a machine; zero: only the proxy's own limits apply
+	until         time.Time     // deadline for the replay to reach a machine; zero: only the proxy's own limits apply
 
 	current   *replay.Replay // the replay in progress; nil: none
 	from      replay.Issuer
@@ -29,8 +29,7 @@ type replayState struct {
 	fellBack  bool     // the request has fallen back, and must not be replayed again
 }
 
-// deadline returns the earlier of two times: limit, which is one of the proxy's deadlines, and the
-// replay's own deadline.
+// deadline returns limit, which is one of the proxy's own deadlines, or the replay's deadline if that is earlier.
 func (s *replayState) deadline(limit time.Time) time.Time {
 	if !s.until.IsZero() && s.until.Before(limit) {
 		return s.until
@@ -38,15 +37,15 @@ func (s *replayState) deadline(limit time.Time) time.Time {
 	return limit
 }
 
-// canFallBack reports whether the request can fall back if its replay does not reach a machine.
+// canFallBack reports whether the request has a fallback if its replay does not reach a machine.
 func (s *replayState) canFallBack() bool {
 	return s.current != nil && (s.cached || s.current.Fallback != replay.NoFallback)
 }
 
 func (s *replayState) expired() bool { return !s.until.IsZero() && !time.Now().Before(s.until) }
 
-// useCachedReplay replays a request immediately if the cache contains a replay for the request. It returns the request
-// to send.
+// useCachedReplay returns the request to send first. If the cache contains a replay for req, this is the replayed
+// request, and otherwise req itself.
 func (p *Proxy) useCachedReplay(x *exchange, req *http.Request) *http.Request {
 	if p.Replays == nil || x.criteria.Only || x.criteria.Force {
 		return req
@@ -70,7 +69,7 @@ func (p *Proxy) useCachedReplay(x *exchange, req *http.Request) *http.Request {
 }
 
 // cloneRequest returns a copy of a request with its own URL and headers, because the previous attempt may still be
-// using the original's.
+// using those of the original. It removes the headers that describe an earlier replay.
 func cloneRequest(req *http.Request) *http.Request {
 	next := req.WithContext(req.Context())
 	next.Header = req.Header.Clone()
@@ -97,8 +96,8 @@ func (c *routing) startReplay(asked *replay.Replay, from replay.Issuer, dest rep
 	c.follow(dest)
 }
 
-// withoutBackend returns a copy of the target without one of its machines. If id is empty, it
-// returns the target itself.
+// withoutBackend returns a copy of the target without the machine with the given ID. If id is empty, it returns the
+// target itself.
 func withoutBackend(t *route.Target, id bourse.MachineID) *route.Target {
 	if id == "" {
 		return t
@@ -173,7 +172,7 @@ func (p *Proxy) readReplay(resp *http.Response) ([]byte, error) {
 	return text, nil
 }
 
-// cacheReplay caches a replay for the app that the client requested, if the replay specifies caching. Any machine that
+// cacheReplay caches a replay for the app that the client requested, if the replay asks for this. Any machine that
 // handles the request may invalidate the cached replay.
 func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay, found bool) {
 	switch s := &x.replay; {
@@ -186,8 +185,8 @@ func (p *Proxy) cacheReplay(x *exchange, req *http.Request, asked *replay.Replay
 	}
 }
 
-// refuseReplay logs why a replay is refused, and returns an error for the client. Names that the client must not see
-// are only in the log.
+// refuseReplay logs why a replay is refused, and returns an error for the client. The log also contains err, which
+// may contain names that the client must not see.
 func (p *Proxy) refuseReplay(x *exchange, status int, text string, err error) error {
 	p.Log.Info("replay refused", "request", x.id, "app", x.app(), "machine", x.machine(), "text", text, "err", err)
 	return &statusError{status: status, text: text, err: err}
@@ -216,8 +215,8 @@ func (p *Proxy) fallBack(x *exchange, t *attempt) *http.Request {
 	return p.fallBackFor(x, replay.Exhausted)
 }
 
-// fallBackFor returns the original request, to be sent to the machine that requested the replay,
-// with the reason why the replay failed in a header. If the replay has no fallback, fallBackFor
+// fallBackFor sends the request back to the machine that requested the replay. It returns the original request with
+// an additional header, which tells the machine why the replay failed. If the replay has no fallback, fallBackFor
 // returns nil.
 func (p *Proxy) fallBackFor(x *exchange, why replay.Reason) *http.Request {
 	s := &x.replay

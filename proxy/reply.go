@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// trackReply arranges for the attempt to end when the reply's body is closed.
+// trackReply wraps the reply's body so that the attempt ends when the body is closed.
 func (p *Proxy) trackReply(x *exchange, t *attempt, resp *http.Response) {
 	e := &attemptEnd{request: &x.request, t: t}
 	if both, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
@@ -60,7 +60,7 @@ func (r *replyBody) Close() error {
 	return err
 }
 
-// response is the reply to the client. It records the status, and counts the bytes of the body.
+// response is the reply to the client. It records the reply's status, and counts the bytes of the body.
 type response struct {
 	http.ResponseWriter
 	stalled  time.Duration
@@ -71,7 +71,7 @@ type response struct {
 	written int64
 }
 
-// Unwrap implements the interface that http.ResponseController expects.
+// Unwrap returns the wrapped ResponseWriter, for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter. It drops a machine's "100 Continue", because the HTTP server sends its
@@ -98,8 +98,8 @@ func (w *response) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// clearDeadline removes the write deadline that an earlier reply set on the same connection. Otherwise, it would limit
-// the time until this reply begins.
+// clearDeadline removes the write deadline that an earlier reply has set on the same connection, because it would
+// limit the time until this reply begins.
 func (w *response) clearDeadline() {
 	if w.timed {
 		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Time{})
@@ -136,8 +136,8 @@ func (b *buffers) Put(p []byte) {
 	}
 }
 
-// upgradedConn is the connection to a machine after a protocol upgrade. It uses small buffers,
-// because most of these connections are idle most of the time.
+// upgradedConn is the connection to a machine after a protocol upgrade. It begins with small buffers, because such
+// connections are usually idle.
 type upgradedConn struct {
 	io.ReadWriteCloser
 	*attemptEnd
@@ -145,7 +145,7 @@ type upgradedConn struct {
 	timer   *time.Timer  // nil: there is no idle timeout
 }
 
-// watch closes the connection once no bytes have flowed for the duration idle.
+// watch closes the connection once no bytes have flowed in either direction for the duration idle.
 func (s *upgradedConn) watch(idle time.Duration) {
 	var before int64
 	var armed sync.Mutex // held until timer is set, so that the callback cannot run before that

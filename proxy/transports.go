@@ -24,7 +24,7 @@ const (
 	sweepInterval = time.Minute
 )
 
-// transportKey identifies a transport. Requests share a transport, and thus its connections, if their keys are equal.
+// transportKey identifies a transport. Requests with equal keys share a transport, and thus its connections.
 type transportKey struct {
 	upstream       Upstream
 	owner          string // the owner of the connections; see Owner
@@ -32,7 +32,7 @@ type transportKey struct {
 	responseHeader time.Duration
 }
 
-// transportPool contains a transport for each recently used upstream.
+// transportPool contains the transports of recently used upstreams.
 type transportPool struct {
 	limits Limits
 	conns  *throttle.FairBudget
@@ -42,13 +42,13 @@ type transportPool struct {
 	swept   time.Time
 }
 
-// machineTransport manages the connections of one upstream.
+// machineTransport manages connections to one upstream.
 type machineTransport struct {
 	*http.Transport
 	lastUse time.Time // guarded by transportPool.mu
 }
 
-// get returns the transport of an upstream, creating it if necessary.
+// get returns the transport for requests to a target's upstream, creating it if necessary.
 func (p *transportPool) get(t *route.Target, up Upstream) *machineTransport {
 	key := transportKey{up, Owner(t), t.Port.HTTP.H2Backend, p.limits.ResponseHeader}
 	if d := t.Port.HTTP.IdleTimeout; d > 0 {
@@ -93,8 +93,8 @@ func (p *transportPool) close() {
 	}
 }
 
-// Owner returns the owner to which connections to a target's machines are charged in the
-// connection budget. It is the app's organization or, if the app has none, the app itself.
+// Owner returns the owner under which connections to a target's machines are counted in the connection budget. It is
+// the app's organization or, if the app has none, the app itself.
 func Owner(t *route.Target) string {
 	if t.App.Org != "" {
 		return "organization " + t.App.Org
@@ -102,16 +102,16 @@ func Owner(t *route.Target) string {
 	return "app " + t.App.ID
 }
 
-// errConnectionShare returns the error for a request whose connection was refused or closed because the organization
-// has used up its share of connections.
+// errConnectionShare returns the error for a request whose connection was refused or closed because its owner has
+// used up its share of the connection budget.
 func errConnectionShare() error {
-	const text = "this proxy has no free connections, and this app's organization uses the most of them"
+	const text = "this app's organization has used up its share of this proxy's connections"
 	return &statusError{status: http.StatusServiceUnavailable, text: text, err: bourse.Errorf(bourse.CodeRateLimited, text)}
 }
 
 // Dial connects to a machine, within the connection budget. If the budget is used up, a connection of the owner with
-// the most connections is closed to make room. The new connection may itself be closed later for the same reason. If
-// the budget is used up and no other owner has more connections, Dial returns CodeRateLimited.
+// the most connections is closed to make room. The new connection may itself be closed later for the same reason.
+// Dial returns CodeRateLimited if the budget is used up and no other owner has more connections.
 func Dial(ctx context.Context, conns *throttle.FairBudget, owner string, up Upstream) (net.Conn, error) {
 	c := &trackedConn{}
 	if conns != nil {
@@ -138,16 +138,16 @@ func Dial(ctx context.Context, conns *throttle.FairBudget, owner string, up Upst
 }
 
 func newTransport(key transportKey, limit time.Duration, conns *throttle.FairBudget) *machineTransport {
-	var speaks http.Protocols
-	speaks.SetHTTP1(!key.h2)
-	speaks.SetUnencryptedHTTP2(key.h2)
+	var protocols http.Protocols
+	protocols.SetHTTP1(!key.h2)
+	protocols.SetUnencryptedHTTP2(key.h2)
 	dials := make(chan struct{}, maxDials)
 	most := 0
 	if key.h2 {
 		most = maxH2 // enough, because one connection carries hundreds of requests
 	}
 	return &machineTransport{Transport: &http.Transport{
-		Protocols: &speaks,
+		Protocols: &protocols,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			select {
 			case dials <- struct{}{}:
@@ -158,7 +158,7 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.FairBud
 			soon, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			c, err := Dial(soon, conns, key.owner, key.upstream)
-			if err != nil && ctx.Err() == nil && isTimeout(err) { // not reported as a timeout, because the machine was not reached; see isTimeout
+			if err != nil && ctx.Err() == nil && isTimeout(err) { // do not report a timeout, because the machine was not reached; see isTimeout
 				return nil, bourse.Errorf(bourse.CodeUnavailable, "connect to the machine: %s", err)
 			}
 			return c, err

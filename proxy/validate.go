@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// validate returns an error for a request that could not be sent to any machine, regardless of the machine's program.
-// It is called before a machine is chosen or started. net/http's transport can write every request that passes this
-// check over both HTTP/1.1 and HTTP/2, so a failure to write a request is never the request's fault.
+// validate returns an error for a request that net/http's transport could not send to any machine. It is called
+// before a machine is chosen or started. The transport can write every request that passes this check, over both
+// HTTP/1.1 and HTTP/2. Therefore, if writing a request fails, the request itself is never the cause.
 //
 // net/http's server checks most of this for HTTP/1.1. For HTTP/2 it checks neither the method nor
 // the announced trailers, and accepts spaces in the query. Errors: invalid.
@@ -46,8 +46,8 @@ func validate(r *http.Request) error {
 	return nil
 }
 
-// validateTarget checks a request's target, which must be a path with an optional query. "OPTIONS *" does not get here,
-// because net/http answers it.
+// validateTarget returns an error unless a request's target is a path with an optional query. "OPTIONS *" never gets
+// here, because net/http answers it.
 func validateTarget(r *http.Request) error {
 	if r.URL.Opaque != "" { // such as "GET http:web.example", which servers interpret differently
 		return bourse.Errorf(bourse.CodeInvalid, "the request's target is neither a path nor an absolute URL")
@@ -56,15 +56,15 @@ func validateTarget(r *http.Request) error {
 	if !strings.HasPrefix(uri, "/") {
 		return bourse.Errorf(bourse.CodeInvalid, "the request's path does not begin with /")
 	}
-	// A space would end the target in HTTP/1.1's request line.
+	// In the request line of HTTP/1.1, a space would end the target.
 	if strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
 		return bourse.Errorf(bourse.CodeInvalid, "the request's target contains a space or a control character")
 	}
 	return nil
 }
 
-// hostOf returns the host name to which a request is addressed, in lower case and without the port.
-// Errors: invalid.
+// hostOf returns the host name to which a request is addressed, in lower case, without the port and without a
+// trailing dot. Errors: invalid.
 func hostOf(r *http.Request) (string, error) {
 	host := r.Host
 	if h, port, err := net.SplitHostPort(host); err == nil {

@@ -152,8 +152,7 @@ func (v *View) authorOf(tx *wire.SignedTx) (*wire.Author, error) {
 	return by, by.Read(v.verifier.Keys)
 }
 
-// decode decodes a transaction's rows. Rows that do not fit the schema end up in the result's field
-// bad.
+// decode decodes a transaction's rows. Rows that do not fit the schema are returned in the result's field bad.
 func (v *View) decode(tx *wire.SignedTx, by *wire.Author) *incoming {
 	in := &incoming{Position: tx.Pos, at: tx.At, by: by, encoded: bytes.Clone(tx.Encoded), rows: make([]schema.Entry, 0, len(tx.Rows))}
 	st := wire.Stamp{Position: tx.Pos, At: tx.At}

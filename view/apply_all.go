@@ -12,8 +12,8 @@ type Applied struct {
 	Err error
 }
 
-// ApplyAll applies several transactions in order. If consecutive transactions belong to one stream
-// and each contains the hash of the one before, ApplyAll checks only the last one's signature.
+// ApplyAll applies several transactions in order. If consecutive transactions belong to one stream and each contains
+// the hash of the previous one, ApplyAll checks only the last one's signature.
 func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	out := make([]Applied, len(encoded))
 	txs := make([]*wire.SignedTx, len(encoded)) // an entry is nil if its transaction needs no further processing

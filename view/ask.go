@@ -49,7 +49,7 @@ func (v *View) Images(ctx context.Context, f inventory.ImageFilter) ([]inventory
 	return Query(ctx, v, inventory.Images(f))
 }
 
-// UnreachableWorkers lists the workers that are currently unreachable.
+// UnreachableWorkers lists the workers that are unreachable or whose status is unknown.
 func (v *View) UnreachableWorkers(ctx context.Context) ([]inventory.UnreachableWorker, error) {
 	return Query(ctx, v, inventory.UnreachableWorkers())
 }
@@ -59,7 +59,7 @@ func (v *View) Removed(ctx context.Context) ([]inventory.RemovedMember, error) {
 	return Query(ctx, v, inventory.Removed())
 }
 
-// Certified lists the brokers and proxies that have certificates of the cluster.
+// Certified lists the brokers and proxies that have cluster certificates.
 func (v *View) Certified(ctx context.Context) ([]inventory.CertifiedMember, error) {
 	return Query(ctx, v, inventory.Certified())
 }
@@ -109,8 +109,7 @@ func (v *View) MeshWorkers(ctx context.Context) ([]inventory.MeshWorker, error) 
 	return Query(ctx, v, inventory.MeshWorkers())
 }
 
-// PrivateMachines lists the machines that belong to an app, were placed by a broker, and have a
-// private address.
+// PrivateMachines lists the given apps' machines that were placed by a broker and have a private address.
 func (v *View) PrivateMachines(ctx context.Context, apps []bourse.AppRef) ([]inventory.PrivateMachine, error) {
 	return Query(ctx, v, inventory.PrivateMachines(apps))
 }

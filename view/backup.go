@@ -17,14 +17,14 @@ import (
 // numbers of the transactions that it published after the copy was made.
 const copiedBoot = "restored"
 
-// Backup writes a consistent copy of the view's file at path to the new file to. The server may be
-// running. If the server loses its file, it can use the copy instead. It then begins a new epoch,
-// and receives newer rows from other members. Errors: CodeUnavailable if the file cannot be copied,
-// for example because the disk is full.
-func Backup(ctx context.Context, path, to string) error {
-	err := openAndChange(ctx, path, func(c *sqlite.Conn) error { return schema.Run(c, "VACUUM INTO ?", to) })
+// Backup copies the view's file at path to a new file at target. The copy is consistent even if the
+// server is running. If the server loses its file, it can use the copy instead. It then begins a
+// new epoch, and receives newer rows from other members. Errors: CodeUnavailable if the file cannot
+// be copied, for example because the disk is full.
+func Backup(ctx context.Context, path, target string) error {
+	err := openAndChange(ctx, path, func(c *sqlite.Conn) error { return schema.Run(c, "VACUUM INTO ?", target) })
 	if err == nil {
-		err = openAndChange(ctx, to, func(c *sqlite.Conn) error { return schema.Run(c, "UPDATE meta SET boot = ?", copiedBoot) })
+		err = openAndChange(ctx, target, func(c *sqlite.Conn) error { return schema.Run(c, "UPDATE meta SET boot = ?", copiedBoot) })
 	}
 	if err != nil {
 		return bourse.Errorf(bourse.CodeUnavailable, "copy the view %s: %w", path, err)

@@ -108,7 +108,7 @@ func (b *batch) dirty() bool {
 	return len(b.heads)+len(b.gone)+len(b.newest)+len(b.sums)+len(b.touched) > 0 || b.refused || b.written || b.self != b.base.self || b.clock != b.base.clock
 }
 
-// flush writes the changes to the in-memory state to the file. It is called before the commit.
+// flush updates the file to match the changes to the in-memory state. It is called before the commit.
 func (b *batch) flush() error {
 	for s, h := range b.heads {
 		err := schema.Run(b.conn, `INSERT INTO streams (site, epoch, seq, hash, at, rows, bytes, birth) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -166,8 +166,8 @@ func (b *batch) committed() {
 	}
 }
 
-// nextClock returns the clock value for a row version that this server writes. It is greater than
-// below, which is the clock value of the version that is being replaced, or 0 if there is none.
+// nextClock returns the clock value for a row version that this server writes. The result exceeds below, the clock
+// value of the version that is being replaced (0 if there is none).
 func (b *batch) nextClock(below wire.Clock) wire.Clock {
 	physical := wire.ClockAt(b.now)
 	next := max(physical, below+1)

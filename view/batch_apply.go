@@ -63,8 +63,8 @@ func (b *batch) skip(in *incoming, reason error) error {
 // streams of earlier epochs, which are treated like other sites' streams.
 func (b *batch) isOwn(s wire.Stream) bool { return s.Site == b.self.Site && s.Epoch >= b.self.Epoch }
 
-// advance moves a stream's head to the given transaction. The first transaction of a new epoch
-// deletes the site's owned rows of earlier epochs.
+// advance moves a stream's head to the given transaction. The first transaction of a new epoch deletes the site's owned
+// rows from earlier epochs.
 func (b *batch) advance(st wire.Stamp, by *wire.Author) error {
 	if st.Epoch > b.newestOf(st.Site) {
 		if err := b.deleteOwned(st.Site); err != nil {

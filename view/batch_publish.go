@@ -154,12 +154,11 @@ func (b *batch) write(st wire.Stamp, e *schema.Entry, old *wire.Version) error {
 	return b.replace(old, r)
 }
 
-// missing returns deletions of the rows that this server owns in the named tables, except for those
-// that rows contains.
-func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, error) {
+// missing returns a deletion for each row that this server owns in the named tables, except for those in current.
+func (b *batch) missing(names []string, current []schema.Entry) ([]schema.Entry, error) {
 	type address struct{ table, key string }
-	keep := make(map[address]bool, len(rows))
-	for _, e := range rows {
+	keep := make(map[address]bool, len(current))
+	for _, e := range current {
 		keep[address{e.Table, e.Key}] = true
 	}
 	var out []schema.Entry
@@ -177,8 +176,8 @@ func (b *batch) missing(names []string, rows []schema.Entry) ([]schema.Entry, er
 	return out, nil
 }
 
-// ensureStarted writes an empty transaction if this server's stream does not contain any
-// transaction yet. The transaction makes other members delete the server's rows of earlier epochs.
+// ensureStarted writes an empty transaction if this server's stream does not contain any transaction yet. The
+// transaction makes other members delete the server's rows from earlier epochs.
 func (b *batch) ensureStarted() (wire.Position, error) {
 	if b.head(b.self).seq > 0 {
 		return wire.Position{}, nil
@@ -188,8 +187,7 @@ func (b *batch) ensureStarted() (wire.Position, error) {
 	return b.close(&w)
 }
 
-// renew deletes this server's owned rows, and starts a new stream whose epoch is greater than
-// after.
+// renew deletes this server's owned rows and starts a new stream whose epoch is greater than after.
 func (b *batch) renew(after uint64) error {
 	if err := b.deleteOwned(b.self.Site); err != nil {
 		return err

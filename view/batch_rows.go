@@ -45,7 +45,7 @@ func (b *batch) addToSums(r wire.Version, n int64) {
 	}
 	b.sums[k] = s
 	if !r.Shared {
-		// Owned rows of earlier epochs have been deleted, so this row belongs to the newest epoch.
+		// Owned rows from earlier epochs have been deleted, so this row belongs to the newest epoch.
 		of := wire.Stream{Site: r.Site, Epoch: b.newestOf(r.Site)}
 		h := b.head(of)
 		h.hash ^= r.Hash

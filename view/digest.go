@@ -36,7 +36,7 @@ func (v *View) Head(s wire.Stream) uint64 {
 }
 
 // Superseded reports whether this server has the stream but also knows a later epoch of its site.
-// If so, the stream's owned rows no longer count.
+// If so, the stream's owned rows are no longer valid.
 func (v *View) Superseded(s wire.Stream) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -50,10 +50,10 @@ func (v *View) Self() wire.Position {
 	return wire.Position{Stream: v.state.self, Seq: v.state.heads[v.state.self].seq}
 }
 
-// Since returns the encoded transactions that follow p in its stream, in order. It returns at least
-// one, and about maxBytes in total. If p is the latest position, Since returns no transactions and
-// true. If the transactions are no longer in the ring, it returns false, and the caller needs a
-// snapshot.
+// Since returns the encoded transactions that follow p in its stream, in order: at least one, and
+// about maxBytes in total. If p is the stream's latest position, Since returns no transactions and
+// true. If the ring no longer contains the transactions, Since returns false, and the caller needs
+// a snapshot.
 func (v *View) Since(p wire.Position, maxBytes int) (encoded [][]byte, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

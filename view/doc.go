@@ -31,10 +31,10 @@
 //
 // # State
 //
-// schema.sql describes the file. A site writes a stream of transactions, numbered within an epoch. A ring holds
-// recent transactions of all streams in encoded form. A member that needs older ones receives a snapshot, which
-// replaces the site's owned rows. When a site begins a greater epoch, its owned rows of earlier epochs are deleted;
-// its shared rows remain. Heads and checksums are also in memory, and are updated after each commit.
+// schema.sql describes the file. A site writes a stream of transactions, numbered within an epoch. A ring holds recent
+// transactions of all streams in encoded form. A member that needs older ones receives a snapshot, which replaces the
+// site's owned rows. When a site begins a greater epoch, its owned rows from earlier epochs are deleted; its shared
+// rows remain. Heads and checksums are also in memory, and are updated after each commit.
 //
 // A column with its default value counts as absent: it is NULL on the wire and is left out of hashes. A row whose
 // table or column does not exist in the schema is refused, like any other row that does not fit.

@@ -10,12 +10,12 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxExpire is the maximum number of rows of each kind that one call of removeExpired processes.
-// The next call processes the following ones.
+// maxExpire is the maximum number of rows of each kind that one call to removeExpired processes. The next call
+// continues with the remaining rows.
 const maxExpire = 4096
 
-// removeExpired is called periodically. It removes expired tombstones and streams, retries quarantined rows and placements,
-// and starts a new epoch if the server's certificate has changed. An error ends Run.
+// removeExpired is called periodically. It removes expired tombstones and streams, retries quarantined rows and
+// placements, and starts a new epoch if the server's certificate has changed. If it returns an error, Run ends.
 func (w *writer) removeExpired() error {
 	birth, _ := w.view.verifier.Keys.Own()
 	w.view.mu.Lock()
@@ -24,7 +24,7 @@ func (w *writer) removeExpired() error {
 	err := w.transact(func(b *batch) error {
 		if !bytes.Equal(birth, b.signer.Birth) {
 			if err := b.renew(b.self.Epoch); err != nil {
-				return fmt.Errorf("begin a new epoch after a change of the certificate: %w", err)
+				return fmt.Errorf("begin a new epoch after a certificate change: %w", err)
 			}
 		}
 		if err := b.expire(); err != nil {

@@ -100,10 +100,9 @@ func childApplies(ctx context.Context, v *View) error {
 	}
 }
 
-// TestKill kills a process that applies transactions at random moments, repeatedly. The file
-// must be intact and contain everything up to the last position that the process has printed.
-// The next process continues from there, and the result must equal that of a process that was
-// never killed.
+// TestKill repeatedly kills, at random moments, a process that applies transactions. The file must be intact and
+// contain everything up to the last position that the process has printed. The next process continues from there, and
+// the result must equal that of a process that was never killed.
 func TestKill(t *testing.T) {
 	path := tempFile(t)
 	said := uint64(0)

@@ -48,7 +48,7 @@ func (v *View) prove(c *sqlite.Conn, table, key string) ([]byte, error) {
 	return wire.EncodeProof(r, birth, sig)
 }
 
-// MergeProofs verifies proofs, and merges the rows that they contain into the view. The proofs may come from anyone,
+// MergeProofs verifies proofs and merges the rows that they contain into the view. The proofs may come from anyone,
 // because only rows with valid signatures change the view. MergeProofs returns CodeInvalid if a proof is malformed.
 func (v *View) MergeProofs(ctx context.Context, proofs ...[]byte) error {
 	list := make([]wire.ProvenRow, len(proofs))

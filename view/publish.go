@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Publish writes rows of this server, and waits until they are in the file. The caller passes complete rows. Publish
-// drops unchanged rows, reduces changed owned rows to their changed columns, and sets the clocks of shared rows. It
-// writes them in one transaction, or in several if they exceed wire.MaxRows or wire.MaxTx. It returns the last
+// Publish writes the given rows of this server and waits until they are in the file. The caller passes complete rows.
+// Publish drops unchanged rows, reduces changed owned rows to their changed columns, and sets the clocks of shared
+// rows. It writes them in one transaction, or in several if they exceed wire.MaxRows or wire.MaxTx. It returns the last
 // transaction's position, or the zero Position if nothing changed.
 //
 // Errors: CodeInvalid if a row does not fit its table; CodeUnavailable if the file cannot be written, Run has returned,
@@ -43,9 +43,9 @@ func (v *View) Publish(ctx context.Context, rows ...wire.Row) (wire.Position, er
 // write all of its rows with Republish.
 var errNewEpoch = bourse.Errorf(bourse.CodeUnavailable, "this server's rows were lost and must be published again")
 
-// Republish is like Publish, but also deletes all other rows that this server owns in the given
-// tables. If the server's stream does not contain any transaction yet, Republish writes one even if
-// nothing has changed, so that other members delete the server's rows of earlier epochs.
+// Republish is like Publish, but also deletes all other rows that this server owns in the given tables. If the server's
+// stream does not contain any transaction yet, Republish writes one even if nothing has changed, so that other members
+// delete the server's rows from earlier epochs.
 func (v *View) Republish(ctx context.Context, tables []string, rows []wire.Row) (wire.Position, error) {
 	entries, err := v.entries(rows)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Limits of the quarantine: the number of rows, the sizes of a row and a reason in bytes, and the number of rows
-// in Health.
+// Limits on the quarantine: the number of rows, the sizes of a row and of a reason in bytes, and the number of rows in
+// Health.
 const (
 	maxQuarantine     = 1000
 	maxQuarantinedRow = 64 << 10
@@ -96,8 +96,7 @@ type quarantined struct {
 	raw []byte
 }
 
-// retryQuarantined retries the quarantined rows that are due, up to a limit. The next call
-// continues.
+// retryQuarantined retries the quarantined rows that are due, up to a limit. The next call retries the others.
 func (b *batch) retryQuarantined() error {
 	const limit = 256
 	var due []quarantined

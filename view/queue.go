@@ -57,8 +57,8 @@ type intake struct {
 	flushes      []flush
 }
 
-// flush is a pending call of Flush. It ends when all transactions whose tickets are at most ticket
-// have left the queue.
+// flush is a pending call to Flush, which returns once all transactions whose tickets are at most ticket have left the
+// queue.
 type flush struct {
 	ticket uint64
 	done   chan struct{}
@@ -184,8 +184,8 @@ func (q *intake) requeue(items []*incoming) {
 	q.items = append(items, q.items...)
 }
 
-// settle updates the queue after a stream's transactions up to the sequence number applied have
-// been written to the file.
+// settle updates the queue after a stream's transactions have been written to the file. applied is the last one's
+// sequence number.
 func (q *intake) settle(s wire.Stream, applied uint64) {
 	if q.tails[s] <= applied {
 		delete(q.tails, s)
@@ -201,7 +201,7 @@ func (q *intake) settle(s wire.Stream, applied uint64) {
 	q.resume(s, applied)
 }
 
-// finish ends the calls of Flush whose transactions have all left the queue.
+// finish ends the calls to Flush whose transactions have all left the queue.
 func (q *intake) finish() {
 	if q.done = q.issued; len(q.items) > 0 {
 		q.done = q.items[0].ticket - 1

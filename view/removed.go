@@ -31,7 +31,7 @@ func (b *batch) removeMember(site bourse.WorkerID, said wire.Columns) error {
 	return nil
 }
 
-// epochOf returns the last epoch that a removal covers, limited to valid epochs.
+// epochOf returns the last epoch that a removal covers, clamped to the range of valid epochs.
 func epochOf(said wire.Columns) uint64 {
 	n, _ := said.Get("until").(int64)
 	return uint64(min(max(n, 0), wire.MaxEpoch-1))
@@ -45,8 +45,8 @@ func (v *View) LatestEpoch(site bourse.WorkerID) uint64 {
 	return v.state.newest[site]
 }
 
-// readRemoved reads the removals. For each removed server, it raises the newest epoch above the
-// epochs that the removal covers.
+// readRemoved reads the removals. If a removed server's newest epoch is covered by the removal, it
+// is set to the first epoch that is not.
 func (st *state) readRemoved(c *sqlite.Conn) error {
 	return schema.Query(c, "SELECT key, until FROM removed_rows", func(s *sqlite.Stmt) error {
 		site, until := bourse.WorkerID(s.ColumnText(0)), uint64(min(max(s.ColumnInt64(1), 0), wire.MaxEpoch-1))

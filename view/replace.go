@@ -28,9 +28,9 @@ func (w *writer) checkFile() error {
 	return nil // a temporarily unreadable directory is not a reason to replace the file
 }
 
-// replace creates a new file in place of a damaged or deleted one. The new file does not contain
-// this server's rows, so a new epoch begins and the channel returned by RowsLost is closed. If the
-// file cannot be created, the next check retries.
+// replace creates a new file in place of a damaged or deleted one. The new file does not contain this server's rows, so
+// a new epoch begins and the channel returned by RowsLost is closed. If the file cannot be created, the next check
+// tries again.
 func (w *writer) replace(cause error) {
 	if !errors.Is(cause, errNoFile) {
 		w.view.config.Log.Error("view's file damaged or deleted; replacing it", slog.String("path", w.view.config.Path), slog.Any("err", cause))

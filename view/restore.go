@@ -43,8 +43,7 @@ func (v *View) Restore(ctx context.Context, s wire.Stream, r io.Reader) error {
 	return nil
 }
 
-// RestoreShared reads a snapshot of another member's shared rows, and merges the rows into the
-// view.
+// RestoreShared reads a snapshot of another member's shared rows and merges the rows into the view.
 func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	err := v.receiveSnapshot(ctx, r, func(h wire.SnapshotHead) error {
 		if !h.Shared {
@@ -58,9 +57,8 @@ func (v *View) RestoreShared(ctx context.Context, r io.Reader) error {
 	return nil
 }
 
-// receiveSnapshot receives a complete snapshot, and then calls take in the writer to apply it.
-// Before it reads the rows, it calls wanted with the snapshot's head, and stops if wanted returns
-// an error.
+// receiveSnapshot receives a complete snapshot and then calls take on the writer's goroutine to apply it. Before it
+// reads the rows, it calls wanted with the snapshot's head, and stops if wanted returns an error.
 func (v *View) receiveSnapshot(ctx context.Context, r io.Reader, wanted func(wire.SnapshotHead) error, take func(*batch, *wire.Spool) error) (err error) {
 	sp, err := wire.Receive(ctx, v.config.Path, r, wanted)
 	if err != nil {
@@ -70,8 +68,7 @@ func (v *View) receiveSnapshot(ctx context.Context, r io.Reader, wanted func(wir
 	return errors.Join(err, sp.Close())
 }
 
-// restore replaces a site's owned rows with those in a snapshot, and merges the snapshot's shared
-// rows.
+// restore replaces a site's owned rows with those in a snapshot and merges the snapshot's shared rows.
 func (b *batch) restore(sp *wire.Spool) error {
 	p := wire.Position{Stream: wire.Stream{Site: bourse.WorkerID(sp.Head.Site), Epoch: sp.Head.Epoch}, Seq: sp.Head.Seq}
 	by := &wire.Author{Stream: p.Stream, Birth: sp.Head.Birth}

@@ -20,14 +20,13 @@ type head struct {
 	bytes int64        // approximate size of the owned rows
 }
 
-// sumKey identifies a checksum: a table may have one for its owned rows and one for its shared
-// rows.
+// sumKey identifies a table's checksum. A table contains either shared or owned rows.
 type sumKey struct {
 	table  string
 	shared bool
 }
 
-// checksum contains a number of rows, and the combined hash of these rows.
+// checksum contains the number of rows in a table, and their combined hash.
 type checksum struct {
 	rows int64 // number of rows, not counting tombstones
 	hash uint64

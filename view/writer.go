@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Limits of one commit: the number of other sites' transactions, and their size in bytes. Commits
-// are short, so that callers do not wait long for the next one.
+// Limits on one commit: the number of other sites' transactions, and their size in bytes. Commits are short, so that
+// callers do not wait long for the next one.
 const (
 	maxBatch      = 1024
 	maxBatchBytes = 4 << 20
@@ -255,7 +255,7 @@ func (w *writer) publishState(b *batch, committed func()) {
 	}
 }
 
-// end makes all pending jobs fail, and releases all callers that wait for the writer.
+// end makes all pending jobs fail and releases all callers that wait for the writer.
 func (v *View) end() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 )
 
 // Attach prepares a volume for a virtual machine and returns the path of its block device. It does
-// nothing if the volume is already attached. Unmount undoes it. The guest may write any bytes to
-// the device, so the host never again mounts the volume or any copy of it. Errors: those of Mount,
-// and CodeUnavailable while the host still uses the volume.
+// nothing if the volume is already attached. Unmount undoes it. Because the guest may write any
+// bytes to the device, the host never mounts the volume or a copy of it again. Errors: those of
+// Mount, and CodeUnavailable while the host still uses the volume.
 func (s *Store) Attach(ctx context.Context, id bourse.VolumeID) (device string, err error) {
 	if err := id.Validate(); err != nil {
 		return "", err
@@ -60,8 +60,8 @@ func (s *Store) giveUp(ctx context.Context, id string) error {
 	if err := s.unmount(ctx, id); err != nil {
 		return err
 	}
-	// A process may still be using a detached mount. The host's kernel and the guest's would then
-	// write to the same file system.
+	// Even after unmount, a process may still be using a detached mount. The host's kernel and the
+	// guest's would then write to the same file system.
 	if free, err := awaitUnbound(ctx, s.path(id, stageComplete, imageFile)); errors.Is(err, fs.ErrNotExist) {
 		return damaged(id, "its image is missing")
 	} else if err != nil {
@@ -80,7 +80,7 @@ func (s *Store) giveUp(ctx context.Context, id string) error {
 	return s.markVM(id, stageComplete, crypted)
 }
 
-// release removes the device that attach has created, if there is one. The lock of id must be held.
+// release removes the device that attach created, if there is one. The lock of id must be held.
 func (s *Store) release(ctx context.Context, id string) error {
 	if err := closeCrypt(ctx, id); err != nil {
 		return err
@@ -93,9 +93,9 @@ func (s *Store) release(ctx context.Context, id string) error {
 	return failed(err, "detach %s", id)
 }
 
-// The possible contents of a vmFile. The file records whether the image is encrypted, because the
-// image's header is not reliable: a guest can write the header of an encrypted image to an
-// unencrypted one.
+// The possible contents of a vmFile. The file records whether the image is encrypted. The image
+// itself is not a reliable source for this, because a guest can write the header of an encrypted
+// image to an unencrypted one.
 const (
 	vmPlain     = "plain"
 	vmEncrypted = "encrypted"
@@ -110,7 +110,7 @@ func (s *Store) markVM(id string, at stage, crypted bool) error {
 	return failed(wholefile.Write(s.path(id, at, vmFile), []byte(text), 0o600), "mark %s", id)
 }
 
-// keepVM calls markVM for the copy of an image if a virtual machine may have written to that image.
+// keepVM marks a copy with markVM if a virtual machine may have written to the original image.
 func (s *Store) keepVM(into string, at stage, c *content) error {
 	if !c.VM {
 		return nil
@@ -159,7 +159,7 @@ func (s *Store) isAttached(id string) (bool, error) {
 	return true, dev.Close()
 }
 
-// isUsed reports whether a volume is mounted or attached.
+// isUsed reports whether a volume is mounted, or attached to a virtual machine.
 func (s *Store) isUsed(id string) (bool, error) {
 	device, err := mountedOn(s.path(id, stageComplete, mountDir))
 	if err != nil || device != "" {
@@ -168,8 +168,8 @@ func (s *Store) isUsed(id string) (bool, error) {
 	return s.isAttached(id)
 }
 
-// Copyable returns CodeFailedPrecondition if a virtual machine may be writing to the volume and the
-// host is known not to support copying it in that state; see capture.
+// Copyable returns CodeFailedPrecondition if a virtual machine may be writing to the volume and, as
+// far as is known, the host cannot copy a volume in that state; see capture.
 func (s *Store) Copyable(id bourse.VolumeID) error {
 	if !s.noClone.Load() {
 		return nil

@@ -10,13 +10,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// capture copies the volume's image, as it is at one moment, to the empty file dst. If the host's
-// file system can share blocks, writers to the volume are blocked for a few milliseconds. Otherwise the image is
-// first copied while writers continue. They are then blocked while the image's data is read again to find the
-// changes. If the volume is not mounted, nothing is blocked. If a virtual machine is using the volume, the host
-// cannot block its writers. The copy then contains what the disk would contain after a power failure. In this case,
-// capture returns CodeFailedPrecondition if blocks cannot be shared. The caller must sync dst, and must hold the lock
-// of the object that dst belongs to.
+// capture copies the state of the volume's image at one moment to the empty file dst. If the host's file system can
+// share blocks, writers to the volume are blocked for a few milliseconds. If it cannot, the image is first copied while
+// writers continue, and writers are then blocked while the image is read again to find the changes. Nothing is blocked
+// if the volume is not mounted. If a virtual machine is using the volume, the host cannot block its writers, and the
+// copy contains what the disk would contain after a power failure; capture then returns CodeFailedPrecondition if
+// blocks cannot be shared. The caller must sync dst, and must hold the lock of the object to which dst belongs.
 func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, error) {
 	c := &capture{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {
@@ -76,8 +75,7 @@ func (s *Store) clone(dst, src *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// copy copies the image while it may change. It then copies the changes while the image cannot
-// change.
+// copy copies the image while writers continue. It then blocks writers and copies what has changed.
 func (c *capture) copy(ctx context.Context) (err error) {
 	if err := c.s.Copyable(bourse.VolumeID(c.id)); err != nil {
 		return err
@@ -97,8 +95,8 @@ func (c *capture) copy(ctx context.Context) (err error) {
 	}), "copy %s", c.id)
 }
 
-// whileFrozen calls do while writes to the volume are blocked. It locks the volume and, if the volume is mounted,
-// freezes it. It always thaws the volume before it returns.
+// whileFrozen calls do while the volume is locked and, if it is mounted, frozen, so that no process on the host can
+// write to it. It thaws the volume before it returns, even after an error.
 func (c *capture) whileFrozen(ctx context.Context, do func(frozen bool) error) error {
 	unlock, err := c.s.locks.lock(ctx, c.id)
 	if err != nil {
@@ -111,7 +109,7 @@ func (c *capture) whileFrozen(ctx context.Context, do func(frozen bool) error) e
 	if err := c.resize(); err != nil {
 		return err
 	}
-	if c.content.VM, err = c.s.isVM(c.id, stageComplete); err != nil { // a virtual machine may have got the volume in the meantime
+	if c.content.VM, err = c.s.isVM(c.id, stageComplete); err != nil { // the volume may have been attached to a virtual machine in the meantime
 		return err
 	}
 	target := c.s.path(c.id, stageComplete, mountDir)
@@ -119,8 +117,7 @@ func (c *capture) whileFrozen(ctx context.Context, do func(frozen bool) error) e
 	if err != nil || device == "" {
 		return errors.Join(err, do(false))
 	}
-	// Flush dirty data first. If freeze had to do this, all writers would be blocked in the
-	// meantime.
+	// Flush dirty data first. If this were left to freeze, all writers would be blocked until it is done.
 	if err := flush(target); err != nil {
 		return err
 	}

@@ -24,7 +24,8 @@ const (
 
 var zeros [pieceBytes]byte
 
-// sums contains, by chunk number, a fast checksum of each chunk of an image that is not all zeros.
+// sums contains the checksums of an image's chunks by their numbers, except for chunks that are all zeros. The
+// checksums are fast to compute, but not secure.
 type sums map[int]uint64
 
 // chunkLength returns the length of chunk n of an image.
@@ -52,8 +53,8 @@ func dataChunks(f *os.File, size int64) iter.Seq2[int, error] {
 	}
 }
 
-// eachChunk calls do for each chunk, concurrently on all processors, until a call fails. Each call receives a buffer of
-// pieceBytes.
+// eachChunk calls do for each chunk, concurrently on all processors, until a call fails. Each call gets a buffer of
+// pieceBytes bytes.
 func eachChunk(ctx context.Context, chunks iter.Seq2[int, error], do func(n int, buf []byte) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	work := make(chan int)

@@ -9,8 +9,8 @@ import (
 
 const gib = 1 << 30
 
-// Create creates an empty volume. It does nothing if the volume exists. After an error, nothing
-// remains on the disk. Errors: CodeInvalid for an invalid id or order, CodeFailedPrecondition if
+// Create creates an empty volume. It does nothing if the volume exists. If Create fails, it leaves
+// nothing on the disk. Errors: CodeInvalid for an invalid id or order, CodeFailedPrecondition if
 // the host cannot encrypt volumes, CodeInsufficient if the host's disk is full.
 func (s *Store) Create(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder) error {
 	if err := s.check(id, spec); err != nil {
@@ -42,7 +42,8 @@ func (s *Store) check(id bourse.VolumeID, spec bourse.VolumeOrder) error {
 	return nil
 }
 
-// create creates an object unless it exists. fill must create the files in the object's directory.
+// create creates an object unless it exists. It calls fill to create the files in the object's
+// directory.
 func (s *Store) create(id string, fill func() error) error {
 	if there, err := s.has(id, stageComplete); err != nil || there {
 		return err
@@ -63,7 +64,7 @@ func (s *Store) create(id string, fill func() error) error {
 	return nil
 }
 
-// format creates a new volume's image, with a file system in it.
+// format creates the image of a new volume, and a file system in the image.
 func (s *Store) format(ctx context.Context, id string, bytes int64, crypted bool) error {
 	path := s.path(id, stageNew, imageFile)
 	f, err := makeImage(path, bytes)

@@ -10,10 +10,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Encrypted volumes are LUKS2 images that cryptsetup opens through dm-crypt. A snapshot is a
-// copy of the encrypted bytes. A volume that is filled from another volume or a snapshot also
-// starts as such a copy, and then gets its own key. The keys are random, so a fast derivation of
-// the disk key is sufficient.
+// Encrypted volumes are LUKS2 images that cryptsetup opens through dm-crypt. A snapshot is a copy
+// of the encrypted bytes. A volume that is filled from another volume or a snapshot also starts as
+// such a copy, and then gets its own key. Because the keys are random, the disk key can be derived
+// from them with a fast function.
 
 const luksMagic = "LUKS\xba\xbe"
 
@@ -68,9 +68,9 @@ func (s *Store) mayEncrypt() error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "this host cannot encrypt volumes: dm-crypt, cryptsetup or the key is missing")
 }
 
-// keyOf returns the key that opens the image of an object in the given stage. A key file next to
-// the image names the volume whose key opens the image. If there is no key file, the volume's own
-// key opens it.
+// keyOf returns the key that opens the image of an object in the given stage. If there is a key
+// file next to the image, it names the volume whose key opens the image. Otherwise, the object is a
+// volume, and its own key opens the image.
 func (s *Store) keyOf(id string, at stage) ([]byte, error) {
 	owner := bourse.VolumeID(id)
 	switch b, err := os.ReadFile(s.path(id, at, keyFile)); {
@@ -106,7 +106,7 @@ func closeCrypt(ctx context.Context, id string) error {
 	if _, err := os.Stat(mapperPath(id)); err != nil {
 		return nil //nolint:nilerr // not mapped
 	}
-	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // exit code 4: the volume is not mapped
+	return failed(run(ctx, nil, luksCloseArgs(mapperPrefix+id), 4), "close the encrypted %s", id) // exit code 4 means that the volume is not mapped
 }
 
 // rekey changes the key that opens an image, from old to the key of volume id. It may be repeated

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostSupportsCrypt reports whether dm-crypt can be used, which requires cryptsetup, and device-mapper
-// with the crypt target. The kernel loads the target's module on demand.
+// hostSupportsCrypt reports whether this host can use dm-crypt. That requires cryptsetup, and device-mapper with the
+// crypt target. The kernel loads the target's module on demand.
 func hostSupportsCrypt() bool {
 	if _, err := tool("cryptsetup"); err != nil {
 		return false

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Destroy removes a volume in any state, including an incomplete one. The volume's snapshots
-// remain. It does nothing if the volume does not exist.
+// Destroy removes a volume, complete or not, but not its snapshots. It does nothing if the volume
+// does not exist.
 func (s *Store) Destroy(ctx context.Context, id bourse.VolumeID) error {
 	if err := id.Validate(); err != nil {
 		return err

@@ -11,7 +11,7 @@
 //	<id>/mnt/            the mount point, except for snapshots
 //	<id>/content.json    a snapshot's description
 //	<id>/key             the id of the volume whose key opens an encrypted image
-//	<id>/vm              a virtual machine has written to the image, or to the one that it is a copy of
+//	<id>/vm              present if a virtual machine may have written to the image, or to the image that it was copied from
 //	<id>.new/            being created; removed after a crash
 //	<id>.fill/           being filled; image and progress, resumed after a crash
 //	<id>.ready/          filled and verified; still has its source's identity
@@ -25,13 +25,12 @@
 //
 // # Why a loop file system
 //
-// The size of a directory can be limited by project quotas or by a separate file system. Quotas
-// require a data directory on an xfs or ext4 file system that was created and mounted with quotas.
-// All machines would then share one journal, and a snapshot would have to copy files that are
-// being written. A file system in a file works no matter which file system contains the data
-// directory. It can be frozen, copied and sent as one file, and encrypted as a whole, and it has
-// the same bytes on every worker. It costs a second layer of allocation, but direct I/O avoids a
-// second page cache. Supporting both methods would double the code that must be crash-safe.
+// The size of a directory can be limited by project quotas or by a separate file system. Quotas require a data
+// directory on an xfs or ext4 file system that was created and mounted with quotas. All machines would then share one
+// journal, and a snapshot would have to copy files that are being written. A file system in a file works no matter
+// which file system contains the data directory. It can be frozen, copied and sent as one file, and encrypted as a
+// whole, and it has the same bytes on every worker. The price is a second layer of block allocation, but not a second
+// page cache, thanks to direct I/O. Supporting both methods would double the code that must be crash-safe.
 //
 // Images are sparse, because the worker's ledger reserves the space. Creating a volume therefore
 // takes milliseconds, and copies of a volume occupy only as much space as its data. If other
@@ -48,20 +47,18 @@
 //
 // # Virtual machines
 //
-// A virtual machine gets a volume as a block device, and its guest mounts it. The guest can write
-// any bytes to the device. Programs and kernels that read a file system on a block device were not
-// written for hostile bytes. Therefore, the host neither mounts nor repairs a file system that a
-// guest has written to, nor any copy of it. Attach records this in the volume's directory before
-// the guest gets the device, and each copy gets the same record. The guest replays the journal and
-// grows the file system.
+// A virtual machine gets a volume as a block device, and its guest mounts it. The guest can write any bytes to the
+// device. Kernels and programs that read file systems were not written to withstand hostile bytes. Therefore, the host
+// neither mounts nor repairs a file system that a guest has written to, nor any copy of it. Before the guest gets the
+// device, Attach records in the volume's directory that it is used by a virtual machine. Each copy gets the same
+// record. The guest replays the journal and grows the file system.
 //
 // The loop device for a guest is bound without autoclear until Unmount. Otherwise, the kernel could
 // give its number to another volume while the guest's container may still use that number.
 //
 // # Concurrency
 //
-// Operations on one object are serialized by its id. An operation that needs two locks first takes
-// the lock of the object being created, then the lock of its source. A volume is locked while it
-// is frozen, but not while it is copied, so it can be mounted and unmounted in the meantime. Only
-// one process may use a directory.
+// Operations on one object are serialized by a lock for its id. An operation that needs two locks first takes the lock
+// of the object being created, then the lock of its source. A volume is locked while it is frozen, but not while it is
+// copied, so it can be mounted and unmounted in the meantime. Only one process may use a directory.
 package volume

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// failed adds the name of the failed operation to an error. It also adds a code if the caller can
-// react to the error. It returns nil if err is nil.
+// failed adds a description of the failed operation to err, and a code if the caller can react to
+// the error. It returns nil if err is nil.
 func failed(err error, doing string, args ...any) error {
 	if err == nil {
 		return nil

@@ -188,8 +188,8 @@ func (s *Store) openImage(id string, at stage) (*os.File, content, error) {
 	return image, c, nil
 }
 
-// versionOf returns a string that identifies the current content of an image that is read in
-// place. A restart of the daemon does not change it.
+// versionOf returns a string that identifies the current content of an image that is read in place.
+// The string stays the same when the daemon restarts.
 func versionOf(image *os.File) string {
 	st, err := image.Stat()
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 // blockSize is the block size of every file system in bytes.
 const blockSize = 4096
 
-// features lists the features of every file system. The defaults of the host's mke2fs are not
-// used, because they change, and other workers' kernels must be able to read the file system.
-// metadata_csum_seed makes it possible to give a copied file system its own identity without
-// rewriting all checksums.
+// features lists the features of every file system. The defaults of the host's mke2fs are not used,
+// because they vary between versions, and the kernels of all workers must be able to read the file
+// system. metadata_csum_seed makes it possible to give a copied file system its own identity
+// without rewriting all checksums.
 const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file," +
 	"dir_nlink,extra_isize,metadata_csum,metadata_csum_seed"
 
 // makeFSArgs returns the command that creates a file system on an image or device. A volume has a
 // journal and can grow; scratch space does not have a journal and cannot grow. The command first
-// discards the target's blocks, so that reads of blocks that mke2fs does not write return zeros.
+// discards the target's blocks, so that blocks that mke2fs does not write read as zeros.
 func makeFSArgs(target, uuid string, scratch bool) []string {
 	wanted := features + ",has_journal,resize_inode"
 	if scratch {
@@ -56,7 +56,7 @@ func makeImage(path string, bytes int64) (*os.File, error) {
 }
 
 // renewIdentity replays the journal of a copied file system and repairs minor damage. It then
-// gives the file system the identity that belongs to id.
+// replaces the file system's UUID with the one derived from id.
 func renewIdentity(ctx context.Context, id, image string) error {
 	f, err := os.Open(image)
 	if err != nil {
@@ -80,7 +80,7 @@ func repair(ctx context.Context, id, target string, full bool) error {
 	if full {
 		argv = []string{"e2fsck", "-fp", target}
 	}
-	err := run(ctx, nil, argv, 1) // exit code 1: errors were corrected
+	err := run(ctx, nil, argv, 1) // exit code 1 means that errors were corrected
 	if err != nil && context.Cause(ctx) == nil && strings.Contains(err.Error(), "exit status 4") {
 		return damaged(id, "its file system has errors that e2fsck cannot repair automatically")
 	}

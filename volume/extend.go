@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Extend enlarges a volume to sizeGB while machines use it; see ExtendsLive. It returns
+// Extend enlarges a volume to sizeGB, even while machines are using it; see ExtendsLive. It returns
 // CodeInvalid if sizeGB is below the current size, because volumes cannot shrink. Calling it again
 // with the same size completes an interrupted call.
 func (s *Store) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) error {

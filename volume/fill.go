@@ -13,9 +13,9 @@ import (
 // destroyed, and the next call of Fill fetches only the rest. The content is verified before the volume
 // becomes visible. If the volume exists, Fill does nothing.
 //
-// Errors: CodeInvalid if the stream is malformed or does not fit the order;
-// CodeUnavailable if the source fails, or repeatedly sends content that differs
-// from its checksum; CodeInsufficient if the host's disk is full.
+// Errors: CodeInvalid if the stream is malformed or does not fit the order; CodeUnavailable if the source fails, or
+// repeatedly sends content that differs from its checksum; CodeInsufficient if the host's disk is full, in which case
+// the received data is removed.
 func (s *Store) Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, src Source) error {
 	return s.fill(ctx, id, spec, func(f *filler) error { return f.receive(ctx, src) })
 }
@@ -47,7 +47,7 @@ func (s *Store) fill(ctx context.Context, id bourse.VolumeID, spec bourse.Volume
 			s.step("fetched")
 			err = s.advance(f.id, stageFilling, stageReady)
 		}
-		if bourse.CodeOf(err) == bourse.CodeInsufficient { // frees space for complete volumes
+		if bourse.CodeOf(err) == bourse.CodeInsufficient { // the disk is full, so free the space of the partial copy
 			err = errors.Join(err, s.clear(f.id, stageFilling))
 		}
 	}
@@ -77,7 +77,7 @@ func (f *filler) checkContent(c *content) error {
 
 // copy captures a volume, or copies a snapshot and verifies the copy.
 func (f *filler) copy(ctx context.Context, from string) error {
-	if err := f.s.begin(f.id, stageFilling); err != nil { // a partial copy from an earlier attempt cannot be used
+	if err := f.s.begin(f.id, stageFilling); err != nil { // this discards the partial copy of an earlier attempt, which cannot be resumed
 		return err
 	}
 	f.s.step("filling")
@@ -127,7 +127,7 @@ func (f *filler) copySnapshot(ctx context.Context, dst, src *os.File, c *content
 	return digestOf(ctx, dst, c)
 }
 
-// finish turns the fetched image into the image of the new volume. Each step may be repeated.
+// finish turns the fetched image into the new volume's image. Each step may be repeated.
 func (f *filler) finish(ctx context.Context) error {
 	path := f.s.path(f.id, stageReady, imageFile)
 	vm, err := f.s.isVM(f.id, stageReady)
@@ -165,7 +165,7 @@ func (f *filler) finish(ctx context.Context) error {
 	return f.s.grow(ctx, f.id)
 }
 
-// drop removes files next to the fetched image. It ignores missing files.
+// drop removes the named files from the directory of the fetched image. It ignores missing files.
 func (f *filler) drop(files ...string) error {
 	for _, file := range files {
 		if err := os.Remove(f.s.path(f.id, stageReady, file)); err != nil && !errors.Is(err, os.ErrNotExist) {

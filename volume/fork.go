@@ -12,16 +12,15 @@ import (
 )
 
 const (
-	// forkLife is how long the copy of a mounted volume remains after its reader has
-	// disconnected.
+	// forkLife is how long the copy of a volume in use remains after its reader has disconnected.
 	forkLife = 15 * time.Minute
-	// forkRetention is how long the copy remains after the whole stream was sent. The reader may
-	// need the copy again, because the end of the stream may have been lost.
+	// forkRetention is how long the copy remains once the whole stream has been sent. The reader
+	// may need the copy again, because the end of the stream may have been lost.
 	forkRetention = 30 * time.Second
 )
 
-// fork copies a mounted volume, so that a reader can read the volume's content at one moment. The
-// copy remains until the caller calls expireFork, and survives a restart of the daemon.
+// fork copies a volume in use, so that a reader gets the volume's content at one moment. The copy
+// remains until the caller calls expireFork, and survives a restart of the daemon.
 func (s *Store) fork(ctx context.Context, id string) (stage, error) {
 	unlock, err := s.locks.lock(ctx, id+string(stageForked))
 	if err != nil {
@@ -68,7 +67,7 @@ func (s *Store) expireFork(name string, life time.Duration) {
 	}
 	s.forks[name] = time.AfterFunc(life, func() {
 		if err := s.removeFork(name); err != nil {
-			s.log.Warn("remove copy of volume failed", "copy", name, "err", err)
+			s.log.Warn("remove volume copy failed", "copy", name, "err", err)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func CheckHost() error {
 	return f.Close()
 }
 
-// mayMount reports whether this process may mount block devices: it needs CAP_SYS_ADMIN on the host, not just in a
+// mayMount reports whether this process may mount block devices. That requires CAP_SYS_ADMIN on the host, not just in a
 // user namespace.
 func mayMount() bool {
 	users, err := os.ReadFile("/proc/self/uid_map")
@@ -78,8 +78,8 @@ func ioctlOn(path string, op uint, arg unsafe.Pointer) error {
 	return nil
 }
 
-// freeze blocks all writers of the mounted file system. When it returns, all earlier writes
-// have reached the device, and the journal is empty.
+// freeze blocks all writers to the mounted file system. When it returns, all earlier writes have reached the device,
+// and the journal is empty.
 func freeze(target string) error { return ioctlOn(target, fiFreeze, nil) }
 
 // thaw unblocks the writers. It returns EINVAL if the file system was not frozen.

@@ -10,8 +10,8 @@ import (
 // undoFile is the file in which resize2fs saves the data that it overwrites.
 const undoFile = "undo"
 
-// How often, and at what interval, awaitUnbound checks whether a loop device has been cleared.
-// Under load, the kernel has taken more than half a second to clear a device.
+// The number and interval of the checks by which awaitUnbound finds out that a loop device has been
+// cleared. Under load, the kernel was seen to take more than half a second to clear a device.
 const (
 	unbindTries = 300
 	unbindPause = 10 * time.Millisecond
@@ -85,8 +85,8 @@ func (s *Store) resizeImage(ctx context.Context, id, path string) error {
 }
 
 // awaitUnbound waits until no loop device is bound to the image. The kernel clears the device
-// shortly after the last user of the mount has exited. The last user may be a machine.
-// awaitUnbound returns false if the device is still bound after several seconds.
+// shortly after the last user of the mount has exited. If that user is a machine, this can take
+// arbitrarily long, so awaitUnbound gives up after several seconds and returns false.
 func awaitUnbound(ctx context.Context, path string) (bool, error) {
 	for range unbindTries {
 		dev, err := boundLoop(path)
@@ -110,7 +110,7 @@ func (s *Store) undo(ctx context.Context, id string) error {
 		return err
 	case st.Size() > 0:
 		s.log.Warn("volume extension was interrupted, reverting it", "volume", id)
-		// exit code 1: the undo file is still empty, so nothing has been overwritten
+		// Exit code 1 means that the undo file is still empty, so nothing has been overwritten.
 		if err := run(ctx, nil, []string{"e2undo", "-f", kept, s.path(id, stageComplete, imageFile)}, 1); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func makeKeyFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // by then the file is also linked to path
+	defer func() { _ = os.Remove(f.Name()) }() // by then, path is another link to the file
 	_, err = f.Write(master)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return nil, err

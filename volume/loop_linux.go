@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loopTries is the maximum number of attempts to get a free device. Other processes take devices,
-// too.
+// loopTries is the maximum number of attempts to get a free device. An attempt fails if another process takes the
+// device first.
 const loopTries = 64
 
 // attachLoop returns an open loop device that is bound to the image. The device remains bound while it is open or
-// mounted or, if lasting is true, until detachLoop is called. If a device is already bound to the image, attachLoop
-// returns that device.
+// mounted. If lasting is true, it instead remains bound until detachLoop is called. If a device is already bound to the
+// image, attachLoop returns that device.
 func attachLoop(image string, lasting bool) (*os.File, error) {
 	if dev, err := boundLoop(image); err != nil || dev != nil {
 		if dev != nil { // update the device's size, because the image may have grown
@@ -42,7 +42,7 @@ func attachLoop(image string, lasting bool) (*os.File, error) {
 		if err == nil {
 			return dev, nil
 		}
-		_ = dev.Close() // another process has bound the device
+		_ = dev.Close() // with EBUSY, another process has bound the device first
 		if !errors.Is(err, unix.EBUSY) {
 			return nil, fmt.Errorf("bind %s: %w", dev.Name(), err)
 		}
@@ -166,7 +166,7 @@ func detachLoop(image string) error {
 	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_CLR_FD, 0), dev.Close())
 }
 
-// boundLoops returns the host's bound loop devices, and the path of each device's file.
+// boundLoops returns the host's bound loop devices, each with the path of the file to which it is bound.
 func boundLoops() map[string]string {
 	bound := map[string]string{}
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file") // the pattern is valid
@@ -190,7 +190,7 @@ func growLoop(image string) error {
 	return errors.Join(unix.IoctlSetInt(int(dev.Fd()), unix.LOOP_SET_CAPACITY, 0), dev.Close())
 }
 
-// clearLoops detaches each device if stray returns true for the device's file. A device that is in use is cleared
+// clearLoops detaches each loop device for whose file stray returns true. If a device is in use, the kernel detaches it
 // when its last user closes it.
 func clearLoops(stray func(file string) bool) error {
 	var errs []error

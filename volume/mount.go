@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// How often, and at what interval, Unmount tries to unmount a file system in use before it detaches
+// The number and interval of Unmount's attempts to unmount a file system in use, before it detaches
 // the mount.
 const (
 	unmountTries = 5
@@ -91,7 +91,7 @@ func (s *Store) mount(ctx context.Context, id string, scratch bool) (string, err
 	s.step("mounted")
 	if s.growsMounted && !scratch {
 		if err := growFS(target, device); err != nil {
-			s.log.Warn("grow file system of volume failed", "volume", id, "err", err)
+			s.log.Warn("grow file system failed", "volume", id, "err", err)
 		}
 	}
 	return target, nil
@@ -104,7 +104,7 @@ func mountFailed(id string, err error) error {
 	return failed(err, "mount %s", id)
 }
 
-// unmount removes every mount of id, and the device that attach has created. The lock of id must be
+// unmount removes every mount of id, and the device that attach created. The lock of id must be
 // held.
 func (s *Store) unmount(ctx context.Context, id string) error {
 	target := s.path(id, stageComplete, mountDir)
@@ -116,7 +116,7 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 		if device == "" {
 			return s.release(ctx, id)
 		}
-		_ = thaw(target) // a frozen file system could not be unmounted; thaw usually fails, because it is not frozen
+		_ = thaw(target) // in case the file system is frozen, which would prevent unmounting; normally, thaw fails because it is not
 		// A process in another mount namespace may still use the file system after it is
 		// unmounted. Without the flush, unwritten data would be missing from the image and its
 		// copies.
@@ -144,7 +144,7 @@ func (s *Store) unmount(ctx context.Context, id string) error {
 	}
 }
 
-// mounted records that id has been mounted, so its content may now change.
+// mounted records that id has been mounted, which means that its content may change.
 func (s *Store) mounted(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,7 +2,8 @@ package volume
 
 import "github.com/moby/sys/mountinfo"
 
-// mountsBelow returns the mount points below a directory, latest first, so that mounts on top of others come first.
+// mountsBelow returns the mount points below a directory, most recent first, so that a mount on top of another comes
+// before it.
 func mountsBelow(dir string) ([]string, error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	var below []string

@@ -37,7 +37,7 @@ const (
 
 var entryPattern = regexp.MustCompile(`^(vol_[0-9a-z]{16}|vs_[0-9a-z]{16}|[0-9a-f]{14})(\.new|\.fill|\.ready|\.gone|\.fork[0-9]{1,9})?$`)
 
-// entry parses the name of a directory in the store.
+// entry parses a directory's name into the object's id and stage. It returns false for other names.
 func entry(name string) (id string, at stage, ok bool) {
 	m := entryPattern.FindStringSubmatch(name)
 	if m == nil {
@@ -121,7 +121,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// writeFile writes a small file. Once the file's directory is synced, the file survives a crash.
+// writeFile writes a small file. The file survives a crash once its directory has been synced.
 func writeFile(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// streamTries is the number of consecutive streams without progress after which receive
-	// gives up.
+	// streamTries is the number of consecutive broken streams after which receive gives up. A
+	// stream that makes progress before it breaks restarts the count at one.
 	streamTries = 3
 	// contentTries is the number of checksum mismatches after which receive gives up.
 	contentTries = 3
-	// syncBytes is the number of bytes received between two syncs.
+	// syncBytes is the number of bytes that are received between two syncs.
 	syncBytes = 64 << 20
 )
 
@@ -86,7 +86,7 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 	if err != nil {
 		return at, sourceError(ctx, err)
 	}
-	defer func() { _ = stream.Close() }() // an error does not matter, because the data has been verified
+	defer func() { _ = stream.Close() }() // ignore the error, because all received data is verified
 	r := bufio.NewReaderSize(stream, 64<<10)
 	head, err := readHeader(r)
 	if err == nil {
@@ -117,8 +117,8 @@ func (f *filler) receiveFrom(ctx context.Context, src Source, at Position) (Posi
 	return in.at, errors.Join(err, asDiskError(image.Close()))
 }
 
-// openTarget prepares the image for a stream that starts at the given position. It discards the
-// data after the position, because that data may not be durable.
+// openTarget prepares the image for a stream that starts at the given position. It discards any
+// data after the position, because a crash may have damaged that data.
 func (f *filler) openTarget(head *header, at Position) (*os.File, error) {
 	if head.Encrypted {
 		if err := writeFile(f.s.path(f.id, stageFilling, sourceKeyFile), head.Key); err != nil {
@@ -145,7 +145,7 @@ type receiver struct {
 	size  int64
 	sum   sum
 	at    Position // the position up to which the image is durable
-	next  int64    // no piece may start before this offset
+	next  int64    // minimum offset of the next piece
 }
 
 // copy receives pieces until the stream ends or breaks, and makes the received data durable.
@@ -189,7 +189,7 @@ func (in *receiver) piece(ctx context.Context, r *bufio.Reader, buf []byte) (int
 		return 0, io.EOF
 	}
 	if off > uint64(in.size) || int64(off) < in.next || off%pieceBytes != 0 {
-		return 0, bourse.Errorf(bourse.CodeInvalid, "invalid stream of a volume: offset %d after %d, of %d bytes", off, in.next, in.size)
+		return 0, bourse.Errorf(bourse.CodeInvalid, "invalid volume stream: piece at offset %d, want at least %d, of %d bytes", off, in.next, in.size)
 	}
 	at := int64(off)
 	piece := buf[:min(pieceBytes, in.size-at)]
@@ -205,8 +205,8 @@ func (in *receiver) piece(ctx context.Context, r *bufio.Reader, buf []byte) (int
 	return len(piece), nil
 }
 
-// truncatedStream returns the error for a stream that ended too early. The error never matches
-// io.EOF, because here io.EOF indicates a complete stream.
+// truncatedStream returns the error for a stream that ended too early. It never matches io.EOF,
+// which would indicate a complete stream.
 func truncatedStream(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return bourse.Errorf(bourse.CodeUnavailable, "the source ended the stream early")

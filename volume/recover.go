@@ -9,8 +9,8 @@ import (
 )
 
 // Recover cleans up the directory after a crash. It must be called before any other operation. It thaws frozen file
-// systems, and removes objects that were being created or removed. It calls keep with the id of each complete or partly
-// filled object. An object's id is a volume ID, a snapshot ID, or the ID of a machine with scratch space. If keep
+// systems, and removes objects that were being created or removed. For each object that is complete or partly filled,
+// it calls keep with the object's id: a volume ID, a snapshot ID, or the ID of a machine with scratch space. If keep
 // returns false, Recover removes the object together with its mounts, loop devices and files. Retained volumes remain
 // mounted. Recover does not touch files with other names.
 func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
@@ -45,7 +45,8 @@ func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	return errors.Join(errs...)
 }
 
-// recover cleans up one directory.
+// recover cleans up the directory of one object, whose stage is at. kind is the same stage, but without a copy's
+// number.
 func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep bool) error {
 	switch kind {
 	case stageNew, stageGone:
@@ -70,7 +71,7 @@ func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep boo
 	}
 }
 
-// dropMounts detaches every mount below the store's directory, except mounts of objects that are kept.
+// dropMounts detaches every mount below the store's directory, except the mounts of objects that are kept.
 func (s *Store) dropMounts(keep func(id string) bool) error {
 	mounts, err := mountsBelow(s.dir)
 	for _, m := range mounts {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// minScratchMiB is the minimum size of scratch space, slightly more than a file system needs for
-// itself.
+// minScratchMiB is the minimum size of scratch space. It is slightly more than the file system
+// itself needs.
 const minScratchMiB = 4
 
 // Scratch returns a mounted directory of the given size for a machine's temporary files. The file

@@ -11,14 +11,14 @@ import (
 
 // Info describes a snapshot.
 type Info struct {
-	Bytes  int64  // disk space that the snapshot takes on the host, including blocks shared with its volume
+	Bytes  int64  // disk space that the snapshot occupies on the host, including blocks that it shares with the volume
 	Digest string // digest of the content
 	SizeGB int64  // size of the volume when the snapshot was created
 }
 
-// Snapshot preserves the content of a volume, mounted or not, at one moment; see capture for how
-// long writers wait. If the snapshot exists, Snapshot only returns its description. It returns
-// CodeInsufficient if the host's disk is full; in that case it leaves nothing on the disk.
+// Snapshot preserves the content of a volume at one moment. The volume may be mounted; see capture for how long writers
+// then wait. If the snapshot exists, Snapshot only returns its description. It returns CodeInsufficient if the host's
+// disk is full; in that case it leaves nothing on the disk.
 func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (Info, error) {
 	if err := errors.Join(id.Validate(), snap.Validate()); err != nil {
 		return Info{}, err
@@ -41,8 +41,8 @@ func (s *Store) Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.Sn
 	return s.info(string(snap))
 }
 
-// captureInto captures a volume into another object's directory, and stores the data needed to read the
-// copy without the volume.
+// captureInto captures a volume into another object's directory, together with the data that is needed to read the copy
+// without the volume.
 func (s *Store) captureInto(ctx context.Context, id, into string, at stage) (content, error) {
 	if err := s.requireComplete(id); err != nil {
 		return content{}, err

@@ -33,19 +33,19 @@ type Store struct {
 	growsMounted bool // whether mounted file systems can grow
 
 	locks   locks
-	noClone atomic.Bool     // set once it is known that dir's file system does not support reflinks
+	noClone atomic.Bool     // whether an attempt has shown that dir's file system does not support reflinks
 	step    func(at string) // called at each step, so that tests can stop the process there
 	pause   time.Duration   // initial pause before reading from a failed source again
 
 	mu     sync.Mutex
-	mounts map[string]int         // number of times that each object was mounted, to detect whether it may have changed
-	forks  map[string]*time.Timer // timers that remove copies without a reader, by the copies' directories
+	mounts map[string]int         // how often each object was mounted, to detect that its content may have changed
+	forks  map[string]*time.Timer // timers that remove copies without a reader, by the names of the copies' directories
 }
 
 // Open opens the store in Config.Dir, creating the directory if it does not exist. It does not
-// change anything in an existing directory. The caller must call Recover next. Open returns
-// CodeUnavailable if the host does not support size-limited file systems, which require Linux, root,
-// loop devices and e2fsprogs.
+// change the contents of an existing directory. The caller must call Recover next. Open returns
+// CodeUnavailable if the host does not support size-limited file systems, which require Linux,
+// root, loop devices and e2fsprogs.
 func Open(cfg Config) (*Store, error) {
 	if err := CheckHost(); err != nil {
 		return nil, err
@@ -76,9 +76,9 @@ func (s *Store) Labels() map[string]string {
 	return labels
 }
 
-// ExtendsLive reports whether the file system of a volume in use grows at once when the volume is
-// extended. If the worker lacks CAP_SYS_RESOURCE, as in some containers, or if a virtual machine has
-// used the volume, the file system grows only when it is mounted the next time.
+// ExtendsLive reports whether the file system of a volume in use grows immediately when the volume
+// is extended. If the worker lacks CAP_SYS_RESOURCE, as in some containers, or if a virtual machine
+// has used the volume, the file system grows only when it is next mounted.
 func (s *Store) ExtendsLive(id bourse.VolumeID) bool {
 	vm, err := s.isVM(string(id), stageComplete)
 	return s.growsMounted && !vm && err == nil

@@ -43,7 +43,7 @@ type content struct {
 	Volume    bourse.VolumeID `json:"volume"` // the volume whose content the image contains
 	Bytes     int64           `json:"bytes"`  // size of the image in bytes
 	Encrypted bool            `json:"encrypted,omitempty"`
-	VM        bool            `json:"vm,omitempty"`     // a virtual machine may have written to the image
+	VM        bool            `json:"vm,omitempty"`     // whether a virtual machine may have written to the image
 	Digest    string          `json:"digest,omitempty"` // snapshots only: digest of the content, "sha256:…"
 }
 
@@ -62,20 +62,21 @@ func readHeader(r *bufio.Reader) (header, error) {
 	line, err := r.ReadSlice('\n')
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull) || err == nil && len(line) > maxHeader:
-		return h, bourse.Errorf(bourse.CodeInvalid, "invalid stream of a volume: the header is too long")
+		return h, bourse.Errorf(bourse.CodeInvalid, "invalid volume stream: the header is too long")
 	case err != nil:
 		return h, err
 	}
 	if err := json.Unmarshal(line, &h); err != nil {
-		return h, bourse.Errorf(bourse.CodeInvalid, "invalid stream of a volume: %w", err)
+		return h, bourse.Errorf(bourse.CodeInvalid, "invalid volume stream: %w", err)
 	}
 	if h.Bytes < 1 || h.Bytes > bourse.MaxVolumeGB*gib || h.Bytes%blockSize != 0 {
-		return h, bourse.Errorf(bourse.CodeInvalid, "invalid stream of a volume: %d bytes", h.Bytes)
+		return h, bourse.Errorf(bourse.CodeInvalid, "invalid volume stream: the image has %d bytes", h.Bytes)
 	}
 	return h, nil
 }
 
-// sum hashes the pieces of an image that are not all zeros, so holes do not affect the result.
+// sum computes the digest of an image. It skips pieces that are all zeros, so it makes no difference whether they are
+// holes.
 type sum struct{ hash.Hash }
 
 func newSum(c *content) sum {
@@ -98,7 +99,7 @@ func digestOf(ctx context.Context, image *os.File, c *content) (string, error) {
 	return s.digest(), err
 }
 
-// eachPiece calls do, in order, for each piece of an image that is not all zeros. It stops after the given number of
+// eachPiece calls do, in order, for each piece of an image that is not all zeros. It reads only the given number of
 // bytes.
 func eachPiece(ctx context.Context, image *os.File, bytes int64, do func(off int64, piece []byte) error) error {
 	buf := make([]byte, pieceBytes)

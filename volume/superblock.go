@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// superblock contains some fields of an ext4 superblock; see Linux, Documentation/filesystems/ext4/super.rst.
+// superblock contains the relevant fields of an ext4 superblock; see Linux, Documentation/filesystems/ext4/super.rst.
 type superblock struct {
 	Blocks   int64
 	Reserved int64 // blocks reserved for root
@@ -26,7 +26,7 @@ const (
 	superblockBytes = 1024
 	extMagic        = 0xef53
 	has64Bit        = 0x80  // a feature that old kernels must not ignore
-	hasChecksum     = 0x400 // old kernels may mount a file system with this feature only read-only
+	hasChecksum     = 0x400 // old kernels may mount a file system with this feature, but only read-only
 )
 
 var errNoFS = errors.New("it does not contain an ext4 file system")
@@ -73,8 +73,8 @@ func parseSuperblock(b []byte) (superblock, error) {
 	return sb, nil
 }
 
-// usage returns the usage that statfs would report if the file system were mounted. The kernel then
-// reserves a fiftieth of the blocks, at most 4096, for itself.
+// usage returns the usage that statfs would report if the file system were mounted. When it mounts a file system, the
+// kernel reserves a fiftieth of the blocks, at most 4096, for itself.
 func (b superblock) usage() bourse.VolumeUsage {
 	kept := b.Reserved + min(b.Blocks/50, 4096)
 	total := b.Blocks - b.Overhead

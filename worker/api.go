@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// Handler returns the worker's API, which serves package fabric's verbs. Until the worker
-// has recovered its state, every call fails with CodeUnavailable.
+// Handler returns the handler of the worker's API, which implements the verbs of package fabric. Until the worker has
+// recovered its state, every call fails with CodeUnavailable.
 func (w *Worker) Handler() http.Handler {
 	mux := http.NewServeMux()
 	handleOrders(mux, w)
@@ -167,8 +167,8 @@ func handleRuns(mux *http.ServeMux, w *Worker) {
 	}))
 }
 
-// queriedApp returns the app that a query is limited to. It returns nil if the name or the id is missing. Without a
-// name, a query covers all apps. With a name but no id, it covers every app that has ever had the name.
+// queriedApp returns the app that a query is limited to, or nil unless the query contains both a name and an id. A
+// query without a name covers all apps. A query with a name but no id covers every app that has ever had the name.
 func queriedApp(name bourse.AppName, id string) *bourse.App {
 	if name == "" || id == "" {
 		return nil
@@ -176,7 +176,7 @@ func queriedApp(name bourse.AppName, id string) *bourse.App {
 	return &bourse.App{Name: name, ID: id}
 }
 
-// handleExports serves volumes and snapshots to other workers that hold a grant.
+// handleExports serves volumes and snapshots to other workers that have a grant.
 func handleExports(mux *http.ServeMux, w *Worker) {
 	fabric.VolumeExport.Handle(mux, func(rw http.ResponseWriter, r *http.Request, e fabric.Export) {
 		body := &exportBody{rw: rw}
@@ -194,8 +194,8 @@ func handleExports(mux *http.ServeMux, w *Worker) {
 	})
 }
 
-// exportBody delays the response's header until the first byte of the body is written, so
-// that an earlier error can still be sent as an error response.
+// exportBody sends the response's header only when the first byte of the body is written, so that an earlier error can
+// still be sent as an error response.
 type exportBody struct {
 	rw    http.ResponseWriter
 	begun bool
@@ -235,8 +235,7 @@ func showRun(r fsm.Record) fabric.Run {
 	}
 }
 
-// onRun returns a handler that calls do, an engine operation on one run, and replies with
-// the run's record.
+// onRun returns a handler that performs an engine operation (do) on one run, and replies with the run's record.
 func (w *Worker) onRun(do func(context.Context, string) error) func(context.Context, string) (fabric.Run, error) {
 	return func(ctx context.Context, id string) (fabric.Run, error) {
 		if err := do(ctx, id); err != nil {

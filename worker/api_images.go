@@ -28,7 +28,7 @@ func handleImages(mux *http.ServeMux, w *Worker) {
 	})
 }
 
-// pullEvery is the minimum time between two progress reports of a pull.
+// pullEvery is the minimum time between two progress reports about a pull.
 const pullEvery = 250 * time.Millisecond
 
 // pullImage pulls an image and writes its progress as a stream of lines.
@@ -66,8 +66,8 @@ func (w *Worker) mayPull(image string) error {
 	return config.Normalize()
 }
 
-// progress limits how often reports are sent, and does not send any after end is called. Its
-// methods are safe for concurrent use.
+// progress limits how often progress reports are sent. It does not send any reports after end is
+// called. Its methods are safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex
 	at    time.Time // guarded by mu; time of the latest report

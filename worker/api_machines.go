@@ -40,7 +40,7 @@ func (w *Worker) machineEvents(ctx context.Context, q fabric.EventsQuery) ([]bou
 // maxWait is the maximum duration of a wait request.
 const maxWait = 5 * time.Minute
 
-// waitQuery serves a client's wait request.
+// waitQuery waits until a machine is in a state that a client requested.
 func (w *Worker) waitQuery(ctx context.Context, q fabric.WaitQuery) (fabric.WaitReply, error) {
 	want := reach.StateQuery{Instance: q.Instance, After: q.After}
 	for _, s := range q.States {
@@ -95,8 +95,7 @@ func (w *Worker) handleTunnel(rw http.ResponseWriter, r *http.Request, to fabric
 	fabric.ServeTunnel(rw, r, watch.Conn(conn, func() { w.uses.Touch(to.Machine) }))
 }
 
-// runningOn returns a machine and its driver. It returns an error if the machine is not
-// started.
+// runningOn returns a machine and its driver. It returns an error if the machine is not running.
 func (w *Worker) runningOn(ctx context.Context, id bourse.MachineID) (bourse.Machine, driver.Driver, error) {
 	m, err := w.machines.Running(ctx, id)
 	if err != nil {
@@ -106,8 +105,9 @@ func (w *Worker) runningOn(ctx context.Context, id bourse.MachineID) (bourse.Mac
 	return m, d, err
 }
 
-// processes returns a running machine's processes. Errors: failed_precondition,
-// not_found.
+// processes returns a running machine's processes. Errors: failed_precondition if the machine is
+// not running or its processes are not visible on this host, not_found if the machine does not
+// exist or its program has just ended.
 func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.Process, error) {
 	m, d, err := w.runningOn(ctx, id)
 	if err != nil {
@@ -142,7 +142,7 @@ func execStream(ctx context.Context, d driver.Driver, id driver.TaskID, streams 
 	return res.Exit, err
 }
 
-// passSizes forwards changes to the terminal's size until ctx is done.
+// passSizes forwards changes in the terminal's size until ctx is done.
 func passSizes(ctx context.Context, from <-chan fabric.Size, to chan<- driver.Size) {
 	for {
 		select {

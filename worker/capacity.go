@@ -25,8 +25,7 @@ type Capacity struct {
 	Overcommit map[string]float64  // factors of at least 1, by resource: "shared" vCPUs per core, "memory", "disk" or a countable
 }
 
-// imagesDivisor determines the default disk space for images, which is 1/imagesDivisor of the
-// disk.
+// imagesDivisor determines the default disk space for images: 1/imagesDivisor of the disk.
 const imagesDivisor = 5
 
 // ImageBudget returns the disk space for images. The ledger contains only the rest of
@@ -38,15 +37,14 @@ func (c *Capacity) ImageBudget() bourse.MiB {
 	return c.Disk / imagesDivisor
 }
 
-// DefaultShared is the default number of shared vCPUs per core, as on the Machines
-// API's own platform.
+// DefaultShared is the default number of shared vCPUs per core. It is the same as on Fly.io.
 const DefaultShared = 16
 
 const overcommitShared = "shared"
 
 // DetectCapacity returns the host's capacity. It reserves a tenth of the memory for the host itself. The disk capacity
-// is the free space of the file system that contains dir. An amount that the host does not report is 0, and the
-// operator must configure it.
+// is the free space of the file system that contains dir. If the host does not report an amount, the amount is 0, and
+// the operator must configure it.
 func DetectCapacity(dir string) Capacity {
 	return Capacity{
 		CPUs:   float64(runtime.NumCPU()),
@@ -135,7 +133,8 @@ func (c *Config) ledger() admit.Ledger {
 	return l
 }
 
-// gpus returns the number of GPUs of each kind, either as configured or as the number of named devices.
+// gpus returns the number of GPUs of each kind: the number of named devices if the kind has any, and otherwise the
+// configured number.
 func (c *Capacity) gpus() map[string]int64 {
 	if len(c.Devices) == 0 {
 		return c.GPUs
@@ -150,9 +149,8 @@ func (c *Capacity) gpus() map[string]int64 {
 	return out
 }
 
-// validateDevices returns CodeInvalid if a device is named twice, a name is not a
-// qualified CDI name (vendor.com/class=name), or the configured number of a kind
-// differs from its named devices.
+// validateDevices returns CodeInvalid if a device is named twice, a name is not a qualified CDI name
+// (vendor.com/class=name), or the configured number of GPUs of a kind differs from the number of devices named for it.
 func (c *Capacity) validateDevices() error {
 	seen := map[string]bool{}
 	for kind, names := range c.Devices {

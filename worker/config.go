@@ -17,8 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/watch"
 )
 
-// Config configures a worker. The worker's identity is fixed at its first start, and later starts with a different
-// identity fail.
+// Config configures a worker. The worker's identity is fixed at its first start; later starts with a different identity
+// fail.
 type Config struct {
 	Dir      string                  // data directory; required
 	ID       bourse.WorkerID         // required at the first start; later, "" means the id in the store
@@ -58,7 +58,7 @@ type Policy struct {
 	NetworkMode   NetworkMode
 	NoNetwork     error         // why machines with images cannot have private networks; nil if they can
 	SharedQuota   bool          // cap each shared vCPU at 5 ms per 80 ms, with bursts; otherwise, shared vCPUs compete for cores
-	PIDs          int           // limit of processes of a machine with an image; default DefaultPIDs, negative for no limit
+	PIDs          int           // limit on processes in a machine with an image; default DefaultPIDs, negative for no limit
 	Rootfs        bourse.MiB    // default size of an image's root file system; 0 for no limit, in which case the ledger does not count it
 	FailoverDelay time.Duration // how long a worker may be unreachable before standbys replace its machines; default watch.DefaultFailoverDelay
 	IdleAfter     time.Duration // idle time after which machines with autostop stop; default watch.IdleAfter
@@ -66,7 +66,7 @@ type Policy struct {
 	MachineDisk   bourse.MiB    // disk reserved for each machine's log and record, even while the machine is stopped; 0 for none
 }
 
-// DefaultPIDs is the default limit of processes and threads in a machine with an image. It is more than an ordinary
+// DefaultPIDs is the default limit on processes and threads in a machine with an image. It is more than an ordinary
 // program needs, but low enough to protect the host.
 const DefaultPIDs = 4096
 
@@ -74,7 +74,7 @@ const DefaultPIDs = 4096
 // host's network.
 type NetworkMode string
 
-// The network modes. NetworkHost applies if Parts.Network is not set.
+// The network modes. If Parts.Network is not set, the mode is NetworkHost.
 const (
 	NetworkHost       NetworkMode = "host"       // no machine has a private network
 	NetworkContainers NetworkMode = "containers" // machines with an image have one; the default

@@ -8,9 +8,8 @@
 //     machine, so capacity is never oversold (invariant 4).
 //   - Every effect on the host is recorded durably before it happens. Each operation is a
 //     run of package fsm, whose steps may execute again after a crash (invariant 5).
-//   - After a crash, tasks that the drivers run are adopted if they have a record and
-//     removed if they have none. No machine is restarted because of a crash, and no exit
-//     is lost (invariant 6).
+//   - After a crash, tasks that drivers are running are adopted if they have a record, and removed if they do not. No
+//     machine is restarted because of a crash, and no exit is lost (invariant 6).
 //   - Repeating a claim with the same order id has no effect, and a cancellation wins
 //     even if it arrives before the claim. Cancellations that could not be delivered
 //     reach the worker through the view (invariant 7).
@@ -19,7 +18,7 @@
 //     its resources are released (invariants 4, 5 and 7).
 //   - The worker publishes changed records to the view soon after each change. If the view loses them, the worker
 //     publishes all records again. No caller waits for the view. The only rows in the view that affect machines are
-//     those of canceled orders (invariant 8).
+//     those for canceled orders (invariant 8).
 //   - The network, mounts and devices of a machine with an image exist from before its
 //     program starts until after the program has exited. The image stays on the host
 //     until the machine is destroyed. A stopped machine keeps its record, its volumes and
@@ -28,18 +27,17 @@
 //     expire by the worker's clock. A machine that names the reservation takes over its
 //     holds in the transaction that records the machine (invariant 4). A release wins
 //     even if it arrives before the order that it releases (invariant 7).
-//   - A volume outlives its machine and belongs to at most one machine, as decided in the
-//     transaction that records the machine. The ledger contains the disk space for a
-//     volume and its snapshots before it is used. An interrupted copy from another worker is resumed until it is
-//     complete or stuck.
+//   - A volume outlives its machine and belongs to at most one machine, which is decided in the transaction that
+//     records the machine. Disk space for a volume and its snapshots is taken from the ledger before it is used. An
+//     interrupted copy from another worker is resumed until it is complete or stuck.
 //
 // # Concurrency
 //
 // All state is in the store. Every change to a machine is one store transaction that reads the record, decides and
 // writes. The store executes transactions one after the other, so no locks are needed. Operations on the host are runs.
 // The engine executes runs on the same machine one after the other. One goroutine per started machine waits for its
-// exit (package machines), one deletes expired holds (package admit), one publishes to the view and one reads from it
-// (package publish). Run waits for all of them, for the engine, and for the goroutine that prunes the store.
+// program's exit (package machines), one deletes expired holds (package admit), one publishes to the view and one reads
+// from it (package publish). Run waits for all of them, for the engine, and for the goroutine that prunes the store.
 //
 // # Parts
 //

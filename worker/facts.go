@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Facts returns the facts that the worker publishes. It also fills in the number of machines in each state, the amounts
-// that reservations hold, and the mesh's connections.
+// Facts returns the facts that the worker publishes, including the number of machines in each state, the amounts that
+// reservations hold, and the mesh's connections.
 func (w *Worker) Facts() (bourse.Facts, error) {
 	var facts bourse.Facts
 	err := w.store.View(func(tx *store.Tx) error {
@@ -57,7 +57,7 @@ func addHeld(tx *store.Tx, accounts []bourse.Account) error {
 	return nil
 }
 
-// facts returns the worker's facts without machine counts and held amounts, which take longer to compute.
+// facts returns the worker's facts except machine counts and held amounts, which take longer to compute.
 func (w *Worker) facts(tx *store.Tx) (bourse.Facts, error) {
 	committed, err := tx.CommittedAt(time.Now())
 	cordon, failed := store.CordonOf(tx)
@@ -84,7 +84,7 @@ func (w *Worker) Free() (bourse.Amounts, error) {
 	return free, err
 }
 
-// loadGauge reads the host's load at most once a second.
+// loadGauge caches the host's load, which it reads at most once a second.
 type loadGauge struct {
 	mu   sync.Mutex
 	at   time.Time // guarded by mu
@@ -117,9 +117,9 @@ func hostLoad() float64 {
 	return load / float64(runtime.NumCPU())
 }
 
-// cordon makes the worker refuse new orders, or accept them again. Since a claim is decided in the transaction that
-// records it, claims recorded before the cordon remain valid. Later claims are refused, even if the worker has already
-// quoted their orders.
+// cordon makes the worker refuse new orders, or accept them again. Claims are decided in the transactions that record
+// them, so claims that were recorded before the cordon remain valid. Later claims are refused, even if the worker has
+// already sent quotes for their orders.
 func (w *Worker) cordon(ctx context.Context, req fabric.CordonRequest) (bourse.Facts, error) {
 	err := w.store.Update(ctx, func(tx *store.Tx) error {
 		was, err := store.CordonOf(tx)

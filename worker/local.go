@@ -10,11 +10,11 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// LocalAPI gives callers in the same process the same access to a worker that Handler gives callers on the network.
-// Until the worker has recovered its state, every call fails with CodeUnavailable.
+// LocalAPI is the worker's API for callers in the same process. Handler is the API for callers on the network. Until
+// the worker has recovered its state, every call fails with CodeUnavailable.
 type LocalAPI struct{ w *Worker }
 
-// Local returns access to the worker for callers in the same process.
+// Local returns the worker's API for callers in the same process.
 func (w *Worker) Local() LocalAPI { return LocalAPI{w} }
 
 func (l LocalAPI) ready() error {
@@ -24,7 +24,7 @@ func (l LocalAPI) ready() error {
 	return nil
 }
 
-// Claim fills an order on this worker, or returns the refusal, like fabric.OrderClaim.
+// Claim fills an order on this worker, or returns a refusal, like fabric.OrderClaim.
 func (l LocalAPI) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	if err := l.ready(); err != nil {
 		return nil, nil, err
@@ -86,7 +86,7 @@ func (l LocalAPI) Machines(ctx context.Context, app *bourse.App, keep func(*bour
 	return l.w.machines.List(ctx, app, keep)
 }
 
-// Stop requests that a machine stop, and returns the machine without waiting for its program to exit.
+// Stop begins to stop a machine. It returns the machine without waiting for its program to exit.
 func (l LocalAPI) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Machine{}, err
@@ -104,11 +104,11 @@ func (l LocalAPI) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return err
 }
 
-// Names provides the records for DNS answers: this worker's machines, and the machines on other workers that they can
-// reach.
+// Names provides the records for DNS answers: this worker's machines, and the machines on other workers that this
+// worker's machines can reach.
 type Names struct {
 	*state.State
-	// Elsewhere returns an app's machines on other workers. The field is nil if the worker has no connection to other
+	// Elsewhere returns an app's machines on other workers. The field is nil if the worker is not connected to other
 	// workers' machines. If Elsewhere returns an error, DNS answers contain only the worker's own machines.
 	Elsewhere func(app *bourse.App) ([]bourse.Machine, error)
 }
@@ -118,7 +118,7 @@ var _ network.Names = Names{}
 // Apps implements network.Names.
 func (n Names) Apps() ([]bourse.App, error) { return n.State.Apps("") }
 
-// Machines implements network.Names. It does not wait until the records are durable, because if a crash loses the
+// Machines implements network.Names. It does not wait until the records are durable. That is safe: if a crash loses the
 // record of a start, the resumed run records the start again.
 func (n Names) Machines(app *bourse.App) ([]bourse.Machine, error) {
 	var out []bourse.Machine

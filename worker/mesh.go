@@ -17,11 +17,11 @@ import (
 
 // Mesh connects the worker's private networks with those of other workers. It is implemented by mesh.Mesh.
 type Mesh interface {
-	// Announcement returns the worker's own mesh data, which it publishes for other workers.
+	// Announcement returns the mesh data that this worker publishes for other workers.
 	Announcement() *bourse.Mesh
-	// Peers returns the worker's connections.
+	// Peers returns the worker's connections to other workers.
 	Peers() []bourse.MeshPeer
-	// Reaches reports whether packets are likely to reach a worker's machines.
+	// Reaches reports whether packets from this worker are likely to reach another worker's machines.
 	Reaches(worker bourse.WorkerID) bool
 }
 
@@ -105,8 +105,8 @@ func (v *MeshView) Whole() bool {
 // Changed implements mesh.View.
 func (v *MeshView) Changed() <-chan struct{} { return v.changes.C }
 
-// Elsewhere returns an app's machines on other workers that the mesh reaches. If several machines claim the same
-// placement, it returns only the one with the lowest ID, as the mesh's plan does.
+// Elsewhere returns the app's machines on those other workers that the mesh can reach. If several machines claim the
+// same placement, it returns only the one with the lowest ID, as the mesh's plan does.
 func (v *MeshView) Elsewhere(ctx context.Context, app *bourse.App, m Mesh) ([]bourse.Machine, error) {
 	list, err := v.view.Machines(ctx, inventory.Filter{App: app.Name})
 	slices.SortFunc(list, func(a, b inventory.Listed) int { return cmp.Compare(a.Machine.ID, b.Machine.ID) })

@@ -20,13 +20,13 @@ const (
 	metricsConcurrency = 4               // number of machines whose usage is read at the same time
 )
 
-// Metrics returns a collector of the worker's metrics. If w is nil, the collector only
-// supports Describe.
+// Metrics returns a collector for the worker's metrics. If w is nil, only Describe may be called on
+// the collector.
 func (w *Worker) Metrics() prometheus.Collector { return &collector{w, describe()} }
 
-// descriptions contains the Prometheus descriptions of a worker's metrics. The labels app
-// and machine have at most as many values as there are machines on the host, and all
-// other labels have a fixed set of values.
+// descriptions contains the Prometheus descriptions of a worker's metrics. The labels app and
+// machine have at most one value for each machine on the host, and all other labels have a fixed
+// set of values.
 type descriptions struct {
 	machines, exits, restarts, runs       *prometheus.Desc
 	capacity, used, load                  *prometheus.Desc
@@ -66,7 +66,7 @@ func describe() descriptions {
 	}
 }
 
-// collector reads a worker's metrics whenever they are requested. It does not store them.
+// collector reads a worker's metrics each time they are requested. It does not store them.
 type collector struct {
 	w *Worker
 	descriptions
@@ -82,7 +82,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// scrape is the channel that receives a collector's metrics.
+// scrape is the channel to which a collector sends its metrics.
 type scrape chan<- prometheus.Metric
 
 func (out scrape) gauge(d *prometheus.Desc, v float64, labels ...string) {
@@ -200,8 +200,8 @@ type machineUsage struct {
 	driver.Usage
 }
 
-// usageOfAll returns the usage of all running machines, except those that have just
-// stopped, or whose usage cannot be read in time.
+// usageOfAll returns the usage of all running machines. It leaves out machines that have just
+// stopped, and those whose usage cannot be read in time.
 func (w *Worker) usageOfAll() []machineUsage {
 	ctx, cancel := context.WithTimeout(w.state.Context(), metricsTimeout)
 	defer cancel()

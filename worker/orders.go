@@ -24,14 +24,12 @@ func (w *Worker) quote(ctx context.Context, order *bourse.Order) (bourse.Quote, 
 	return w.host.Quote(ctx, w.store, order)
 }
 
-// claim fills an order on this worker, or returns the refusal. It returns once the order
-// is filled, or when ctx is done. In the latter case the operation continues, and the
-// order's id can be used to find or cancel it.
+// claim fills an order on this worker, or returns a refusal. If ctx is done before the order is filled, claim returns,
+// but the operation continues, and the order's id can be used to find or cancel it.
 //
-// Brokers treat CodeUnavailable and CodeRateLimited as refusals. If the order was not
-// recorded, claim returns a refusal instead of such an error (see [admit.Host.Answer]).
-// If the order was recorded, claim replaces these codes by CodeTimeout, because the
-// outcome is unknown.
+// Brokers treat the errors CodeUnavailable and CodeRateLimited as refusals, so claim never returns them. If the order
+// was not recorded, claim returns a refusal instead (see [admit.Host.Answer]). If the order was recorded, claim returns
+// CodeTimeout instead, because the outcome is unknown.
 func (w *Worker) claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, refusal, err := w.claimKind(ctx, c)
 	if code := bourse.CodeOf(err); code == bourse.CodeUnavailable || code == bourse.CodeRateLimited {
@@ -53,15 +51,15 @@ func (w *Worker) claimKind(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 	return w.machines.Claim(ctx, c)
 }
 
-// cancel ensures that this worker does not fill the order now or later. It records a tombstone, which causes all later
-// claims to be refused. It also starts destroying the order's machine or volume, if any, and deletes the order's
+// cancel cancels an order on this worker, whether or not the worker has filled it. It records a tombstone, so that all
+// later claims are refused. It also begins to destroy the order's machine or volume, if any, and deletes the order's
 // hold. cancel returns once all of this is recorded. If the order's volume belongs to a machine, cancel returns
 // failed_precondition and does not cancel the order.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
 	return w.cancelFor(ctx, id, "a request")
 }
 
-// cancelFor is like cancel. source describes the origin of the cancellation in the log.
+// cancelFor is like cancel. source names the origin of the cancellation for the log.
 func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string) (bourse.Cancellation, error) {
 	if err := id.Validate(); err != nil {
 		return bourse.Cancellation{}, err
@@ -93,8 +91,8 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 		return tx.PutOrder(rec)
 	})
 	w.tasks.Withdraw(id) // tasks that begin after the transaction are refused
-	// A crash before the next step leaves a canceled order with an existing machine or
-	// volume. Recovery finds and destroys it.
+	// A crash before the next step leaves a canceled order with an existing machine or volume, which recovery finds and
+	// destroys.
 	switch {
 	case err != nil: // after an error, the transaction may still be writing to filled, so do not read it
 		return bourse.Cancellation{}, err
@@ -108,8 +106,8 @@ func (w *Worker) cancelFor(ctx context.Context, id bourse.OrderID, source string
 	return filled, nil
 }
 
-// releaseHolds deletes a reservation's holds on this worker, and causes its later holds to be refused. A release
-// therefore wins even if it arrives before the orders that it releases (invariant 7).
+// releaseHolds deletes a reservation's holds on this worker, and ensures that later orders for the reservation's holds
+// are refused. A release therefore wins even if it arrives before the orders that it releases (invariant 7).
 func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) error {
 	if err := key.Validate(); err != nil {
 		return err
@@ -118,7 +116,7 @@ func (w *Worker) releaseHolds(ctx context.Context, key bourse.ReservationKey) er
 	return err
 }
 
-// decision returns the recorded decision about an order that this worker filled.
+// decision returns the recorded decision about an order that this worker has filled.
 func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decision, error) {
 	if err := w.store.Sync(ctx); err != nil {
 		return bourse.Decision{}, err
@@ -139,22 +137,23 @@ func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decisi
 	return d, err
 }
 
-// How long a claim may occupy its turn. A claim that takes longer is usually waiting for
-// an image or a program rather than for this worker, so another claim may begin.
+// How long a claim may occupy its turn. After that time, another claim may begin, because a claim that takes longer is
+// usually waiting for an image or a program rather than for this worker.
 const (
 	machineLease = 250 * time.Millisecond
 	taskLease    = 25 * time.Millisecond
 )
 
 // claimTurns limits the concurrent claims of all brokers together. The limit is twice the number of claims that one
-// broker sends at the same time, so a single broker never reaches it. Claims wait in the queue only briefly. A claim
-// that does not get a turn in that time fails, and its broker tries another worker.
+// broker sends at the same time, so a single broker never reaches it. Claims wait in the queue only briefly. If a claim
+// does not get a turn in time, it fails, and its broker tries another worker.
 func claimTurns() throttle.OrderLimits {
 	n := 64 * runtime.GOMAXPROCS(0)
 	return throttle.OrderLimits{Concurrency: n, Queue: n, QueueTimeout: 100 * time.Millisecond}
 }
 
-// admit calls claim, or returns rate_limited, which is not a refusal, if the limit on concurrent claims is exceeded.
+// admit calls claim when the claim gets its turn. If too many claims are in progress, it returns the error rate_limited
+// instead.
 func (w *Worker) admit(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	lease := machineLease
 	if c.Order.Warm() {
@@ -168,7 +167,7 @@ func (w *Worker) admit(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bou
 	return w.claim(ctx, c)
 }
 
-// claimStream claims a task and streams its answer to out.
+// claimStream fills an order for a task, and streams the task's answer to out.
 func (w *Worker) claimStream(ctx context.Context, c bourse.Claim, out *codec.Writer) error {
 	if err := c.Order.Validate(); err != nil {
 		return err

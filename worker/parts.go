@@ -62,12 +62,11 @@ func (w *Worker) startScheduled(ctx context.Context, id bourse.MachineID, check 
 	return err
 }
 
-// scheduledTimeout is how long the start of a scheduled machine may delay the machines
-// that are due after it.
+// scheduledTimeout limits how long the start of a scheduled machine may delay other machines that are due.
 const scheduledTimeout = 5 * time.Second
 
-// keepAliveEnv starts listening on a machine's socket. It returns the environment variable
-// through which the machine's program finds the socket, which keeps the machine awake.
+// keepAliveEnv starts listening on the socket through which a program keeps its machine awake. It returns the
+// environment variable that contains the socket's path.
 func (w *Worker) keepAliveEnv(m *bourse.Machine) []string {
 	if w.awake == nil || len(m.Config.Services) == 0 || m.Config.ImageKind() != bourse.HostImage {
 		return nil
@@ -92,8 +91,8 @@ type Images interface {
 	// SetInUse sets the function that reports whether an image must not be removed. It
 	// must be called before the image store runs.
 	SetInUse(inUse func(digest string) bool)
-	// Changed returns a channel of capacity one that contains a token if the result of List
-	// may have changed. It always returns the same channel.
+	// Changed returns a channel of capacity one that contains a token if the result of List may have changed. Every
+	// call returns the same channel.
 	Changed() <-chan struct{}
 }
 
@@ -121,7 +120,7 @@ type Puller interface {
 	Room(limits driver.Limits) *bourse.Refusal
 }
 
-// newHost describes the worker for package admit. collectLabels adds the labels later.
+// newHost returns the information about the worker that package admit needs. collectLabels adds the labels later.
 func (w *Worker) newHost() *admit.Host {
 	cfg := &w.cfg
 	h := &admit.Host{
@@ -159,10 +158,9 @@ func (w *Worker) drivers() []string {
 	return names
 }
 
-// collectLabels collects labels from the network and volumes, from the drivers, and from
-// the operator. If several of these set the same label, the last one in this order wins.
-// It must be called again once a driver has recovered, because some of the driver's
-// labels are not available earlier.
+// collectLabels collects labels from the network and volumes, from the drivers, and from the operator. If several of
+// these set the same label, the last one in this order wins. It must be called again once a driver has recovered,
+// because some of the driver's labels are not available before that.
 func (w *Worker) collectLabels() {
 	shared := map[string]string{}
 	if w.cfg.Network != nil {

@@ -65,7 +65,7 @@ func TestEachMachineHasAPort(t *testing.T) {
 	none := func(how string, r *bourse.Refusal, err error) {
 		t.Helper()
 		if err != nil || r == nil || r.Reason != bourse.RefusedResource || r.Resource != admit.ResourcePorts || r.Wanted != 1 || r.Free != 0 {
-			t.Errorf("one machine too many for the ports is %s: %+v, %v", how, r, err)
+			t.Errorf("with all ports taken, another machine is %s: refusal %+v, error %v; want a refusal", how, r, err)
 		}
 	}
 	q, err := h.quote(t.Context(), newOrder(t))

@@ -132,8 +132,8 @@ func (w *Worker) identify() (store.Identity, error) {
 	return id, err
 }
 
-// Known returns the identity that is stored in a worker's data directory. ok is false if
-// no worker has been started there yet. Errors are those of Open.
+// Known returns the identity that is stored in a worker's data directory. ok is false if no worker was ever started
+// there. Known returns the same errors as Open.
 func Known(dir string, log *slog.Logger) (id store.Identity, ok bool, err error) {
 	if _, err := os.Stat(filepath.Join(dir, store.FileName)); errors.Is(err, fs.ErrNotExist) {
 		return id, false, nil
@@ -173,8 +173,7 @@ func (w *Worker) Identity() store.Identity { return w.self }
 // machines.
 func (w *Worker) Names() Names { return Names{State: w.state} }
 
-// Recovered returns a channel that is closed once the worker has recovered and answers
-// calls.
+// Recovered returns a channel that is closed once the worker has recovered and serves calls.
 func (w *Worker) Recovered() <-chan struct{} { return w.recovered }
 
 // Close closes the store. It must be called after Run has returned.
@@ -223,9 +222,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// recover reconciles the host with the store after a start: first machines, then tasks,
-// then volumes. The engine resumes unfinished runs afterwards. recover does not restart
-// any machine.
+// recover reconciles the host with the store after a start: first machines, then tasks, then volumes. The engine
+// resumes unfinished runs afterwards. recover does not restart any machines.
 func (w *Worker) recover(ctx context.Context) error {
 	begin := time.Now()
 	found, err := w.machines.Recover(ctx)
@@ -270,8 +268,8 @@ func (w *Worker) pruneStore(ctx context.Context) error {
 	}
 }
 
-// DestroyAll destroys all machines and volumes. It returns once they are destroyed, or when ctx is done. After
-// destroying them, it waits up to leaveTimeout for the view to remove them.
+// DestroyAll destroys all machines and volumes. It waits until they are destroyed, or until ctx is done. If they are
+// destroyed, it then waits up to leaveTimeout until the view no longer contains them.
 func (w *Worker) DestroyAll(ctx context.Context) error {
 	all, err := w.machines.List(ctx, nil, func(m *bourse.Machine) bool { return m.State != bourse.StateDestroyed })
 	if err != nil {
@@ -302,7 +300,7 @@ func (w *Worker) DestroyAll(ctx context.Context) error {
 }
 
 // Leave announces in the view that the worker no longer accepts orders. It returns nil once the view contains the
-// announcement, or ctx's error if ctx is done first. Run must be running.
+// announcement, or ctx's error if ctx is done first. It must be called while Run is running.
 func (w *Worker) Leave(ctx context.Context) error {
 	if w.publisher == nil {
 		return nil

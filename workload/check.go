@@ -16,9 +16,9 @@ import (
 type Check struct {
 	Name           string    // unique in the machine; for a service's check, it begins with "servicecheck-"
 	Type           CheckType // tcp or http
-	Kind           CheckKind // which of the machine's services are affected by a failure
+	Kind           CheckKind // determines which of the machine's services a failure affects
 	Port           int       // the machine's port, 1 to 65535; 0 means $PORT
-	ConfiguredPort int       // the port in the config, if Port is the machine's $PORT instead
+	ConfiguredPort int       // the port in the config, if Port was replaced by the machine's $PORT
 	// Index of the check's service in the config, starting at 1; 0 if the check does not belong to a service.
 	Service  int
 	Interval time.Duration // time from the end of a probe to the next one, 1 s to 1 h
@@ -49,14 +49,14 @@ const (
 	CheckHTTP CheckType = "http" // passes if a request is answered with status 2xx
 )
 
-// CheckKind is the effect of a check.
+// CheckKind determines what a check's failure affects.
 type CheckKind string
 
 // The check kinds.
 const (
-	Informational CheckKind = "informational" // has no effect on requests; clients read its status
+	Informational CheckKind = "informational" // a failure does not affect requests; clients can read the status
 	Readiness     CheckKind = "readiness"     // a failure blocks requests for all of the machine's services
-	// A failure blocks requests for the check's service. All checks of services are of this kind.
+	// A failure blocks requests for the check's service. All checks that belong to services are of this kind.
 	ServiceCheck CheckKind = "service"
 )
 
@@ -124,8 +124,8 @@ func readChecks(c *bourse.Config) ([]Check, error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// check fills in a check's defaults. Times outside their range are replaced by the nearest valid value, as clients of
-// the Machines API expect.
+// check fills in a check's defaults. port is the default port. A time that is out of range is replaced by the nearest
+// valid value, as clients of the Machines API expect.
 func (c CheckConfig) check(port int) (Check, error) {
 	out := Check{
 		Type: CheckType(strings.ToLower(c.Type)), Kind: c.Kind, Port: c.Port,

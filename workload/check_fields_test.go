@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestCheckFields checks that the package reads exactly the check fields that the table of fields lists as supported.
+// TestCheckFields checks that the fields of a check that this package reads are exactly those that the table of
+// fields lists as supported.
 func TestCheckFields(t *testing.T) {
 	t.Parallel()
 	var read []string

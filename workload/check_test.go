@@ -65,8 +65,8 @@ func with(c workload.Check, change func(*workload.Check)) workload.Check {
 	return c
 }
 
-// TestDecides checks that a readiness check affects all services, a service's check its own service, and other checks
-// none.
+// TestDecides checks which services a check affects: a readiness check affects all services, a service's check
+// affects only that service, and other checks do not affect any.
 func TestDecides(t *testing.T) {
 	t.Parallel()
 	list := workload.Checks(config(`{"a":{"port":1},"b":{"port":1,"kind":"readiness"}}`, `[{"internal_port":80},{"internal_port":81,"checks":[{}]}]`))

@@ -3,7 +3,7 @@
 // Machines API.
 //
 // All functions except [Check.Probe] depend only on the configuration. Proxies use the services to route requests.
-// Workers run the program, probe the checks, and stop idle machines. Brokers review the configuration in each order and
-// update, and refuse invalid ones. Therefore, most functions do not return errors. The invalid parts of a configuration
-// that no broker has reviewed, such as one published by a hostile worker, are treated as empty.
+// Workers run the program, probe the checks, and stop idle machines. Brokers review the configuration in each order
+// and update, and refuse invalid ones. Therefore, most functions do not return errors. If a configuration was not
+// reviewed by a broker, for example because a hostile worker published it, its invalid parts are treated as empty.
 package workload

@@ -18,15 +18,16 @@ import (
 // Dial connects to a port of the checked machine.
 type Dial func(ctx context.Context, port uint16) (net.Conn, error)
 
-// Limits on the sizes of a reply's headers and body, because machines are not trusted.
+// Limits on the number of bytes that are read from a reply's headers and body. They are necessary because machines
+// are not trusted.
 const (
 	maxHeaders = 16 << 10
 	maxBody    = 256
 )
 
 // Probe executes a check once. It reports whether the check passed, and describes the result in at most
-// [MaxCheckOutput] bytes of printable text. It takes no longer than the check's timeout and does not follow redirects.
-// If the check does not name a port, the caller must set Port to the machine's $PORT first.
+// [MaxCheckOutput] bytes of printable text. It takes no longer than the check's timeout and does not follow
+// redirects. If the check's Port is 0, the caller must first set it to the machine's $PORT.
 func (c *Check) Probe(ctx context.Context, dial Dial) (passed bool, output string) {
 	if c.Port == 0 {
 		return false, "the machine has no $PORT: the check needs a port"
@@ -65,10 +66,10 @@ func (c *Check) describePort() string {
 	return fmt.Sprintf("port %d, the machine's $PORT, because port %d was not available on its host", c.Port, c.ConfiguredPort)
 }
 
-// usesOtherPort reports whether a probe uses a different port than the config names.
+// usesOtherPort reports whether the probed port differs from the one in the config.
 func (c *Check) usesOtherPort() bool { return c.ConfiguredPort != 0 && c.ConfiguredPort != c.Port }
 
-// errReply is the error of a reply whose status does not indicate success.
+// errReply is the error for a reply whose status does not indicate success.
 type errReply struct{ text string }
 
 func (e errReply) Error() string { return e.text }
@@ -136,7 +137,7 @@ func (c *Check) failure(err error) string {
 	return text
 }
 
-// printable returns text without control characters, shortened to MaxCheckOutput bytes.
+// printable returns text without control characters, truncated to MaxCheckOutput bytes.
 func printable(text string) string {
 	text = strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {

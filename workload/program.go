@@ -11,8 +11,8 @@ import (
 // Program describes a machine's program.
 type Program struct {
 	bourse.Init
-	Env  map[string]string // environment variables, except those that the worker adds to describe the machine
-	From map[string]string // maps variables to facts about the machine; each is one of fieldRefs
+	Env  map[string]string // environment variables, without those that the worker adds to describe the machine
+	From map[string]string // further variables whose values describe the machine; maps each name to one of fieldRefs
 
 	Secrets          []Secret // secrets for additional variables
 	IgnoreAppSecrets bool     // do not pass the app's other secrets to the program
@@ -127,7 +127,7 @@ func (p *Program) validate() error {
 	}
 	c := bourse.Config{Image: bourse.ImageHost, Init: p.Init, Env: env}
 	if len(c.Init.Command()) == 0 {
-		c.Init.Exec = []string{"/"} // the image contains the command; any value is valid here
+		c.Init.Exec = []string{"/"} // placeholder, because the command is in the image
 	}
 	return c.Normalize()
 }

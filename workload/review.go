@@ -13,14 +13,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxWarnings is the maximum number of warnings about one config. A limit is needed because a client may send any
+// maxWarnings is the maximum number of warnings about one config. A limit is necessary because a client may send any
 // number of unknown members.
 const maxWarnings = 32
 
 // Review checks the config of an order or update. If a member is invalid, Review returns a CodeInvalid error that
 // contains the path of the first such member. A member is invalid if clients could not decode it, if [bourse.Fields]
-// rejects it, or if it describes an unsupported service, program or check. Review returns warnings for members that are
-// stored but have no effect, and for combinations of service settings that would leave the machine stopped.
+// rejects it, or if it describes an unsupported service, program or check. Review returns warnings about members that
+// are stored but have no effect, and about combinations of service settings that would leave the machine stopped.
 func Review(c *bourse.Config) ([]bourse.Warning, error) {
 	if err := Validate(&c.StoredConfig); err != nil {
 		return nil, err
@@ -146,8 +146,8 @@ func (r *review) walk(path string, value any) error {
 	return nil
 }
 
-// Unknown returns a warning for each non-empty member of the JSON body raw for which v has no field. The body must have
-// been decoded into v.
+// Unknown returns a warning for each non-empty member of raw, a JSON body, for which v has no field. raw must have
+// been decoded into v before.
 func Unknown(raw []byte, v any) []bourse.Warning {
 	var r review
 	r.unknown("", bourse.UnknownMembers(raw, v))
@@ -189,8 +189,8 @@ func (r *review) warn(field, message string) {
 	}
 }
 
-// hasEffect reports whether a member's value requests anything. It returns false for empty values, false, 0, and the
-// values in idle.
+// hasEffect reports whether a member's value requests anything. Empty values, false, 0, and the values in idle do
+// not.
 func hasEffect(value any, idle []string) bool {
 	switch v := value.(type) {
 	case nil:
@@ -213,7 +213,7 @@ func hasEffect(value any, idle []string) bool {
 
 var memberPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// member formats a member's name as part of a path. The name may contain any text.
+// member formats a member's name as part of a path. It quotes names that contain unusual characters.
 func member(name string) string {
 	if memberPattern.MatchString(name) {
 		return name

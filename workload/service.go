@@ -15,7 +15,7 @@ type Service struct {
 	Protocol     Protocol
 	InternalPort int    // the machine's port, 1 to 65535; 0 means $PORT
 	Ports        []Port // public ports; if there are none, proxies do not serve the service
-	Autostart    bool   // whether a request starts the machine; default true, because flyctl omits it
+	Autostart    bool   // whether a request starts the machine; default true, because flyctl omits this member
 	Autostop     Autostop
 	MinRunning   int // number of machines in the app's primary region that autostop leaves running
 	Concurrency  Concurrency
@@ -55,7 +55,8 @@ func (a *Autostop) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Handler is a step in a proxy's processing of a connection. A port's handlers are applied in the listed order.
+// Handler is one step in how a proxy processes a connection. A port's handlers are applied in the order in which the
+// port lists them.
 type Handler string
 
 // The handlers.
@@ -64,7 +65,7 @@ const (
 	HandlerTLS        Handler = "tls"
 	HandlerPGTLS      Handler = "pg_tls"      // TLS negotiated by PostgreSQL clients
 	HandlerProxyProto Handler = "proxy_proto" // passes the client's address to the machine in a PROXY protocol header
-	HandlerEdgeHTTP   Handler = "edge_http"   // stored; served like http
+	HandlerEdgeHTTP   Handler = "edge_http"   // served like http
 )
 
 // Port is a service's public port, or a range of public ports.
@@ -77,7 +78,7 @@ type Port struct {
 	ProxyV2     bool // whether the PROXY protocol header has version 2 instead of version 1
 }
 
-// Has reports whether the port has a handler.
+// Has reports whether the port has the given handler. The handler edge_http counts as http.
 func (p *Port) Has(h Handler) bool {
 	for _, x := range p.Handlers {
 		if x == h || x == HandlerEdgeHTTP && h == HandlerHTTP {
@@ -87,7 +88,7 @@ func (p *Port) Has(h Handler) bool {
 	return false
 }
 
-// HTTPOptions contains the http handler's options that a proxy applies; see [HTTPConfig].
+// HTTPOptions contains the options of handler http that a proxy applies; see [HTTPConfig].
 type HTTPOptions struct {
 	Compress    bool
 	H2Backend   bool          // whether the machine expects HTTP/2 without TLS
@@ -132,8 +133,8 @@ func readServices(c *bourse.Config) ([]Service, error) {
 	return out, nil
 }
 
-// AutostopOf returns the setting for a machine with these services. If they have different settings, the one listed
-// first among the values of Autostop applies. Without services, AutostopOf returns AutostopOff.
+// AutostopOf returns the Autostop setting for a machine with these services. If the services have different settings,
+// the one listed first among the values of Autostop applies. Without services, AutostopOf returns AutostopOff.
 func AutostopOf(list []Service) Autostop {
 	rank := map[Autostop]int{AutostopOff: 0, AutostopStop: 1, AutostopSuspend: 2}
 	least := AutostopOff
@@ -256,7 +257,7 @@ func (p *Port) tlsSupported(path string) error {
 	return nil
 }
 
-// options reads the http handler's options. Error messages begin with path.
+// options reads the options of handler http. Error messages begin with path.
 func (w *HTTPConfig) options(path string) (HTTPOptions, error) {
 	o := HTTPOptions{
 		Compress: valueOf(w.Compress), H2Backend: valueOf(w.H2Backend), ReplayCache: w.ReplayCache,

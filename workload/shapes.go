@@ -25,8 +25,7 @@ type ServiceConfig struct {
 	ForceInstanceDescription *string       `json:"force_instance_description,omitempty"`
 }
 
-// Package deploy/config also reads the tags "in" and "quoted" of the types below, because its
-// files contain the same tables.
+// The tags "in" and "quoted" of the types below are for package deploy/config, whose files contain the same tables.
 
 // PortConfig is an item of config.services[].ports.
 type PortConfig struct {
@@ -70,14 +69,14 @@ type HTTPConfig struct {
 	ReplayCache []ReplayCache `json:"replay_cache,omitempty"`
 }
 
-// HTTPResponse edits the headers of replies.
+// HTTPResponse configures changes to response headers.
 type HTTPResponse struct {
 	Headers  map[string]Edit `json:"headers,omitempty"`
 	Pristine *bool           `json:"pristine,omitempty"` // whether the proxy must not add its own headers to replies
 }
 
-// ReplayCache configures a proxy to remember the target of a replayed request. The proxy sends later requests with the
-// same path prefix and the same header or cookie to this target.
+// ReplayCache configures a proxy to cache the destination of a replayed request. The proxy sends later requests with
+// the same path prefix and the same header or cookie to this destination.
 type ReplayCache struct {
 	PathPrefix  string `json:"path_prefix,omitempty"`
 	TTLSeconds  int    `json:"ttl_seconds,omitempty" in:"10..31536000"`
@@ -86,7 +85,7 @@ type ReplayCache struct {
 	AllowBypass bool   `json:"allow_bypass,omitempty"`
 }
 
-// Edit sets a reply header to these values, or removes the header if there are none.
+// Edit sets a response header to the listed values, or removes the header if the list is empty.
 type Edit []string
 
 // MarshalJSON writes false if there are no values, a string if there is one, and a list otherwise.
@@ -151,14 +150,14 @@ type processConfig struct {
 	} `json:"env_from"`
 }
 
-// Metrics is config.metrics, the address where a program serves its own metrics.
+// Metrics is config.metrics: the port and path at which a program serves its own metrics.
 type Metrics struct {
 	Port  int    `json:"port,omitempty" in:"1..65535"`
 	Path  string `json:"path"`
 	HTTPS bool   `json:"https,omitempty"`
 }
 
-// Static is an item of config.statics, a directory in the image whose files a proxy serves.
+// Static is an item of config.statics: a directory of static files in the image. Proxies do not serve these files.
 type Static struct {
 	GuestPath     string `json:"guest_path"`
 	URLPrefix     string `json:"url_prefix"`
@@ -166,7 +165,7 @@ type Static struct {
 	IndexDocument string `json:"index_document,omitempty"`
 }
 
-// rest contains the members of [bourse.StoredConfig.Rest] that Machines API clients decode.
+// rest contains those members of [bourse.StoredConfig.Rest] that Machines API clients decode.
 type rest struct {
 	Guest *struct {
 		MaxMemoryMB      int      `json:"max_memory_mb"`
@@ -212,8 +211,8 @@ func wrongType(b []byte) error {
 	return &json.UnmarshalTypeError{Value: "value " + bourse.Quoted(strings.Trim(string(b), `"`))}
 }
 
-// Validate returns CodeInvalid, with a member's path, if Machines API clients could not decode the member. A single
-// value of the wrong type would make every client fail to list the app's machines.
+// Validate returns CodeInvalid if Machines API clients could not decode one of the members; the message contains the
+// member's path. A single value of the wrong type would make every client fail to list the app's machines.
 func Validate(k *bourse.StoredConfig) error {
 	_, services := servicesIn(k)
 	_, checks := checksIn(k)
@@ -240,7 +239,8 @@ func servicesIn(k *bourse.StoredConfig) ([]ServiceConfig, error) {
 	return decode[[]ServiceConfig]("config.services", k.Services)
 }
 
-// checksIn decodes each check separately, because the decoder's errors omit the keys of a map.
+// checksIn decodes config.checks. It decodes each check separately, because the decoder's errors do not contain the
+// keys of a map.
 func checksIn(k *bourse.StoredConfig) (map[string]CheckConfig, error) {
 	all, err := decode[map[string]json.RawMessage]("config.checks", k.Checks)
 	out := make(map[string]CheckConfig, len(all))
@@ -261,7 +261,8 @@ func checkShape[T any](path string, raw json.RawMessage) error {
 	return err
 }
 
-// unsupportedItems returns an error if the list at path, whose items are not supported, is not empty.
+// unsupportedItems returns an error if the list at path is not empty. It is called for lists whose items are not
+// supported.
 func unsupportedItems(path string, raw json.RawMessage) error {
 	list, err := decode[[]json.RawMessage](path, raw)
 	if len(list) > 0 {

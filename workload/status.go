@@ -6,9 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// CheckStatuses returns the status of each of a machine's checks, in the order of [Checks]. A check's status is warning
-// if the machine is not running or the check has not produced a result since the machine was last started. If the
-// machine has no checks, the list is empty.
+// CheckStatuses returns the status of each of a machine's checks, in the order of [Checks]. The status is warning if
+// the machine is not running, or if the check has not produced a result since the machine was last started.
 func CheckStatuses(m *bourse.Machine) []bourse.CheckStatus {
 	var out []bourse.CheckStatus
 	for _, c := range Checks(&m.Config) {
@@ -36,8 +35,8 @@ func checkStatus(m *bourse.Machine, name string) bourse.CheckStatus {
 	return unknown
 }
 
-// Ready reports whether all of a running machine's readiness checks have passed since its start. A machine without
-// readiness checks is ready. Callers who look up an app's machines by name receive only ready ones.
+// Ready reports whether all of a running machine's readiness checks currently pass. A machine without readiness
+// checks is ready. DNS lookups for an app's machines return only ready ones.
 func Ready(m *bourse.Machine) bool {
 	if len(m.Config.Checks) == 0 {
 		return true

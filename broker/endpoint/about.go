@@ -34,11 +34,11 @@ func (rt Route) Makes(reply any) Route { return rt.Writes(reply).Answers(http.St
 // Answers sets the status of a successful reply.
 func (rt Route) Answers(status int) Route { rt.About.Status = status; return rt }
 
-// Fails sets the type of the reply to a valid request whose operation failed.
+// Fails sets the type of the reply if a valid request fails.
 func (rt Route) Fails(reply any) Route { rt.About.Failure = reply; return rt }
 
-// Streams declares that a successful reply is a stream of lines, each of which contains a value of
-// the given type in JSON.
+// Streams declares that a successful reply is a stream of lines, each a JSON value of the given
+// type.
 func (rt Route) Streams(line any) Route { rt.About.Lines = true; return rt.Writes(line) }
 
 // Sends sets the media type of a successful reply that is not JSON.

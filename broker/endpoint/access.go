@@ -15,8 +15,8 @@ type Tokens interface {
 	Identify(ctx context.Context, token string) (Identity, error)
 }
 
-// Identity describes the caller of a request and its permissions. The zero value has all permissions. The fields from
-// Org on restrict them.
+// Identity describes the caller of a request and its permissions. The zero value has all permissions. Org and the
+// fields after it restrict them.
 type Identity struct {
 	Name     string             // recorded as the owner of leases that the caller acquires
 	Token    string             // ID of the token; "" if the token was not created through the API

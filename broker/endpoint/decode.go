@@ -27,7 +27,7 @@ func Decode(w http.ResponseWriter, r *Request, optional bool, v any) error {
 	})
 }
 
-// DecodeTask is like Decode, for the payload of a task. It does not report unknown members, because
+// DecodeTask is like Decode, but for a task's payload. It does not report unknown members, because
 // that would require parsing a large payload twice.
 func DecodeTask(w http.ResponseWriter, r *Request, v any) error {
 	return decode(w, r, false, func(raw []byte) error { return unmarshal(raw, v) })
@@ -135,8 +135,8 @@ func QueryInt(r *Request, name string) (int, error) {
 	return n, nil
 }
 
-// QueryTimeout returns the query parameter timeout, which is a number of seconds or a Go duration. If the parameter
-// is missing, QueryTimeout returns 0. A negative value is invalid. A value above limit is reduced to limit.
+// QueryTimeout decodes the timeout query parameter, which is a number of seconds or a Go duration. If the parameter is
+// missing, QueryTimeout returns 0. A negative value is invalid. A value above limit is reduced to limit.
 func QueryTimeout(r *Request, limit time.Duration) (time.Duration, error) {
 	s := r.URL.Query().Get("timeout")
 	if s == "" {

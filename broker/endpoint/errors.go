@@ -63,14 +63,14 @@ func writeError(w http.ResponseWriter, r *Request, err error) {
 	_ = WriteJSON(w, status, body) // this body can always be encoded
 }
 
-// Values of WorkerError's changes parameter, which specifies whether the call may have had an effect on the worker.
+// Values for the changes argument of WorkerError.
 const (
 	Reading  = false
 	Changing = true
 )
 
-// WorkerError converts a worker's error to an error for the caller. The changes parameter specifies whether the call
-// could have changed anything.
+// WorkerError converts a worker's error to an error for the caller. changes specifies whether the call could have
+// changed anything on the worker.
 //
 // The code and message stay the same, with two exceptions. All errors about missing machines have the same message. If
 // the worker's response was lost, the error is unavailable (503) for a read, and a timeout with an unknown outcome for

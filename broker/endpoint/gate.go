@@ -63,7 +63,7 @@ func (g *Gate) Authorize(rt *Route, r *Request) error {
 
 // checkRestrictions checks the restrictions of the caller's token. A read-only token may not change anything, run
 // commands in a machine, or connect to it. A machine token may be used only for its own machines. Endpoints that do not
-// concern a single machine reject a machine token, unless their routes are declared with [ForMachines]. Errors:
+// concern a single machine reject machine tokens, unless their routes are declared with [ForMachines]. Errors:
 // forbidden.
 func checkRestrictions(rt *Route, r *Request) error {
 	id := bourse.MachineID(r.PathValue("machine"))

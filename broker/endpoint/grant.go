@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Everything replaces the organization's slug in tokens that are valid for all organizations and for the cluster
-// itself. It is not a valid slug.
+// Everything is used in place of an organization's slug in tokens that are valid for all organizations and for the
+// cluster itself. It is not a valid slug.
 const Everything = "*"
 
 // identityOf returns the identity of a token's owner.

@@ -24,8 +24,8 @@ type Counts struct {
 	collected []prometheus.Collector
 }
 
-// other replaces label values that this release does not know. They come from servers of another release or from a
-// malicious worker.
+// other replaces label values that this release does not know. Such values come from a server that runs another
+// release, or from a malicious worker.
 const other = "other"
 
 // seconds contains the upper bounds of the latency buckets, which range from the duration of a refusal to that of an
@@ -111,7 +111,7 @@ func (c *Counts) Decided(order *bourse.Order, fill *bourse.Fill, d *bourse.Decis
 }
 
 // count counts the refusals in a decision. It returns the most frequent reason if the order was refused for lack of
-// capacity, the error's code if it was refused otherwise, and "" if it was not refused.
+// capacity, the error's code if it was refused for another reason, and "" if it was not refused.
 func (c *Counts) count(d *bourse.Decision, err error) string {
 	var by map[bourse.RefusalReason]int
 	most := bourse.RefusalReason("")

@@ -65,8 +65,8 @@ type Target struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// Targets returns the workers and proxies as scrape targets. Prometheus scrapes them through this broker, at the
-// address host that the client used to reach it. Absent workers are included, so that Prometheus reports them as down.
+// Targets returns the workers and proxies as scrape targets. Prometheus scrapes them through this broker. host is the
+// address at which the client reached the broker. Absent workers are included, so that Prometheus reports them as down.
 // Proxies are included only while they are members.
 func Targets(host string, workers []bourse.Member, absent []bourse.Absence, proxies []bourse.Member) []Target {
 	out := make([]Target, 0, len(workers)+len(absent)+len(proxies))

@@ -19,12 +19,12 @@ type Route struct {
 	About   About
 }
 
-// On returns the route of an endpoint.
+// On returns a Route with the given pattern, required permission and handler.
 func On(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve}
 }
 
-// ForMachines is like On, for an endpoint that also accepts machine tokens. For a caller with such a token, the
+// ForMachines is like On, but for an endpoint that also accepts machine tokens. For a caller with such a token, the
 // handler must return only the token's machines.
 func ForMachines(pattern string, needs Scope, serve Handler) Route {
 	return Route{Pattern: pattern, Needs: needs, Serve: serve, Narrow: true}
@@ -61,7 +61,7 @@ func (s *Server) Routed(routes []Route) http.Handler {
 }
 
 // withoutSlash returns r with the slash at the end of its path removed. An encoded slash (%2F) is
-// part of a name and stays.
+// part of a name, so it is kept.
 func withoutSlash(r *http.Request) *http.Request {
 	if p := r.URL.EscapedPath(); len(p) < 2 || !strings.HasSuffix(p, "/") {
 		return r

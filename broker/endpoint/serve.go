@@ -36,9 +36,9 @@ func (r *Request) Note(attrs ...slog.Attr) { r.notes = append(r.notes, attrs...)
 // App returns the name of the app in the path.
 func (r *Request) App() bourse.AppName { return bourse.AppName(r.PathValue("app")) }
 
-// MayUse reports whether the caller may use a record with the given owner, which must be the app in the request's path.
-// If the caller may use every app, only the app's name has to match, so that the caller can also use the records of a
-// deleted app of that name.
+// MayUse reports whether the caller may use a record with the given owner. It returns true only if the owner is the app
+// in the request's path. If the caller may use every app, only the app's name has to match, so that the caller can also
+// use the records of a deleted app of that name.
 func (r *Request) MayUse(of lookup.Owner) bool {
 	if r.Of != nil {
 		return r.Of.Owns(of.App, of.ID, of.Made)
@@ -49,7 +49,7 @@ func (r *Request) MayUse(of lookup.Owner) bool {
 // Server serves the routes of the public API.
 type Server struct {
 	Gate        *Gate
-	Ready       func() error               // returns an error while only routes with servedBeforeReady may be served
+	Ready       func() error               // returns an error until the broker is ready; until then, only the endpoints for which servedBeforeReady returns true are served
 	Unsupported func(*http.Request) string // returns why a Machines API call is not supported; otherwise ""
 	Counts      *Counts
 	Region      bourse.Region // shown in request ids

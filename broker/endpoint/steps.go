@@ -13,7 +13,7 @@ type step struct {
 	took time.Duration
 }
 
-// stepsOf returns the steps of an order, in order of execution.
+// stepsOf returns an order's steps in the sequence in which they were executed.
 func stepsOf(t *bourse.Times) [4]step {
 	return [...]step{{"quote", t.Quote}, {"rank", t.Rank}, {"claim", t.Claim}, {"start", t.Start}}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Limits on how long an order keeps its turn. An order that takes longer is only waiting for an image pull or a
+// Limits on how long an order keeps its turn. After that time, the order is just waiting for an image pull or a
 // program, which puts no load on the servers.
 const (
 	MachineLease = 250 * time.Millisecond
@@ -13,8 +13,8 @@ const (
 )
 
 // Ordering returns a handler for an endpoint that places orders. The handler waits for its turn before it reads the
-// request. If too many orders are in progress, it refuses the request. Otherwise, an overloaded broker might fail to
-// decide orders in time and wrongly report a lack of capacity. Errors: rate_limited.
+// request. It refuses the request if too many orders are in progress, because an overloaded broker might fail to decide
+// orders in time and wrongly report a lack of capacity. Errors: rate_limited.
 func (g *Gate) Ordering(lease time.Duration, serve Handler) Handler {
 	return func(w http.ResponseWriter, r *Request) error {
 		if err := g.Quota.MayOrder(r.App(), r.Who.Org); err != nil {

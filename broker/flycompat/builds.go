@@ -6,15 +6,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// build is a record of a build. Bourse does not build images and does not store these records, but
-// flyctl announces every image and prints a warning if that fails.
+// build is a record of a build. Bourse does not build images and does not store these records.
+// However, flyctl announces every image, and prints a warning if that fails.
 type build struct {
 	ID     int64  `json:"id"`
 	Status string `json:"status"`
 	Took   int    `json:"wallclock_time_ms"`
 }
 
-// buildRequest contains the fields of a build request that are used here.
+// buildRequest contains the fields of a build request that this package uses.
 type buildRequest struct {
 	App    bourse.AppName `json:"app_name"`
 	ID     int64          `json:"build_id"`

@@ -129,8 +129,8 @@ func (x *execution) field(ctx context.Context, f *ast.Field, of object, path []a
 	return resolve(ctx, args)
 }
 
-// collect appends the fields that a selection set selects from an object to fields, in order, including those selected
-// by fragments (GraphQL specification, section 6.3.2).
+// collect evaluates a selection set on an object, and appends the selected fields to fields, in order. It includes
+// those selected by fragments (GraphQL specification, section 6.3.2).
 func (x *execution) collect(fields []selected, set ast.SelectionSet, of object, seen map[string]bool) ([]selected, bool) {
 	for _, s := range set {
 		if x.work--; x.work < 0 {

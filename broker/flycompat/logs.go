@@ -19,9 +19,9 @@ import (
 
 // Limits for one page of logs.
 const (
-	// Maximum number of machines to read. If there are more, only the newest are read.
+	// Maximum number of machines whose logs are read. If there are more, only the logs of the newest ones are read.
 	logMachines    = 100
-	logConcurrency = 16      // number of machines that are read concurrently
+	logConcurrency = 16      // number of logs that are read concurrently
 	logLines       = 100     // lines per machine, on the first page and for machines that are not in the token yet
 	logBytes       = 1 << 20 // total size of the lines on a page, in bytes; the remaining lines follow on the next page
 )

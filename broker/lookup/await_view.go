@@ -35,7 +35,7 @@ func AwaitView(ctx context.Context, machines *Machines, volumes *Volumes) {
 }
 
 // drop removes machines from missing if the view contains the same or a later version. It returns true if none remain,
-// or if the view cannot be read, because waiting would not help then.
+// or if the view cannot be read, in which case waiting would not help.
 func (k *Machines) drop(ctx context.Context, missing map[bourse.MachineID]bourse.Machine) bool {
 	for id, m := range missing {
 		row, err := k.View.Machine(ctx, id)
@@ -54,7 +54,7 @@ func (k *Machines) drop(ctx context.Context, missing map[bourse.MachineID]bourse
 	return len(missing) == 0
 }
 
-// drop is like [Machines.drop], for volumes.
+// drop is like [Machines.drop], but for volumes.
 func (k *Volumes) drop(ctx context.Context, missing map[bourse.VolumeID]bourse.Volume) bool {
 	if len(missing) == 0 {
 		return true

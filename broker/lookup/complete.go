@@ -14,8 +14,8 @@ import (
 // data.
 const completeTimeout = time.Second
 
-// Complete fills in the parts of the app's machines in list that the view lacks, such as environment and files, by
-// asking the machines' workers. If a worker does not answer, its machines are marked as unreachable and remain
+// Complete fills in the parts of the machines in list that the view lacks, such as environment and files. It requests
+// them from the machines' workers. If a worker does not answer, its machines are marked as unreachable and remain
 // incomplete. Workers that are already unreachable according to the view are not asked.
 func (k *Machines) Complete(ctx context.Context, app *bourse.App, list []*inventory.Listed) []*inventory.Listed {
 	asked := map[bourse.WorkerID]bool{}

@@ -66,7 +66,7 @@ func (g *Gathered) Add(other Gathered) {
 }
 
 // overflow returns the error of a worker whose machines did not fit into one reply. Ignoring the error would make the
-// list look complete although that worker's machines are missing.
+// list look complete even though that worker's machines are missing.
 func overflow(answers []Answer[[]bourse.Machine]) error {
 	for _, a := range answers {
 		if errors.Is(a.Err, fabric.ErrOverflow) || a.Err != nil && bourse.CodeOf(a.Err) == bourse.CodeInvalid {

@@ -45,8 +45,8 @@ func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Ho
 	return out
 }
 
-// hasForeign reports whether any hold in part is foreign. part must contain one worker's holds for one reservation,
-// which can only be extended and released together.
+// hasForeign reports whether any hold in part is foreign. part must contain all of one worker's holds for one
+// reservation, because these can only be extended or released together.
 func hasForeign(part []bourse.Hold, foreign func(*bourse.Hold) bool) bool {
 	return foreign != nil && slices.ContainsFunc(part, func(h bourse.Hold) bool { return foreign(&h) })
 }

@@ -1,6 +1,6 @@
 // Package lookup finds apps, machines and volumes for a broker. It combines the view, workers' recent replies to this
 // broker, and answers to queries that it sends to workers. The view is only a hint (invariant 8); gather.go and
-// volumes_gather.go determine when workers are queried in addition. [Checker] checks quotas against the results.
+// volumes_gather.go determine when workers are queried as well. [Checker] checks quotas against the results.
 package lookup
 
 import (
@@ -24,8 +24,8 @@ type Directory interface {
 	// All returns the present workers (here), like Workers, and the absent workers (away). Both lists come from the
 	// same snapshot. The caller must not modify them.
 	All() (here []bourse.Member, away []bourse.Absence)
-	// Knows reports whether All is complete. Once it has returned true, it never returns false again. Before that, a
-	// worker or object may exist even though it was not found.
+	// Knows reports whether All is complete. Once it has returned true, it never returns false again. Until then, a
+	// worker or object that is not found may exist nevertheless.
 	Knows() bool
 }
 
@@ -77,7 +77,7 @@ func (k *Machines) Remember(m *bourse.Machine) { k.owners.remember(m.ID, OwnerOf
 // RememberReply caches a reply from the machine's worker about the machine.
 func (k *Machines) RememberReply(m *bourse.Machine) { k.fresh.note(m) }
 
-// Replied returns those of an app's machines whose latest version, received in a worker's reply, has not reached the
+// Replied returns the app's machines whose latest versions this broker has received in workers' replies, but not in the
 // view yet.
 func (k *Machines) Replied(app bourse.AppName) map[bourse.MachineID]bourse.Machine {
 	return k.fresh.of(app)

@@ -11,13 +11,13 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// Named lists an app's machines that have the given name, except destroyed ones, from the view and recent replies. It
-// asks the workers only if the view is out of sync.
+// Named lists an app's machines that have the given name and are not destroyed. It uses the view and recent replies,
+// and asks the workers only if the view is out of sync.
 func (k *Machines) Named(ctx context.Context, app *bourse.App, name string) []*bourse.Machine {
 	return k.namedBy(ctx, app, name, true)
 }
 
-// Conflict returns the ID of the older machine that has the same name as m according to the view, or "" if there is
+// Conflict returns the ID of the older machine that, according to the view, has the same name as m, or "" if there is
 // none. It does not query workers, because the result is only displayed.
 func (k *Machines) Conflict(ctx context.Context, m *bourse.Machine) bourse.MachineID {
 	if !hasName(m) {
@@ -64,8 +64,8 @@ func (k *Machines) namedBy(ctx context.Context, app *bourse.App, name string, as
 	return out
 }
 
-// hasName reports whether a machine has a name that no other machine may use. It returns false if the machine has
-// been destroyed or is being destroyed.
+// hasName reports whether a machine has a name that no other machine of its app may use. A machine that has been
+// destroyed, or is being destroyed, no longer reserves its name.
 func hasName(m *bourse.Machine) bool {
 	return m.Name != "" && m.State != bourse.StateDestroying && m.State != bourse.StateDestroyed
 }

@@ -121,8 +121,8 @@ func (f *replyCache[K, T]) purge() {
 	}
 }
 
-// of returns an app's cached objects, or all apps' if app is empty. It omits objects whose latest version is in the
-// view. Call it before reading the view: only then is every omitted object certain to be in the view that is read.
+// of returns an app's cached objects, or those of all apps if app is empty. It omits objects whose latest version is in
+// the view. Call it before reading the view: only then is every omitted object certain to be in the view that is read.
 func (f *replyCache[K, T]) of(app bourse.AppName) map[K]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +169,7 @@ func (f *replyCache[K, T]) sawInView(id K, version time.Time) {
 	}
 }
 
-// newer returns the view's data about a machine, or the data of the worker's reply m if that is more recent.
+// newer returns the view's data about a machine, or the worker's reply m if it is more recent.
 func newer(l inventory.Listed, m *bourse.Machine) inventory.Listed {
 	if !l.UpdatedAt.Before(m.UpdatedAt) {
 		return l

@@ -54,8 +54,9 @@ func (r *Reservation) ErrIfEmpty() error {
 	return NoReservation(r.ID)
 }
 
-// ErrIfIncomplete returns an error if the reservation is incomplete. The code is conflict if some workers no longer
-// have their holds, and unanswered if some workers did not answer. consequence is appended to the error's text.
+// ErrIfIncomplete returns an error if the reservation is incomplete. The error's code is conflict if some workers no
+// longer have their holds; otherwise, if some workers did not answer, it is the given code unanswered. consequence is
+// appended to the error's text.
 func (r *Reservation) ErrIfIncomplete(unanswered bourse.Code, consequence string) error {
 	switch {
 	case len(r.Gone) > 0:

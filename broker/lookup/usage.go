@@ -127,7 +127,7 @@ func (c *Checker) PlacedMachine(order *bourse.Order) {
 	c.placed(order.App, usage{machines: 1, config: configBytes(&order.Config)})
 }
 
-// PlacedVolume is like PlacedMachine, for a volume.
+// PlacedVolume is like PlacedMachine, but for a volume.
 func (c *Checker) PlacedVolume(app bourse.App) { c.placed(app, usage{volumes: 1}) }
 
 func (c *Checker) placed(app bourse.App, more usage) {
@@ -160,7 +160,7 @@ func (c *Checker) MayHaveMachine(ctx context.Context, order *bourse.Order) error
 	return err
 }
 
-// MayHaveConfig returns CodeForbidden if replacing a machine's config old with next would exceed the app's quota. It
+// MayHaveConfig returns CodeForbidden if changing a machine's config from old to next would exceed the app's quota. It
 // also returns the increase in the config's size, in bytes.
 func (c *Checker) MayHaveConfig(ctx context.Context, app bourse.App, old, next *bourse.Config) (more int64, err error) {
 	more = configBytes(next) - configBytes(old)
@@ -185,7 +185,7 @@ func (c *Checker) isRepetition(ctx context.Context, order *bourse.Order) bool {
 	return slices.ContainsFunc(rows, func(l inventory.Listed) bool { return l.Order == order.ID })
 }
 
-// MayHaveVolume is like MayHaveMachine, for a volume.
+// MayHaveVolume is like MayHaveMachine, but for a volume.
 func (c *Checker) MayHaveVolume(ctx context.Context, app bourse.App) error {
 	if quota := c.quotas.ofApp(app.Name); c.usageOf(ctx, app).volumes >= quota.Volumes {
 		return exceeded("app", string(app.Name), int64(quota.Volumes), "volumes")

@@ -32,9 +32,10 @@ type View interface {
 type PolicyView interface {
 	// Policies lists the policies, by region and use.
 	Policies(ctx context.Context) ([]inventory.Policy, error)
-	// PutPolicy replaces the policy with p's region and use. It has the same durability guarantee as PutApp.
+	// PutPolicy stores p. It replaces the policy that has the same region and use, if there is one. It has the same
+	// durability guarantee as PutApp.
 	PutPolicy(ctx context.Context, p *inventory.Policy) error
-	// DropPolicy removes the policy with p's region and use. It has the same durability guarantee as PutApp.
+	// DropPolicy removes the policy that has p's region and use. It has the same durability guarantee as PutApp.
 	DropPolicy(ctx context.Context, p *inventory.Policy) error
 }
 

@@ -71,7 +71,7 @@ var calls = slices.Concat(
 		{Pattern: "POST " + volume + "/snapshots", Differs: "it responds once the snapshot exists"},
 		{Pattern: "GET /v1/orgs/{org}/volumes", Differs: "a single page contains all volumes"},
 	},
-	differing("values are sealed and cannot be shown; show_secrets is refused", "GET "+app+"/secrets", "GET "+app+"/secrets/{name}"),
+	differing("values are encrypted and cannot be shown; show_secrets is refused", "GET "+app+"/secrets", "GET "+app+"/secrets/{name}"),
 	[]Call{
 		{Pattern: "POST " + app + "/secrets"},
 		{Pattern: "POST " + app + "/secrets/{name}"},

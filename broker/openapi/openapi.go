@@ -55,7 +55,7 @@ func Describe(routes []endpoint.Route, version string) map[string]any {
 		"openapi": "3.1.0",
 		"info": object{
 			"title": "Bourse", "version": cmp.Or(version, "unreleased"),
-			"description": "The Machines API and Bourse's additions to it, which are marked with x-bourse. Requests may contain other members; unknown members of a machine config are stored.",
+			"description": "The Machines API and Bourse's additions to it, which are marked with x-bourse. Requests may contain additional members. Unknown members of a machine config are stored.",
 		},
 		"servers": []object{{"url": "/", "description": "the broker that serves this description"}},
 		"paths":   paths,

@@ -33,7 +33,7 @@ func knownSchema(t reflect.Type) (object, bool) {
 	case reflect.TypeFor[bourse.Requirement]():
 		return object{"type": list("string", "integer"), "description": "the value of a label, or the amount of a countable resource"}, true
 	case reflect.TypeFor[bourse.Command]():
-		return object{"type": list("string", "array"), "items": object{"type": "string"}, "description": "a list of words, or a string for sh -c"}, true
+		return object{"type": list("string", "array"), "items": object{"type": "string"}, "description": "a list of arguments, or a string for sh -c"}, true
 	case reflect.TypeFor[json.RawMessage]():
 		return object{}, true
 	case reflect.TypeFor[machinesapi.ScheduleRequirements]():

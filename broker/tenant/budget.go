@@ -58,8 +58,8 @@ func (c countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Estimates of the memory needed by decoded JSON, in bytes. objectSize, counted for each object, is at least the size
-// of the largest struct in a reply. valueSize, counted for each comma, is the size of a string.
+// Estimates of the memory needed by decoded JSON, in bytes. objectSize is counted for each object, and is at least the
+// size of the largest struct in a reply. valueSize is counted for each comma, and is the size of a string.
 const (
 	objectSize = 256
 	valueSize  = 16

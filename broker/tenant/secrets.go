@@ -37,7 +37,7 @@ type SecretsConfig struct {
 	Writer  seal.Writer                 // identifies this broker in the versions of secrets
 	MayHave func(bourse.App, int) error // returns an error if the app may not have the given number of secrets
 	Now     func() time.Time
-	Timeout time.Duration // how long to wait until a version arrives in the view
+	Timeout time.Duration // how long to wait for a version to arrive in the view
 }
 
 // Secrets serves the endpoints for app secrets.

@@ -24,7 +24,7 @@ import (
 	"github.com/bourse-dev/bourse/view/inventory"
 )
 
-// WireGuard serves the endpoints of laptops in private networks.
+// WireGuard serves the endpoints for laptops in private networks.
 type WireGuard struct {
 	View WireGuardView
 	Gate *endpoint.Gate
@@ -97,8 +97,8 @@ func (h *WireGuard) create(w http.ResponseWriter, r *endpoint.Request) error {
 	return endpoint.WriteJSON(w, http.StatusCreated, out)
 }
 
-// recordOf returns the record of a new laptop, except for its entry. Errors: invalid; forbidden; not_found (the app);
-// unavailable.
+// recordOf returns a new laptop's record. The caller must set its entry, the worker that the laptop connects to.
+// Errors: invalid; forbidden; not_found (the app); unavailable.
 func (h *WireGuard) recordOf(r *endpoint.Request, in *machinesapi.CreateWireGuardPeer) (inventory.WireGuardPeer, error) {
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // crypto/rand never fails
@@ -231,9 +231,9 @@ func (h *WireGuard) entry(ctx context.Context, apps []bourse.AppRef, loads map[b
 }
 
 // chooseEntry chooses the worker with the fewest laptops among the workers that run a machine of the network. It
-// prefers workers with public addresses, because most laptops can reach only these. A worker without such a machine
-// otherwise sees none of the network's traffic, so it is chosen only if the caller names it. chooseEntry is a pure
-// function.
+// prefers workers with public addresses, because most laptops can reach only these. A worker that runs no such machine
+// is chosen only if the caller names it, because it would not see any of the network's traffic otherwise. chooseEntry
+// is a pure function.
 func chooseEntry(workers []inventory.MeshWorker, runs map[bourse.WorkerID]bool, loads map[bourse.WorkerID]int, region bourse.Region, named bourse.WorkerID) (inventory.MeshWorker, error) {
 	var able []inventory.MeshWorker
 	var reasons []string

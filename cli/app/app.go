@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// New returns the "app" command. Its subcommands include those in more, which other
-// packages implement.
+// New returns the "app" command, with its own subcommands and those in more, which
+// other packages implement.
 func New(s *cli.Shell, more ...*cobra.Command) *cobra.Command {
 	verbs := append([]*cobra.Command{newCreate(s), newList(s), newShow(s), newDestroy(s)}, more...)
 	c := cli.Noun("app", "Manage apps, which group machines", verbs...)

@@ -27,10 +27,10 @@ server's --name. If --dir contains issuer.pem, as on the hosts of brokers from "
 init", the certificate is valid for a week, and the server renews it. Otherwise, it is
 signed by the CA that "bourse credentials init" created in --dir, and valid for one
 year. A scraper's certificate, such as Prometheus's, only gives access to the servers'
-metrics. It requires the CA.
+metrics. Only the CA can sign it.
 
 Without --role, the certificate is for a server outside the cluster, such as NATS. It
-is valid for the names in --host for one year, requires the CA as well, and the cluster's
+is signed by the CA, and valid for one year and for the names in --host. The cluster's
 servers do not accept it.`,
 		Example: `  bourse credentials cert --role broker --host api.example.com,10.0.0.1 broker-1
   bourse credentials cert --role worker gru-1
@@ -106,9 +106,9 @@ func check(who admission.Identity, hosts []string) error {
 	return nil
 }
 
-// readSigner reads the CA that signs a certificate for the given role. For a server of the
-// cluster, that is the issuer, if dir contains one. Otherwise it is the root CA, because only
-// the cluster's servers renew their certificates.
+// readSigner reads the CA that signs certificates for the given role. If dir contains an
+// issuer, it signs the certificates of the cluster's servers. These expire after a week,
+// and only the cluster's servers renew their certificates, so the root CA signs all others.
 func readSigner(dir string, role bourse.Role, now time.Time) (*admission.CA, error) {
 	pair, err := os.ReadFile(admission.Dir(dir).Issuer())
 	if errors.Is(err, fs.ErrNotExist) || !slices.Contains(bourse.ServerRoles(), role) {

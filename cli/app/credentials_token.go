@@ -16,9 +16,9 @@ func newToken(s *cli.Shell) *cobra.Command {
 		Use:   "token ORG [APP]",
 		Short: "Create a token for the brokers' token file",
 		Long: `Create a token for an organization, or for one of its apps, and print it as a line
-for the brokers' file of tokens (tokens in --credentials). Brokers notice changes to that file. With
-"*" instead of an organization, the token permits everything, including access to
-workers. With "role:scraper", it only permits reading metrics.`,
+for the brokers' token file (tokens in --credentials). Brokers notice changes to that
+file. With "*" instead of an organization, the token permits everything, including
+access to workers. With "role:scraper", it only permits reading metrics.`,
 		Example: `  bourse credentials token acme web >> tokens
   bourse credentials token role:scraper >> tokens
   bourse credentials token '*' >> tokens`,
@@ -45,14 +45,15 @@ workers. With "role:scraper", it only permits reading metrics.`,
 	}
 }
 
-// checkScope returns an error if brokers would not accept args as a token's scope. A
-// scope is "*", the scraper scope, or an organization, which may be followed by an app.
+// checkScope returns an error if args are not a token scope that brokers accept. A
+// scope is "*", the scraper scope, or an organization, optionally followed by one of
+// its apps.
 func checkScope(args []string) error {
 	switch org := args[0]; {
 	case (org == "*" || org == admission.ScraperScope) && len(args) == 1:
 		return nil
 	case org == "*":
-		return bourse.Errorf(bourse.CodeInvalid, "a token for everything cannot be limited to an app")
+		return bourse.Errorf(bourse.CodeInvalid, "an unrestricted token cannot be limited to an app")
 	case org == admission.ScraperScope:
 		return bourse.Errorf(bourse.CodeInvalid, "a scraper's token cannot be limited to an app")
 	case bourse.AppName(org).Validate() != nil: // organization names use the same alphabet as app names

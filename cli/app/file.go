@@ -19,8 +19,8 @@ type file struct {
 	data   []byte
 }
 
-// create creates either all files or none. It never overwrites a file, because a lost
-// CA key cannot be recovered.
+// create creates all of the files, or none if one of them cannot be created. It never
+// overwrites a file, because a lost CA key cannot be recovered.
 func create(dir string, files []file) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "%w", err)

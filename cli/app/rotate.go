@@ -127,7 +127,7 @@ func (r *rotation) prepareCA() error {
 	return nil
 }
 
-// trustBoth adds the new CA to the context's trusted CAs, because brokers will soon use
+// trustBoth adds the new CA to the CAs that the context trusts, because brokers will soon use
 // certificates from the new CA.
 func (r *rotation) trustBoth() error {
 	_, err := r.shell.ChangeCA(func(old string) string {
@@ -139,8 +139,8 @@ func (r *rotation) trustBoth() error {
 	return err
 }
 
-// newCA returns the CA in r.dir, and its issuer's certificate and key in PEM. If the directory
-// contains no CA, newCA creates all of them.
+// newCA returns the CA in r.dir, and the certificate and key of its issuer in PEM. If r.dir
+// contains no CA, newCA creates a CA and an issuer there.
 func (r *rotation) newCA() (*admission.CA, []byte, error) {
 	now := r.shell.Now()
 	if _, err := os.Stat(filepath.Join(r.dir, caFile)); errors.Is(err, fs.ErrNotExist) {

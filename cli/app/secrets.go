@@ -23,7 +23,7 @@ func secretsOf(s *cli.Shell, app string) machinesapi.AppSecrets {
 }
 
 // change sets each of the named secrets to its value, or removes it if the value is nil. It
-// reports the changes in the given order.
+// reports the changes in the order of names.
 func change(ctx context.Context, s *cli.Shell, app string, names []string, values map[string]*string) error {
 	out, err := secretsOf(s, app).Change(ctx, values)
 	if err != nil {

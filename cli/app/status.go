@@ -28,7 +28,7 @@ func NewStatus(s *cli.Shell) *cobra.Command {
 		Long: `Show an app's latest release and, by process group and region, the states of its
 machines, the results of their health checks, and how many of them receive requests.
 Proxies send requests to started machines that are not cordoned and pass their checks.
-A machine that is started by the next request is shown as asleep. With --watch, the
+A machine that the next request would start is shown as asleep. With --watch, the
 display is updated continuously.`,
 		Example: "  bourse status -a shop --watch",
 		Args:    cli.NoArgs,
@@ -72,14 +72,14 @@ type GroupStatus struct {
 	States   map[bourse.State]int      `json:"states"`
 	Checks   map[bourse.CheckState]int `json:"checks,omitempty"`
 	Releases []string                  `json:"releases,omitempty"` // the machines' release numbers; more than one during a deploy
-	// Ports are the ports at which proxies serve the group. If there are none, the counts below are
-	// 0.
+	// Ports are the ports at which proxies serve the group. If there are none, Served, Serving and
+	// Asleep are 0.
 	Ports   []int `json:"ports,omitempty"`
 	Served  int   `json:"served"`  // machines that have a service with ports
 	Serving int   `json:"serving"` // machines that proxies currently send requests to
 	Asleep  int   `json:"asleep"`  // stopped or suspended machines that a request would start
-	// OneWorker is set if all of the group's machines are on one worker although other
-	// workers would accept some of them.
+	// OneWorker is set if all of the group's machines are on one worker even though other workers
+	// would accept some of them.
 	OneWorker *OneWorker `json:"one_worker,omitempty"`
 	// Trouble contains a line for each problem with the group's machines.
 	Trouble []string `json:"trouble,omitempty"`
@@ -274,7 +274,7 @@ func (st *Status) trouble() []string {
 	return cli.Bounded(out, maxTrouble)
 }
 
-// next lists commands that help with the app's problems.
+// next suggests commands that help with the app's problems.
 func (st *Status) next() []string {
 	var out []string
 	if slices.ContainsFunc(st.Groups, func(g GroupStatus) bool { return g.unhealthy }) {
@@ -311,7 +311,7 @@ func (g *GroupStatus) checks() string {
 	return cmp.Or(strings.Join(parts, ", "), "-")
 }
 
-// served describes how many machines receive requests.
+// served formats how many machines receive requests, for example "2 of 3, 1 asleep".
 func (g *GroupStatus) served() string {
 	if len(g.Ports) == 0 {
 		return "-"

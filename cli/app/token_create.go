@@ -67,8 +67,8 @@ being revoked.`,
 	return c
 }
 
-// hintToken adds a hint to an error from the API. After a timeout, the token may have
-// been created.
+// hintToken adds a hint to a timeout error, because the token may have been created
+// nevertheless.
 func hintToken(err error) error {
 	if bourse.CodeOf(err) == bourse.CodeTimeout {
 		return cli.Hint(err, "bourse token list")

@@ -104,8 +104,8 @@ func (w *watch) redraw(frame []byte) error {
 	return err
 }
 
-// frame renders the status and the current time to fit the terminal. If the latest update
-// failed, trouble is the reason.
+// frame renders the status and the current time to fit the terminal. trouble describes why
+// the latest update failed; it is "" if the update succeeded.
 func (w *watch) frame(st *Status, trouble string) []byte {
 	width, height := w.shell.Out.Size()
 	line := w.shell.Now().Local().Format(time.TimeOnly) + "  press Ctrl-C to stop"

@@ -38,10 +38,11 @@ func InUTC(m *testing.M) {
 // Now is the current time in all tests that print ages.
 var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// Line creates the commands of a program under test, for [cli.Main].
+// Line creates the commands of the program under test. Its methods run one of these
+// commands.
 type Line func(*cli.Shell) []cli.Group
 
-// Of returns a Line that creates the given commands.
+// Of returns a Line with the given commands.
 func Of(commands ...func(*cli.Shell) *cobra.Command) Line {
 	return func(s *cli.Shell) []cli.Group {
 		g := cli.Group{Title: "Commands:"}
@@ -97,8 +98,8 @@ func (l Line) runIn(ctx context.Context, in string, terminal bool, vars map[stri
 	return Result{code, out.String(), errs.String()}
 }
 
-// Interrupted is like Against, but interrupts the command, as Ctrl-C would, when its
-// first request for a path that begins with path arrives. That request gets no reply.
+// Interrupted is like Against, but simulates Ctrl-C when the command sends its first
+// request to a path that begins with path. That request gets no reply.
 func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...string) Result {
 	t.Helper()
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -192,7 +193,7 @@ func Golden(t *testing.T, name, got string) {
 	golden(t, name, got, width)
 }
 
-// golden is like Golden, but limits lines to the given width in columns; 0 means no limit.
+// golden implements Golden for any maximum line width in columns; 0 means no limit.
 func golden(t *testing.T, name, got string, width int) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".golden")

@@ -24,8 +24,8 @@ func Screen(t *testing.T, name string, width int, got string) {
 	golden(t, fmt.Sprintf("%s.%d", name, width), got, width)
 }
 
-// On calls show with a shell whose terminal cannot move its cursor. It returns the shell's
-// standard output followed by its standard error.
+// On calls show with a shell on a terminal that cannot move its cursor. It returns the
+// shell's standard output followed by its standard error.
 func On(t testing.TB, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	env, out, errs := terminal(width)

@@ -112,7 +112,8 @@ func (d *drain) run(ctx context.Context, only, yes bool) error {
 	return d.execute(ctx)
 }
 
-// moves determines how to move all machines on the worker. It returns the planned moves by app.
+// moves plans the moves of all machines on the worker. It returns the moves by app, and stores the apps' states in
+// d.states.
 func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, error) {
 	list, _, err := d.shell.Client().Machines(ctx, "", machinesapi.ListMachines{Worker: d.worker})
 	if err != nil {
@@ -211,7 +212,8 @@ func (d *drain) print(ctx context.Context, all map[bourse.AppName]deploy.Moves, 
 	return nil
 }
 
-// maxRows limits the rows for machines to move and, separately, the rows for machines that stay.
+// maxRows limits the number of rows for machines to move. A separate limit of the same size applies to machines that
+// stay.
 const maxRows = 50
 
 func hidden(n int) string {
@@ -237,8 +239,8 @@ func remainingOf(app bourse.AppName, list []deploy.Unmovable) (out []remaining) 
 	return out
 }
 
-// execute moves the machines and prints a report. It first plans the moves again,
-// because the worker may have accepted orders until it was cordoned.
+// execute moves the machines and prints a report. It replans the moves first, because the worker may have accepted
+// orders before it was cordoned.
 func (d *drain) execute(ctx context.Context) error {
 	all, err := d.moves(ctx)
 	if err != nil {
@@ -271,8 +273,7 @@ func (d *drain) execute(ctx context.Context) error {
 	return errors.Join(append([]error{d.report(ctx)}, failed...)...)
 }
 
-// moveApp moves an app's machines. It skips machines that cannot be moved, and plans
-// the other moves again.
+// moveApp moves an app's machines. If the move of a machine fails, moveApp skips that machine and replans the others.
 func (d *drain) moveApp(ctx context.Context, app bourse.AppName) error {
 	skip := map[bourse.MachineID]bool{}
 	for {

@@ -21,7 +21,7 @@ type remaining struct {
 	Why     string           `json:"why"`
 }
 
-// drained is the last line of a drain's output if --json is set.
+// drained is the last line that "worker drain --json" prints.
 type drained struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Moved  int             `json:"moved"`
@@ -59,13 +59,12 @@ func (d *drain) conclude(volumes []remaining) error {
 		"bourse machine list --all-apps --worker "+string(d.worker), "bourse worker drain "+string(d.worker)+", to continue", "bourse worker uncordon "+string(d.worker)+", to accept orders again")
 }
 
-// volumesLeft selects a worker's volumes, except for failed ones and those that are
-// destroyed or being destroyed.
+// volumesLeft selects a worker's volumes, except those that have failed, were destroyed, or
+// are being destroyed.
 const volumesLeft = `SELECT id, app, name, machine FROM volumes
   WHERE worker = ? AND state NOT IN ('destroying', 'destroyed', 'failed') ORDER BY app, id`
 
-// leaveVolumes adds to the drain's report the volumes of machines that the drain has
-// destroyed.
+// leaveVolumes reports volumes as remaining because the drain has destroyed their machines.
 func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,9 +74,9 @@ func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 }
 
 // volumes returns the volumes that remain on the worker and that no machine uses. A drain
-// does not move them. The list comes from the view, corrected for the changes that this
-// drain has made since the view was updated. It includes volumes of machines that the drain
-// has destroyed.
+// does not move them. They include volumes of machines that the drain has destroyed. The
+// list comes from the view and is corrected by this drain's changes, which the view may not
+// contain yet.
 func (d *drain) volumes(ctx context.Context) []remaining {
 	d.mu.Lock()
 	out := slices.Clone(d.remainingVolumes)

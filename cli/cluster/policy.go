@@ -34,11 +34,12 @@ func newPolicyShow(s *cli.Shell) *cobra.Command {
 		Long: `Show the policies that rank workers, and the shadow policies that the ranking is
 compared with. Without a policy, workers are ranked by the built-in curves.
 
-The comparison covers the orders of the broker that answers, since it started or since
-one of the two policies replaced another. An order counts if at least two workers were willing to fill
-it. It differs if the shadow policy scores another worker higher than the one that was
-ranked first. GAIN is the mean difference between its scores of the two workers, from 0
-to 1, over all compared orders. To see a single order, use "bourse order show".`,
+The comparison covers the orders that the answering broker has decided since it started,
+or since one of the two policies was last replaced. An order counts if at least two
+workers were willing to fill it. It differs if the shadow policy scores another worker
+higher than the one that was ranked first. GAIN is the mean difference between its
+scores of the two workers, from 0 to 1, over all compared orders. To see a single order,
+use "bourse order show".`,
 		Example: "  bourse policy show\n  bourse policy show --region gru --json",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -107,9 +108,9 @@ func newPolicyShadow(s *cli.Shell) *cobra.Command {
 	return policySetter(s, true, &cobra.Command{
 		Use:   "shadow FILE",
 		Short: "Compare every order's ranking with that of a second policy",
-		Long: `Rank the workers of every order with a second policy, too, and record how the two
-rankings differ ("bourse policy show", "bourse order show"). Which worker is chosen does
-not change. The file has the form that "bourse policy set" accepts.`,
+		Long: `Rank the workers of every order by a second policy as well, and record how the two
+rankings differ ("bourse policy show", "bourse order show"). This does not affect which
+worker is chosen. The file has the form that "bourse policy set" accepts.`,
 		Example: "  bourse policy shadow packed.json --region gru\n  bourse policy show",
 	})
 }
@@ -136,8 +137,8 @@ func policySetter(s *cli.Shell, shadow bool, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// noteUnknownResources prints the resources in a policy that no worker of its region has. They may be misspelled. It
-// prints nothing if it cannot find out.
+// noteUnknownResources warns about resources in a policy that no worker in the policy's region has, because their names
+// may be misspelled. It prints nothing if it cannot list the workers' resources.
 func noteUnknownResources(ctx context.Context, s *cli.Shell, p *machinesapi.Policy) {
 	workers, err := s.Client().Workers(ctx)
 	if err != nil {
@@ -178,7 +179,7 @@ func completeFile(_ *cobra.Command, args []string, _ string) ([]cobra.Completion
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// maxPolicyFile limits the size of a policy file, in bytes. Brokers accept only smaller policies.
+// maxPolicyFile limits the size of a policy file, in bytes. It exceeds the brokers' own limit.
 const maxPolicyFile = 1 << 20
 
 // readPolicy reads and checks a policy's document.
@@ -228,7 +229,7 @@ built-in curves.`,
 			return printPolicy(s, &p, "no longer used: "+policyName(&p))
 		},
 	}
-	bindPolicyRegion(s, c, &region, "the `region` whose policy to remove (default: the policy of all regions)")
+	bindPolicyRegion(s, c, &region, "`region` whose policy is removed (default: the policy of all regions)")
 	c.Flags().BoolVar(&shadow, "shadow", false, "remove the shadow policy")
 	return c
 }

@@ -13,9 +13,10 @@ import (
 func newStatus(s *cli.Shell) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status [APP]",
-		Short: "Show the routes of each proxy, and why a machine is not used",
-		Long: `Show what each proxy routes to the machines of an app, or of all apps, which requires
-an unrestricted token. USE shows when requests are sent to a machine:
+		Short: "Show each proxy's routes, and why machines are not used",
+		Long: `Show each proxy's routes to the machines of an app. Without APP, the routes of all apps
+are shown, which requires an unrestricted token. USE shows when requests are sent to a
+machine:
   yes    now
   start  if the other machines are overloaded, or there are none
   last   only if there is no other machine

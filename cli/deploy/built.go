@@ -27,7 +27,7 @@ type buildFlags struct {
 func (b *buildFlags) bind(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&b.pushTo, "push-to", "", "build the Dockerfile, and push the image under this `name`, registry/repository[:tag]")
-	flags.StringVar(&b.dockerfile, "dockerfile", "", "Dockerfile to build, a `file`, instead of the one in the configuration")
+	flags.StringVar(&b.dockerfile, "dockerfile", "", "`path` of the Dockerfile to build, instead of the one in the configuration")
 	flags.StringVar(&b.target, "build-target", "", "`stage` of the Dockerfile to build, instead of the one in the configuration")
 	flags.StringArrayVar(&b.args, "build-arg", nil, "build argument, `NAME=VALUE`, overriding the configuration; may be repeated")
 }
@@ -72,7 +72,7 @@ func (b *buildFlags) buildsAs(c *config.Build, dir string) (name string, wanted 
 	return cmp.Or(b.pushTo, c.Image), b.pushTo != "" || c.Dockerfile != "" || there && c.Image == ""
 }
 
-// built returns the name of the image to deploy, and builds and pushes the image if necessary. It
+// built builds and pushes the image if necessary, and returns the name of the image to deploy. It
 // returns "" if the configuration names the image. With --plan, it does not build the image, but
 // reports in unbuilt that the image would have to be built.
 func (f *deployFlags) built(ctx context.Context, s *cli.Shell, c *config.Config, image string) (name string, unbuilt bool, err error) {

@@ -24,9 +24,9 @@ func newConfigSave(s *cli.Shell) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "save [APP]",
 		Short: "Write the configuration of an app to a file",
-		Long: `Write the configuration of an app to a file: that of its newest release. If no
-release has one, it is derived from the app's machines, as far as possible. A comment
-in the file lists what is missing.`,
+		Long: `Write the configuration of an app's newest release to a file. If no release has one,
+the configuration is derived from the app's machines, as far as possible. A comment in
+the file lists what is missing.`,
 		Example:           "  bourse config save shop\n  bourse config save shop -c - | less",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cli.Complete(s.Apps),

@@ -106,7 +106,7 @@ func (f *deployFlags) bind(s *cli.Shell, c *cobra.Command) {
 	flags.BoolVar(&f.reserve, "reserve", false, "reserve the capacity for all new machines first")
 	flags.BoolVar(&f.keep, "no-rollback", false, "keep all changes if a machine fails")
 	flags.BoolVar(&f.resume, "resume", false, "continue the newest release, which was interrupted")
-	flags.StringVarP(&f.message, "message", "m", "", "description of the release, a `text`")
+	flags.StringVarP(&f.message, "message", "m", "", "`text` that describes the release")
 	flags.StringVar(&f.org, "org", "", "`organization` of a new app (default: personal)")
 	s.CompleteRegions(c)
 	cli.CompleteFixed(c, "strategy", string(deploy.Rolling), string(deploy.Immediate), string(deploy.Canary), string(deploy.BlueGreen))
@@ -142,8 +142,8 @@ const (
 // message is printed.
 const errChanges = cli.ExitStatus(planChanges)
 
-// planExit adds the exit status planErrors to an error of a command with --plan. It does
-// not change errChanges or the error of a canceled command.
+// planExit sets the exit status of an error to planErrors, for commands with --plan. It does not change errChanges or
+// the error of a canceled command.
 func planExit(err error) error {
 	if err == nil || errors.Is(err, errChanges) {
 		return err
@@ -160,7 +160,7 @@ type target struct {
 	config string // name of the configuration file; "" means the one in the working directory
 }
 
-// bind adds the flags to a command that needs only the app's name from a configuration.
+// bind adds the flags --app and --config to a command that uses the configuration only to find the app's name.
 func (t *target) bind(s *cli.Shell, c *cobra.Command) *cli.AppFlag {
 	t.bindConfig(c)
 	return s.BindApp(c, &t.app).Required(c, &t.config)

@@ -256,8 +256,8 @@ func TestResumeAndRollback(t *testing.T) {
 	}
 }
 
-// TestRollbackWithoutVersions checks that a rollback fails if a machine's former versions
-// cannot be read. Otherwise it would destroy the machine, as if the release had created it.
+// TestRollbackWithoutVersions checks that a rollback fails if a machine's earlier versions cannot be read. Otherwise it
+// would destroy the machine, as if the release had created it.
 func TestRollbackWithoutVersions(t *testing.T) {
 	have := deployed(t, shopFile(t, ""))
 	have.releases[0].Status = release.Running

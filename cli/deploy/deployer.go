@@ -112,7 +112,7 @@ func (d *deployer) apply(ctx context.Context, w *desired, have *appState, org st
 	return d.printURL(ctx, &w.App)
 }
 
-// maxLines limits the number of warnings or reasons that are printed together.
+// maxLines limits how many of a plan's warnings, or of the reasons against it, are printed.
 const maxLines = 20
 
 // refused returns an error if the plan cannot be executed.
@@ -131,7 +131,7 @@ func (d *deployer) reportNothing(p *deploy.Plan) error {
 	}
 	text := "the app is up to date"
 	if left := plans.CountUnreachable(p); left > 0 {
-		text = fmt.Sprintf("%d left as they were, because their workers do not answer; everything else is up to date", left)
+		text = fmt.Sprintf("%d left unchanged, because their workers do not answer; everything else is up to date", left)
 	}
 	_, err := fmt.Fprintf(d.shell.Out, "%s  nothing to do: %s\n", p.App, text)
 	return err
@@ -163,8 +163,8 @@ func (d *deployer) quotes(have *appState) plans.Quotes {
 	return d.client
 }
 
-// anyApp requests quotes for the default app, because it exists even if the app to deploy
-// does not.
+// anyApp requests quotes for the default app, which always exists. It is used if the app to deploy
+// does not exist yet.
 type anyApp struct{ client *machinesapi.Client }
 
 func (e anyApp) Quote(ctx context.Context, _ bourse.AppName, in machinesapi.CreateMachine) (machinesapi.QuoteReply, error) {

@@ -106,7 +106,7 @@ func (w *desired) localPrograms() {
 	}
 }
 
-// imageOf returns the image to show for a release: that of the first group.
+// imageOf returns the image to show for a release, which is the first group's.
 func imageOf(app *deploy.App) string {
 	for i := range app.Groups {
 		return app.Groups[i].Config.Image
@@ -120,8 +120,8 @@ type storedWant struct {
 	Want *deploy.App `json:"bourse_want,omitempty"`
 }
 
-// maxStoredWant limits the size of a storedWant, in bytes. The API accepts up to 64 KiB of metadata, and package
-// deploy/run adds a note.
+// maxStoredWant limits the size of a storedWant, in bytes. It leaves room for the note that package deploy/run adds,
+// because the API accepts only 64 KiB of metadata.
 const maxStoredWant = 56 << 10
 
 // metadata returns the metadata to store with a release. If the desired state is too large,

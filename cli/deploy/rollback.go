@@ -25,7 +25,7 @@ func NewRollback(s *cli.Shell) *cobra.Command {
 		Short: "Return an app to an earlier release",
 		Long: `Return an app to an earlier release: to RELEASE (v3, or its id), or to the one before
 the current one. If the newest release is incomplete, its changes are undone instead:
-machines return to their former versions, and new ones are destroyed.
+machines return to their previous versions, and new ones are destroyed.
 
 A rollback is like any other deploy: a few machines at a time, each ready before the
 next. It creates a new release with the configuration and image of the earlier one.`,
@@ -82,9 +82,9 @@ func (d *deployer) rollback(ctx context.Context, named string) error {
 	return d.apply(ctx, w, have, "")
 }
 
-// former returns the release to roll back to. This is the release with the given id or
-// version or, if word is "", the second newest complete release. former returns nil if the
-// newest release failed, because a failed release has already been undone.
+// former returns the release to roll back to: the one with the given id or version or, if word is
+// "", the second most recent complete one. It returns nil if the newest release failed, because its
+// changes have already been undone.
 func former(list []release.Release, word string) (*release.Release, error) {
 	if word != "" {
 		for i := range list {
@@ -117,7 +117,7 @@ func (d *deployer) undo(ctx context.Context, have *appState, r *release.Release)
 		}
 		return deploy.Undo(have.State, r.ID, paceOf(r)), nil
 	}
-	end := cli.Spin(d.shell.Err, "reading the former versions of machines")
+	end := cli.Spin(d.shell.Err, "reading the machines' earlier versions")
 	p, err := plan(have)
 	end()
 	if err != nil {
@@ -134,9 +134,9 @@ func (d *deployer) undo(ctx context.Context, have *appState, r *release.Release)
 	return d.finish(context.WithoutCancel(ctx), r, release.Failed)
 }
 
-// paceOf returns the pace at which a release is undone: its own, except that machines have at least
-// the default time to become ready. Otherwise, a time limit that was too short for the new version
-// could also make the rollback fail.
+// paceOf returns the pace for undoing a release. It is the release's own pace, except that machines
+// have at least the default time to become ready. The rollback could otherwise fail because of a
+// time limit that was too short for the new version.
 func paceOf(r *release.Release) deploy.Pace {
 	out := deploy.Pace{MaxUnavailable: config.DefaultMaxUnavailable, Wait: bourse.Duration(config.DefaultWait), Smoke: true}
 	if w, err := wantOf(r); err == nil {

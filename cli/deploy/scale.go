@@ -336,9 +336,9 @@ func counts(have *appState, group string, regions []bourse.Region, n int) []depl
 	return listed(adjustRegions(there, n))
 }
 
-// divide divides n equally among regions. The remainder goes to the regions with the most
-// machines now, so that as few machines as possible change; ties go to the regions listed
-// first.
+// divide divides n equally among regions. The remainder goes to the regions that have the most
+// machines now, so that as few machines as possible are created or destroyed. Ties go to the
+// regions listed first.
 func divide(now map[bourse.Region]int, regions []bourse.Region, n int) map[bourse.Region]int {
 	sorted := slices.Clone(regions)
 	slices.SortStableFunc(sorted, func(a, b bourse.Region) int { return now[b] - now[a] })
@@ -352,9 +352,9 @@ func divide(now map[bourse.Region]int, regions []bourse.Region, n int) map[bours
 	return out
 }
 
-// adjustRegions changes the total number of machines to n in single steps. Each step adds a
-// machine to the region with the fewest or removes one from the region with the most. Ties
-// go to the region that is first in alphabetical order.
+// adjustRegions adds or removes machines one at a time until the total is n. Each step adds a
+// machine to the region with the fewest, or removes one from the region with the most. Ties go to
+// the region that is first in alphabetical order.
 func adjustRegions(there map[bourse.Region]int, n int) map[bourse.Region]int {
 	out := maps.Clone(there)
 	regions := slices.Sorted(maps.Keys(out))

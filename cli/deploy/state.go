@@ -77,9 +77,9 @@ func (t *appState) requireApp() error {
 	return cli.Hint(bourse.Errorf(bourse.CodeNotFound, "app %s does not exist", t.App), "bourse app list", "bourse deploy, to create it")
 }
 
-// digests resolves the images of an app, so that the plan notices an image that was pushed again
-// under the same name. If the registry does not answer, the result omits the image, and workers
-// resolve its name later.
+// digests returns the digests of an app's images by name, so that the plan notices an image that
+// was pushed again under the same name. If the registry does not answer, the image is missing from
+// the result, and workers resolve its name later.
 func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]string, error) {
 	defer cli.Spin(s.Err, "resolving images")()
 	client := s.Client()
@@ -104,15 +104,15 @@ func digests(ctx context.Context, s *cli.Shell, app *deploy.App) (map[string]str
 	return out, nil
 }
 
-// askers limits the number of concurrent requests for machines' versions.
-const askers = 16
+// maxVersionRequests limits the number of concurrent requests for machines' versions.
+const maxVersionRequests = 16
 
-// versions reads the former configs of all machines into have.Versions.
+// versions fetches all machines' versions, with their configs, into have.Versions.
 func versions(ctx context.Context, client *machinesapi.Client, have *appState) error {
 	have.Versions = make(map[bourse.MachineID][]machinesapi.Version, len(have.Machines))
 	var mu sync.Mutex // guards have.Versions
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(askers)
+	g.SetLimit(maxVersionRequests)
 	for i := range have.Machines {
 		m := &have.Machines[i]
 		id, lost := m.ID, m.Config == nil || m.HostStatus != "" && m.HostStatus != machinesapi.HostOK
@@ -121,7 +121,7 @@ func versions(ctx context.Context, client *machinesapi.Client, have *appState) e
 			if code := bourse.CodeOf(err); code == bourse.CodeNotFound || code == bourse.CodeUnavailable && lost {
 				return nil // the plan handles machines that are gone or whose workers do not answer
 			}
-			if err != nil { // without its former versions, the machine would look like a new one
+			if err != nil { // without its earlier versions, the machine would look like a new one
 				return err
 			}
 			mu.Lock()

@@ -265,8 +265,8 @@ func readManifest(in *tar.Reader) ([]byte, error) {
 	return text, incomplete(err)
 }
 
-// nextFile returns the header of the next file. It permits only plain headers, because others can
-// describe links, devices, and files that are larger than the archive.
+// nextFile returns the header of the next file. It accepts only plain headers, because other kinds can describe links,
+// devices, and files that are larger than the archive.
 func nextFile(in *tar.Reader) (*tar.Header, error) {
 	header, err := in.Next()
 	if err != nil {

@@ -286,9 +286,8 @@ func readEntry(name, path string) (entry, error) {
 	}}, err
 }
 
-// writeNew creates the file path, and returns an error if it already exists. It writes to
-// temp, which is on the same file system, and moves the file to path once everything is on
-// the disk.
+// writeNew creates the file path, and returns an error if it already exists. It writes to temp,
+// which is on the same file system, and moves the file to path once all data is on disk.
 func writeNew(path, temp string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

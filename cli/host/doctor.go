@@ -47,8 +47,8 @@ func problem(check, try, format string, args ...any) finding {
 	return finding{check, statusProblem, fmt.Sprintf(format, args...), try}
 }
 
-// failed returns the finding for an error. If root would not get this error, the finding is
-// a warning; otherwise, it is a problem.
+// failed returns the finding for an error. The finding is a warning if the error would not
+// occur when running as root, and otherwise a problem.
 func failed(check, try string, err error) finding {
 	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 		return warning(check, asRoot, "not checked: %s", cli.MessageOf(err))

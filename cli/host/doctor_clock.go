@@ -21,9 +21,9 @@ import (
 // clocksToRead is the maximum number of other servers whose clocks are read.
 const clocksToRead = 8
 
-// clocks returns the addresses of servers on other hosts, to read their clocks. Brokers
-// come first, because workers and proxies answer only if this host has a valid
-// certificate.
+// clocks selects up to clocksToRead servers whose clocks are read, and returns their
+// addresses. Brokers come first, because workers and proxies answer only if this host has a
+// valid certificate.
 func (c *cluster) clocks(others []bourse.Member) []string {
 	var out []string
 	for _, address := range c.joined() {
@@ -99,8 +99,8 @@ const (
 	clockProblem = 30 * time.Second
 )
 
-// compareClocks returns the finding for this host's clock. ahead contains its
-// differences from other servers' clocks. The keys are the servers' addresses.
+// compareClocks returns the finding for this host's clock. ahead maps the addresses of
+// other servers to the time by which this host's clock is ahead of theirs.
 func compareClocks(ahead map[string]time.Duration) finding {
 	const name = "clock"
 	if len(ahead) == 0 {

@@ -122,7 +122,7 @@ func (c *cluster) checkNATS(ctx context.Context) []finding {
 	return downgrade(found)
 }
 
-// downgrade turns problems into warnings if any of the findings is ok.
+// downgrade turns problems into warnings if at least one of the findings is ok.
 func downgrade(found []finding) []finding {
 	if slices.ContainsFunc(found, func(f finding) bool { return f.Status == statusOK }) {
 		for i := range found {
@@ -332,9 +332,8 @@ func forEach(n int, do func(i int)) {
 	_ = running.Wait() // the functions return no errors
 }
 
-// others returns the members listed in the answers, sorted by name, without this host's
-// own servers. It omits members that can be reached only through NATS; onNATS is the
-// number of those.
+// others returns the members listed in the answers, sorted by name, without this host's own servers. It omits members
+// that can be reached only through NATS, and returns their number as onNATS.
 func (c *cluster) others(answers []answer) (others []bourse.Member, onNATS int) {
 	byID := map[bourse.WorkerID]bourse.Member{}
 	for _, a := range answers {
@@ -444,8 +443,8 @@ func released(release string) string {
 	return release
 }
 
-// unreached describes why a server could not be queried, and suggests a remedy. The
-// description continues a sentence that begins with the server's address.
+// unreached describes why a server could not be queried, and suggests a remedy. The description is the rest of a
+// sentence that begins with the server's address, for example "refuses connections".
 func unreached(err error) (what, try string) {
 	invalid, wrong := errors.AsType[x509.CertificateInvalidError](err)
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)

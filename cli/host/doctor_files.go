@@ -20,7 +20,8 @@ import (
 )
 
 // readConfig reads the configuration. servers is nil only if there is no configuration. If
-// the configuration is invalid, servers lists those that could be read, and may be empty.
+// the configuration is invalid, servers contains those servers whose settings could be
+// read; it may be empty.
 func readConfig(path string) (found []finding, servers []serve.Server) {
 	const name = "configuration"
 	list, err := serve.CheckFile(path)
@@ -44,8 +45,8 @@ func readConfig(path string) (found []finding, servers []serve.Server) {
 	return []finding{ok(name, "%s: %s", path, strings.Join(roles, ", "))}, servers
 }
 
-// checkPorts checks that the ports of each kind of server are free on a host that is
-// not part of a cluster.
+// checkPorts checks that the ports of all kinds of servers are free. It is for hosts that
+// are not part of a cluster.
 func checkPorts(ctx context.Context, s *cli.Shell) []finding {
 	const name = "ports"
 	h := setup{shell: s}
@@ -154,8 +155,8 @@ func checkIssuer(dir admission.Dir, now time.Time) []finding {
 	return []finding{checkAuthority(name, try, issuer.Expires(), now)}
 }
 
-// authorityWarning is the minimum remaining validity of a CA or an issuer. Less causes a
-// warning.
+// authorityWarning is the remaining validity of a CA or an issuer below which a warning is
+// returned.
 const authorityWarning = 30 * 24 * time.Hour
 
 func checkAuthority(name, try string, expires, now time.Time) finding {

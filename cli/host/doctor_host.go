@@ -40,11 +40,11 @@ func workerOf(servers []serve.Server) *serve.HostConfig {
 	return nil
 }
 
-// checkCgroups checks which of the machines' limits this host can enforce.
+// checkCgroups checks which of the machines' resource limits this host can enforce.
 func checkCgroups() []finding { return []finding{compareLabels(container.HostLabels())} }
 
-// compareLabels returns a finding about the limits that a driver can enforce on this host,
-// according to its labels.
+// compareLabels returns a finding about the limits that this host can enforce. labels
+// contains a driver's labels for the host.
 func compareLabels(labels map[string]string) finding {
 	const name = "cgroups"
 	var enforced, missing []string
@@ -155,8 +155,8 @@ func checkVolumes(c *serve.HostConfig) []finding {
 	return []finding{ok(name, "loop devices and e2fsprogs are available")}
 }
 
-// minFiles is the minimum limit on open files. A lower limit causes a warning. Servers
-// keep several connections open for each machine, member and client.
+// minFiles is the lowest limit on open files that does not cause a warning. Servers keep
+// several connections open for each machine, member and client.
 const minFiles = 65536
 
 // checkLimits checks the limits of the systemd service that runs the servers. If

@@ -103,7 +103,7 @@ func (h *setup) join(ctx context.Context, token string, overNATS bool) error {
 	})
 }
 
-// explain adds hints about what to try after an error from a broker.
+// explain adds hints to an error from a broker.
 func explain(err error) error {
 	switch bourse.CodeOf(err) { //nolint:exhaustive // others explain themselves
 	case bourse.CodeUnauthorized, bourse.CodeForbidden:

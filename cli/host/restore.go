@@ -102,7 +102,7 @@ func (r *restore) run(ctx context.Context, path string) error {
 	})
 }
 
-// check verifies the archive, and that it can be restored on this host. It does not write anything.
+// check verifies the archive, and checks that it can be restored on this host. It does not write anything.
 func (r *restore) check(f io.Reader) error {
 	if err := r.read(f); err != nil {
 		return err
@@ -236,7 +236,7 @@ func (r *restore) reissue(old *x509.Certificate, now time.Time) ([]byte, error) 
 	return enroll.Reissue(issuer, old, now)
 }
 
-// target returns the path to which a file of the archive is restored.
+// target returns the path to which a file from the archive is restored.
 func (r *restore) target(f *archived) string {
 	if name, ok := strings.CutPrefix(f.Name, configPrefix); ok {
 		return filepath.Join(string(r.dir()), name)
@@ -254,9 +254,9 @@ func (r *restore) target(f *archived) string {
 	return ""
 }
 
-// checkOverwrites checks that no file would be overwritten. Files with the same contents may exist,
-// so that an interrupted restore can be repeated. A view may also exist, because it is newer than
-// the view in the backup.
+// checkOverwrites returns an error if the restore would overwrite a file. A file with the same contents, or a
+// certificate that an earlier attempt has renewed, may exist, so that an interrupted restore can be repeated. A view
+// may also exist, because it is newer than the view in the backup.
 func (r *restore) checkOverwrites() error {
 	for i := range r.manifest.Files {
 		f := &r.manifest.Files[i]
@@ -283,8 +283,8 @@ func (r *restore) checkOverwrites() error {
 	return nil
 }
 
-// serves reports whether pair is a valid certificate and key for the server whose file has this
-// name in the archive.
+// serves reports whether pair is a valid certificate and key for the server to which the file with this name in the
+// archive belongs.
 func (r *restore) serves(name string, pair []byte) bool {
 	for _, s := range r.manifest.Servers {
 		if name == configPrefix+string(s.Name)+".pem" {
@@ -317,8 +317,8 @@ func (r *restore) addressesFree(ctx context.Context) error {
 	return nil
 }
 
-// write writes all files. The configuration is the last one, because no server starts
-// without it. An interrupted restore can therefore be repeated.
+// write writes all files. It writes the configuration last, because no server starts without it. An interrupted restore
+// can therefore be repeated.
 func (r *restore) write(ctx context.Context, archive io.ReadSeeker) error {
 	dirs := []string{string(r.dir())}
 	for _, s := range r.manifest.Servers {

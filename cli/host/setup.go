@@ -71,7 +71,7 @@ func (h *setup) checkNoConfig() error {
 	return nil
 }
 
-// find checks the settings, and determines those that were not given.
+// find checks the settings and fills in those that were not given.
 func (h *setup) find(ctx context.Context) error {
 	if h.name == "" {
 		name, err := os.Hostname()
@@ -103,9 +103,8 @@ func (h *setup) find(ctx context.Context) error {
 	return nil
 }
 
-// portsFree returns an error if a port that this host's servers need is in use. It is
-// called before anything is written. Without this check, the servers would be restarted
-// again and again.
+// portsFree returns an error if a port that this host's servers need is in use. It is called before anything is
+// written. Without it, a server whose port is in use would be restarted again and again.
 func (h *setup) portsFree(ctx context.Context) error {
 	for _, name := range h.roles {
 		role := bourse.Role(name)
@@ -174,7 +173,7 @@ func ownAddress(ctx context.Context) (netip.Addr, error) {
 	return netip.Addr{}, bourse.Errorf(bourse.CodeInvalid, "this host has no address that other hosts can reach: use --address")
 }
 
-// networks describes how a host's servers and the other hosts reach each other.
+// networks describes how this host's servers and other hosts reach each other.
 type networks struct {
 	address string   // IP address at which the host's servers listen; "" means that they use only NATS
 	mesh    bool     // whether the worker's private networks are connected to those of other workers
@@ -277,9 +276,8 @@ func systemd() bool {
 // configuration is not at its default path. systemd prefers this unit to a package's unit.
 const unitPath = "/etc/systemd/system/bourse.service"
 
-// unit is the systemd unit of a host's servers, as packages install it. Machines keep
-// running when the unit is restarted. If one machine runs out of memory, the servers
-// and the other machines keep running.
+// unit is the systemd unit of a host's servers, the same as in packages. Machines keep running when the unit is
+// restarted. If one machine runs out of memory, the servers and the other machines keep running.
 //
 //go:embed bourse.service
 var unit string

@@ -100,7 +100,8 @@ func login(ctx context.Context, s *cli.Shell, address, name string) error {
 	return err
 }
 
-// explain adds hints to an error from the API. The hints suggest flags of login.
+// explain adds hints to an error from the API. The hints suggest arguments and flags of
+// "bourse login".
 func explain(err error, u *url.URL) error {
 	_, replied := errors.AsType[*machinesapi.ReplyError](err)
 	_, untrusted := errors.AsType[x509.UnknownAuthorityError](err)

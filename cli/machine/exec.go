@@ -28,7 +28,7 @@ func newExec(s *cli.Shell) *cobra.Command {
 		Short: "Run a command in a machine",
 		Long: `Run a command in a machine, with the environment and directory of the machine's
 program, and exit with the command's status: 128 plus the signal's number if a
-signal ended it, 127 if the program does not exist, and 126 if it cannot be
+signal killed it, 127 if the program does not exist, and 126 if it cannot be
 executed. Output is printed as it is written. Standard input is passed to the
 command if it is not a terminal, or with -i. With -t, the command gets a terminal
 of the same size as yours.`,

@@ -15,10 +15,10 @@ import (
 // program that cannot run usually exits immediately.
 const minStartedTime = time.Second
 
-// confirmStarted checks that a machine keeps running after its start. It waits for
-// minStartedTime, and returns the machine's state. before describes the machine when it was
-// first seen started. If the program has exited since then, confirmStarted fails, unless the
-// machine is in one of the given states and will not be restarted.
+// confirmStarted waits for minStartedTime, and then checks that a machine has kept running. It
+// returns the machine's state. before describes the machine when it was first seen started. If the
+// program has exited since then, confirmStarted returns an error, unless the machine will not be
+// restarted and its state is one of the given states.
 func confirmStarted(ctx context.Context, s *cli.Shell, before *machinesapi.Machine, states []string) (bourse.State, error) {
 	timer := time.NewTimer(minStartedTime)
 	defer timer.Stop()

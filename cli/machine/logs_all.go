@@ -129,7 +129,8 @@ func (l *logs) printExisting(ctx context.Context, list []*source, width int) err
 	return errors.Join(failed...)
 }
 
-// read sends a machine's existing lines to x.next.
+// read sends x's existing lines to x.next, and then closes it. If reading the lines fails,
+// it stores the error in x.err.
 func (l *logs) read(ctx context.Context, x *source) {
 	defer close(x.next)
 	x.err = l.shell.Client().Logs(ctx, bourse.AppName(l.app), x.ID, x.want, func(line machinesapi.LogLine) error {

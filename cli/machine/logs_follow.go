@@ -32,9 +32,9 @@ func (l *logs) showOne(ctx context.Context, id bourse.MachineID) error {
 	return l.followOne(ctx, id, l.want, emit)
 }
 
-// followOne calls emit exactly once for each line of output of an existing machine. If
-// the connection breaks, it reconnects. It returns once ctx is done or the machine is
-// destroyed.
+// followOne follows a machine's output and calls emit exactly once for each line. If the
+// connection breaks, it reconnects. It returns nil once the machine is destroyed, and
+// otherwise ctx's cause, an error from emit, or the API's error if a retry cannot help.
 func (l *logs) followOne(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, emit func(machinesapi.LogLine) error) error {
 	var backoff cli.Backoff
 	var failed error // error that emit returned

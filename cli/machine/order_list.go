@@ -13,8 +13,8 @@ func newOrderList(s *cli.Shell) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the broker's recent orders",
 		Long: `List recent orders of the apps that the token may access, newest first. A broker
-remembers at most 100 orders, filled and refused ones, and only those that it
-decided itself. A filled order can also be looked up through its machine.`,
+remembers at most 100 orders, filled or refused, and only those that it decided
+itself. A filled order can also be looked up through its machine.`,
 		Example: "  bourse order list",
 		Args:    cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

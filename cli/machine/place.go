@@ -65,7 +65,7 @@ exits with status 6.`,
 	}
 	flags := c.Flags()
 	flags.StringVarP(&org, "org", "o", bourse.DefaultOrg, "`organization` of the machines")
-	flags.StringVarP(&region, "region", "r", "", "regions in order of preference, an `expression` such as gru,eu or any (default: the broker's, then any)")
+	flags.StringVarP(&region, "region", "r", "", "`regions` in order of preference, such as gru,eu or any (default: the broker's, then any)")
 	flags.Int64VarP(&count, "count", "n", 0, "`number` of machines (default: as many as there is room for)")
 	flags.StringVar(&volume, "volume-size", "", "`size` of each machine's volume, such as 10GiB; a number alone is in GiB")
 	size.Bind(flags)

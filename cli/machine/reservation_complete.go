@@ -9,7 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// completeReservation completes a command's first argument from current reservations.
+// completeReservation completes a command's first argument with the ids of current
+// reservations.
 func completeReservation(s *cli.Shell) cobra.CompletionFunc {
 	return cli.Complete(func(ctx context.Context) ([]cobra.Completion, error) {
 		list, _, err := s.Client().Reservations().List(ctx)

@@ -50,8 +50,8 @@ func exitText(state bourse.State, x *machinesapi.ExitEvent) string {
 	return how
 }
 
-// faultSignals maps signals that indicate a program error to their names. The numbers are
-// Linux's, because machines run on Linux.
+// faultSignals contains the names, by number, of the signals that indicate a program error.
+// The numbers are Linux's, because machines run on Linux.
 var faultSignals = map[int]string{4: "SIGILL", 7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV", 13: "SIGPIPE"}
 
 func signalName(n int) string {

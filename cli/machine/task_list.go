@@ -78,7 +78,7 @@ type warmMachine struct {
 // usageReaders is the maximum number of machines that are queried at the same time.
 const usageReaders = 8
 
-// withCounts adds task counters to the machines in list that are started.
+// withCounts adds task counters to the started machines in list.
 func withCounts(ctx context.Context, s *cli.Shell, list []machinesapi.Machine) []warmMachine {
 	out := make([]warmMachine, len(list))
 	var group errgroup.Group

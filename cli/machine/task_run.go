@@ -55,7 +55,7 @@ get the first answer again, and the task does not run twice.`,
 	flags.StringVarP(&f.region, "region", "r", "", "`region`, or a list in order of preference such as gru,mad,any (default: any)")
 	flags.Int64Var(&f.slots, "slots", 0, "`number` of the worker's slots to use while the task runs; short for --require slots=N")
 	flags.StringArrayVar(&f.require, "require", nil, "requirement on the worker, `NAME=VALUE`; may be repeated")
-	flags.DurationVar(&f.timeout, "timeout", bourse.DefaultTaskTimeout, "`time` after which the task is ended, at most 5m")
+	flags.DurationVar(&f.timeout, "timeout", bourse.DefaultTaskTimeout, "`time` after which the task is terminated, at most 5m")
 	flags.StringVar(&f.image, "image", "", "`image` to start a machine with, only for this payload")
 	flags.StringVar(&f.payload, "payload", "", "`payload` for the image's program, or - for standard input")
 	flags.StringArrayVarP(&f.env, "env", "e", nil, "environment variable for the image's program, `NAME=VALUE`; may be repeated")
@@ -138,7 +138,7 @@ func (f *taskFlags) request(args []string) (req machinesapi.RunTask, payload str
 	return req, payload, nil
 }
 
-// warm parses the arguments NAME [PAYLOAD] of a warm task.
+// warm parses the arguments NAME [PAYLOAD] for a warm task.
 func (f *taskFlags) warm(req *machinesapi.RunTask, args []string) (payload string, err error) {
 	if len(args) < 1 || len(args) > 2 || f.payload != "" || len(f.env) > 0 || f.size != (place.Size{}) {
 		return "", bourse.Errorf(bourse.CodeInvalid, "use NAME and at most one PAYLOAD; --payload, --env and the size flags require --image")
@@ -150,7 +150,7 @@ func (f *taskFlags) warm(req *machinesapi.RunTask, args []string) (payload strin
 	return payload, bourse.ValidateTaskName(req.Task)
 }
 
-// cold parses the arguments [COMMAND...] of a cold task.
+// cold parses the arguments [COMMAND...] for a cold task.
 func (f *taskFlags) cold(req *machinesapi.RunTask, args []string) (err error) {
 	init := bourse.Init{Cmd: args}
 	if f.image == bourse.ImageHost {

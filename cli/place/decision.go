@@ -122,7 +122,7 @@ func outcome(d *bourse.Decision) string {
 	return string(d.Outcome)
 }
 
-// filledWith names the machine or volume that an order created. If it created neither, its
+// filledWith names the machine or volume that an order created. If the order created neither, its
 // capacity is held for a reservation.
 func filledWith(d *bourse.Decision) string {
 	switch {

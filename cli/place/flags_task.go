@@ -21,7 +21,7 @@ func (f *warmFlags) bind(flags *pflag.FlagSet) {
 	flags.IntVar(&f.concurrency, "task-concurrency", 0, "maximum `number` of concurrent payloads (default: 1)")
 	flags.IntVar(&f.port, "task-port", 0, "`port` on which the program listens (default: $PORT)")
 	flags.StringVar(&f.protocol, "task-protocol", "", "`protocol` of the program: http, or the more efficient frames (default: http)")
-	flags.DurationVar(&f.timeout, "task-timeout", 0, "`time` after which each call is ended (default: set by the call)")
+	flags.DurationVar(&f.timeout, "task-timeout", 0, "`time` after which each call is terminated (default: set by the call)")
 }
 
 // apply sets the fields of a config from the flags.

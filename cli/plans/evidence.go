@@ -17,7 +17,8 @@ const (
 	shownEvents = 5
 )
 
-// evidence formats the evidence about a failed machine.
+// evidence formats what is known about a failed machine: failing checks, latest events,
+// and last output.
 func evidence(v *run.Evidence) []string {
 	var out []string
 	for i := range v.Checks {

@@ -136,13 +136,13 @@ func (c *Executor) interruptedNote() []string {
 	return []string{first, "  afterwards: " + strings.Join(c.Resume, "  or  ")}
 }
 
-// explain returns the error of a run as a message for the user, with hints.
+// explain turns a run's error into a message for the user, with hints.
 func (c *Executor) explain(ctx context.Context, p *deploy.Plan, r *run.Result, err error) error {
 	state, half := "everything is as it was before", r.Status == release.Interrupted
 	over := errors.Is(err, run.ErrOvertaken)
 	switch {
 	case over:
-		state = "it has stopped, and left its changes to the other client"
+		state = "it has stopped without undoing its changes"
 	case len(r.Left) > 0:
 		state = cli.Count(len(r.Left), "change") + " could not be undone"
 	case half:
@@ -179,7 +179,7 @@ func (c *Executor) explain(ctx context.Context, p *deploy.Plan, r *run.Result, e
 	return cli.AfterResult(cli.Hint(said, c.next(p, r, err)...))
 }
 
-// next returns hints for the user after a failure.
+// next returns hints about what to do after a failure.
 func (c *Executor) next(p *deploy.Plan, r *run.Result, err error) []string {
 	var out []string
 	for i := range r.Left {
@@ -210,8 +210,8 @@ func stillExists(p *deploy.Plan, r *run.Result, id bourse.MachineID) bool {
 	return slices.ContainsFunc(p.Steps, func(s deploy.Step) bool { return s.Machine == id }) || r.Status == release.Interrupted
 }
 
-// Owner describes a command for other clients that wait for its leases: where the command
-// runs, what it does, and since when. The API adds the name of the token.
+// Owner describes this command to other clients that wait for its leases: where it runs,
+// what it does, and when it began. The API adds the name of the token.
 func Owner(s *cli.Shell, doing string) string {
 	text := fmt.Sprintf("%s, since %s UTC", doing, s.Now().UTC().Format(time.TimeOnly))
 	host, err := os.Hostname()

@@ -108,7 +108,7 @@ func TestSummaryCountsUnchangedMachines(t *testing.T) {
 		t.Errorf("summary without a release: %q", got)
 	}
 	p.Release = "01JD3V7K7Y5C5ZQ7W1R2M3N4P5"
-	if got, want := Summary(p), "1 left as they were, because their workers do not answer"; !strings.Contains(got, want) {
+	if got, want := Summary(p), "1 left unchanged, because their workers do not answer"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q in it", got, want)
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Fit reports whether workers would accept a set of machines that a plan creates. The
-// machines have the same group, region and size. A Fit is based on a quote for one of them,
-// and does not reserve any capacity.
+// Fit reports whether workers would accept those machines that a plan creates with the same group,
+// region and size. It is based on a quote for one of them, and does not reserve any capacity.
 type Fit struct {
 	Group  string        `json:"group,omitempty"`
 	Region bourse.Region `json:"region,omitempty"`

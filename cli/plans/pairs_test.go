@@ -94,8 +94,8 @@ func TestReplacementAndMachineAreOneSubject(t *testing.T) {
 	}
 }
 
-// drainScreen shows a drain of two apps. The machine of the first app is moved. One machine
-// of the second app cannot be moved, so the moves of the others are planned again.
+// drainScreen shows a drain of two apps. The machine of the first app is moved. One machine of the second app cannot be
+// moved, so the moves of the others are replanned.
 func drainScreen(t *testing.T, s *cli.Shell) {
 	t.Helper()
 	show := ShowAll(s, "drain of worker gru-1", 4)

@@ -30,8 +30,8 @@ func newPlanProgress(label string, p *deploy.Plan) *planProgress {
 	return b
 }
 
-// apply applies an event and returns the subject of the event's step. It returns nil if the
-// step has no subject, or if the event does not change anything.
+// apply records an event and returns the subject of the event's step. It returns nil if the step
+// has no subject, or if the event does not change anything.
 func (b *planProgress) apply(e run.Event) *subject {
 	if b.began.IsZero() {
 		b.began = e.At

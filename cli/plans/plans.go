@@ -80,7 +80,7 @@ func keyOf(p *deploy.Plan, mounted map[int]int, i int) (key any, head int) {
 	}
 }
 
-// pairsOf returns the machines that a plan replaces and then destroys.
+// pairsOf returns the set of machines that a plan replaces and then destroys.
 func pairsOf(p *deploy.Plan) map[bourse.MachineID]bool {
 	gone, out := map[bourse.MachineID]bool{}, map[bourse.MachineID]bool{}
 	for i := range p.Steps {
@@ -110,7 +110,7 @@ func newSubject(p *deploy.Plan, head int, pairs map[bourse.MachineID]bool) subje
 	return out
 }
 
-// describeStep describes the subject of a step without a machine.
+// describeStep describes the subject of a step that does not concern an existing machine.
 func describeStep(s *deploy.Step) string {
 	switch do := s.Do.(type) {
 	case deploy.RunCommand:

@@ -48,7 +48,7 @@ func Summary(p *deploy.Plan) string {
 	}
 	if p.Release != "" {
 		if left := CountUnreachable(p); left > 0 {
-			parts = append(parts, fmt.Sprintf("%d left as they were, because their workers do not answer", left))
+			parts = append(parts, fmt.Sprintf("%d left unchanged, because their workers do not answer", left))
 		}
 	}
 	if len(parts) == 0 {

@@ -31,13 +31,14 @@ type Progress struct {
 	done sync.WaitGroup
 }
 
-// Show starts to show the progress of a plan. The caller must call End.
+// Show starts showing the progress of a plan. The caller must call End.
 func Show(s *cli.Shell, title string, p *deploy.Plan) *Progress {
 	return show(s, screen{title: title, list: []*planProgress{newPlanProgress("", p)}})
 }
 
-// ShowAll starts to show the progress of several apps' plans, which [Progress.Add] adds.
-// machines is the total number of machines in these plans. The caller must call End.
+// ShowAll starts showing the progress of several apps' plans, which are added with
+// [Progress.Add]. machines is the total number of machines in these plans. The caller must
+// call End.
 func ShowAll(s *cli.Shell, title string, machines int) *Progress {
 	return show(s, screen{title: title, total: machines, severalApps: true})
 }
@@ -119,7 +120,7 @@ func (p *Progress) Say(lines ...string) {
 	p.say(lines...)
 }
 
-// say is like Say. The caller must hold p.mu.
+// say implements Say. The caller must hold p.mu.
 func (p *Progress) say(lines ...string) {
 	var b strings.Builder
 	p.wipe(&b)
@@ -173,6 +174,6 @@ type Line struct {
 	Event  *run.Event   `json:"event,omitempty"`
 	Result *run.Result  `json:"result,omitempty"`
 	// VolumesLeft lists volumes that remain after their machines were destroyed. It is set
-	// only if Result is.
+	// only if Result is set.
 	VolumesLeft []bourse.VolumeID `json:"volumes_left,omitempty"`
 }

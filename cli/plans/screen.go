@@ -39,7 +39,8 @@ func (b *planProgress) hideShared(other *planProgress) {
 	}
 }
 
-// id returns the existing machine of a subject, or "" if it does not exist yet.
+// id returns the id of a subject's existing machine, or "" if the machine does not exist
+// yet.
 func (s *subject) id() bourse.MachineID { return cmp.Or(s.former, s.machine) }
 
 // row is a subject and its progress.

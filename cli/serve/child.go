@@ -24,8 +24,8 @@ const (
 	backoffLimit = 5 * time.Second // maximum delay before a server is started again
 )
 
-// child is a process of this program that runs one server. The process is restarted
-// whenever it exits.
+// child runs one server in a process of this program, and restarts the process whenever it
+// exits.
 type child struct {
 	name      string
 	args      func() []string  // returns the arguments for the next start
@@ -84,18 +84,19 @@ func (c *child) run() error {
 	}
 }
 
-// errEndedEarly is the error of a process that has exited with status 0 before it became
-// ready.
+// errEndedEarly is returned by run if a process exited with status 0 before it was ready.
 var errEndedEarly = errors.New("it exited before it was ready")
 
-// errChanged is the result of a process that was stopped because its settings have changed.
+// errChanged is returned by runOnce if it stopped the process because the settings have
+// changed.
 var errChanged = errors.New("its settings have changed")
 
-// configFD is the file descriptor of a server's configuration text. It is the first
-// descriptor after the standard streams.
+// configFD is the file descriptor from which a server reads the text of its configuration.
+// It is the first descriptor after the standard streams.
 const configFD = 3
 
-// runOnce runs the process until it exits or must stop.
+// runOnce starts the process and waits until it exits. It stops the process if the settings
+// change or if quit is closed.
 func (c *child) runOnce() error {
 	cmd, err := selfCommand(c.args()...)
 	if err != nil {
@@ -230,9 +231,9 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // prefixWriter copies a server's standard error, with the server's name before each line.
-// While the cluster is stopping, servers log errors about servers that have already
-// stopped. During that time, prefixWriter stores only the last lines, and prints them if
-// the server fails.
+// While the cluster is stopping, servers log errors about other servers that have already
+// stopped. prefixWriter then only stores the last lines, and prints them if the server
+// fails.
 type prefixWriter struct {
 	name string
 	to   io.Writer

@@ -31,7 +31,7 @@ const (
 	membersInterval = 5 * time.Millisecond
 )
 
-// cluster is the set of servers of "bourse dev". mu guards only ready.
+// cluster contains the servers of a "bourse dev" cluster. mu guards only ready.
 type cluster struct {
 	shell   *cli.Shell
 	config  config
@@ -45,8 +45,9 @@ type cluster struct {
 	ready map[string]Ready // the latest report of each server, by the server's name
 }
 
-// run is the main function of the inner process. It starts the cluster, prints that it
-// is ready, and stops it and cleans up once ctx is done or the keeper has exited.
+// run is the main function of the inner process. It starts the cluster and prints a
+// message once the cluster is ready. When ctx is done or the keeper has exited, it stops
+// the cluster and cleans up.
 func run(ctx context.Context, s *cli.Shell, d config) error {
 	adoptOrphans()
 	ctx, stop := s.Lifetime(ctx, true)

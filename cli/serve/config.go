@@ -173,7 +173,7 @@ func (c *ServerConfig) bind(flags *pflag.FlagSet, role bourse.Role) binder {
 	api, gossip := Ports(role)
 	b := binder{flags, map[string]error{}}
 	c.rejected = b.rejected
-	flags.StringVar(&c.File, "config", "", "`file` with settings for those that are not given as flags, such as "+DefaultFile)
+	flags.StringVar(&c.File, "config", "", "`file` with the settings that are not given as flags, such as "+DefaultFile)
 	bindParsed(b, &c.Address, "address", "", "`IP` address at which the cluster's other servers reach this host: the default of --listen and --gossip, with the usual ports of this server's role", netip.ParseAddr)
 	flags.StringVar(&c.Credentials.Dir, "credentials", "", "`directory` with the files that bourse init, bourse join or bourse credentials have created: ca.pem, NAME.pem, gossip.key and, for brokers, tokens, secrets.key and issuer.pem")
 	bindParsed(b, &c.Listen, "listen", "", fmt.Sprintf("API address, `IP:PORT`; port 0 means any free port (default: port %d of --address, otherwise %s)", api, loopbackAPI(role)), cli.ParseListen)
@@ -199,8 +199,8 @@ func parseLevel(s string) (level slog.Level, err error) {
 	return level, nil
 }
 
-// serverProblems returns all problems with the config. needed contains the safeguards that the API requires if other
-// hosts can connect to it. configured contains the existing safeguards other than TLS and the gossip key.
+// serverProblems returns all problems with the config. needed lists the safeguards that the API must have if other
+// hosts can connect to it. configured lists the safeguards that it has, except TLS and the gossip key.
 func (c *ServerConfig) serverProblems(needed, configured []admission.Safeguard) []error {
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(c.rejected)) {

@@ -30,9 +30,9 @@ var commonSettings = map[bourse.Role][]string{
 	bourse.RoleWorker: {"cpus", "memory", "disk", "gpus", "resource", "label", "overcommit", "allow-host", "images", "registry", "registry-auth", "ports", "mesh", "idle-after"},
 }
 
-// CommonSettings returns a server's settings that operators change most often, as
-// comments with their defaults. The role "" stands for the settings above the tables. It
-// omits the settings that the file contains already.
+// CommonSettings returns the settings that operators of a server change most often, as comments
+// with their defaults. The role "" stands for the settings above the tables. It omits the settings
+// in contained, which the file contains already.
 func CommonSettings(role bourse.Role, contained ...string) string {
 	return commented(role, func(name string) bool {
 		return slices.Contains(commonSettings[role], name) && !slices.Contains(contained, name)

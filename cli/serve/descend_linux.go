@@ -18,7 +18,7 @@ func adoptOrphans() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // supported since Linux 3.4
 }
 
-// inUse reports whether any process has dir, a cluster's directory, on its command line.
+// inUse reports whether the command line of any process contains dir, which is a cluster's directory.
 func inUse(dir string) bool {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is valid
 	return slices.ContainsFunc(lines, func(path string) bool {
@@ -51,8 +51,8 @@ func killDescendants(grace, killTimeout time.Duration) int {
 			}
 		}
 		for _, pid := range left {
-			// Only children of this process can be waited for. Other descendants become
-			// its children when their parents exit.
+			// A process can wait only for its children. Other descendants become children of this process when their
+			// parents exit.
 			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 		time.Sleep(descendantsInterval)

@@ -57,9 +57,9 @@ Each server is a separate process, so killing one is a real failure. It is then
 restarted. The proxy serves the machines that provide services: port 80 of the app
 "web" is at http://web.localhost:8080.
 
-Nothing needs to be installed. Ctrl-C ends the servers and their machines, and
+Nothing needs to be installed. Ctrl-C stops the servers and their machines, and
 removes all their files and containers. With --data, the servers' files are kept, but
-machines still end.`,
+the machines are stopped nevertheless.`,
 		Example: `  bourse dev
   bourse dev --regions gru,mad --workers 3 --api 127.0.0.1:0
   bourse dev --fabric nats   # connect through NATS; workers listen on no port`,
@@ -132,8 +132,7 @@ func (d *config) validate() error {
 	return cli.JoinProblems(problems)
 }
 
-// apiAddress parses --api, which may start with http://, like the client commands' flag
-// of that name.
+// apiAddress parses --api. As for client commands, its value may begin with http://.
 func (d *config) apiAddress() (netip.AddrPort, error) {
 	return cli.ParseListen(strings.TrimSuffix(strings.TrimPrefix(d.api, "http://"), "/"))
 }

@@ -43,7 +43,7 @@ type table struct {
 	settings []setting
 }
 
-// setting contains the values that the file sets for a flag.
+// setting contains the values that the file assigns to a flag.
 type setting struct {
 	name   string
 	values []string
@@ -121,9 +121,10 @@ type Server struct {
 	config roleConfig
 }
 
-// Servers returns the configurations of the host's servers. A configuration with errors
-// contains the settings that could be read. Errors: invalid, with everything that
-// prevents a server from starting; most problems begin with their position in the file.
+// Servers returns the configurations of the host's servers. If a server's configuration
+// has errors, it contains only the settings that could be read. Errors: invalid, with
+// everything that prevents a server from starting; most problems begin with their position
+// in the file.
 func (f *File) Servers() ([]Server, error) {
 	var servers []Server
 	problems := slices.Clone(f.wrong)
@@ -144,8 +145,8 @@ func (f *File) Servers() ([]Server, error) {
 	return servers, cli.JoinProblems(distinct(problems))
 }
 
-// distinct removes duplicates. If several servers share a setting, each of them reports a
-// problem with it.
+// distinct removes duplicate problems. If several servers share a setting, each of them
+// reports the setting's problems.
 func distinct(problems []error) []error {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(problems, func(err error) bool {
@@ -280,8 +281,8 @@ func (f *File) locate(err error, role bourse.Role, given map[string]bool) error 
 	return f.problem(at, "%v", err)
 }
 
-// apply sets a server's flags, except those given on the command line. It returns the
-// problems with the file.
+// apply sets a server's flags from the file, except those that are set on the command
+// line. It returns the problems that it finds in the file.
 func (f *File) apply(flags *pflag.FlagSet, c *ServerConfig, role bourse.Role) []error {
 	problems := slices.Clone(f.wrong)
 	inTable := map[string]bool{}
@@ -322,8 +323,9 @@ func (f *File) set(flags *pflag.FlagSet, rejected map[string]error, s *setting) 
 	return nil
 }
 
-// own returns one server's values for a setting above the tables. It adds the role to the
-// name and to the data directory, because these must differ between the servers of a host.
+// own returns the values that a setting above the tables has for one server. It adds the
+// role to the name and to the data directory, because these must differ between the
+// servers of a host.
 func own(name string, values []string, role bourse.Role) []string {
 	if len(values) != 1 {
 		return values

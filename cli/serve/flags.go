@@ -53,8 +53,8 @@ func bindOptional(b binder, to **bool, name, usage string) {
 	flag.Value.(*parsed).kind = "bool" //nolint:forcetypeassert // bindParsed has just created it
 }
 
-// bindAll binds a repeatable flag to the value that parse returns for the list of all its
-// texts.
+// bindAll binds a repeatable flag. It calls parse with the list of all values that the
+// flag is given.
 func bindAll[T any](b binder, to *T, name, usage string, parse func([]string) (T, error)) {
 	var list []string
 	b.Var(&parsed{"", "stringArray", func(text string) {

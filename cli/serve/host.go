@@ -115,8 +115,8 @@ func printCheck(s *cli.Shell, path string) error {
 // have changed, starts new ones, and stops those that the file no longer contains. If the
 // file is invalid, nothing changes.
 //
-// Errors: not_found if there is no file; invalid if the file is invalid, or if a server could not be started before
-// every server had been ready; and the errors of onReady and onAllReady.
+// Errors: not_found if there is no file; invalid if the file is invalid, or if a server exits with the status for
+// invalid settings before all servers have been ready; and the errors of onReady and onAllReady.
 func RunHost(ctx context.Context, s *cli.Shell, path string, onReady func(Ready) error, onAllReady func() error) error {
 	// The channel buffers a signal that arrives during a reload. One is enough: however
 	// many signals have arrived, a single further reload reads the latest file.
@@ -275,7 +275,7 @@ func (h *host) announce(c *hostServer, r Ready) error {
 	return h.finishStart()
 }
 
-// finishStart calls h.onAllReady when every server has been ready. It calls it only once.
+// finishStart calls h.onAllReady once every server has been ready. Further calls have no effect.
 func (h *host) finishStart() error {
 	h.mu.Lock()
 	first := !h.complete

@@ -150,8 +150,8 @@ func startInner(args []string) (*exec.Cmd, *os.File, error) {
 // whether it killed the inner process, and the inner process's exit status.
 func endInner(s *cli.Shell, lifeline *os.File, inner *exec.Cmd, ended <-chan error) (grace time.Duration, killed bool, err error) {
 	again := make(chan os.Signal, 1)
-	// The handler is never removed, because further signals must not end this process
-	// before it has cleaned up.
+	// The handler is never removed, because further signals must not terminate this
+	// process before it has cleaned up.
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	_ = lifeline.Close()
 	began := time.Now()

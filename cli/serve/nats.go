@@ -16,7 +16,7 @@ const RoleNATS bourse.Role = "nats"
 // NATSServerConfig is the configuration of "bourse serve nats".
 type NATSServerConfig struct {
 	Listen    netip.AddrPort // on loopback; port 0 means any free port
-	Cluster   string         // only this cluster's servers may connect; "" means all servers on this host
+	Cluster   string         // only servers of this cluster, run by the same user, may connect; "" means any program on this host
 	ReadyFile string         // see ServerConfig.ReadyFile
 	LifeLine  bool
 }
@@ -28,9 +28,11 @@ func newNATS(s *cli.Shell, r Roles) *cobra.Command {
 	var listen string
 	var config NATSServerConfig
 	c := &cobra.Command{
-		Use:    "nats",
-		Short:  "Run a NATS server on loopback for experiments",
-		Long:   "Run a NATS server on loopback for experiments. It stores nothing, and accepts only servers of --cluster that run as the same user.",
+		Use:   "nats",
+		Short: "Run a NATS server on loopback for experiments",
+		Long: `Run a NATS server on loopback for experiments. It stores nothing. With --cluster, it
+accepts only servers of that cluster that run as the same user. Otherwise, any program
+on this host can connect.`,
 		Args:   cli.NoArgs,
 		Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -48,7 +50,7 @@ func newNATS(s *cli.Shell, r Roles) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&listen, "listen", "127.0.0.1:4222", "address for clients, `IP:PORT`; port 0 means any free port")
-	flags.StringVar(&config.Cluster, "cluster", "", "`name` of the cluster whose servers may connect (default: all on this host)")
+	flags.StringVar(&config.Cluster, "cluster", "", "`name` of the cluster whose servers may connect (default: any program on this host may connect)")
 	flags.StringVar(&config.ReadyFile, "ready-file", "", "`file` to write {id, role, api, pid} to as JSON once the server is ready")
 	bindLifeLine(flags, &config.LifeLine)
 	return c

@@ -11,7 +11,7 @@ import (
 )
 
 // NATSFiles names PEM files: the CA that issued the NATS servers' certificates, and the
-// certificate and key that this server presents to them.
+// certificate and key with which this server authenticates to them.
 type NATSFiles struct{ CA, Cert, Key string }
 
 // Set reports whether any of the files is set.

@@ -19,8 +19,8 @@ type output struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	// The position in the output does not need a lock, because finish continues from it
-	// only after the follower has returned.
+	// These fields do not need a lock, because finish uses them only after the follower
+	// has returned.
 	last          time.Time // time of the latest line
 	sameTimeLines int       // number of lines with that time that have been read
 	pieces        map[string]*strings.Builder

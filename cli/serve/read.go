@@ -13,7 +13,7 @@ import (
 // Task is a command to run.
 type Task struct {
 	Name    string               // unique name, which is printed before each line of the task's output
-	Command bourse.Command       // a list of words, or a string for "sh -c"
+	Command bourse.Command       // a list of arguments, or a string for "sh -c"
 	Restart bourse.RestartPolicy // when to restart the task; on-failure by default
 }
 

@@ -43,7 +43,7 @@ func TestReadErrors(t *testing.T) {
 		"a long name":         {`[{"Name": "` + strings.Repeat("a", 64) + `", "Command": "x"}]`, "invalid name"},
 		"no command":          {`[{"Name": "a"}]`, "task 1, line 1: a has no command"},
 		"an empty command":    {`[{"Name": "a", "Command": " "}]`, "invalid command"},
-		"an empty list of words": {
+		"an empty list of arguments": {
 			`[{"Name": "a", "Command": []}]`, "invalid command",
 		},
 		"a NUL":             {`[{"Name": "a", "Command": "x\u0000"}]`, "NUL"},

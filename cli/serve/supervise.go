@@ -28,14 +28,14 @@ for good or Ctrl-C stops them:
   [{"Name": "web", "Command": "./web --port 8080", "Restart": "always"},
    {"Name": "job", "Command": ["./job", "once"], "Restart": "no"}]
 
-A command is a string for "sh -c" or a list of words. It is restarted according to its
-restart policy, which is no, on-failure (the default) or always. The delay between
+A command is a string for "sh -c" or a list of arguments. It is restarted according to
+its restart policy, which is no, on-failure (the default) or always. The delay between
 restarts grows from 100ms to 30s, and a command is not restarted more than 10 times in
 5 minutes. Each line of output is printed after the command's name. If FILE is -,
 the commands are read from standard input.
 
-The exit status is 1 if a command has failed, and otherwise 0. All processes are ended
-even if this command is killed with SIGKILL.`,
+The exit status is 1 if a command has failed, and otherwise 0. All processes are
+terminated even if this command is killed with SIGKILL.`,
 		Example: `  bourse supervise tasks.json`,
 		Args:    cli.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -22,7 +22,7 @@ type WorkerConfig struct {
 	AllowHost     bool          // whether to accept orders with the image "host"
 	RemoveUnknown bool          // whether to remove machines and volumes on this host that are not in the store
 	NoLimits      bool          // whether to ignore the limits of machines with the image "host"
-	Ephemeral     bool          // whether to destroy all machines and end all processes when the daemon stops
+	Ephemeral     bool          // whether to destroy all machines and stop all processes when the daemon stops
 	Standby       time.Duration // how long another worker may be silent before this worker starts the standbys of its machines
 	IdleAfter     time.Duration // idle time after which a machine is stopped or suspended if its config requests that
 	allowHost     *bool         // value of --allow-host; nil means that AllowHost contains the default
@@ -67,7 +67,7 @@ func (c *WorkerConfig) bind(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.NoLimits, "no-limits", false, "do not enforce the limits of machines with image host, and show this in the worker's labels")
 	flags.DurationVar(&c.Standby, "standby-after", 10*time.Second, "`time` that another worker may be silent before this worker starts the standbys of its machines")
 	flags.DurationVar(&c.IdleAfter, "idle-after", time.Minute, "idle `time` after which a machine is stopped or suspended if its services request it (autostop)")
-	flags.BoolVar(&c.Ephemeral, "ephemeral", false, "destroy all machines and end all processes when the daemon stops")
+	flags.BoolVar(&c.Ephemeral, "ephemeral", false, "destroy all machines and stop all processes when the daemon stops")
 }
 
 // addOvercommit parses NAME=FACTOR and adds the factor.

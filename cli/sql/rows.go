@@ -24,7 +24,7 @@ type changedRow struct {
 // Kinds of rows that are not changes.
 const (
 	kindRow     = "row"     // a row of the initial answer
-	kindRestart = "restart" // not a row: discard earlier output, because all rows follow again
+	kindRestart = "restart" // not a row: discard earlier output, because all rows are printed again
 )
 
 func rowOf(r *machinesapi.ViewRow) changedRow {

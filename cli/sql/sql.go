@@ -54,7 +54,7 @@ With --watch, all changes are printed until Ctrl-C, even across lost connections
 terminal, the table is updated in place: + marks new rows and ~ changed ones, and new
 rows come last regardless of ORDER BY. Otherwise each row starts with the kind of
 change (row, insert, update, delete). With --json, each line is an object
-{"kind", "change", "id", "row"}. After "restart", all rows follow again.`,
+{"kind", "change", "id", "row"}. After "restart", all rows are printed again.`,
 		Example: `  bourse sql "SELECT app, region, count(*) FROM machines GROUP BY app, region"
   bourse sql "SELECT id, state FROM machines WHERE app = ?" --param shop --watch
   bourse sql --csv "SELECT * FROM workers" > workers.csv`,

@@ -14,9 +14,9 @@ type watchSink interface {
 	begin(columns []string) error
 	row(r changedRow) error
 	settled(change uint64) error // all rows and changes up to this change have been delivered
-	restart() error              // discard earlier output; columns and rows follow again
+	restart() error              // discard earlier output; begin and row are called again
 	lost(why string)             // the connection was lost
-	back(fresh bool)             // the connection is restored; if fresh is set, all rows follow again
+	back(fresh bool)             // the connection is restored; if fresh is set, all rows are sent again
 	close() error
 }
 

@@ -29,7 +29,7 @@ func (t notices) lost(why string) {
 
 func (t notices) back(fresh bool) {
 	if fresh {
-		t.shell.Note("reconnected; all rows follow again")
+		t.shell.Note("reconnected; all rows are printed again")
 		return
 	}
 	t.shell.Note("reconnected; no changes were missed")

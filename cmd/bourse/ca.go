@@ -83,8 +83,8 @@ func lookAt(files ...admission.Watched) error {
 }
 
 // checkNATS returns failed_precondition if the NATS server's certificate was issued by the
-// cluster's old CA. Once that CA is removed, servers could no longer connect to the NATS server. ca
-// is the new CA.
+// cluster's old CA, because servers could not connect to the NATS server once that CA is removed.
+// ca is the new CA.
 func (s *server) checkNATS(ca *x509.Certificate) error {
 	if s.link == nil {
 		return nil
@@ -97,9 +97,9 @@ func (s *server) checkNATS(ca *x509.Certificate) error {
 		"--keep-old, then give the NATS server a certificate from the new CA, then repeat the command without --keep-old")
 }
 
-// signersBesides returns the certificates, in PEM, that would become invalid if the cluster
-// trusted only the given CA. It checks the certificates that have signed data in the view,
-// and those in replied.
+// signersBesides returns the certificates, in PEM, that would become invalid if the cluster trusted
+// only the given CA. It checks the certificates that have signed data in the view, and those in
+// replied, which are in DER.
 func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte) ([]string, error) {
 	b, err := admission.ParseBundle(ca)
 	if err != nil {

@@ -71,9 +71,9 @@ func (s *server) certificateOf(m bourse.Member) *x509.Certificate {
 	return nil
 }
 
-// certifiedMembers returns the brokers and proxies that self must record: all members with a known
-// certificate. It returns nil if another broker must record them, because that broker has a lower
-// ID. During a partition, one broker on each side records the members there.
+// certifiedMembers returns all brokers and proxies with a known certificate, if self is the broker
+// that must record them. This is the broker with the lowest ID; for any other, certifiedMembers
+// returns nil. During a partition, one broker on each side records the members there.
 func certifiedMembers(self bourse.Member, own *x509.Certificate, members []bourse.Member, certificateOf func(bourse.Member) *x509.Certificate) []inventory.CertifiedMember {
 	if slices.ContainsFunc(members, func(m bourse.Member) bool { return m.Role == bourse.RoleBroker && m.ID < self.ID }) {
 		return nil

@@ -43,9 +43,8 @@ func runcCommand() []string {
 	return []string{path, runcWord}
 }
 
-// companionMain returns the main function of a process that was started with one of these commands. It
-// returns nil for any other command. It is called before anything else, because such processes must
-// use little memory.
+// companionMain returns the main function of a supervisor, keeper, tunnel or runc process. It returns nil if args do
+// not start such a process. It is called before anything else, because these processes must use little memory.
 func companionMain(args []string) func(dir string) int {
 	if len(args) > 3 && args[1] == runcWord {
 		return func(string) int { return exitStatus(container.BecomeRunc(args[2:])) }

@@ -87,7 +87,7 @@ func (s *server) ownTag() error {
 	if s.creds == nil || tag == 0 || s.self.ID.TagRank(tag) < bourse.TagChoices || s.creds.HasTag(tag) {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeFailedPrecondition, "tag %s of this worker does not follow from its name: add the DNS name %s to its certificate", tag, admission.TagName(tag))
+	return bourse.Errorf(bourse.CodeFailedPrecondition, "tag %s of this worker is not derived from its name: add the DNS name %s to its certificate", tag, admission.TagName(tag))
 }
 
 // tokens identifies clients by the tokens in a file, and by the tokens that brokers

@@ -55,8 +55,8 @@ func (s *server) openDesk(c *serve.BrokerConfig) (*enroll.Enrollment, error) {
 	}, nil
 }
 
-// nameInUse reports whether a server has a name that conflicts with this one. A server
-// that is down counts unless it was removed.
+// nameInUse reports whether name conflicts with the name of another server. Servers that are down count, unless they
+// were removed.
 func (s *server) nameInUse(name bourse.WorkerID) bool {
 	named := func(m bourse.Member) bool { return enroll.Conflict(m.ID, name) }
 	present, absent := s.replica.directory.All()

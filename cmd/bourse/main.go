@@ -1,5 +1,5 @@
 // Command bourse contains all of Bourse in one program: the command line, the servers,
-// and the supervisor of machines.
+// and the machines' supervisor.
 //
 // This package only connects the parts. It creates them, and starts and stops them in
 // order. serve_worker.go, serve_broker.go and serve_proxy.go contain one server each.

@@ -36,13 +36,13 @@ func (h *host) openMesh() error {
 	return nil
 }
 
-// unusualTag returns CodeUnavailable if a worker's tag does not follow from its ID. Other workers ignore such a tag, even
-// if it is in the worker's certificate, because the mesh does not see certificates.
+// unusualTag returns CodeUnavailable if a worker's tag is not derived from its ID. Other workers ignore such a tag,
+// even if it is in the worker's certificate, because the mesh does not see certificates.
 func unusualTag(id bourse.WorkerID, tag bourse.WorkerTag) error {
 	if id.TagRank(tag) < bourse.TagChoices {
 		return nil
 	}
-	return bourse.Errorf(bourse.CodeUnavailable, "tag %s of this worker does not follow from its name, so other workers would not accept the addresses of its machines", tag)
+	return bourse.Errorf(bourse.CodeUnavailable, "tag %s of this worker is not derived from its name, so other workers would not accept the addresses of its machines", tag)
 }
 
 func (h *host) tryMesh() error {
@@ -95,7 +95,7 @@ func (h *host) endMesh(ctx context.Context) error {
 	return mesh.Remove(ctx, meshDir(h.config.Data))
 }
 
-// elsewhere returns a function that looks up an app's machines on other workers that can be reached through the mesh.
-func (m *hostMesh) elsewhere(ctx context.Context) func(*bourse.App) ([]bourse.Machine, error) {
+// remoteMachines returns a function that looks up an app's machines on other workers that can be reached through the mesh.
+func (m *hostMesh) remoteMachines(ctx context.Context) func(*bourse.App) ([]bourse.Machine, error) {
 	return func(app *bourse.App) ([]bourse.Machine, error) { return m.view.Elsewhere(ctx, app, m) }
 }

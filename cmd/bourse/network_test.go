@@ -123,10 +123,9 @@ func TestNATSCertificatesAreReloaded(t *testing.T) {
 	await(t, "the link is connected to the server of the other CA", func() bool { return link.Connected() && second.NumClients() == 1 })
 }
 
-// TestUnusualTagRequiresCertificate checks that a worker does not start if its tag
-// neither follows from its id nor is in its certificate. Other members would not send
-// it calls for its machines. The error must name the DNS name that the certificate
-// needs.
+// TestUnusualTagRequiresCertificate checks that a worker does not start if its tag is
+// neither derived from its id nor in its certificate. Other members would not send it
+// calls for its machines. The error must name the DNS name that the certificate needs.
 func TestUnusualTagRequiresCertificate(t *testing.T) {
 	office := newNATSIssuer(t)
 	dir := t.TempDir()

@@ -107,8 +107,8 @@ func (s *server) directoryStage() stage {
 	return stage{name: "directory", run: s.replica.directory.Run}
 }
 
-// withReplication adds the paths for other servers to h. Callers of these paths must
-// have a server's certificate. h checks its own callers.
+// withReplication adds the paths for other servers to h. With TLS, they serve only
+// callers that have a server's certificate. h checks the callers of all other paths.
 func (s *server) withReplication(h http.Handler) http.Handler {
 	inner := admission.Require(s.replica.Handler(), bourse.ServerRoles()...)
 	mux := http.NewServeMux()

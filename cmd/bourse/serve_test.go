@@ -340,7 +340,7 @@ func TestSecureCluster(t *testing.T) {
 		t.Errorf("an organization's token lists the workers: exit status %d, want 4\n%s", code, out)
 	}
 	if out, code := run("--token", operator, "worker", "list"); code != 0 || !strings.Contains(out, "gru-1") {
-		t.Errorf("a token for everything: exit status %d, want the workers\n%s", code, out)
+		t.Errorf("an unrestricted token: exit status %d, want the workers\n%s", code, out)
 	}
 	// A server cannot use another server's certificate.
 	wrong := workerArgs("gru-2", t.TempDir(), append([]string{"--join", b.Gossip}, ca.flags("gru-2", bourse.RoleWorker)...)...)

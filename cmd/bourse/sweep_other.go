@@ -4,6 +4,6 @@ package main
 
 import "context"
 
-// sweepHost does nothing. It does not have to remove processes and files, and only
-// workers on Linux leave anything else on the host.
+// sweepHost does nothing. Only workers on Linux leave anything on the host except
+// processes and files, which a sweep does not remove.
 func sweepHost(context.Context, string, string, string) error { return nil }

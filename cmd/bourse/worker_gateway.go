@@ -71,7 +71,7 @@ func (g *pullGateway) close() error {
 	return g.driver.Close()
 }
 
-// watchPollers ends the jobs of pollers that no longer call.
+// watchPollers ends the jobs of pollers that have stopped calling.
 func (h *host) watchPollers(ctx context.Context) error {
 	if h.gateway == nil {
 		<-ctx.Done()

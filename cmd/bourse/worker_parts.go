@@ -121,10 +121,10 @@ func (h *host) openNetwork() error {
 	return nil
 }
 
-// whyNoNetwork returns the reason to refuse orders for images if the worker could not open its
-// networks. err is the error from opening them. The result is nil if err is nil, or if the
-// worker must not start without networks. Machines with images never use the host's network
-// instead, unless an operator chooses it, because it gives access to everything on the host's
+// whyNoNetwork returns the reason to refuse orders for images if the networks could not be opened.
+// err is the error from opening them. It returns nil if err is nil, or if the worker must not start
+// without networks; the caller then returns err. Machines with images never use the host's network
+// instead, unless the operator chooses it, because it gives access to everything on the host's
 // loopback.
 func whyNoNetwork(mode serve.NetworkMode, err error) error {
 	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
@@ -133,8 +133,8 @@ func whyNoNetwork(mode serve.NetworkMode, err error) error {
 	return bourse.Errorf(bourse.CodeUnavailable, "the worker has no networks for machines with images, and --network host is not set: %w", err)
 }
 
-// offered returns the parts that the worker receives. It leaves out nil pointers,
-// because they would become interfaces that are not nil.
+// offered returns the parts that the worker receives. It leaves out nil pointers, because an
+// interface that contains a nil pointer is not nil.
 func (p *parts) offered(peers volumes.Peers) worker.Parts {
 	var out worker.Parts
 	if p.container != nil {
@@ -177,7 +177,7 @@ func (p *parts) run(ctx context.Context, w *worker.Worker, log *slog.Logger) err
 		if err := unusualTag(self.Worker, self.Tag); err != nil { // the worker has just chosen it
 			log.Warn("mesh disabled", "why", err)
 		} else {
-			names.Elsewhere = p.mesh.elsewhere(ctx)
+			names.Elsewhere = p.mesh.remoteMachines(ctx)
 			wg.Go(func() { errs[2] = p.mesh.Run(ctx, self.Tag) })
 		}
 	}

@@ -1,8 +1,9 @@
 // Package build builds an app's image from its Dockerfile with a builder on this host,
 // and pushes it to a registry.
 //
-// Every supported builder writes an archive, which package image/push pushes. That way, credentials, plain HTTP and
-// refusals are handled in the same way for all builders, and Build can return the image's digest.
+// Every supported builder writes an archive, which package image/push pushes. Therefore, credentials, registries
+// without TLS, and rejected pushes are handled in the same way for all builders, and Build can return the image's
+// digest.
 package build
 
 import (
@@ -30,7 +31,7 @@ type Request struct {
 	PushTo     string            // name of the image, as registry/repository[:tag]
 	Builder    string            // one of Builders; "" means the first one that works on this host
 
-	// Access to the registry, as in package image/push.
+	// How to access the registry. These fields have the same meaning as in [push.Request].
 	Login    credentials.Login
 	Config   string // path of docker's config.json
 	Insecure bool
@@ -41,13 +42,12 @@ type Request struct {
 // [Request.Dockerfile].
 func Dockerfile(dir, name string) (string, bool) {
 	path := under(dir, cmp.Or(name, "Dockerfile"))
-	info, err := os.Lstat(path) // does not follow symbolic links; Check does
+	info, err := os.Lstat(path) // does not follow symbolic links, unlike Check
 	return path, err == nil && !info.IsDir()
 }
 
-// check returns an error if a file does not exist, or if a relative name refers to a file outside the directory,
-// directly or through a symbolic link. Absolute names may refer to any file, because the user typed them. Errors:
-// not_found, invalid.
+// check returns an error if a file does not exist, or if a relative name leads outside r.Dir, directly or through a
+// symbolic link. An absolute name may refer to any file, because the user typed it. Errors: not_found, invalid.
 func (r Request) check(what, name, hint string) error {
 	path := under(r.Dir, name)
 	info, err := os.Stat(path)
@@ -63,7 +63,7 @@ func (r Request) check(what, name, hint string) error {
 	case errors.Is(err, os.ErrNotExist), err == nil && !info.Mode().IsRegular():
 		return bourse.Errorf(bourse.CodeNotFound, "no %s at %s: %s", what, path, hint)
 	case err != nil:
-		return bourse.Errorf(bourse.CodeInvalid, "cannot use %s %s: it must be below the directory of the configuration, and so must the target of a symbolic link: %w", what, path, err)
+		return bourse.Errorf(bourse.CodeInvalid, "cannot use %s %s: the file must be below the configuration's directory, and so must the target of a symbolic link: %w", what, path, err)
 	}
 	return nil
 }
@@ -111,8 +111,8 @@ func Build(ctx context.Context, r Request, out io.Writer) (image string, err err
 
 const tempPrefix = "bourse-build-"
 
-// Check validates the parts of a request that do not depend on the builder: the files and
-// the image's name. Build calls it first.
+// Check validates the parts of a request that do not depend on the builder: the files and the image's name. Build
+// calls Check before it does anything else.
 func (r Request) Check() error {
 	if err := r.check("Dockerfile", cmp.Or(r.Dockerfile, "Dockerfile"), "use an existing image (--image), or name another file"); err != nil {
 		return err
@@ -129,12 +129,12 @@ func (r Request) Check() error {
 	return push.CheckName(r.PushTo)
 }
 
-// file returns the name of the Dockerfile.
+// file returns the value of Request.Dockerfile, or its default.
 func (j job) file() string { return cmp.Or(j.Dockerfile, "Dockerfile") }
 
 // dockerfile returns the path of a Dockerfile that makes BuildKit use the requested ignore file. BuildKit prefers the
 // ignore file that is next to the Dockerfile and has the Dockerfile's name plus ".dockerignore". Therefore, if an
-// ignore file is requested, dockerfile copies both files to a temporary directory under such names.
+// ignore file is requested, dockerfile copies both files to a temporary directory and names the copies accordingly.
 func (j job) dockerfile() (string, error) {
 	file := under(j.Dir, j.file())
 	if j.Ignorefile == "" {

@@ -30,12 +30,12 @@ type Options struct {
 	NoSmoke        bool            // do not fail if a machine exits soon after it starts
 	Reserve        bool            // reserve capacity even if deploy.reserve is not set
 
-	// Files is the configuration's directory, which contains the files that local_path and machine_config refer to. If
-	// Files is nil, these fields are refused.
+	// Files is the configuration's directory, which contains the files that local_path and machine_config refer to.
+	// If Files is nil, a file name in one of these fields is an error.
 	Files fs.FS
 }
 
-// Default settings of a deploy.
+// Default settings for deploys.
 const (
 	DefaultStrategy       = deploy.Rolling
 	DefaultMaxUnavailable = 0.33
@@ -96,7 +96,7 @@ func (c *Config) App(options Options) (deploy.App, []Warning, error) {
 	return app, m.warnings, nil
 }
 
-// configMaker converts a configuration and options to an app.
+// configMaker converts a configuration and options to a [deploy.App].
 type configMaker struct {
 	checker
 	Options
@@ -126,7 +126,7 @@ func (m *configMaker) checkHost() {
 	}
 }
 
-// deploy fills in the strategy and its settings.
+// deploy fills in the app's deploy strategy and the strategy's settings.
 func (m *configMaker) deploy(app *deploy.App) {
 	d := m.Deploy
 	if d == nil {

@@ -14,7 +14,7 @@ import (
 // groupPattern matches valid names of process groups, which are used in metadata and in DNS names.
 var groupPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`)
 
-// checker collects problems of a configuration.
+// checker collects the problems in a configuration.
 type checker struct {
 	*Config
 	problems Problems
@@ -24,7 +24,7 @@ func (c *checker) bad(path, format string, args ...any) {
 	c.problems = append(c.problems, Problem{c.where(path), path, fmt.Sprintf(format, args...)})
 }
 
-// valid adds err as a problem of the field at path, unless err is nil.
+// valid records err as a problem with the field at path. If err is nil, it does nothing.
 func (c *checker) valid(path string, err error) {
 	if err != nil {
 		message := bourse.MessageOf(err)
@@ -32,7 +32,7 @@ func (c *checker) valid(path string, err error) {
 	}
 }
 
-// check adds a problem for each value or combination of fields that is invalid regardless of the
+// check returns a problem for each value, and for each combination of fields, that is invalid regardless of the
 // options.
 func (c *Config) check() Problems {
 	k := checker{Config: c}
@@ -89,8 +89,7 @@ func validMaxUnavailable(m float64) error {
 	return nil
 }
 
-// checkProcesses checks the names and commands of process groups, and the references to
-// groups in other sections.
+// checkProcesses checks the names and commands of process groups, and that the groups named in other sections exist.
 func (c *checker) checkProcesses() {
 	for _, name := range slices.Sorted(maps.Keys(c.Processes)) {
 		if !groupPattern.MatchString(name) {

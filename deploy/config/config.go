@@ -1,6 +1,6 @@
-// Package config parses an app's configuration and converts it to a [deploy.App], which is used to make plans. The file
-// is fly.toml or bourse.toml, or the equivalent in JSON or YAML. Each value's position is recorded, so that errors can
-// include the line and column. Errors also describe which values are valid.
+// Package config parses an app's configuration and converts it to a [deploy.App], which is used to make plans. The
+// file is fly.toml or bourse.toml, or the equivalent in JSON or YAML. Each value's position is recorded, so that
+// errors can include the line and column. Errors about invalid values also describe which values are valid.
 //
 // The table returned by [Fields] describes every field, and explains why some fields have no effect. Using such a field
 // causes a [Warning]. docs/config.md is generated from the same table.
@@ -33,9 +33,9 @@ type Config struct {
 // Names returns the names of configuration files, in order of preference.
 func Names() []string { return []string{"bourse.toml", "fly.toml", "fly.json", "fly.yaml", "fly.yml"} }
 
-// Find returns the path of the configuration file in a directory, which is the first of
-// [Names] that exists. It returns an error if the file is a symbolic link to a location
-// outside the directory. Errors: not_found.
+// Find returns the path of the configuration file in a directory, which is the first of [Names] that exists. Errors:
+// not_found; invalid if the file cannot be used, for example because it is a symbolic link that leads outside the
+// directory.
 func Find(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -80,7 +80,7 @@ func Parse(name string, text []byte) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{ours: !strings.HasPrefix(filepath.Base(name), "fly."), at: map[string]Position{}, unacted: map[string]bool{}, file: name}
+	d := decoder{ours: !strings.HasPrefix(filepath.Base(name), "fly."), at: map[string]Position{}, warned: map[string]bool{}, file: name}
 	c := &Config{file: name, at: d.at}
 	d.fields(root, where{}, reflect.ValueOf(&c.Definition).Elem())
 	if len(d.problems) == 0 {
@@ -90,11 +90,11 @@ func Parse(name string, text []byte) (*Config, error) {
 	return c, d.problems.err()
 }
 
-// Warnings returns warnings about fields that have no effect. [Config.App] returns
-// further warnings, which depend on the image.
+// Warnings returns warnings about fields that have no effect. [Config.App] returns these and the warnings about the
+// resulting machine configs.
 func (c *Config) Warnings() []Warning { return slices.Clone(c.warnings) }
 
-// JSON returns the configuration in the format of fly.json, which releases store as their definition. Parsing the JSON
+// JSON returns the configuration in the format of fly.json. Releases store this JSON as their definition. Parsing it
 // results in an equal configuration.
 func (c *Config) JSON() (json.RawMessage, error) { return json.Marshal(&c.Definition) }
 

@@ -20,7 +20,7 @@ import (
 type decoder struct {
 	ours     bool                // the file may contain fields that only Bourse supports
 	at       map[string]Position // position of each value, by path
-	unacted  map[string]bool     // fields with a warning that they have no effect
+	warned   map[string]bool     // fields that have no effect and already have a warning
 	warnings []Warning
 	problems Problems
 	file     string
@@ -113,7 +113,7 @@ func (d *decoder) value(n *yaml.Node, w where, v reflect.Value, tag reflect.Stru
 	}
 }
 
-// readerOf returns v as a reader, or nil if its type has no reader.
+// readerOf returns the reader that decodes into v, or nil if v's type does not have one. v must be a pointer.
 func readerOf(v reflect.Value) reader {
 	switch p := v.Interface().(type) {
 	case reader:
@@ -175,7 +175,7 @@ func (d *decoder) scalar(n *yaml.Node, w where, v reflect.Value, tag reflect.Str
 	}
 }
 
-// amount checks that a size is in the range specified by the field's "in" tag.
+// amount adds a problem if a size is outside the range specified by the field's "in" tag.
 func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	low, high, ok := strings.Cut(in, "..")
 	if !ok || v.Kind() != reflect.Int64 {
@@ -192,7 +192,7 @@ func (d *decoder) amount(n *yaml.Node, w where, v reflect.Value, in string) {
 	}
 }
 
-// duration decodes a duration: a string with a unit, or a number if the field has the tag "bare".
+// duration decodes a duration: a string with a unit or, if the field has the tag "bare", a number.
 func (d *decoder) duration(n *yaml.Node, w where, into *bourse.Duration, tag reflect.StructTag) {
 	low, high, _ := strings.Cut(tag.Get("in"), "..")
 	least, _ := time.ParseDuration(low)
@@ -353,8 +353,8 @@ func oneOf(words []string) string {
 	return strings.Join(words, "")
 }
 
-// suggestion suggests the word in words that was probably meant by a misspelled word. It returns "" if no word is
-// similar.
+// suggestion returns a hint that names the entry of words that is most similar to a misspelled word, such as " (did
+// you mean app?)". It returns "" if no entry is similar.
 func suggestion(word string, words []string) string {
 	if len(word) > 64 {
 		return ""

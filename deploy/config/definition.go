@@ -6,8 +6,9 @@ import (
 )
 
 // Definition contains the fields of a configuration, with the names and the JSON encoding of fly.json. [Fields]
-// describes each field. Tags tell the decoder which values are valid: "in" contains a list of words or a range, "bare"
-// contains the unit for numbers written without one, and "quoted" permits numbers in quotes, as in old files.
+// describes each field. Tags tell the decoder which values are valid: "in" lists the valid words or contains a range,
+// "bare" is the unit of a number that is written without a unit, and "quoted" permits numbers in quotes, as in old
+// files.
 type Definition struct {
 	AppName          string            `json:"app,omitempty"`
 	PrimaryRegion    string            `json:"primary_region,omitempty"`
@@ -221,8 +222,8 @@ type AttachedSecrets struct {
 	Export map[string]string `json:"export,omitempty"`
 }
 
-// Group contains settings of process groups that only Bourse supports: regions, numbers of
-// machines, and requirements for workers.
+// Group contains Bourse's own settings for process groups: regions, numbers of machines, and requirements for
+// workers.
 type Group struct {
 	Processes    []string            `json:"processes,omitempty"`
 	Regions      []string            `json:"regions,omitempty"`

@@ -2,15 +2,15 @@ package config
 
 import "slices"
 
-// Treatment describes whether and how a field of a configuration takes effect.
+// Treatment describes whether a configuration's field has an effect, and where the effect is described.
 type Treatment string
 
 // The treatments of fields.
 const (
 	Supported Treatment = "done"
 	LikeAPI   Treatment = "as the API" // the field becomes a member of machines' configs, which [bourse.Fields] describes
-	// The field has no effect. It causes a warning unless its value does not request anything, such as false (see
-	// Field.NoEffect).
+	// The field has no effect. Setting it causes a warning, unless the value would have no effect anyway, such as
+	// false (see Field.NoEffect).
 	Unsupported Treatment = "not done"
 	// Like Unsupported, but other clients no longer support the field either, and Definition does not contain it.
 	Ignored Treatment = "ignored"
@@ -41,7 +41,7 @@ var fieldsByPath = func() map[string]*Field {
 	return out
 }()
 
-// within adds a section as a prefix to the paths of fields.
+// within prefixes the paths of fields with the path of their section.
 func within(section string, list ...Field) []Field {
 	for i := range list {
 		list[i].Path = section + "." + list[i].Path

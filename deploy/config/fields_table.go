@@ -37,7 +37,7 @@ var fields = slices.Concat(
 		into("metrics", "config.metrics", "the endpoint of the program's own metrics"),
 		into("statics", "config.statics", "directories of static files"),
 		supported("experimental", "experimental settings"),
-		ours("requirements", "what workers must have to run the machines: a string is the value of a label (label `worker` is the worker's name), and a number is an amount of a countable resource"),
+		ours("requirements", "requirements for the workers that run the machines: a string is the value of a label (label `worker` is the worker's name), and a number is an amount of a countable resource"),
 		ours("requirements.*", "the value of a label, or the amount of a countable resource"),
 		ours("groups", "the regions, numbers of machines, and requirements of process groups"),
 	},
@@ -84,7 +84,7 @@ var fields = slices.Concat(
 		into("ports.port", "config.services", "the number of the external port"),
 		into("ports.start_port", "config.services", "the first port of a range, instead of `port`"),
 		into("ports.end_port", "config.services", "the last port of the range"),
-		into("ports.handlers", "config.services", "what the proxy does with connections; without handlers, it forwards all bytes unchanged"),
+		into("ports.handlers", "config.services", "how the proxy processes connections; without handlers, it forwards all bytes unchanged"),
 		into("ports.force_https", "config.services", "whether requests are redirected to HTTPS"),
 		into("ports.tls_options", "config.services", "options for handler `tls`"),
 		into("ports.http_options", "config.services", "options for handler `http`"),
@@ -145,7 +145,7 @@ var fields = slices.Concat(
 	within("experimental",
 		into("cmd", "config.init.cmd", "the command of groups that have none in `[processes]`"),
 		into("entrypoint", "config.init.entrypoint", "the entrypoint, instead of the image's"),
-		into("exec", "config.init.exec", "what to run instead of the entrypoint and command"),
+		into("exec", "config.init.exec", "a command to run instead of the entrypoint and command"),
 		unsupported("auto_rollback", "a failed deploy undoes its changes, unless it is run with --no-rollback", "true"),
 		unsupported("enable_consul", "Consul is not supported"),
 		unsupported("lazy_load_images", "an image is pulled completely before a machine starts"),
@@ -183,7 +183,7 @@ func serviceFields() []Field {
 		into("concurrency", "config.services", "limits for a machine's concurrent connections or requests"),
 		into("concurrency.type", "config.services", "`connections` (default) or `requests`"),
 		into("concurrency.soft_limit", "config.services", "the number at which proxies start to prefer other machines; default: 20, or `hard_limit` if it is lower"),
-		into("concurrency.hard_limit", "config.services", "the number at which a machine receives no more connections or requests; default: no limit"),
+		into("concurrency.hard_limit", "config.services", "the maximum number for a machine; default: no limit"),
 		unsupported("machine_checks", noTrial),
 	}, within("machine_checks", trialFields()...))
 }
@@ -192,7 +192,7 @@ func checkTimes(section string) []Field {
 	list := []Field{
 		into("interval", "config.checks", "the time from the end of one check to the next; default 15s"),
 		into("timeout", "config.checks", "the time limit of a check; default 2s"),
-		into("grace_period", "config.checks", "how long failures do not count after a start; default 1s"),
+		into("grace_period", "config.checks", "the time after a start during which failures do not count; default 1s"),
 	}
 	if section == "" {
 		return list

@@ -89,7 +89,7 @@ func (m *configMaker) group(name string) deploy.Group {
 	return g
 }
 
-// addStored fills in the restart policy, and the metrics and statics sections, which the config stores unchanged.
+// addStored adds the restart policy, and the metrics and statics sections, which are copied unchanged.
 func (m *configMaker) addStored(c *bourse.Config, group string) {
 	if i := sectionFor(m, "restart", m.Config.Restart, group, func(r *Restart) []string { return r.Processes }); i >= 0 {
 		r := m.Config.Restart[i]
@@ -109,8 +109,8 @@ func (m *configMaker) addStored(c *bourse.Config, group string) {
 	}
 }
 
-// sectionFor returns the index of the section that applies to a group, or -1 if there is none. If several sections
-// apply, it adds a problem.
+// sectionFor returns the index of the section that applies to a group, or -1 if none does. If several sections apply,
+// it returns the first one and adds a problem.
 func sectionFor[T any](m *configMaker, name string, list []T, group string, processes func(*T) []string) int {
 	found := -1
 	for i := range list {
@@ -253,7 +253,8 @@ func (m *configMaker) files(c *bourse.Config, group string) {
 	}
 }
 
-// local reads a file in or below the configuration's directory.
+// local reads a file in or below the configuration's directory. If that fails, it adds a problem with the given
+// field.
 func (m *configMaker) local(field, name string) []byte {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
 	if !fs.ValidPath(clean) || m.Options.Files == nil {
@@ -265,7 +266,7 @@ func (m *configMaker) local(field, name string) []byte {
 		m.bad(field, "%v", err)
 	}
 	if len(content) > MaxBytes {
-		m.bad(field, "the file is too large: it has %d bytes, at most %d are allowed", len(content), MaxBytes)
+		m.bad(field, "the file is too large: it has %d bytes, but at most %d are allowed", len(content), MaxBytes)
 		return nil
 	}
 	return content
@@ -296,7 +297,7 @@ func (m *configMaker) machineConfig() (c bourse.Config) {
 	return c
 }
 
-// withRest adds members to the named object in a config. It is used for members without a field in bourse.Config.
+// withRest adds members to an object in a config's JSON. It is used for members that have no field in bourse.Config.
 func withRest(c bourse.Config, object string, members map[string]any) bourse.Config {
 	rest := map[string]any{}
 	if len(c.Rest) > 0 {

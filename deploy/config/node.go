@@ -73,8 +73,8 @@ func word(n *yaml.Node) (string, bool) {
 	return "", false
 }
 
-// hasEffect reports whether a value requests something, that is, whether it is not empty, false or
-// 0. A list or table requests something if one of its values does.
+// hasEffect reports whether a value requests something. Empty values, false and 0 do not. A list or table does if one
+// of its values does.
 func hasEffect(n *yaml.Node) bool {
 	switch kindOf(n) {
 	case text:

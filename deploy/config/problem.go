@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Position is a position in a file. Line and Column count from 1; Column is in characters. If both are 0, the Position
-// denotes the whole file.
+// Position is a position in a file. Line and Column count from 1, and Column counts characters, not bytes. If both
+// are 0, the Position denotes the whole file.
 type Position struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
@@ -96,7 +96,7 @@ func (d *decoder) isPermitted(n *yaml.Node, w where) bool {
 		d.problem(n, w.path, "flyctl does not support this field: use it in a file named bourse.toml, which may also contain all fields of fly.toml")
 		return false
 	case f.Treatment == Unsupported && f.asked(n) && !d.hasWarning(w.field):
-		d.unacted[w.field] = true
+		d.warned[w.field] = true
 		d.warn(n, w.path, f.Text)
 	}
 	return true
@@ -105,7 +105,7 @@ func (d *decoder) isPermitted(n *yaml.Node, w where) bool {
 // hasWarning reports whether a field or an enclosing table already has a warning.
 func (d *decoder) hasWarning(field string) bool {
 	for {
-		if d.unacted[field] {
+		if d.warned[field] {
 			return true
 		}
 		dot := strings.LastIndexByte(field, '.')
@@ -116,8 +116,8 @@ func (d *decoder) hasWarning(field string) bool {
 	}
 }
 
-// asked reports whether the field's value n requests something. If f.NoEffect is set, this is true for all values that
-// it does not contain. Otherwise, hasEffect decides.
+// asked reports whether the field's value n requests something. If f.NoEffect is set, only the values that it lists
+// do not. Otherwise, see hasEffect.
 func (f *Field) asked(n *yaml.Node) bool {
 	if len(f.NoEffect) > 0 {
 		return !slices.Contains(f.NoEffect, n.Value)

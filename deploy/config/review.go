@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// paths records which sections of the file define the parts of a machine's config.
+// paths records which section of the file defines which part of a machine's config.
 type paths struct {
 	services  []served
 	vm        string
@@ -43,7 +43,7 @@ func (m *configMaker) review(c *bourse.Config, from paths) {
 // configMember matches the name of a config member at the beginning of an API error.
 var configMember = regexp.MustCompile(`^invalid (config[][A-Za-z0-9_.]*(?:"[^"]*")?)(:? )`)
 
-// withoutMember removes the member's name from the beginning of an API error.
+// withoutMember removes the name of the config member from the beginning of an API error.
 func withoutMember(message string) string {
 	found := configMember.FindStringSubmatch(message)
 	switch {
@@ -72,7 +72,7 @@ func (m *configMaker) fieldOf(from paths, member string) string {
 	return "" // the member comes from the command line
 }
 
-// refused adds an API error as a problem. An error that several groups cause is added only once.
+// refused records an API error as a problem. If several groups cause the same error, it is recorded only once.
 func (m *configMaker) refused(err error, from paths) {
 	path, message := "", bourse.MessageOf(err)
 	if found := configMember.FindStringSubmatch(message); found != nil {

@@ -17,8 +17,8 @@ import (
 )
 
 // FromMachines derives an app's configuration from its machines, in the format of [Config.JSON]. It uses the most
-// recently changed machine of each process group. It also returns descriptions of the settings that the configuration
-// omits, one per line. Errors: not_found if no machine's config is known.
+// recently changed machine of each process group. It also returns a one-line description of each setting that the
+// configuration omits. Errors: not_found if no machine's config is known.
 func FromMachines(app bourse.AppName, machines []machinesapi.Machine) (json.RawMessage, []string, error) {
 	s := saver{groups: map[string]*bourse.Config{}, regions: map[string]map[string]int64{}}
 	machines = slices.Clone(machines)
@@ -51,7 +51,8 @@ func (s *saver) note(format string, args ...any) {
 	}
 }
 
-// add adds a machine, unless it is temporary, such as a canary or a machine that runs a release command.
+// add records a machine and its config. It ignores temporary machines, such as canaries and machines that run release
+// commands.
 func (s *saver) add(m *machinesapi.Machine) {
 	c := m.Known()
 	if c == nil {
@@ -109,7 +110,7 @@ func (s *saver) common(d *Definition, names []string) {
 	}
 }
 
-// group adds a group's sections. named must be set if the sections must name the group.
+// group adds a group's sections. named specifies that the sections must name the group.
 func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) {
 	var processes []string
 	if named || len(c.Init.Cmd) > 0 {

@@ -21,7 +21,8 @@ type served struct {
 	checks []string
 }
 
-// services returns a group's services, and the paths at which the file defines them.
+// services returns a group's services and, for each of them, the paths at which the file defines the service and its
+// checks.
 func (c *Config) services(group string, image bourse.ImageKind) (out []workload.ServiceConfig, from []served) {
 	port := defaultPort
 	if image == bourse.HostImage {

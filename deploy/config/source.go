@@ -23,7 +23,7 @@ const (
 	MaxBytes = 1 << 20
 	maxDepth = 32 // depth of nested tables and lists
 	// maxNodes is the maximum number of values, including those repeated by YAML aliases. The limit is necessary
-	// because the time for parsing TOML grows with the square of that number.
+	// because the time that it takes to parse TOML grows with the square of the number of values.
 	maxNodes = 10_000
 )
 
@@ -36,11 +36,11 @@ type source struct {
 	last  struct{ offset, lines, column int } // the last offset passed to position, and its result
 }
 
-// full reports whether the file will be refused because it has too many nodes.
+// full reports whether the file has so many nodes that it will be refused.
 func (s *source) full() bool { return s.made > 4*maxNodes }
 
-// position returns the line and column of an offset. It counts from the offset of the previous call, because counting
-// from the beginning would be slow if the file is one long line.
+// position returns the line and column of an offset. It continues counting at the previous call's offset, because
+// starting at the beginning each time would be slow if the file were one long line.
 func (s *source) position(offset int) (line, column int) {
 	offset = min(max(offset, 0), len(s.text))
 	if offset < s.last.offset {
@@ -59,7 +59,7 @@ func (s *source) position(offset int) (line, column int) {
 func read(name string, raw []byte) (*yaml.Node, error) {
 	s := &source{name: name, text: raw}
 	if len(raw) > MaxBytes {
-		return nil, Problem{Position{File: name}, "", "the file is too large: it has " + strconv.Itoa(len(raw)) + " bytes, at most " + strconv.Itoa(MaxBytes) + " are allowed"}
+		return nil, Problem{Position{File: name}, "", "the file is too large: it has " + strconv.Itoa(len(raw)) + " bytes, but at most " + strconv.Itoa(MaxBytes) + " are allowed"}
 	}
 	for rest := raw; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
@@ -253,7 +253,8 @@ func (t *tomlReader) key(k *unstable.Node) *yaml.Node {
 	return t.node("!!str", string(k.Data), int(k.Raw.Offset))
 }
 
-// header returns the table that a header refers to. It does not detect duplicate names, which are refused later.
+// header returns the table that a TOML header refers to, and creates the table if it does not exist. Duplicate
+// headers are not detected here, but refused later.
 func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
 	for keys := e.Key(); keys.Next(); {
 		offset := int(keys.Node().Raw.Offset)

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// reader is implemented by values that can be written in several ways. If the node is invalid, read returns a
-// description of the valid values; otherwise, it returns "".
+// reader is implemented by types whose values can be written in several ways. If n is invalid, read returns a
+// description of the valid values. Otherwise, it returns "".
 type reader interface {
 	read(n *yaml.Node) (allowed string)
 }
@@ -50,7 +50,8 @@ func (t *Texts) read(n *yaml.Node) string {
 	return ""
 }
 
-// Words is a command, written as a list of words or as a string with a single word.
+// Words is a list of arguments. It can be written as a list of strings, or as a string, which is a single argument
+// even if it contains spaces.
 type Words []string
 
 func (w *Words) read(n *yaml.Node) string {
@@ -183,8 +184,7 @@ func (g *GB) read(n *yaml.Node) string {
 	return ""
 }
 
-// sizeOf decodes a size and returns it in MiB. The size is an integer, or a string as described at
-// [mebibytes].
+// sizeOf decodes a size and returns it in MiB. The size is an integer, or a string that [mebibytes] accepts.
 func sizeOf(n *yaml.Node, bare int64) (int64, bool) {
 	if number, ok := integer(n); ok {
 		return mebibytes(strconv.FormatInt(number, 10), bare)
@@ -195,8 +195,7 @@ func sizeOf(n *yaml.Node, bare int64) (int64, bool) {
 	return mebibytes(n.Value, bare)
 }
 
-// mebibytes parses a size and returns it in MiB. A number without a unit is multiplied by
-// bare.
+// mebibytes parses a size and returns it in MiB. A number without a unit is multiplied by bare.
 func mebibytes(written string, bare int64) (int64, bool) {
 	digits := strings.TrimRight(strings.ToLower(strings.TrimSpace(written)), "bi")
 	unit := bare

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// API contains the requests that a run makes, all of which concern one app. Errors have the codes of
-// [machinesapi.Client]: unavailable means that the request had no effect, and timeout that its outcome is unknown. The
-// methods must be safe for concurrent use.
+// API contains the requests that a run makes. All of them concern one app. Errors have the codes of
+// [machinesapi.Client]: unavailable means that the request had no effect, and timeout means that its outcome is
+// unknown. The methods must be safe for concurrent use.
 type API interface {
 	Machines
 	Verbs
@@ -64,11 +64,11 @@ type Reservations interface {
 
 // View reads the cluster's view.
 type View interface {
-	// Health returns how up to date each server's copy of the view is.
+	// Health reports how up to date each server's copy of the view is.
 	Health(ctx context.Context) (machinesapi.ViewHealth, error)
 	// Rows follows the app's machines in the API server's copy of the view. It calls news once for each existing
 	// machine, then once with a zero Row, and then for each change to a machine. It returns an error when ctx is done
-	// or the connection ends.
+	// or the connection breaks.
 	Rows(ctx context.Context, news func(Row)) error
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// NewAPI returns an API that uses a client to make requests about one app.
+// NewAPI returns an API that sends requests about one app with the given client.
 func NewAPI(client *machinesapi.Client, app bourse.AppName) API {
 	return appAPI{client, app}
 }
@@ -126,8 +126,8 @@ func (o appAPI) SetRelease(ctx context.Context, id release.ID, status release.St
 	return err
 }
 
-// rowsStatement is the query that Rows subscribes to. rowOf reads the first columns in this order. The other columns
-// are included only so that a change to a lease or a check counts as a change to the row.
+// rowsStatement is the query that Rows subscribes to. rowOf relies on the order of the first six columns. The other
+// columns are selected only so that a change to a lease or a check counts as a change to the row.
 const rowsStatement = `SELECT id, worker, state, instance_id, cordoned, starts, lease_owner,
   (SELECT json_group_array(name || ' ' || status) FROM checks WHERE machine = id) AS checks FROM machines WHERE app = ?`
 

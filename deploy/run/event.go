@@ -19,7 +19,7 @@ type Event struct {
 	Step    int              `json:"step"` // ID of the step, or WholeRun
 	State   State            `json:"state"`
 	Machine bourse.MachineID `json:"machine,omitempty"` // machine of the step, once known
-	// Text describes what the step is waiting for, why it failed, or what it found.
+	// Text explains the state, for example what the step is waiting for or why it failed.
 	Text string        `json:"text,omitempty"`
 	Took time.Duration `json:"took,omitempty"` // duration of a finished step, or of undoing it
 	// Line is a line of output from the step's machine. It is set in state Output.
@@ -33,8 +33,8 @@ type Event struct {
 // State is the state of a step or of the run.
 type State string
 
-// The states of a step. The run itself has some of the same states: it is waiting, running or undoing while it is in
-// progress, and done, failed, undone or left after it has ended.
+// The states of a step. The run itself also has one of these states: Waiting, Running or Undoing while it is in
+// progress, and Done, Failed, Undone or Left once it has ended.
 const (
 	Waiting State = "waiting" // the step is delayed by a lease, an unavailable server or a failing check; Text gives the reason
 	Running State = "running" // the step has begun, or continues after Waiting
@@ -43,7 +43,7 @@ const (
 	Failed  State = "failed"
 	Undoing State = "undoing" // the step is being undone
 	Undone  State = "undone"
-	Left    State = "left" // the step could not be undone, or must not be
+	Left    State = "left" // the step could not be undone, or must not be undone
 )
 
 // Result is the outcome of a run.
@@ -60,7 +60,7 @@ type Result struct {
 	Plan deploy.Plan `json:"-"`
 }
 
-// Outcome describes how one step ended.
+// Outcome is the outcome of one step.
 type Outcome struct {
 	Step    int              `json:"step"`
 	State   State            `json:"state,omitempty"` // "" if the step has not begun
@@ -70,7 +70,7 @@ type Outcome struct {
 	Text    string           `json:"text,omitempty"` // reason why the step failed or was not undone
 }
 
-// Leftover is a change that was begun or completed, but not undone.
+// Leftover is a change that a failed run began or completed, but did not undo.
 type Leftover struct {
 	Step    int              `json:"step"`
 	Machine bourse.MachineID `json:"machine,omitempty"`
@@ -79,7 +79,7 @@ type Leftover struct {
 	Next    string           `json:"next"` // command to run next
 }
 
-// last returns the last event of the run, which reports its outcome.
+// last returns the run's last event, which reports the outcome. err is the error that ended the run, or nil.
 func (r *Result) last(err error) Event {
 	e := Event{Step: WholeRun, State: Failed, Took: r.Took, Text: errorText(err)}
 	switch {

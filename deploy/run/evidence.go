@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Limits on collecting evidence: the number of output lines, and the total time.
+// Limits on the evidence about one machine: the number of output lines, and the time for collecting it.
 const (
 	maxLines        = 20
 	evidenceTimeout = 5 * time.Second

@@ -52,7 +52,7 @@ func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 						time.AfterFunc(30*time.Second, func() { c.crash(first, machinesapi.ExitEvent{ExitCode: 3}, again) })
 					}
 				}})
-				if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "it crashed 30s after it was ready: its program exited with status 3") ||
+				if bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "it crashed 30s after it became ready: its program exited with status 3") ||
 					result.Status != release.Failed || result.Steps[1].State != Failed || time.Since(began) > 40*time.Second {
 					t.Errorf("after %s: %v, %+v", time.Since(began), err, result)
 				}
@@ -69,7 +69,7 @@ func TestAMachineCrashesAfterItWasReady(t *testing.T) {
 	}
 }
 
-// TestTheLastMachineIsWatched checks that a run fails if a machine crashes some time after it was ready, even if it was
+// TestTheLastMachineIsWatched checks that a run fails if a machine crashes some time after it became ready, even if it was
 // the last machine to be changed. A replaced machine must not be destroyed before that time. An interrupt within that
 // time must undo everything.
 func TestTheLastMachineIsWatched(t *testing.T) {
@@ -106,7 +106,7 @@ func TestTheLastMachineIsWatched(t *testing.T) {
 						t.Errorf("Run: %v", err)
 					}
 					if result.Status != release.Failed || c.shape() != former || time.Since(ready) > 9*time.Second {
-						t.Errorf("%s after it was ready: %+v\n  is %s\n  was %s", time.Since(ready), result, c.shape(), former)
+						t.Errorf("%s after it became ready: %+v\n  is %s\n  was %s", time.Since(ready), result, c.shape(), former)
 					}
 					c.check(t, "")
 				})

@@ -8,8 +8,8 @@ import (
 
 // graph contains the dependencies between a plan's steps.
 type graph struct {
-	before [][]int // for each step, the steps that it waits for
-	after  [][]int // for each step, the steps that wait for it
+	before [][]int // for each step, the steps that it waits for directly
+	after  [][]int // for each step, the steps that wait for it directly
 }
 
 func newGraph(p *deploy.Plan) graph {

@@ -41,7 +41,7 @@ type progress struct {
 	undo      error             // reason why the step could not be undone
 }
 
-// version identifies a machine's version and, by number, its latest start.
+// version identifies a machine's version and its latest start.
 type version struct {
 	instance bourse.InstanceID
 	starts   int
@@ -83,7 +83,7 @@ func (j *journal) machine(i int) bourse.MachineID {
 	return j.machineOf(i)
 }
 
-// machineOf is like machine. The caller must hold mu.
+// machineOf implements machine. The caller must hold mu.
 func (j *journal) machineOf(i int) bourse.MachineID {
 	s := &j.plan.Steps[i]
 	switch {
@@ -95,7 +95,7 @@ func (j *journal) machineOf(i int) bourse.MachineID {
 	return j.steps[i].machine
 }
 
-// made records the version of a machine that this run created or updated.
+// made records the current version of a machine that this run has created or updated.
 func (j *journal) made(m *machinesapi.Machine) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -194,8 +194,8 @@ func (j *journal) result(err error, overtaken, resumed bool) Result {
 	return out
 }
 
-// leftover describes changes that a step has begun or completed and that were not undone. It returns "" if there are
-// none. The caller must hold mu.
+// leftover describes the change that a step has begun or completed, if it was not undone, and otherwise returns "".
+// The caller must hold mu.
 func (j *journal) leftover(i int) string {
 	s, p := &j.plan.Steps[i], &j.steps[i]
 	switch s.Do.(type) {

@@ -30,7 +30,7 @@ type leases struct {
 	mu        sync.Mutex
 	held      map[bourse.MachineID]*lease
 	hasWaited bool  // this run waited for another client's lease
-	takenErr  error // set if another client has taken a lease that this run held, in which case nothing may be undone
+	takenErr  error // set if another client has taken a lease that this run held; nothing may then be undone
 }
 
 type leaseAPI interface {
@@ -38,7 +38,7 @@ type leaseAPI interface {
 	Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error)
 }
 
-// lease is a machine's lease, or an attempt to acquire one.
+// lease is a lease on one machine, or an attempt to acquire it.
 type lease struct {
 	machine bourse.MachineID
 	first   chan struct{}   // closed after the first attempt to acquire the lease
@@ -54,16 +54,16 @@ type lease struct {
 	gone  bool      // the machine no longer exists
 }
 
-// ErrLeased is in the error chain of a run that could not acquire a lease and therefore has not changed anything.
+// ErrLeased is in the error chain if a run could not acquire a lease. The run has then not changed anything.
 var ErrLeased = errors.New("is leased")
 
-// ErrOvertaken is in the error chain of a run that lost a lease to another client because the run was suspended or
-// disconnected for too long. The run does not undo anything, because the other client's plan builds on its changes.
+// ErrOvertaken is in the error chain if a run lost a lease to another client, because it was suspended or
+// disconnected for too long. The run does not undo anything, because the other client's plan is based on its changes.
 var ErrOvertaken = errors.New("another client has taken over the machines")
 
-// take acquires the leases of the given machines. step returns the step for which a machine's lease is needed. take
-// returns once each lease is held or its worker fails to respond. It returns an error if a lease cannot be acquired.
-// The result waited reports whether another client held one of the leases.
+// take acquires the leases of the given machines. It returns once each lease is either held or delayed by a worker
+// that does not respond. It returns an error if a lease cannot be acquired. step returns the step for which a
+// machine's lease is needed. The result waited reports whether this run had to wait for another client's lease.
 func (l *leases) take(ctx context.Context, ids []bourse.MachineID, step func(bourse.MachineID) int) (waited bool, err error) {
 	if len(ids) == 0 {
 		return false, nil
@@ -125,8 +125,8 @@ func (l *leases) begin(ctx context.Context, id bourse.MachineID, step int, again
 	return one
 }
 
-// endAttempt records that the first attempt has ended. Only the lease's own goroutine may
-// call it.
+// endAttempt records that the first attempt to acquire the lease has ended. Only the goroutine that acquires the
+// lease may call it.
 func (one *lease) endAttempt() {
 	select {
 	case <-one.first:
@@ -135,7 +135,8 @@ func (one *lease) endAttempt() {
 	}
 }
 
-// awaitAttempt waits until the first attempt has ended. It returns an error if the lease certainly cannot be acquired.
+// awaitAttempt waits until the first attempt to acquire the lease has ended. It returns an error if it is certain
+// that the lease cannot be acquired.
 func (one *lease) awaitAttempt(ctx context.Context, l *leases) error {
 	select {
 	case <-one.first:
@@ -152,8 +153,8 @@ func (l *leases) request(ctx context.Context, id bourse.MachineID, nonce string)
 }
 
 // acquire requests a lease repeatedly until it is held. It waits while another client holds the lease or the worker
-// does not respond. If the worker does not respond, take does not wait for this lease, so that other machines' steps
-// can begin.
+// does not respond. If the worker does not respond, acquire calls endAttempt, so that take returns and other
+// machines' steps can begin.
 func (l *leases) acquire(ctx context.Context, one *lease, step int) error {
 	began := time.Now()
 	told := false
@@ -259,7 +260,7 @@ func (l *leases) handleMissing(one *lease) error {
 	return nil
 }
 
-// destroyed records that a machine, and therefore its lease, no longer exists.
+// destroyed records that a machine no longer exists, and therefore has no lease.
 func (l *leases) destroyed(id bourse.MachineID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,7 +269,8 @@ func (l *leases) destroyed(id bourse.MachineID) {
 	}
 }
 
-// neverHeld reports whether a machine no longer existed when its lease was requested.
+// neverHeld reports whether a lease was never held because its machine no longer existed when the lease was
+// requested.
 func (l *leases) neverHeld(id bourse.MachineID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -277,7 +279,8 @@ func (l *leases) neverHeld(id bourse.MachineID) bool {
 }
 
 // acquireFor waits until a machine's lease is held. It returns the lease's nonce and a context that is canceled when
-// the lease is lost. If again is set, it reacquires a lost lease. The caller must call leave when it is done.
+// the lease is lost. If again is set, it reacquires a lost lease. The caller must call leave when it no longer needs
+// the context.
 func (l *leases) acquireFor(ctx context.Context, step int, id bourse.MachineID, again bool) (in context.Context, nonce string, leave func(), err error) {
 	one := l.begin(ctx, id, step, again)
 	select {
@@ -329,9 +332,9 @@ func (l *leases) list() []*lease {
 	return out
 }
 
-// extend extends a lease, or detects that it is lost. The new expiry is computed before the request, from this
-// process's monotonic clock. Therefore, a lease never appears to last longer than it does, even if the system clock is
-// changed.
+// extend extends a lease, or detects that it is lost. The new expiry is based on the time before the request, by this
+// process's monotonic clock. Therefore, a lease never appears to last longer than it does, even if the system clock
+// is changed.
 func (l *leases) extend(ctx context.Context, one *lease) {
 	ttl := l.opts.LeaseTTL
 	asked := time.Now()
@@ -339,8 +342,8 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	defer cancel()
 	held, err := l.request(limited, one.machine, one.nonce)
 	if err == nil && held.Nonce != one.nonce {
-		// A new lease means that this run's lease had expired, that another client held a lease after it, and that the
-		// other lease has also expired.
+		// The worker has granted a new lease. This means that this run's lease had expired, that another client then
+		// held a lease, and that the other client's lease has also ended.
 		last, done := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		_ = l.api.Release(last, one.machine, held.Nonce) // if this fails, the lease expires on its own
 		done()
@@ -359,9 +362,9 @@ func (l *leases) extend(ctx context.Context, one *lease) {
 	case bourse.CodeConflict:
 		one.cancel(l.overtake(one.machine, err))
 	default:
-		// While the machine's worker does not respond, no other client can acquire the lease either. If another client
-		// acquires it later, this run's nonce is refused. Therefore, give up the lease only once it has been expired
-		// for l.opts.RetryFor.
+		// While the machine's worker does not respond, no other client can acquire the lease either. If another
+		// client acquires it later, the worker refuses this run's nonce. Therefore, it is safe to keep trying until
+		// l.opts.RetryFor has passed since the lease expired.
 		if time.Since(one.until) > l.opts.RetryFor {
 			one.cancel(prefixError("the lease of machine "+string(one.machine)+" has expired, because it could not be extended", err))
 		}
@@ -381,8 +384,8 @@ func (l *leases) overtake(id bourse.MachineID, cause error) error {
 	return err
 }
 
-// overtaken returns the reason why nothing may be undone, or nil if the run may undo its
-// changes.
+// overtaken returns an error if another client has taken one of the leases. In that case, the run must not undo
+// anything.
 func (l *leases) overtaken() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -412,7 +415,7 @@ func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// refreshAll extends all expired leases, to detect whether another client has taken one.
+// refreshAll extends all expired leases, which detects whether another client has taken one of them.
 func (l *leases) refreshAll(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, one := range l.list() {
@@ -422,7 +425,8 @@ func (l *leases) refreshAll(ctx context.Context) {
 	group.Wait()
 }
 
-// release releases all leases after all attempts to acquire one have ended. A lease that cannot be released expires.
+// release waits until all attempts to acquire a lease have ended, and then releases all leases. A lease that cannot
+// be released expires.
 func (l *leases) release(ctx context.Context) {
 	l.tries.Wait()
 	var group sync.WaitGroup

@@ -27,8 +27,8 @@ func (o operation) machineOrder(region bourse.Region, do deploy.MakeMachine) mac
 	return machinesapi.CreateMachine{Region: string(region), Config: &config, SkipLaunch: do.Stopped, SkipServiceRegistration: do.Cordoned}
 }
 
-// create places the step's order. The order's ID is chosen only once, so that a repeated request finds the machine that
-// an earlier request created.
+// create places the step's order for a machine. All requests for the step contain the same order ID, so that a
+// repeated request finds the machine that an earlier request created.
 func (o operation) create(ctx context.Context, in machinesapi.CreateMachine) (m machinesapi.Machine, err error) {
 	limit := pullTimeout
 	if kind := in.Config.ImageKind(); kind == bourse.HostImage || kind == bourse.PollerImage {
@@ -64,8 +64,9 @@ func (o operation) orderID() (id bourse.OrderID, first bool) {
 	return id, first
 }
 
-// orderOutcome is like outcome, but for requests with an order ID. If such a request is refused, its outcome is known,
-// because an order is either filled or refused, no matter how often it is sent.
+// orderOutcome is like outcome, but for requests that contain an order ID. If such a request is refused, the outcome
+// of all earlier requests with this ID is known as well, because an order is either filled or refused, no matter how
+// often it is sent.
 func (o operation) orderOutcome(err error) {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeUnavailable, bourse.CodeRateLimited:
@@ -135,7 +136,7 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 		return err
 	}
 	o.emit(Event{Step: o.i, State: Waiting, Text: "every suitable worker already has a volume with this name: trying those workers, too"})
-	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // the order was refused, so use a new one
+	o.journal.change(o.i, func(p *progress) { p.order, p.sent = "", false }) // the order was refused, so the next request needs a new order ID
 	in.UniqueZone = new(false)
 	return order()
 }
@@ -143,7 +144,8 @@ func (o operation) createVolume(ctx context.Context, region bourse.Region, do de
 // runCommand creates a machine for a command and waits until the command has exited.
 func (o operation) runCommand(ctx context.Context, do deploy.RunCommand) error {
 	in := o.machineOrder(o.plan.Steps[o.i].Region, deploy.MakeMachine{Config: do.Config})
-	// Keep the machine until its output has been read; then this run or a later plan destroys it.
+	// Keep the machine until its output has been read. After that, this run destroys it or, if that fails, a later
+	// plan does.
 	in.Config.AutoDestroy = false
 	m, err := o.create(ctx, in)
 	if err != nil {
@@ -160,7 +162,7 @@ func (o operation) runCommand(ctx context.Context, do deploy.RunCommand) error {
 	return exitOf(&m)
 }
 
-// commandEnd waits until a command has exited and its output has been reported.
+// commandEnd waits until a command has exited and all of its output has been reported.
 func (o operation) commandEnd(ctx context.Context, id bourse.MachineID, most time.Duration) (machinesapi.Machine, error) {
 	m := machinesapi.Machine{Summary: machinesapi.Summary{ID: id}}
 	follow, stop := context.WithCancel(ctx)
@@ -212,7 +214,7 @@ func exitOf(m *machinesapi.Machine) error {
 	return nil
 }
 
-// follow reports a machine's output until ctx is done or the output ends.
+// follow reports a machine's output as events until ctx is done or the output ends.
 func (o operation) follow(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery) {
 	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
 		err := o.api.Logs(ctx, id, want, func(line machinesapi.LogLine) error {

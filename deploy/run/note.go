@@ -18,11 +18,11 @@ type Note struct {
 // noteKey is the key of the [Note] in a release's metadata.
 const noteKey = "bourse_run"
 
-// Limits for a release's metadata, in bytes.
+// Limits on the size of a release's metadata, in bytes.
 const (
 	maxMetadata = 64 << 10 // the API's limit
 	maxNote     = 7 << 10
-	maxNoteText = 1 << 10 // limit for each of the note's texts
+	maxNoteText = 1 << 10 // limit for each of By and Why
 )
 
 // withNote returns a release's metadata with a note added. It shortens the note to the available size and preserves the
@@ -51,7 +51,8 @@ func withNote(metadata json.RawMessage, note Note) (json.RawMessage, error) {
 	return object(members)
 }
 
-// object encodes members without escaping HTML, because escaping would take more space.
+// object encodes members as a JSON object. It does not escape HTML characters, because escaping would take more
+// space.
 func object(members map[string]json.RawMessage) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -62,8 +63,8 @@ func object(members map[string]json.RawMessage) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// within encodes the note as JSON of at most room bytes. It omits items from Left if
-// necessary, and returns nil if nothing fits.
+// within encodes the note as JSON of at most room bytes. It omits items of Left if necessary, and returns nil if the
+// note does not fit even without Left.
 func (n Note) within(room int) json.RawMessage {
 	n.By, n.Why = cut(n.By), cut(n.Why)
 	left := n.Left
@@ -79,5 +80,6 @@ func (n Note) within(room int) json.RawMessage {
 	}
 }
 
-// cut shortens a text. If it splits a character, JSON encoding replaces the remainder of that character.
+// cut shortens a text to maxNoteText bytes. If this splits a character, JSON encoding replaces the remaining bytes of
+// that character.
 func cut(s string) string { return s[:min(len(s), maxNoteText)] }

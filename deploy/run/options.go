@@ -17,18 +17,18 @@ type Options struct {
 	// Release is the release whose status the run records: running once the leases are held, and then complete, failed
 	// (everything was undone) or interrupted (not everything was undone). If Release is "", no status is recorded.
 	Release release.ID
-	// Resumed must be set if an earlier run began the release. If this run fails, the status is then interrupted even
-	// if the run has undone all of its own changes.
+	// Resumed must be set if an earlier run began the release. If this run then fails, the release's status is
+	// interrupted, even if the run has undone all of its own changes.
 	Resumed bool
-	// Replan makes a new plan from the current state of the machines. The run calls
-	// Replan once it holds the leases of all machines in the first plan's Seen. It
-	// repeats the call if Replan fails with unavailable or timeout, or if the new plan
-	// changes machines whose leases are not held yet. If Replan is nil, the run fails
-	// with conflict if a machine was changed after the plan was made.
+	// Replan makes a new plan from the current state of the machines. The run calls Replan once it holds the leases
+	// of all machines in the first plan's Seen. It calls Replan again if Replan fails with unavailable or timeout, or
+	// if the new plan is based on machines whose leases the run does not hold yet. Without Replan, the run fails with
+	// conflict if a machine was changed after the plan was made.
 	Replan func(context.Context) (deploy.Plan, error)
-	// Events receives the run's events, one at a time and in order. The function must not wait for the run.
+	// Events is called for each of the run's events, one at a time and in order. It must not wait for the run.
 	Events func(Event)
-	// Closing Abandon ends the run immediately: requests in progress are canceled, and nothing more is undone.
+	// Abandon ends the run immediately when it is closed: requests in progress are canceled, and no further changes
+	// are undone.
 	Abandon <-chan struct{}
 	// KeepOnFailure disables undoing steps after a step fails or the context is done.
 	KeepOnFailure bool

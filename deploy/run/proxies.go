@@ -26,7 +26,7 @@ func (o operation) changedBefore() []bourse.MachineID {
 // proxiesTimeout limits how long a step waits for proxies.
 const proxiesTimeout = 10 * time.Second
 
-// awaitProxies waits until every proxy has received the current state of the machines as published by their workers.
+// awaitProxies waits until every proxy has received the machines' current state, as published by their workers.
 // Proxies that take longer than proxiesTimeout are recorded as silent.
 func (o operation) awaitProxies(ctx context.Context, machines []bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, proxiesTimeout)
@@ -139,8 +139,8 @@ func furthest(h *machinesapi.ViewHealth, workers map[bourse.WorkerID]bool) map[b
 	return out
 }
 
-// lagging returns the proxies that do not respond or have not received the streams up to the given positions. It
-// ignores proxies that are known to be down, because they do not serve requests.
+// lagging returns the proxies that do not respond, and those that have not received the streams up to the given
+// positions. It ignores proxies that are known to be down, because they do not serve requests.
 func lagging(h *machinesapi.ViewHealth, want map[bourse.WorkerID]position) []string {
 	var out []string
 	for i := range h.Members {

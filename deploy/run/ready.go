@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// awaitReady waits until a machine is ready, as [expected.ready] defines it.
+// awaitReady waits until a machine is ready, as defined by [expected.ready].
 func (o operation) awaitReady(ctx context.Context, id bourse.MachineID, most time.Duration, smoke bool) error {
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -39,8 +39,8 @@ func (o operation) awaitReady(ctx context.Context, id bourse.MachineID, most tim
 	return err
 }
 
-// smokeDuration is how long a machine without checks must run to count as ready, if the step
-// has Smoke set.
+// smokeDuration is how long a machine without checks must run before it counts as ready, if the step's Smoke field is
+// set.
 const smokeDuration = 2 * time.Second
 
 // expected tracks a machine that should become ready.
@@ -48,13 +48,13 @@ type expected struct {
 	version version // version that this run created; zero if there is none
 	smoke   bool    // an early exit counts as a failure
 
-	seen  bool      // the machine has been seen in state started
-	since time.Time // start of its current uninterrupted run
+	seen  bool      // the machine has been in state started
+	since time.Time // time since which the machine has been in state started; zero if it is in another state
 }
 
-// ready reports whether a machine is ready, that is, has started and passes its checks. If smoke is set and the machine
-// has no checks, it must also have run for smokeDuration. If the machine is not ready, why describes what is missing.
-// An error means that the machine can no longer become ready.
+// ready reports whether a machine is ready: it has started, and its checks pass. If smoke is set and the machine has
+// no checks, it must also have run for smokeDuration. If the machine is not ready, why describes what is missing. An
+// error means that the machine can no longer become ready.
 func (w *expected) ready(m *machinesapi.Machine, now time.Time) (ready bool, why string, err error) {
 	if w.version.instance == "" {
 		w.version = versionOf(m)
@@ -142,8 +142,7 @@ func lastExit(m *machinesapi.Machine) string {
 	return ""
 }
 
-// exitText describes an exit. The text begins with a colon, so that it can be appended to
-// another text.
+// exitText describes an exit. The text begins with a colon, so that it can be appended to other text.
 func exitText(exit *machinesapi.ExitEvent) string {
 	switch {
 	case exit.OOMKilled:

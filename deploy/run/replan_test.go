@@ -135,8 +135,8 @@ func TestTwoRunsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// TestAResumedRelease checks that a resumed release that fails remains interrupted, and
-// that a run that gets no leases does not change the release's status.
+// TestAResumedRelease checks that a resumed release that fails remains interrupted, and that a run that cannot
+// acquire its leases does not change the release's status.
 func TestAResumedRelease(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

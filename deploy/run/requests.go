@@ -14,7 +14,8 @@ import (
 const (
 	maxRequests    = 16               // maximum number of requests in progress
 	requestTimeout = 30 * time.Second // time limit for a request that does not wait for a program
-	// How long requests in progress may continue after the run stops; after that, their outcome is unknown.
+	// How long requests in progress may continue after the run stops. They are then canceled, and their outcome is
+	// unknown.
 	grace      = 10 * time.Second
 	minBackoff = 100 * time.Millisecond // first pause between two attempts
 	maxBackoff = 2 * time.Second
@@ -75,8 +76,9 @@ func (s *slots) take(ctx context.Context, tag bourse.WorkerTag) (func(), error) 
 	}, nil
 }
 
-// request sends a request by calling f. If the run stops, the request gets some more time to finish, because its
-// outcome would otherwise be unknown. If the run is abandoned or a lease is lost, the request is canceled immediately.
+// request sends a request by calling f. If the run stops, the request may take another 10 seconds (grace) to finish,
+// because its outcome would otherwise be unknown. If the run is abandoned or a lease is lost, the request is canceled
+// immediately.
 func (r *requests) request(ctx context.Context, tag bourse.WorkerTag, limit time.Duration, f func(context.Context) error) error {
 	free, err := r.slots.take(ctx, tag)
 	if err != nil {
@@ -119,10 +121,10 @@ type repeatableRequest struct {
 	limit   time.Duration    // time limit for one attempt
 }
 
-// repeat sends a request, and repeats it if there is no answer. It gives up if no answer arrives for r.retryFor. A
-// request that fails with errBusy counts as answered, and is repeated for at most t.limit. f's unknown parameter
-// reports whether the outcome of an earlier attempt is unknown. If it is, f must determine the outcome first, or send a
-// request that takes effect only once.
+// repeat sends a request by calling f, and repeats it if there is no answer. It gives up if no answer arrives for
+// r.retryFor. A request that fails with errBusy counts as answered, and is repeated for at most t.limit. The argument
+// unknown of f reports whether the outcome of an earlier attempt is unknown. In that case, f must first determine the
+// outcome, or send a request that takes effect only once.
 func (r *requests) repeat(ctx context.Context, t repeatableRequest, f func(ctx context.Context, unknown bool) error) error {
 	var since, refused time.Time
 	unknown, told := false, false
@@ -178,8 +180,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// prefixError prefixes an error's message with text, without repeating the message of the
-// error's cause.
+// prefixError returns an error with the same code and cause as err. Its message is text, followed by err's message.
 func prefixError(text string, err error) error {
 	out := &bourse.Error{Code: bourse.CodeOf(err), Message: text + ": " + bourse.MessageOf(err), Err: err}
 	if e, ok := errors.AsType[*bourse.Error](err); ok {

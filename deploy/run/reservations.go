@@ -30,15 +30,16 @@ type reservations struct {
 	byStep map[int]reserved
 }
 
-// reserved identifies the capacity that is held for a step's machine.
+// reserved contains the IDs with which an order can use the capacity that is reserved for a step's machine.
 type reserved struct {
 	hold  bourse.ReservationID // the step's own hold
 	whole bourse.ReservationID // the whole reservation; any of its holds may be used
 }
 
-// of returns the ID of the capacity reserved for a step's machine, or "" if there is none. The first request gets the
-// step's own hold, because if all requests named the whole reservation, machines created concurrently could end up on
-// the same worker. Later requests may use any hold, in case the worker of the step's own hold does not respond.
+// of returns the ID of the hold or reservation that a step's order must name, or "" if no capacity is reserved for
+// the step's machine. The first request names the step's own hold. If all requests named the whole reservation,
+// machines that are created concurrently could end up on the same worker. Later requests may use any hold, in case
+// the worker of the step's own hold does not respond.
 func (r *reservations) of(step int, first bool) bourse.ReservationID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,7 +50,7 @@ func (r *reservations) of(step int, first bool) bourse.ReservationID {
 	return at.whole
 }
 
-// add records the reservation for a batch.
+// add records the reservation that was made for a batch, and assigns its holds to the batch's steps.
 func (r *reservations) add(p *deploy.Plan, b *batch, held *machinesapi.Reservation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +61,7 @@ func (r *reservations) add(p *deploy.Plan, b *batch, held *machinesapi.Reservati
 			at.hold = held.Holds[n].ID
 			held.Holds = slices.Delete(held.Holds, n, n+1)
 		}
-		if workerOf(&p.Steps[step]) != "" && at.hold != "" { // only the worker's own hold can be used
+		if workerOf(&p.Steps[step]) != "" && at.hold != "" { // the machine must run on the worker of its own hold
 			at.whole = at.hold
 		}
 		r.byStep[step] = at
@@ -81,9 +82,9 @@ type batch struct {
 	orderOf []int // for each element of steps, the index of its order
 }
 
-// batches groups the machines that a plan creates into reservations of at most limit machines. Equal orders are
-// combined. batches omits machines with a volume, which are bound to the volume's worker, and stopped machines, which
-// do not need capacity.
+// batches groups the machines that a plan creates into batches of at most limit machines. Equal orders are combined.
+// Machines with a volume are omitted, because they are bound to the volume's worker. Machines that are not started
+// are omitted, because they do not need capacity yet.
 func batches(p *deploy.Plan, limit int) []batch {
 	var out []batch
 	equal := map[string]int{} // indexes of the last batch's orders, by JSON
@@ -124,7 +125,7 @@ func batches(p *deploy.Plan, limit int) []batch {
 	return out
 }
 
-// hold reserves the capacity for all of a plan's steps, if the plan requires it.
+// hold reserves capacity for the machines that a plan creates, if the plan requires this.
 func (r *reservations) hold(ctx context.Context, p *deploy.Plan) error {
 	if !p.Reserve {
 		return nil
@@ -165,7 +166,8 @@ func (r *reservations) keep(ctx context.Context) {
 	}
 }
 
-// release releases the capacity that machines have not used. If that fails, the reservation expires.
+// release ends all reservations, which frees the capacity that no machine has used. A reservation that cannot be
+// ended expires.
 func (r *reservations) release(ctx context.Context) {
 	for _, id := range r.list() {
 		_ = r.requests.repeat(ctx, repeatableRequest{step: WholeRun, limit: requestTimeout}, func(ctx context.Context, _ bool) error {

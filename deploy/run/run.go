@@ -5,10 +5,9 @@
 // has lost. It waits until machines have started and their checks pass, and until proxies have received the changes.
 // Unanswered requests are repeated for a limited time, but take effect only once. Refused requests are not repeated.
 //
-// When a step fails or the context is done, no further step begins, and the steps in
-// progress finish. Before anything is undone, the last output of a failed machine is
-// read. All changes are then undone in reverse order: each step is undone after the steps
-// that depend on it.
+// When a step fails or the context is done, no further step begins, and the steps in progress finish. Before anything
+// is undone, the last lines of the failed machine's output are read. All changes are then undone in reverse order:
+// each step is undone after the steps that depend on it.
 //
 // Run starts one goroutine for each step in progress and for each watched machine, and a
 // few for leases, reservations and news from the view. All of them have ended when it
@@ -55,18 +54,17 @@ func canRun(p *deploy.Plan) error {
 	return nil
 }
 
-// errStopped is the cancellation cause of waiting operations once no further step may
-// begin.
+// errStopped is the cancellation cause of operations that are still waiting when the run stops.
 var errStopped = errors.New("the run was stopped")
 
-// errAbandoned is the cancellation cause of all operations if the run is abandoned.
+// errAbandoned is the cancellation cause of all operations when the run is abandoned.
 var errAbandoned = &bourse.Error{Code: bourse.CodeCanceled, Message: "the run was abandoned"}
 
 // executor executes a plan.
 type executor struct {
 	api     API
 	opts    Options
-	plan    *deploy.Plan // replaced by [executor.use], but never after a step has begun
+	plan    *deploy.Plan // [executor.use] may replace it before the first step begins
 	journal *journal
 
 	requests     *requests
@@ -76,7 +74,7 @@ type executor struct {
 
 	abandonCtx context.Context         //nolint:containedctx // ends when the run is abandoned
 	workCtx    context.Context         //nolint:containedctx // ends when no further step may begin
-	stop       context.CancelCauseFunc // cancels work
+	stop       context.CancelCauseFunc // cancels workCtx
 	eventMu    sync.Mutex              // held while an event is reported, so that events are reported one at a time
 	began      bool                    // the leases are held and the release has been recorded as running
 }
@@ -120,7 +118,7 @@ func (x *executor) run(ctx context.Context) (Result, error) {
 	}
 	overtaken := x.leases.overtaken()
 	if err != nil && overtaken != nil && hard.Err() == nil {
-		// The first failure may just be a consequence of the lost lease.
+		// The first failure may only be a consequence of the lost lease, so report the lost lease instead.
 		err = overtaken
 	}
 	result := x.journal.result(err, overtaken != nil, x.opts.Resumed)
@@ -215,8 +213,8 @@ func (x *executor) runStep(ctx context.Context, i int) bool {
 	return true
 }
 
-// failed records that a step has failed, and returns the event that reports it. Unless err is
-// errStopped, the run also fails.
+// failed records that a step has failed, and returns the event that reports the failure. Unless err is errStopped,
+// the run fails, too.
 func (x *executor) failed(i int, err error, took time.Duration) Event {
 	text := "stopped, because the run has ended"
 	stopped := errors.Is(err, errStopped)
@@ -231,7 +229,7 @@ func (x *executor) failed(i int, err error, took time.Duration) Event {
 	return Event{Step: i, State: Failed, Text: text, Took: took}
 }
 
-// fail makes the run fail with err, unless it has already failed. No further step begins.
+// fail makes the run fail with err, unless it has already failed. After that, no further step begins.
 func (x *executor) fail(err error) {
 	x.journal.fail(err)
 	x.stop(errStopped)
@@ -263,7 +261,8 @@ func (x *executor) emit(e Event) {
 	x.opts.Events(e)
 }
 
-// endTimeout limits the time for a run's last requests. It may be short, because leases and reservations expire.
+// endTimeout limits the time for a run's last requests. It can be short, because leases and reservations that are not
+// released expire.
 const endTimeout = 5 * time.Second
 
 // lastRequestsContext returns the context for a run's last requests.

@@ -64,8 +64,8 @@ func (o operation) do(ctx context.Context) error {
 	})
 }
 
-// withLease calls do with the step's machine while the run holds the machine's lease. If again is set, it reacquires a
-// lost lease.
+// withLease waits until the run holds the lease of the step's machine, and then calls do. If again is set, it
+// reacquires a lost lease.
 func (o operation) withLease(ctx context.Context, again bool, do func(ctx context.Context, m target) error) error {
 	id := o.journal.machine(o.i)
 	in, nonce, leave, err := o.leases.acquireFor(ctx, o.i, id, again)
@@ -77,7 +77,7 @@ func (o operation) withLease(ctx context.Context, again bool, do func(ctx contex
 		if !o.destroys(id) {
 			return errGone(id)
 		}
-		if !deploy.Is[deploy.DestroyMachine](o.plan.Steps[o.i].Do) { // destroyMachine waits until the machine is gone
+		if !deploy.Is[deploy.DestroyMachine](o.plan.Steps[o.i].Do) { // destroyMachine also waits until the machine no longer exists
 			o.recordUnchanged()
 			return nil
 		}
@@ -97,8 +97,7 @@ func (o operation) repeat(ctx context.Context, id bourse.MachineID, limit time.D
 	return o.requests.repeat(ctx, repeatableRequest{step: o.i, machine: id, limit: limit}, f)
 }
 
-// act makes a request that changes a machine and records its outcome. It fails if the
-// machine's lease is lost.
+// act makes a request that changes a machine, and records the outcome. It fails if the machine's lease is lost.
 func (o operation) act(ctx context.Context, id bourse.MachineID, f func() error) error {
 	if err := o.leases.refresh(ctx, id); err != nil {
 		return err
@@ -157,10 +156,10 @@ func (o operation) updateMachine(ctx context.Context, m target, do deploy.Update
 	return o.newVersion(ctx, m, before, true, machinesapi.UpdateMachine{Config: &config, SkipLaunch: do.Stopped})
 }
 
-// newVersion updates a machine whose current version is current. If the answer is lost, newVersion repeats the request.
-// At most one of these requests takes effect, because each requires that version current is still the machine's
-// version. only is set if this run has sent no other request that could create a newer version. In that case, if the
-// machine has a newer version after an unanswered request, that request created it.
+// newVersion updates a machine whose current version is current. If the answer is lost, newVersion repeats the
+// request. At most one of these requests takes effect, because the worker refuses each of them if the machine no
+// longer has that version. only specifies that this run has not sent any other requests that could create a newer
+// version. In that case, if the machine has a newer version after an unanswered request, that request created it.
 func (o operation) newVersion(ctx context.Context, m target, current bourse.InstanceID, only bool, in machinesapi.UpdateMachine) error {
 	in.CurrentVersion = current
 	return o.repeat(ctx, m.id, o.opts.Wait+requestTimeout, func(ctx context.Context, unknown bool) error {
@@ -177,7 +176,7 @@ func (o operation) newVersion(ctx context.Context, m target, current bourse.Inst
 		default:
 			return err
 		}
-		// This refusal may be due to an earlier, unanswered request that is still in progress.
+		// An earlier, unanswered request may be the reason for this refusal, and may still be in progress.
 		now, unread := o.api.Machine(ctx, m.id)
 		switch conflict := bourse.CodeOf(err) == bourse.CodeConflict; {
 		case unread != nil:
@@ -202,7 +201,7 @@ func (o operation) newVersion(ctx context.Context, m target, current bourse.Inst
 	})
 }
 
-// standbys returns a standby's primaries: ids and, if madeBy is set, the machine that this step created.
+// standbys returns a standby's primaries: ids and, if madeBy is set, the machine that the step with this ID created.
 func (o operation) standbys(ids []bourse.MachineID, madeBy *int) []bourse.MachineID {
 	if madeBy == nil {
 		return ids
@@ -279,7 +278,7 @@ func (o operation) startMachine(ctx context.Context, m target) error {
 		return nil
 	}
 	if now.State == bourse.StateStopping || now.State == bourse.StateSuspending {
-		// Another client requested the stop, and was probably killed after that.
+		// Another client has requested the stop, and was then probably killed.
 		err := o.awaitState(ctx, m.id, o.opts.Wait, bourse.StateStopped, bourse.StateSuspended, bourse.StateFailed, bourse.StateDestroyed)
 		if err != nil {
 			return err
@@ -338,7 +337,7 @@ func (o operation) awaitState(ctx context.Context, id bourse.MachineID, most tim
 	}
 }
 
-// setMetadata sets keys of a machine's metadata; an empty value removes a key.
+// setMetadata sets keys in a machine's metadata; an empty value removes a key.
 func (o operation) setMetadata(ctx context.Context, m target, metadata map[string]string) error {
 	in := machinesapi.MetadataPatch{Metadata: map[string]*string{}}
 	for k, v := range metadata {

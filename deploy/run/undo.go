@@ -13,16 +13,16 @@ import (
 // undo reverts a run's changes.
 type undo struct{ *executor }
 
-// all undoes the steps in reverse order. A step is undone once all steps that wait for it have been undone, so that
-// machines are restored as gradually as they were changed.
+// all undoes the steps in reverse order. A step is undone once all steps that depend on it have been undone.
+// Therefore, machines are restored as gradually as they were changed.
 func (u undo) all() {
 	u.leases.refreshAll(u.abandonCtx)
 	u.emit(Event{Step: WholeRun, State: Undoing})
 	begun := make([]bool, len(u.plan.Steps))
 	for i := range begun {
 		p := u.journal.get(i)
-		// A machine can have been destroyed only if the request was sent. If the step was stopped before that, other
-		// steps can still be undone.
+		// A machine or volume can have been destroyed only if the request was sent. If the step was stopped before
+		// that, the steps before it can still be undone.
 		begun[i] = p.state != "" && (p.sent || !u.plan.Steps[i].Destroys())
 	}
 	wanted := make([]bool, len(begun))
@@ -47,7 +47,7 @@ func (u undo) all() {
 	})
 }
 
-// undone returns the machines of the given steps that have been undone.
+// undone returns the machines for which at least one of the given steps has been undone.
 func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	seen := map[bourse.MachineID]bool{"": true}
 	for _, i := range steps {
@@ -59,7 +59,7 @@ func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	return out
 }
 
-// one undoes a step. after contains the steps that were undone before it, because they depend on it.
+// one undoes a step. after contains the steps that depend on it, which have been processed already.
 func (u undo) one(i int, after []int) {
 	p := u.journal.get(i)
 	if !p.sent || p.unchanged { // the step has changed nothing
@@ -92,8 +92,8 @@ func (u undo) one(i int, after []int) {
 	u.emit(e)
 }
 
-// blocked returns an error if a step must not be undone, because its machine serves in
-// place of a machine that could not be restored.
+// blocked returns an error if a step must not be undone because its machine serves in place of a machine that could
+// not be restored.
 func (u undo) blocked(i int, after []int) error {
 	switch u.plan.Steps[i].Do.(type) {
 	case deploy.UncordonMachine, deploy.MakeMachine, deploy.StartMachine:
@@ -115,8 +115,8 @@ type undoStep struct {
 	before progress // progress of the step before it is undone
 }
 
-// do undoes the step. If the step concerns a machine that this run created and that no longer exists, there is nothing
-// to undo.
+// do undoes the step. If the step concerns a machine that this run created, and the machine no longer exists, there
+// is nothing to undo.
 func (u undoStep) do() error {
 	s := &u.plan.Steps[u.i]
 	err := u.revert(s)
@@ -189,15 +189,15 @@ func (u undoStep) update(ctx context.Context, m target, do deploy.UpdateMachine)
 		return err
 	}
 	if err := u.awaitReady(ctx, m.id, u.opts.Wait, false); err != nil {
-		// The machine may not have been ready before the update either.
+		// This does not fail the undo, because the machine may not have been ready before the update either.
 		text := "its former version is restored, but not ready: " + bourse.MessageOf(err)
 		u.journal.change(u.i, func(p *progress) { p.text = text })
 	}
 	return nil
 }
 
-// makeMachine undoes a step that creates a machine: it destroys the machine. If the answer to
-// the order was lost, it repeats the order to find the machine.
+// makeMachine undoes the creation of a machine by destroying the machine. If the answer to the order was lost, it
+// repeats the order to find the machine.
 func (u undoStep) makeMachine(order machinesapi.CreateMachine) error {
 	if u.before.machine == "" {
 		if !u.before.unknown {
@@ -225,8 +225,8 @@ func (u undoStep) makeMachine(order machinesapi.CreateMachine) error {
 	})
 }
 
-// retire stops a machine that the step with the ID madeBy created. If the machine may be serving, retire first cordons
-// it, so that its requests can finish.
+// retire stops a machine that the run created in step madeBy. If the machine may be serving, retire first cordons it,
+// so that proxies no longer send requests to it.
 func (u undoStep) retire(ctx context.Context, madeBy int, now *machinesapi.Machine, m target) error {
 	if !now.Cordoned {
 		if err := u.setCordoned(ctx, m, true); err != nil {

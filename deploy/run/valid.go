@@ -17,8 +17,9 @@ import (
 // The functions in this file check that a plan still applies, because other clients may
 // have changed the machines after the plan was made.
 
-// machines returns the sorted IDs of the machines whose leases a plan requires: the machines that it changes or, if the
-// run can replan, all machines that the plan is based on, so that none of them changes.
+// machines returns the sorted IDs of the machines whose leases a plan requires: the machines that it changes. If the
+// run can replan, they also include all machines that the plan is based on, so that no other client changes one of
+// them in the meantime.
 func (x *executor) machines(p *deploy.Plan) []bourse.MachineID {
 	out := map[bourse.MachineID]bool{}
 	for i := range p.Steps {
@@ -75,9 +76,9 @@ func (x *executor) checkSeen(ctx context.Context) error {
 	return nil
 }
 
-// checkVersion checks the version of a machine whose lease was just acquired. again is set if the run held the lease
-// before and lost it. In that case, the version must be one that this run found or created; otherwise, another client
-// has overtaken the run.
+// checkVersion returns an error if a machine whose lease was just acquired has an unexpected version. again is set if
+// the run held the lease before and lost it. In that case, the version must be one that this run found or created. If
+// it is not, another client has taken over.
 func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, again bool) error {
 	if now == "" || x.opts.Replan != nil && !again {
 		return nil
@@ -110,9 +111,9 @@ func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, agai
 	return x.leases.overtake(id, bourse.Errorf(bourse.CodeConflict, "this run did not create its version %s", now))
 }
 
-// checkMissing is called if a machine does not exist. It returns an error if the run needs the machine. A plan that
-// destroys the machine does not need it, because an earlier plan may already have destroyed it. A run with
-// Options.Replan does not need it either, because the run makes a new plan once it holds the leases.
+// checkMissing is called if a machine does not exist. It returns an error if the run needs the machine. It is not
+// needed by a plan that destroys it, because an earlier plan may already have destroyed it. It is not needed by a run
+// with Options.Replan either, because such a run makes a new plan once it holds the leases.
 func (x *executor) checkMissing(id bourse.MachineID) error {
 	if x.opts.Replan == nil && !x.destroys(id) {
 		return errGone(id)
@@ -141,7 +142,8 @@ func errChanged(id bourse.MachineID, planned, now bourse.InstanceID) error {
 	return bourse.Errorf(bourse.CodeConflict, "machine %s was changed after the plan was made: its version is %s, not %s; try again", id, now, planned)
 }
 
-// replans limits how often a run replans because of new machines whose leases it does not hold.
+// replans is the maximum number of times that a run replans. A run replans again if the new plan requires leases that
+// the run does not hold yet, for example because a machine was added.
 const replans = 5
 
 // replan makes a new plan while the run holds the leases of all machines, so that no other client can change them.
@@ -163,7 +165,7 @@ func (x *executor) replan(ctx context.Context) error {
 		err := x.requests.repeat(ctx, repeatableRequest{step: WholeRun, limit: requestTimeout}, func(ctx context.Context, _ bool) (err error) {
 			p, err = x.opts.Replan(ctx)
 			for id, seen := range p.Seen {
-				if err == nil && seen.Lost && reached[id] { // do not accept a plan that ignores the machine
+				if err == nil && seen.Lost && reached[id] { // such a plan would leave the machine unchanged
 					err = bourse.Errorf(bourse.CodeUnavailable, "the worker of machine %s no longer answers", id)
 				}
 			}
@@ -186,7 +188,7 @@ func (x *executor) replan(ctx context.Context) error {
 	return bourse.Errorf(bourse.CodeConflict, "new machines of app %s appear faster than they can be leased", x.plan.App)
 }
 
-// settle waits until no update of a machine is in progress. Another client may have started one before this run
+// settle waits until no update of a machine is in progress. Another client may have started an update before this run
 // acquired the machine's lease.
 func (x *executor) settle(ctx context.Context, id bourse.MachineID) error {
 	limited, cancel := context.WithTimeout(ctx, x.opts.Wait)

@@ -8,15 +8,15 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Intervals at which a machine is read while the run waits for it. slowInterval applies while the run receives changes
-// to the view; it is needed because some changes may be lost.
+// Intervals at which a machine is read while the run waits for it. slowInterval applies while the run receives
+// changes to the view. Reading the machine is necessary even then, because changes may be lost.
 const (
 	slowInterval = time.Second
 	fastInterval = 200 * time.Millisecond
 )
 
-// viewUpdates follows the app's machines in the API server's copy of the view. The view is only a hint about when to
-// read a machine and which changes have been published; the API's replies are authoritative.
+// viewUpdates follows the app's machines in the API server's copy of the view. The view is only a hint: it shows when
+// a machine should be read, and which changes have been published. The API's replies are authoritative.
 type viewUpdates struct {
 	mu        sync.Mutex
 	complete  bool // rows contains all of the app's machines
@@ -29,7 +29,7 @@ func newViewUpdates() *viewUpdates {
 	return &viewUpdates{rows: map[bourse.MachineID]Row{}, wake: map[bourse.MachineID]chan struct{}{}}
 }
 
-// run keeps the rows up to date until ctx is done or the API refuses to provide them.
+// run keeps the rows up to date until ctx is done. It returns early if the API does not permit reading the view.
 func (n *viewUpdates) run(ctx context.Context, api API) {
 	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
 		err := api.Rows(ctx, func(row Row) {
@@ -82,8 +82,8 @@ func (n *viewUpdates) wakeAll() {
 	}
 }
 
-// next returns a channel that is closed when the view reports a change to a machine, and how long to wait for a change
-// before reading the machine anyway.
+// next returns a channel that is closed when the view reports a change to a machine. It also returns how long to wait
+// for a change before reading the machine anyway.
 func (n *viewUpdates) next(id bourse.MachineID) (<-chan struct{}, time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,8 +98,8 @@ func (n *viewUpdates) next(id bourse.MachineID) (<-chan struct{}, time.Duration)
 	return c, fastInterval
 }
 
-// row returns a machine's row. ok reports whether the row has been received, and complete whether
-// all rows have been received. If complete is true and ok is false, the machine has no row.
+// row returns a machine's row. ok reports whether this row has been received, and complete reports whether all rows
+// have been received. If complete is true and ok is false, the view does not contain the machine.
 func (n *viewUpdates) row(id bourse.MachineID) (row Row, ok, complete bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,7 +107,7 @@ func (n *viewUpdates) row(id bourse.MachineID) (row Row, ok, complete bool) {
 	return row, ok, n.complete
 }
 
-// unavailable reports whether the API has refused to provide changes. In that case, none will arrive.
+// unavailable reports whether the API does not permit reading the view. In that case, no changes will arrive.
 func (n *viewUpdates) unavailable() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -12,16 +12,16 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Interval and time limit for reading a watched machine.
+// Interval at which a watched machine is read, and time limit for reading it once.
 const (
-	watchEvery   = 5 * time.Second // time after which a machine is read even without a reported change
-	watchTimeout = 5 * time.Second // time limit for reading a machine once
+	watchEvery   = 5 * time.Second // applies if the view reports no change
+	watchTimeout = 5 * time.Second
 )
 
-// watches monitors machines after a step has found them ready. If such a machine crashes, that step fails. Each machine
-// is monitored for at least Options.Watch before the run completes or destroys the machine that it replaces. Monitoring
-// ends before a later step starts, stops, restarts, updates or destroys the machine. It also ends before a later step
-// destroys the machine that it replaces, because nothing can be undone after that.
+// watches monitors machines after a step has found them ready. If such a machine crashes, that step fails. Each
+// machine is monitored for at least Options.Watch before the run completes or destroys the machine that it replaces.
+// Monitoring ends before a later step starts, stops, restarts, updates or destroys the machine. It also ends before a
+// later step destroys the replaced machine, because the replacement cannot be undone after that.
 type watches struct {
 	*executor
 	graph graph
@@ -29,7 +29,7 @@ type watches struct {
 
 	mu       sync.Mutex
 	ready    map[int]watch // watches by the step that found the machine ready
-	final    []bool        // for each step, whether a dependent step has begun to destroy something permanently
+	final    []bool        // for each step, whether a step that depends on it has begun to destroy something permanently
 	reported bool          // an event has reported that machines are being watched
 	ended    bool
 }
@@ -44,8 +44,8 @@ func newWatches(x *executor, g graph) *watches {
 	return &watches{executor: x, graph: g, ready: map[int]watch{}, final: make([]bool, len(x.plan.Steps))}
 }
 
-// before must be called before a step begins. If the step destroys something, before waits until all preceding steps'
-// machines have been watched for long enough.
+// before must be called before a step begins. If the step destroys something, before waits until the machines of all
+// preceding steps have been watched for long enough.
 func (w *watches) before(ctx context.Context, i int) error {
 	if !w.plan.Steps[i].Destroys() {
 		return nil
@@ -62,8 +62,8 @@ func (w *watches) all(ctx context.Context) error {
 	return w.await(ctx, func(int) bool { return true })
 }
 
-// await waits until the machines that the chosen steps found ready have been watched for long enough. It returns an
-// error when ctx is done, for example because a machine crashed.
+// await waits until the machines that were found ready by the chosen steps have been watched for long enough. It
+// returns an error if ctx is done first, for example because a machine crashed.
 func (w *watches) await(ctx context.Context, chosen func(step int) bool) error {
 	var last time.Time
 	w.mu.Lock()
@@ -173,7 +173,7 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 				return err
 			})
 			if how := describeCrash(&m, &ready); unread == nil && how != "" { // an unresponsive worker is not a crash
-				return bourse.Errorf(bourse.CodeFailedPrecondition, "it crashed %s after it was ready%s", time.Since(since).Round(time.Second/10), how)
+				return bourse.Errorf(bourse.CodeFailedPrecondition, "it crashed %s after it became ready%s", time.Since(since).Round(time.Second/10), how)
 			}
 		}
 		timer := time.NewTimer(watchEvery)
@@ -189,8 +189,9 @@ func (w *watches) crashed(ctx context.Context, i int, since time.Time) error {
 	}
 }
 
-// describeCrash describes how a machine's program has failed since the machine was ready, or returns "" if it has not.
-// If an idle machine was stopped and started again, describeCrash records the new start in ready.
+// describeCrash describes how a machine's program has failed since the machine became ready. It returns "" if the
+// program has not failed. If the machine was stopped because it was idle, and then started again, describeCrash
+// records the new start in ready.
 func describeCrash(m *machinesapi.Machine, ready *version) string {
 	if m.InstanceID != ready.instance {
 		return ""

@@ -1,7 +1,6 @@
-// Command hello is a small HTTP server to run as a machine. It listens on $PORT and replies
-// with its machine, its start time and the number of requests. To deploy it as the app in
-// the fly.toml next to it, run: go build -o bin/hello ./examples/hello, then
-// bourse deploy -c examples/hello/fly.toml.
+// Command hello is a small HTTP server that can run as a machine. It listens on $PORT. Each reply contains the
+// machine's ID, the start time, and the number of requests so far. To deploy it with the fly.toml next to it, run: go
+// build -o bin/hello ./examples/hello, then bourse deploy -c examples/hello/fly.toml.
 package main
 
 import (

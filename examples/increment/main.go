@@ -1,7 +1,6 @@
-// Command increment is the program of a warm task. It listens on $PORT and answers the
-// payload {"N":41,"SleepSec":0.5}, or a number, with the next number. It serves any number
-// of calls at a time, over HTTP or, with -frames, over the protocol with less overhead
-// (config.task.protocol).
+// Command increment is the program of a warm task. It listens on $PORT and answers a payload such as 41 or
+// {"N":41,"SleepSec":0.5} with the next number. It serves any number of concurrent calls, over HTTP or, with -frames,
+// over the frame protocol, which has less overhead (config.task.protocol).
 package main
 
 import (
@@ -62,8 +61,8 @@ type payload struct {
 
 var errPayload = errors.New(`send a number, or {"N":41,"SleepSec":0.5}`)
 
-// increment answers one payload. It returns early if ctx is done, because the caller has
-// disconnected or the deadline has passed.
+// increment answers one payload. It returns early if ctx is done, which means that the caller has disconnected or the
+// deadline has passed.
 func increment(ctx context.Context, body []byte) ([]byte, error) {
 	var in payload
 	var err error
@@ -85,7 +84,7 @@ func increment(ctx context.Context, body []byte) ([]byte, error) {
 	return append(strconv.AppendInt(nil, in.N+1, 10), '\n'), nil
 }
 
-// answerCall answers a call that was sent as a frame.
+// answerCall answers a call that was received as a frame.
 func answerCall(ctx context.Context, call *warm.Call) warm.Answer {
 	answer, err := increment(ctx, call.Payload)
 	if err != nil {

@@ -29,11 +29,11 @@ type peerKey struct {
 	address string
 }
 
-// peer is a connection, or an attempt to connect, to a worker.
+// peer is a connection to a worker, or an attempt to open one.
 type peer struct {
 	ready  chan struct{} // closed once conn and err are set
 	conn   *mux.Conn
-	err    error              // why connecting failed; nil if it succeeded
+	err    error              // why the attempt failed; nil if it succeeded
 	cancel context.CancelFunc // cancels the attempt
 }
 
@@ -68,7 +68,7 @@ func (cs *conns) get(ctx context.Context, to *bourse.Member) (*mux.Conn, error) 
 	}
 }
 
-// begin starts an attempt to connect, unless another goroutine already has. It returns
+// begin starts a connection attempt, unless another goroutine has already started one. It returns
 // nil if the fabric is closed.
 func (cs *conns) begin(key peerKey, to bourse.Member) *peer {
 	cs.mu.Lock()

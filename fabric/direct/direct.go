@@ -38,7 +38,7 @@ const (
 	pingAfter, pingTimeout = 5 * time.Second, 3 * time.Second
 )
 
-// Fabric is a fabric that uses HTTP.
+// Fabric implements [fabric.Fabric] over HTTP.
 type Fabric struct {
 	dial      Dialer
 	config    TLS                            // nil for plain text
@@ -50,7 +50,7 @@ type Fabric struct {
 
 var _ fabric.Fabric = (*Fabric)(nil)
 
-// Dialer connects to a worker's address, host:port.
+// Dialer connects to a worker's address, which has the form host:port.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
 // TLS returns the TLS configuration for the next connection. It contains the CA of the cluster's workers and this
@@ -60,7 +60,8 @@ type TLS func() *tls.Config
 // New returns a fabric that uses plain HTTP if config is nil, and HTTP/2 with TLS otherwise.
 func New(config TLS) *Fabric { return NewOver(TCP, config, admission.Proof{}) }
 
-// NewOver is like New, but uses the given dialer instead of [TCP], and identifies this server to others with proof.
+// NewOver is like New, but uses the given dialer instead of [TCP], and sends proof to other servers to identify this
+// server.
 func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 	dial := wrapDialErrors(dialer)
 	f := &Fabric{
@@ -110,7 +111,7 @@ func newStreams(dial Dialer, config TLS) *http.Transport {
 	return t
 }
 
-// Close closes unused connections and the connections for calls. Calls in progress lose their answers.
+// Close closes unused connections and the connections for calls. The answers to calls in progress are lost.
 func (f *Fabric) Close() {
 	f.transport.Load().CloseIdleConnections()
 	f.conns.close()
@@ -158,7 +159,7 @@ func (f *Fabric) addressed(ctx context.Context, to bourse.Member, req *http.Requ
 type callTrace struct {
 	to        bourse.Member
 	trace     httptrace.ClientTrace
-	connected atomic.Bool // whether there was a connection, so that bytes of the request may have been sent
+	connected atomic.Bool // whether a connection was established, so part of the request may have been sent
 }
 
 // failed converts the transport's error to an error from fabric.Unsent or fabric.Lost. The request was not sent if no
@@ -172,7 +173,7 @@ func (t *callTrace) failed(ctx context.Context, err error) error {
 	return fabric.Lost(ctx, t.to, err)
 }
 
-// dialError marks an error that occurred before there was a connection.
+// dialError marks an error that occurred before a connection was established.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
@@ -183,7 +184,7 @@ var dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Contr
 // limit is about a quarter of an hour.
 const ackTimeout = 5 * time.Second
 
-// TCP dials an address whose host is an IP address.
+// TCP dials an address of the form host:port, whose host is an IP address.
 func TCP(ctx context.Context, network, address string) (net.Conn, error) {
 	return dialer.DialContext(ctx, network, address)
 }
@@ -250,8 +251,8 @@ func (f *Fabric) Certificate(ctx context.Context, to bourse.Member) (*x509.Certi
 
 var errNoTLS = errors.New("servers cannot prove their identity without TLS")
 
-// handshake performs a TLS handshake. The server must prove that it has the given name. If this fails, handshake
-// closes the connection.
+// handshake performs a TLS handshake in which the server must prove that it has the given name. If the handshake fails,
+// the connection is closed.
 func handshake(ctx context.Context, c net.Conn, config TLS, name, protocol string) (net.Conn, error) {
 	own := config().Clone()
 	own.ServerName = name

@@ -1,6 +1,6 @@
-// Package direct is a fabric that uses HTTP. Requests go directly to the worker's address, over plain HTTP/1.1 or, with
-// TLS, over HTTP/2 with certificates on both ends. A request whose body is sent while its reply is received uses its
-// own HTTP/1.1 connection.
+// Package direct implements a fabric over HTTP. Requests go directly to the worker's address, over plain HTTP/1.1 or,
+// with TLS, over HTTP/2 with certificates on both ends. A request whose body is sent while its reply is received uses
+// its own HTTP/1.1 connection.
 //
 // Requests for quotes, and verbs that change something, are sent as calls (internal/mux) on one connection to each
 // worker. The connection begins with an upgrade request. Calls have the same guarantees as requests: a call counts as

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// headerTo names the worker that a request is addressed to.
+// headerTo is the header that names the worker to which a request is addressed.
 const headerTo = "Bourse-To"
 
 // Handler returns a handler that passes requests for the worker with this ID to h. Requests addressed to another worker
@@ -28,7 +28,7 @@ func Handler(id bourse.WorkerID, h http.Handler) http.Handler {
 	})
 }
 
-// misdirected replaces every status with 421.
+// misdirected is a ResponseWriter that replaces every status with 421.
 type misdirected struct{ http.ResponseWriter }
 
 func (m misdirected) WriteHeader(int) {

@@ -14,7 +14,8 @@ import (
 // other calls.
 var limits = mux.Limits{Word: 2 << 10, Payload: 256 << 10, Answer: fabric.MaxAnswer}
 
-// Send implements [fabric.Fabric]. It sends the request as a call.
+// Send implements [fabric.Fabric]. It sends the request as a call or, if it is too large for that, as a separate
+// request.
 func (f *Fabric) Send(ctx context.Context, to bourse.Member, m *fabric.Message) (fabric.Answer, error) {
 	if len(m.Body) > limits.Payload || len(m.URI) > limits.Word {
 		return fabric.SendByCall(ctx, f.Call, to, m)

@@ -14,7 +14,7 @@ import (
 
 const (
 	headerTimeout = 10 * time.Second // time limit for receiving a request's header
-	serverIdle    = 3 * clientIdle   // time limit between requests; greater than this package's client limit
+	serverIdle    = 3 * clientIdle   // how long a connection may be idle; greater than the client's limit
 	maxHeader     = 64 << 10         // maximum size of a request's header, in bytes
 	grace         = 3 * time.Second  // how long requests in progress may take when the server stops
 	maxStreams    = 1000             // maximum number of concurrent requests on one HTTP/2 connection

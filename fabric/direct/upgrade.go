@@ -34,7 +34,7 @@ const (
 	maxCalls      = 4096 // maximum number of concurrent calls; further calls are refused
 )
 
-// open dials a worker and requests the upgrade to calls.
+// open dials a worker and upgrades the connection to calls.
 func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error) {
 	c, err := cs.dial(ctx, "tcp", to.Address)
 	if err != nil {
@@ -58,15 +58,15 @@ func (cs *conns) open(ctx context.Context, to *bourse.Member) (*mux.Conn, error)
 
 var errUnexpectedData = errors.New("the server sent data before it received a request")
 
-// refused is the error that results if a server does not accept calls from this server. It contains the server's
-// response, which becomes the answer to every call.
+// refused is the error for a rejected upgrade request. It contains the server's response, which becomes the answer to
+// every call.
 type refused struct{ answer fabric.Answer }
 
 func (r *refused) Error() string {
 	return "the server does not accept calls: " + http.StatusText(r.answer.Status)
 }
 
-// upgrade asks a worker to use the connection for calls.
+// upgrade asks a worker to upgrade the connection to calls. If the worker refuses, the error is a *refused.
 func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admission.Proof) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -102,7 +102,7 @@ func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admiss
 	return &refused{fabric.Answer{Status: answer.StatusCode, Body: body}}
 }
 
-// calls contains a server's state for serving calls.
+// calls is the part of a server that serves calls.
 type calls struct {
 	*mux.Server
 	log *slog.Logger
@@ -120,7 +120,7 @@ func newCalls(log *slog.Logger) *calls {
 	})}
 }
 
-// asksForCalls reports whether a request asks to use its connection for calls.
+// asksForCalls reports whether a request asks for an upgrade of its connection to calls.
 func asksForCalls(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == callsPath && r.Header.Get("Upgrade") == callsProtocol
 }

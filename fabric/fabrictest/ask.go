@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// quoting returns the handler of a worker that answers each order with a quote.
+// quoting returns a handler that answers each order with a quote from the given worker.
 func quoting(as bourse.WorkerID) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var o bourse.Order
@@ -59,7 +59,7 @@ func testAsk(t *testing.T, n Network) {
 	}
 }
 
-// lateAnswers is how long to wait for further answers after the valid ones.
+// lateAnswers is how long to wait for further answers once all valid ones have arrived.
 const lateAnswers = 500 * time.Millisecond
 
 // askRound requests quotes from members. Two of the members return valid quotes.
@@ -70,7 +70,7 @@ func askRound(t *testing.T, n Network, members []bourse.Member) {
 	var inside, returned atomic.Bool
 	n.Fabric().Ask(ctx, members, &bourse.Order{Name: "four"}, func(q bourse.Quote) {
 		if inside.Swap(true) || returned.Load() {
-			t.Error("got an answer during another one or after Ask returned")
+			t.Error("Ask called answer during another call or after returning")
 		}
 		if q.AppMachines != 4 {
 			t.Errorf("worker %s: got a quote with %d app machines, want 4, the length of the order's name", q.Worker, q.AppMachines)
@@ -101,7 +101,7 @@ func testAskEnds(t *testing.T, n Network) {
 		}
 	}
 	if ctx.Err() != nil {
-		t.Error("Ask returned at its deadline, want earlier, because all workers had answered")
+		t.Error("Ask returned at its deadline, want as soon as all workers had answered")
 	}
 }
 

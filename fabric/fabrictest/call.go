@@ -20,7 +20,7 @@ import (
 
 const path = "/worker/x"
 
-// post returns a POST request with a body, as clients send it.
+// post returns a POST request like those that clients send.
 func post(body string) *http.Request {
 	read := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{"Content-Type": {"application/cbor"}}}

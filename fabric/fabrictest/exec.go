@@ -18,7 +18,7 @@ import (
 
 const machine = bourse.MachineID("148e21ea1d5389")
 
-// running serves MachineAttach with a function in place of a command.
+// running returns a handler that serves MachineAttach by calling run instead of running a command.
 func running(run func(context.Context, fabric.ExecIO) (bourse.Exit, error)) http.Handler {
 	var mux http.ServeMux
 	fabric.MachineAttach.Handle(&mux, func(w http.ResponseWriter, r *http.Request, _ bourse.MachineID) { fabric.ServeExec(w, r, run) })

@@ -40,7 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Network) {
 	RunAsk(t, open)
 }
 
-// RunAsk runs only the tests of Ask. It is meant for a variant of a tested fabric that differs only in Ask.
+// RunAsk runs only the tests of Ask. It is meant for fabrics that differ from an already tested one only in Ask.
 func RunAsk(t *testing.T, open func(t *testing.T) Network) { runCases(t, open, askCases) }
 
 type testCase struct {

@@ -85,7 +85,7 @@ func testNotThere(t *testing.T, n Network) {
 func testOtherWorker(t *testing.T, n Network) {
 	w := n.Serve("w1", never(t))
 	gone := w.Member
-	gone.ID = "w0" // simulates a worker that had this address before
+	gone.ID = "w0" // a worker that used to have this address
 	_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(soon(t), gone, &bourse.Claim{})
 	wantCode(t, err, bourse.CodeUnavailable)
 }
@@ -116,7 +116,7 @@ func testDropped(t *testing.T, n Network) {
 	}))
 	for _, connection := range []string{"new", "reused"} {
 		times.Store(0)
-		ctx, cancel := context.WithTimeout(soon(t), time.Second) // a fabric may notice a broken connection only because the worker is silent
+		ctx, cancel := context.WithTimeout(soon(t), time.Second) // some fabrics notice a broken connection only because nothing arrives
 		_, _, err := fabric.Trader{Fabric: n.Fabric()}.Claim(ctx, w.Member, &bourse.Claim{})
 		cancel()
 		wantUnknown(t, err)

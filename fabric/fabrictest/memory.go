@@ -15,13 +15,12 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Memory is a fabric within this process. It is a function that returns a worker's handler, or nil if the worker
-// cannot be reached.
+// Memory is an in-process fabric. The function returns a worker's handler, or nil if the worker cannot be reached.
 type Memory func(bourse.WorkerID) http.Handler
 
 var _ fabric.Fabric = Memory(nil)
 
-// Serving returns a fabric where one handler serves all workers.
+// Serving returns a fabric that sends the requests for all workers to one handler.
 func Serving(h http.Handler) Memory { return func(bourse.WorkerID) http.Handler { return h } }
 
 var (
@@ -130,8 +129,7 @@ func (w *reply) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return its, bufio.NewReadWriter(bufio.NewReader(its), bufio.NewWriter(its)), nil
 }
 
-// switched waits for the head of a reply to an upgrade, and returns a response whose body is the
-// connection.
+// switched reads the header of the reply to an upgrade request, and returns a response whose body is the connection.
 func (w *reply) switched(ctx context.Context, req *http.Request, leave context.CancelFunc) (*http.Response, error) {
 	r := bufio.NewReader(w.hijacked)
 	resp, err := http.ReadResponse(r, req)

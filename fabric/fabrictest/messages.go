@@ -19,13 +19,13 @@ func Send(ctx context.Context, f fabric.Fabric, to bourse.Member, body string) (
 	return f.Send(ctx, to, &fabric.Message{Method: http.MethodPost, URI: "/worker/claim?a=1", Body: []byte(body)})
 }
 
-// Stuck is a handler that does not respond until its request's context is done.
+// Stuck is a handler for a single request, which does not respond until the request's context is done.
 type Stuck struct {
-	Arrived, Left chan struct{} // Arrived and Left are closed at the beginning and end of its only request
-	Cause         error         // cause of the context's end; valid once Left is closed
+	Arrived, Left chan struct{} // closed when the request arrives, and when the handler returns
+	Cause         error         // why the context was canceled; valid once Left is closed
 }
 
-// NewStuck returns a handler for one request.
+// NewStuck returns a Stuck that has not been called yet.
 func NewStuck() *Stuck { return &Stuck{Arrived: make(chan struct{}), Left: make(chan struct{})} }
 
 // ServeHTTP implements http.Handler.
@@ -44,7 +44,7 @@ type Seen struct {
 	done  map[string]bool // requests whose handler returned normally
 }
 
-// NewSeen returns a handler that has seen no requests.
+// NewSeen returns a Seen that has not been called yet.
 func NewSeen() *Seen { return &Seen{times: map[string]int{}, done: map[string]bool{}} }
 
 // ServeHTTP implements http.Handler.
@@ -70,9 +70,10 @@ func (s *Seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// SendMany sends messages from 32 concurrent callers to a worker served by s. On average, every third message may be
-// canceled within two milliseconds. The results must be consistent with the requests that s has seen. If stays is true,
-// the worker is not killed in the meantime, so an answer can be lost only if s has aborted it.
+// SendMany sends messages from 32 concurrent callers to a worker served by s. It cancels about a third of the messages
+// within two milliseconds, unless they have been answered by then. The results must be consistent with the requests
+// that s has seen. If stays is true, the worker is not killed in the meantime, so an answer can be lost only if s has
+// aborted it.
 func SendMany(t *testing.T, f fabric.Fabric, to bourse.Member, s *Seen, each int, stays bool) {
 	t.Helper()
 	var callers sync.WaitGroup

@@ -17,7 +17,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// both returns a request whose body is written while the reply is read.
+// both returns a request and the pipe that feeds its body, so that a test can write the body while
+// it reads the reply.
 func both() (*http.Request, *io.PipeWriter) {
 	r, w := io.Pipe()
 	return &http.Request{Method: http.MethodPost, URL: &url.URL{Path: path}, Header: http.Header{}, Body: r, ContentLength: -1}, w
@@ -195,7 +196,7 @@ func testStreamWorkerDies(t *testing.T, n Network) {
 	}
 }
 
-// testSlowReaders checks that unread streams block only their senders.
+// testSlowReaders checks that a stream that nobody reads blocks only its own sender.
 func testSlowReaders(t *testing.T, n Network) {
 	release := make(chan struct{})
 	idle := bothWays(t, func(w io.Writer, r *http.Request) {

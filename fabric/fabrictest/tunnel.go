@@ -17,8 +17,8 @@ import (
 // port is the port that the test machine listens on.
 const port = 8080
 
-// serveMachine runs a worker with a machine. The machine handles each connection with behave, and closes it when
-// behave returns.
+// serveMachine adds a worker with one machine. The machine passes each connection to behave, and closes it when behave
+// returns.
 func serveMachine(t *testing.T, n Network, behave func(net.Conn)) Worker {
 	var mux http.ServeMux
 	fabric.MachineTunnel.Handle(&mux, func(w http.ResponseWriter, r *http.Request, to fabric.TunnelRequest) {
@@ -156,7 +156,7 @@ func tunnelMany(t *testing.T, n Network) {
 	all.Wait()
 }
 
-// tunnelFull checks that a machine that does not read blocks the sender.
+// tunnelFull checks that the sender blocks if the machine does not read.
 func tunnelFull(t *testing.T, n Network) {
 	release := make(chan struct{})
 	c := dialPort(t, n, serveMachine(t, n, func(net.Conn) { <-release }))
@@ -186,7 +186,7 @@ func tunnelDeadlines(t *testing.T, n Network) {
 	}
 	got := make([]byte, 5)
 	if _, err := io.ReadFull(c, got); err != nil || string(got) != "again" {
-		t.Errorf("after a new deadline: got %q, %v, want again", got, err)
+		t.Errorf("after a new deadline: got %q, %v, want \"again\"", got, err)
 	}
 }
 
@@ -201,7 +201,7 @@ func tunnelBreaks(t *testing.T, n Network) {
 	for name, cut := range map[string]func(){"the machine's": nil, "the worker's": func() { <-began; w.Kill() }} {
 		w = serveMachine(t, n, func(c net.Conn) {
 			if cut == nil {
-				_, _ = c.Read(make([]byte, 1)) // after this, the tunnel exists and can break
+				_, _ = c.Read(make([]byte, 1)) // once a byte has arrived, the tunnel exists and can break
 				_ = c.(*net.TCPConn).SetLinger(0)
 				return
 			}

@@ -33,7 +33,7 @@ func newAddress() Address {
 	return netip.AddrFrom16(b)
 }
 
-// token returns an address as a subject token.
+// token encodes an address as a token of a subject.
 func token(a Address) string {
 	b := a.As16()
 	return hex.EncodeToString(b[:])

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// regionPrefix begins the last token of a reply subject if the order was sent to a whole region. The region's name
-// follows the prefix.
+// regionPrefix, followed by a region's name, is the last token of the reply subject of an order that was sent to the
+// whole region.
 const regionPrefix = "all."
 
 // askNumber is the number of this process's latest Ask.

@@ -29,8 +29,8 @@ type Config struct {
 	NKey        string       // file with a user's seed; optional
 	Token       string       // token for NATS servers whose URL contains no user; optional
 	Log         *slog.Logger // default: discards all records
-	// PeerTimeout is how long the other end of a connection may be silent before the connection is
-	// reset; default 6 s. The other end is pinged every third of this time.
+	// PeerTimeout is how long the other end of a connection may be silent before the connection is reset; default 6 s.
+	// A silent end is pinged after a third of this time.
 	PeerTimeout time.Duration
 	// Window is the maximum number of unread bytes that a connection buffers; default 1 MiB. It limits both the memory
 	// for a slow reader's data and the amount of data in transit.
@@ -74,7 +74,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// ValidateURL returns CodeInvalid unless s is the address of a NATS server.
+// ValidateURL returns CodeInvalid unless s is a valid URL of a NATS server.
 func ValidateURL(s string) error {
 	u, err := url.Parse(s)
 	switch {
@@ -92,7 +92,7 @@ const (
 	maxPingsLost   = 2               // number of unanswered pings after which the NATS server is considered dead
 	reconnectEvery = 100 * time.Millisecond
 	// pendingBytes is the maximum size of the receive queue; beyond it, messages are dropped. The connections' windows
-	// limit the queue, so it becomes that large only if the process has been suspended.
+	// limit the queue, so it reaches this size only if the process was suspended.
 	pendingBytes = 256 << 20
 )
 

@@ -39,19 +39,19 @@ type Conn struct {
 	incoming
 }
 
-// outgoing sends frames in the order of their numbers.
+// outgoing contains the state for numbering and sending a connection's frames.
 type outgoing struct {
 	sending sync.Mutex
 	number  uint32
 	out     []byte // buffer for encoding a frame
 }
 
-// incoming contains received data that has not been read.
+// incoming contains the data that was received but has not been read yet.
 type incoming struct {
 	in        [][]byte
 	waiting   int    // total number of bytes in all slices of in
 	creditDue int    // number of bytes read since credit was last sent
-	window    int    // maximum value of waiting
+	window    int    // upper limit of waiting
 	expected  uint32 // number of the next frame
 	ended     bool   // no more data will arrive
 	readBy    deadline
@@ -181,7 +181,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write implements net.Conn. It blocks while the other end does not read.
+// Write implements net.Conn. It blocks while the other end's receive window is full.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()

@@ -40,8 +40,8 @@ func (c *Conn) setDeadlines(t time.Time, of ...*deadline) error {
 	return nil
 }
 
-// wake makes waiting calls check their conditions again. It acquires the lock so as not to miss a call that has checked
-// its condition but is not waiting yet.
+// wake makes waiting calls check their conditions again. It acquires the lock, because otherwise it could miss a call
+// that has checked its condition but is not waiting yet.
 func (c *Conn) wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

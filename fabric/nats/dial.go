@@ -16,8 +16,8 @@ import (
 // dialTimeout is how long the other end may take to accept a connection.
 const dialTimeout = 3 * time.Second
 
-// Dial connects to a port at an address on this network. If there is no server at the address, Dial fails after one
-// round trip to NATS.
+// Dial connects to hostport, an address and port on this network. If there is no server at the address, Dial fails
+// after one round trip to NATS.
 func (l *Link) Dial(ctx context.Context, hostport string) (net.Conn, error) {
 	to, port, ok := parseHostPort(hostport)
 	if !ok {
@@ -62,7 +62,7 @@ func (c *Conn) opening(ctx context.Context) error {
 	return nil
 }
 
-// backlog is the maximum number of connections per port that wait to be accepted.
+// backlog is the maximum number of connections per port that are waiting to be accepted.
 const backlog = 1024
 
 // listener listens on one port of a link.
@@ -128,7 +128,7 @@ func closed(c <-chan struct{}) bool {
 // Addr implements net.Listener.
 func (n *listener) Addr() net.Addr { return tcpAddr(n.link.own, n.port) }
 
-// takeDial handles a request for a connection.
+// takeDial handles another server's request for a connection.
 func (l *Link) takeDial(text string, m *client.Msg) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	f, bad := parseFrame(m.Data)

@@ -34,6 +34,6 @@
 //
 // NATS delivers at most once. Frames are numbered. If one is missing, the connection is reset. It is also reset if
 // either end loses its NATS server, if the other end is gone (no responders, or no message from it for
-// Config.PeerTimeout), or if this process is too slow to receive messages. Callers then get an unknown outcome for
-// calls on the connection, which the market handles. This package never resends a message.
+// Config.PeerTimeout), or if this process is too slow to receive messages. The outcome of calls on the connection is
+// then unknown; the market handles this case. This package never resends a message.
 package nats

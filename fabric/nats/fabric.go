@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/fabric"
 )
 
-// Fabric is a fabric for clusters where some or all servers are on NATS. Calls and requests use the link's
-// connections for servers on NATS, and direct connections for all others; Caller tells them apart by their addresses.
-// If all workers in a region are asked for quotes, Ask sends only one message to the region.
+// Fabric implements [fabric.Fabric] for clusters where some or all servers are on NATS. Calls and requests use the
+// link's connections for servers on NATS, and direct connections for all others; Caller tells them apart by their
+// addresses. If all workers in a region are asked for quotes, Ask sends only one message to the region.
 type Fabric struct {
 	Caller fabric.Fabric // required; must use Link.Dial for addresses on NATS
 	Link   *Link         // required
-	// WorkerCount returns the number of workers that this server knows in a region. If WorkerCount is nil, the number
-	// is unknown, and each worker gets its own message.
+	// WorkerCount returns the number of workers in a region, as far as this server knows. If WorkerCount is nil, the
+	// number is unknown, and each worker gets its own message.
 	WorkerCount func(bourse.Region) int
 	// ConnectionsOnly makes Ask use only Caller's connections, which authenticate the server at the
 	// other end.
@@ -52,8 +52,7 @@ func (f *Fabric) Ask(ctx context.Context, to []bourse.Member, order *bourse.Orde
 	wg.Wait()
 }
 
-// split separates members on NATS (here) from the others (elsewhere). If ConnectionsOnly is set, all members count as
-// others.
+// split returns the members on NATS (here) and all others (elsewhere). If ConnectionsOnly is set, here is empty.
 func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	if f.ConnectionsOnly {
 		return nil, to
@@ -68,8 +67,7 @@ func (f *Fabric) split(to []bourse.Member) (here, elsewhere []bourse.Member) {
 	return here, elsewhere
 }
 
-// completeRegions returns the regions whose workers, as far as this server knows, are all among the given
-// members.
+// completeRegions returns the regions whose known workers are all in the list.
 func (f *Fabric) completeRegions(to []bourse.Member) map[bourse.Region]bool {
 	if f.WorkerCount == nil {
 		return nil

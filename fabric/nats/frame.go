@@ -80,7 +80,8 @@ func parseFrame(b []byte) (frame, error) {
 	return f, nil
 }
 
-// size returns the number of bytes after the header in frames of this kind, if it is fixed.
+// size returns the number of bytes that follow the header in frames of this kind. If that number is not fixed, it
+// returns false.
 func (k kind) size() (n int, fixed bool) {
 	switch k {
 	case kindOpen:

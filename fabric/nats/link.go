@@ -47,7 +47,7 @@ type tables struct {
 	closed    bool
 }
 
-// Counters contains counters of events since the link was opened.
+// Counters counts events since the link was opened.
 type Counters struct {
 	Reconnects    atomic.Int64 // reconnections to NATS
 	SlowConsumers atomic.Int64 // how often this process was too slow to receive messages
@@ -130,7 +130,7 @@ func (c *Config) safeServers() string {
 // prefixOf returns the prefix of an address's subjects.
 func (l *Link) prefixOf(a Address) string { return l.base + "at." + token(a) + "." }
 
-// HostPort returns the host:port at which other servers reach a port of this link.
+// HostPort returns the host:port that other servers use to reach a port of this link.
 func (l *Link) HostPort(port uint16) string { return hostPort(l.own, port) }
 
 // Certificates returns the NATS server's certificate and the certificates of its issuers. It
@@ -239,7 +239,8 @@ func (l *Link) send(to, reply string, data []byte) error {
 	return l.publishError(l.nats.PublishRequest(to, reply, data))
 }
 
-// publishError translates the client library's error for a message, and counts messages that were too large.
+// publishError translates the client library's error for a message that could not be sent, and counts the messages that
+// were too large.
 func (l *Link) publishError(err error) error {
 	switch {
 	case errors.Is(err, client.ErrMaxPayload):
@@ -274,7 +275,7 @@ func (l *Link) reconnected(c *client.Conn) {
 	l.config.Log.Info("reconnected to NATS", "server", c.ConnectedAddr())
 }
 
-// asyncError handles an asynchronous error of the client library.
+// asyncError handles errors that the client library reports asynchronously.
 func (l *Link) asyncError(_ *client.Conn, _ *client.Subscription, err error) {
 	if errors.Is(err, client.ErrSlowConsumer) {
 		l.SlowConsumers.Add(1)

@@ -45,8 +45,7 @@ func (t *Transport) take(from Address, data []byte) {
 	}
 }
 
-// accept accepts connections and passes them to the membership until the port
-// is closed.
+// accept passes incoming connections to the membership until the port is closed.
 func (t *Transport) accept() {
 	for {
 		c, err := t.port.Accept()

@@ -32,7 +32,8 @@ func (l *Link) watch() {
 	}
 }
 
-// silentPeers returns the addresses to ping, and the addresses that have been silent for too long.
+// silentPeers returns the addresses to ping (ask), and those that have been silent for too long (gone). It stops
+// watching addresses without connections.
 func (l *Link) silentPeers(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +54,7 @@ func (l *Link) silentPeers(now time.Time, every time.Duration) (ask, gone []Addr
 	return ask, gone
 }
 
-// resetPeer resets all connections with an address.
+// resetPeer resets all connections to an address.
 func (l *Link) resetPeer(a Address, why error) {
 	l.mu.Lock()
 	var all []*Conn
@@ -68,7 +69,7 @@ func (l *Link) resetPeer(a Address, why error) {
 	}
 }
 
-// ownAddress returns this server's address, which is the content of pings and their answers.
+// ownAddress returns this server's address, which is the body of pings and of the answers to them.
 func (l *Link) ownAddress() []byte {
 	a := l.own.As16()
 	return a[:]

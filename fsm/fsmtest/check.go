@@ -17,13 +17,12 @@ type script map[string]act
 // act defines how one step behaves.
 type act struct {
 	Fail   int           // number of attempts that fail first
-	Sleep  time.Duration // duration of each attempt; cancellation of the run and a stop of the engine interrupt it
+	Sleep  time.Duration // duration of each attempt, unless the run is canceled or the engine stops
 	Abort  bool
 	Finish bool
 }
 
-// checker observes scripted runs across restarts, and records violations of the engine's
-// guarantees.
+// checker observes scripted runs across restarts and records violations of the engine's guarantees.
 type checker struct {
 	mu       sync.Mutex
 	steps    map[string][]string // names of the steps, by definition
@@ -33,8 +32,8 @@ type checker struct {
 	defs     []*fsm.Def[script, sum]
 }
 
-// newChecker returns a checker with three definitions, which have three, two and one steps. The
-// second one has a compensation.
+// newChecker returns a checker with three definitions, of three, two and one steps. The second
+// definition has a compensation.
 func newChecker() *checker {
 	c := &checker{
 		steps:    map[string][]string{"a": {"a1", "a2", "a3"}, "b": {"b1", "b2"}, "c": {"c1"}},
@@ -81,8 +80,8 @@ func (c *checker) err() error {
 	return fmt.Errorf("%q", c.problems)
 }
 
-// learn records a run's progress from a durable record. It is the engine's Observe, and is also
-// called for each unfinished record after a restart.
+// learn records a run's progress from a durable record. It is the engine's Observe function, and is
+// also called for each unfinished record after a restart.
 func (c *checker) learn(rec fsm.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

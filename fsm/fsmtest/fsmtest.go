@@ -13,15 +13,14 @@ import (
 	"github.com/bourse-dev/bourse/fsm"
 )
 
-// Disk stores a journal across restarts of the process. It can simulate that the process is killed
-// at a commit.
+// Disk stores a journal across restarts of the process. It can simulate killing the process at a given commit.
 type Disk interface {
-	// Open returns a journal with the durable records. If the process must be killed, KillAt is called before Open.
+	// Open returns a journal with the durable records. To have the process killed, the suite calls KillAt before Open.
 	Open(t testing.TB) fsm.Journal
-	// Close terminates the process that opened the journal, or simulates that. Records that are not durable are lost.
+	// Close stops the process that opened the journal, or simulates this. Records that are not durable are lost.
 	Close(t testing.TB)
-	// KillAt makes the process die at the n-th commit after the next Open, immediately after the
-	// commit is durable if after is set, and otherwise immediately before. 0 means never.
+	// KillAt makes the process die at the n-th commit after the next Open: immediately after the commit has become durable
+	// if after is true, and otherwise immediately before. If n is 0, the process does not die.
 	KillAt(n int, after bool)
 	// Commits returns the number of commits since the last Open.
 	Commits() int
@@ -33,14 +32,14 @@ func Run(t *testing.T, open func(t testing.TB) Disk) {
 		name string
 		test func(t *testing.T, w *world)
 	}{
-		{"a run is rebuilt from its own record alone", testOwnRecord},
+		{"a run is restored from its own record alone", testOwnRecord},
 		{"a run resumes as its own definition", testOwnDefinition},
-		{"the queue of a resource survives a restart in its order", testQueueSurvives},
+		{"a resource's queue keeps its order across a restart", testQueueSurvives},
 		{"queued and delayed runs can be canceled", testCancelWaiting},
 		{"a failed run stays failed", testFailedStaysFailed},
 		{"concurrent runs share commits", testShareCommits},
-		{"a delayed run keeps its time over a restart", testDelaySurvives},
-		{"a backing-off run keeps its time over a restart", testBackoffSurvives},
+		{"a delayed run keeps its time across a restart", testDelaySurvives},
+		{"a backing-off run keeps its time across a restart", testBackoffSurvives},
 		{"an unknown definition or step is parked", testParked},
 		{"a start is undone if its write fails", testStartUndone},
 		{"a crash at any commit loses nothing", testCrashEverywhere},

@@ -41,7 +41,7 @@ func (m *Memory) Journal() fsm.Journal {
 	return &memoryJournal{disk: m, life: m.life}
 }
 
-// Close ends the journal that was opened last. Its later commits fail.
+// Close makes all further commits to the most recently opened journal fail.
 func (m *Memory) Close(testing.TB) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +95,8 @@ func (m *Memory) keep(life int, records map[string]fsm.Record) error {
 	return nil
 }
 
-// memoryJournal is a journal on a Memory, from one Open until the next.
+// memoryJournal is a journal on a Memory. Its commits fail once the Memory has been closed or
+// opened again.
 type memoryJournal struct {
 	disk *Memory
 	life int

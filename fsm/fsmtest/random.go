@@ -36,7 +36,7 @@ type started struct {
 	canceled   bool // whether a cancellation was acknowledged
 }
 
-// play executes a plan on w, and checks how each run has ended.
+// play executes a plan on w and checks how each run ended.
 func play(w *world, plan []op) error {
 	c := newChecker()
 	w.observe = c.learn
@@ -205,8 +205,8 @@ func testRandom(t *testing.T, open func(testing.TB) Disk) {
 	})
 }
 
-// testCrashEverywhere executes one plan repeatedly, and kills the process at each of its
-// commits, before and after the commit is durable.
+// testCrashEverywhere executes one plan repeatedly. It kills the process at each commit: once
+// immediately before the commit becomes durable, and once immediately after.
 func testCrashEverywhere(t *testing.T, w *world) {
 	plan := []op{
 		{Kind: "start", Def: 0, Resource: "x", Script: script{"a2": {Fail: 1}}},

@@ -43,7 +43,7 @@ func (l *trail) want(t testing.TB, want ...string) {
 // sum is the result of the suite's runs: the names of the finished steps.
 type sum struct{ Steps []string }
 
-// note returns a step that records its execution and is then done. If block is not nil, the step
+// note returns a step that records its execution and then completes. If block is not nil, the step
 // waits until block is closed or the engine stops.
 func note(l *trail, name string, block <-chan struct{}) fsm.StepFunc[string, sum] {
 	return func(ctx context.Context, r *fsm.Run[string, sum]) fsm.Outcome {
@@ -178,7 +178,7 @@ func testCancelWaiting(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 		if rec := w.end(id); rec.Status != fsm.Canceled || rec.Error != "not wanted" {
-			t.Errorf("canceled run: got status %s and error %q", rec.Status, rec.Error)
+			t.Errorf("canceled run: got status %s and error %q, want canceled and %q", rec.Status, rec.Error, "not wanted")
 		}
 	}
 	w.halt()
@@ -207,7 +207,7 @@ func testFailedStaysFailed(t *testing.T, w *world) {
 		t.Helper()
 		_, err := h.Wait(w.ctx())
 		if bourse.CodeOf(err) != bourse.CodeInsufficient || bourse.MessageOf(err) != "memory: wanted 2, free 1" {
-			t.Errorf("%s: got %v (code %s), want the error of the abort", when, err, bourse.CodeOf(err))
+			t.Errorf("%s: got %v (code %s), want the error passed to Abort", when, err, bourse.CodeOf(err))
 		}
 	}
 	check("before the restart")

@@ -68,7 +68,7 @@ func Parse(raw []byte) (File, error) {
 }
 
 // hostOf returns the registry host for a key in docker's file. The key may be a URL. "https://index.docker.io/v1/"
-// stands for the Docker Hub.
+// stands for Docker Hub.
 func hostOf(key string) string {
 	_, host, ok := strings.Cut(key, "://")
 	if !ok {

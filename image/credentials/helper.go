@@ -12,12 +12,12 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// hub is the name under which credential helpers store the credentials for the Docker Hub.
+// hub is the name under which credential helpers store credentials for Docker Hub.
 const hub = "https://index.docker.io/v1/"
 
-// Of returns the credentials for a registry's host. They come from the registry's credential helper, from the helper
-// for all registries, or from the file itself. Of returns the zero value if there are none. If it runs a helper, it
-// blocks until the helper exits, which may take a while if the helper shows a dialog to the user.
+// Of returns the credentials for a registry, given its host. They come from the registry's own credential helper, from
+// the helper for all other registries, or from the file itself. Of returns the zero value if there are none. If it runs
+// a helper, it blocks until the helper exits, which may take a while if the helper shows a dialog to the user.
 func (f File) Of(host string) (Login, error) {
 	helper := cmp.Or(f.Helpers[host], f.Store)
 	if helper == "" {

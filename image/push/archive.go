@@ -22,8 +22,8 @@ import (
 
 // limits contains the limits on an archive's contents.
 type limits struct {
-	bytes   int64 // total size of the files in bytes
-	entries int   // maximum number of files, directories and links, and of descriptors to visit
+	bytes   int64 // maximum total size of the files in bytes
+	entries int   // maximum number of files, directories and links, and also of descriptors that are visited
 }
 
 // defaultLimits are far higher than any real image needs.
@@ -40,8 +40,7 @@ type unpacked struct {
 
 // unpack copies the archive at path to dir. The paths of the copied files do not depend on the names in the archive.
 func unpack(ctx context.Context, path, dir string, bound limits) (unpacked, error) {
-	// Opening a store checks whether the file system supports fs-verity. If not, containerd logs this with its global
-	// logger.
+	// Disable containerd's global logger, which would otherwise report that the file system does not support fs-verity.
 	if err := log.SetLevel(log.PanicLevel); err != nil {
 		return unpacked{}, err
 	}
@@ -148,14 +147,14 @@ func checkTar(f *os.File, bound limits) error {
 	}
 }
 
-// sums contains the number and the total size of the archive entries that have been read so far.
+// sums contains the number and total size of the archive entries that have been checked so far.
 type sums struct {
 	bound   limits
 	entries int
 	bytes   int64
 }
 
-// add adds an entry. It returns an error if a sum then exceeds its limit.
+// add counts an entry. It returns an error if the entry exceeds a limit or its name leads out of the archive.
 func (s *sums) add(name string, size int64) error {
 	s.entries++
 	s.bytes += size
@@ -163,7 +162,7 @@ func (s *sums) add(name string, size int64) error {
 	case s.entries > s.bound.entries:
 		return invalid("more than %d entries", s.bound.entries)
 	case size < 0 || s.bytes < 0 || s.bytes > s.bound.bytes:
-		return invalid("the announced sizes of its files exceed %d bytes", s.bound.bytes)
+		return invalid("the declared sizes of its files exceed %d bytes", s.bound.bytes)
 	case !filepath.IsLocal(name):
 		return invalid("file %s is outside of the archive", bourse.Quoted(name))
 	}

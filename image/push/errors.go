@@ -16,7 +16,7 @@ import (
 func coded(ctx context.Context, err error, ref bourse.ImageRef) error {
 	name := bourse.ImageRef{Registry: ref.Registry, Repository: ref.Repository, Tag: ref.Tag}.String()
 	if ctx.Err() != nil {
-		return bourse.Errorf(bourse.CodeCanceled, "push %s: interrupted: repeat it to send the rest: %w", name, context.Cause(ctx))
+		return bourse.Errorf(bourse.CodeCanceled, "push %s: interrupted; repeat the push to send the rest: %w", name, context.Cause(ctx))
 	}
 	code := bourse.CodeInternal
 	status, answered := errors.AsType[remoteerrors.ErrUnexpectedStatus](err)
@@ -25,7 +25,7 @@ func coded(ctx context.Context, err error, ref bourse.ImageRef) error {
 	case errors.Is(err, docker.ErrInvalidAuthorization), answered && status.StatusCode == http.StatusUnauthorized:
 		return bourse.Errorf(bourse.CodeUnauthorized, "push %s: %s requires credentials or refused them: %w", name, ref.Registry, err)
 	case answered && status.StatusCode == http.StatusForbidden:
-		return bourse.Errorf(bourse.CodeForbidden, "push %s: these credentials have no permission to push: %w", name, err)
+		return bourse.Errorf(bourse.CodeForbidden, "push %s: the credentials do not permit pushing: %w", name, err)
 	case answered && status.StatusCode == http.StatusNotFound:
 		code = bourse.CodeNotFound
 	case answered && status.StatusCode < http.StatusInternalServerError:

@@ -57,7 +57,7 @@ func TestHostileArchives(t *testing.T) {
 		"outside":            {tarOf(t, append(honest, entry{name: "../../escaped", data: []byte("x")})...), "outside of the archive"},
 		"absolute":           {tarOf(t, append(honest, entry{name: "/tmp/escaped", data: []byte("x")})...), "outside of the archive"},
 		"cut":                {cut(tarOf(t, honest...)), ""},
-		"announced as large": {announced(1 << 50), "announced sizes"},
+		"announced as large": {announced(1 << 50), "declared sizes"},
 		"many entries":       {tarOf(t, append(honest, many(30)...)...), "more than 20 entries"},
 		"too many bytes":     {tarOf(t, append(honest, entry{name: "x", data: make([]byte, 2<<20)})...), "exceed 1048576 bytes"},
 		"another blob": {tarOf(t, changed(image.Layers[0].Digest.Encoded(), func(b []byte) []byte {

@@ -10,8 +10,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// meter provides the content of the image that is being pushed, and reports progress as the content is
-// read.
+// meter provides the content of the image that is being pushed, and reports progress as parts are read or skipped.
 type meter struct {
 	from   content.Provider
 	sizes  map[digest.Digest]int64

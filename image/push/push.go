@@ -32,12 +32,12 @@ type Request struct {
 	Name    string // registry/repository[:tag] to push to; the default tag is "latest"
 
 	Login    credentials.Login // credentials for the registry; if zero, those in Config are used
-	Config   string            // path of docker's config.json, which may be missing; "" means none
-	Insecure bool              // use plain HTTP; always used for registries on loopback unless CA is set
+	Config   string            // path of docker's config.json, which need not exist; "" means none
+	Insecure bool              // use plain HTTP; registries on loopback always use it unless CA is set
 	CA       string            // optional PEM file with the CAs of the registry's certificate
 
 	Temp     string         // directory for the copy of the archive; "" means the system's default
-	Progress func(Progress) // optional; calls do not overlap, and there are none after Push has returned
+	Progress func(Progress) // optional; calls do not overlap, and end before Push returns
 }
 
 // Progress is the progress of a push in bytes. Parts that the registry already has are counted as sent.
@@ -104,7 +104,7 @@ func (r Request) push(ctx context.Context, bound limits) (string, error) {
 	return ref.String(), nil
 }
 
-// atOnce is the maximum number of parts that are sent concurrently.
+// atOnce is the number of parts that are sent concurrently.
 const atOnce = 3
 
 func tempOf(dir string) string {
@@ -198,8 +198,8 @@ func (r Request) login(host string) (credentials.Login, error) {
 	return login, nil
 }
 
-// authorities returns the CA certificates in the file r.CA. If r.CA is empty, it returns nil, which
-// means the system's CA certificates.
+// authorities returns the CA certificates in the file r.CA, or nil, which means the system's CA certificates, if r.CA
+// is empty.
 func (r Request) authorities() (*x509.CertPool, error) {
 	if r.CA == "" {
 		return nil, nil

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Fault describes a fault in one reply. The zero value means no fault.
+// Fault describes how one reply is broken. The zero value leaves the reply unchanged.
 type Fault struct {
 	Status  int    // replace the reply with an empty reply that has this status
 	Body    []byte // replace the body of the reply
@@ -19,7 +19,7 @@ type Fault struct {
 	After     int64
 }
 
-// Stats counts the requests to a registry, except those that [Registry.Push] makes.
+// Stats counts the requests to a registry, except those sent by [Registry.Push].
 type Stats struct {
 	Requests  int   // number of requests
 	Manifests int   // number of GET and HEAD requests for manifests

@@ -30,7 +30,7 @@ type Image struct {
 	EditConfig func(*ocispec.Image)
 }
 
-// Built is an image in the form in which a registry stores it.
+// Built is an image as a registry stores it.
 type Built struct {
 	Manifest ocispec.Descriptor
 	Config   ocispec.Descriptor
@@ -38,8 +38,8 @@ type Built struct {
 	Blobs    map[digest.Digest][]byte // manifest, configuration and layers
 }
 
-// Bytes returns the total size of the configuration and the distinct layers. A host's first pull of the image transfers
-// this number of bytes, and the manifest.
+// Bytes returns the total size of the configuration and the distinct layers. The first pull of the image to a host
+// transfers this number of bytes, plus the manifest.
 func (b Built) Bytes() int64 {
 	sizes := map[digest.Digest]int64{b.Config.Digest: b.Config.Size}
 	for _, l := range b.Layers {
@@ -96,7 +96,7 @@ func Build(tb testing.TB, image Image) Built {
 	return out
 }
 
-// platform returns the platform to list for the image in an index.
+// platform returns the platform that an index lists for the image.
 func (image Image) platform() *ocispec.Platform {
 	p := &ocispec.Platform{Architecture: image.Arch, OS: image.OS}
 	if p.Architecture == "" {

@@ -46,7 +46,7 @@ func (r *Registry) PushIndex(tb testing.TB, name string, images ...Image) Pushed
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	for _, image := range images {
 		built := Build(tb, image)
-		// Store the image by digest, because it has no tag.
+		// Store the image by digest instead of a tag, because only the index gets the tag.
 		r.PushBlobs(tb, repository+":"+built.Manifest.Digest.String(), built.Manifest, built.Blobs)
 		desc := built.Manifest
 		desc.Platform = image.platform()

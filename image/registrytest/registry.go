@@ -43,7 +43,7 @@ type Registry struct {
 
 	mu     sync.Mutex
 	server *httptest.Server // nil while stopped
-	ended  chan struct{}    // closed when the server stops, to end replies that hang
+	ended  chan struct{}    // closed when the server stops, so that hanging replies end
 	fault  func(*http.Request) Fault
 	stats  Stats
 }

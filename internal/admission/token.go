@@ -109,7 +109,7 @@ func (t *tokenTable) add(words []string) error {
 	}
 	if words[1] == allOrgs {
 		if len(words) > 2 {
-			return bourse.Errorf(bourse.CodeInvalid, "a token for everything cannot be limited to an app")
+			return bourse.Errorf(bourse.CodeInvalid, "an unrestricted token cannot be limited to an app")
 		}
 		return t.put(words[0], Scope{Cluster: true})
 	}

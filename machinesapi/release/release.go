@@ -29,7 +29,7 @@ func (id ID) Validate() error {
 	return nil
 }
 
-// Status is the state of a deploy, as reported by the client that deploys.
+// Status is the state of a deploy, as reported by the deploying client.
 type Status string
 
 // Statuses of a release.

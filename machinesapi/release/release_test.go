@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// TestVersionsIncrease checks that, even if brokers create releases independently of each other, versions increase in
-// the order of the IDs, and removing the oldest releases does not change other versions.
+// TestVersionsIncrease checks that versions increase in the order of the IDs, even if brokers create releases
+// independently of each other, and that removing the oldest releases does not change other releases' versions.
 func TestVersionsIncrease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list []release.Release

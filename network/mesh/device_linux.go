@@ -37,17 +37,18 @@ type Device struct {
 	routes map[wgtypes.Key]route
 }
 
-// route records where a peer can be reached.
+// route contains the state of this worker's attempts to reach a peer.
 type route struct {
-	seen  netip.AddrPort // source address of the peer's packets; a peer behind NAT can be reached only at this address
+	seen  netip.AddrPort // source address of the peer's packets; the only address that works if the peer is behind NAT
 	since time.Time      // when this worker began to wait for a handshake; zero during a session
 }
 
-// attemptTime is how long a worker sends packets to one of a peer's addresses before it tries the other one.
+// attemptTime is how long a worker tries one of a peer's two addresses before it tries the other.
 const attemptTime = 10 * time.Second
 
-// endpoint returns the address for packets to a peer without a session. It alternates between the address where the
-// peer was last seen and the endpoint that the peer has published, which may be the zero value.
+// endpoint returns the address for packets to a peer without a session. It alternates between the address at which the
+// peer was last seen and the endpoint that the peer has published. Either may be unknown; if both are, the result is
+// the zero value.
 func (r route) endpoint(published netip.AddrPort, now time.Time) netip.AddrPort {
 	switch {
 	case !r.seen.IsValid():
@@ -58,13 +59,13 @@ func (r route) endpoint(published netip.AddrPort, now time.Time) netip.AddrPort 
 	return r.seen
 }
 
-// keepalive is the maximum interval between two packets from a worker to a peer. The packets cause handshakes to be
-// repeated, and keep NAT mappings open for the peer's packets.
+// keepalive is the maximum interval between two packets from a worker to a peer. The packets trigger new handshakes,
+// and keep NAT mappings open for the peer's packets.
 const keepalive = 25 * time.Second
 
-// Open returns a Device, and acquires the host's lock for the mesh. A host can be part of only one mesh, because all
-// machines' addresses share a prefix. Open does not change the host otherwise. It returns CodeUnavailable if another
-// process holds the lock.
+// Open returns a Device, and acquires the host's lock for the mesh. A host can be part of only one mesh, because the
+// machines' addresses in all meshes share a prefix. Apart from the lock, Open does not change the host. It returns
+// CodeUnavailable if another process holds the lock.
 func Open(cfg Config) (*Device, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -105,7 +106,7 @@ func lockHost(dir string) (*os.File, error) {
 // Link returns the link's name.
 func (d *Device) Link() string { return d.link }
 
-// Ended returns a channel of capacity one that contains an element if the wireguard-go process may have exited.
+// Ended returns a channel that receives a value when the wireguard-go process may have exited.
 func (d *Device) Ended() <-chan struct{} { return d.ended }
 
 // Exists reports whether the link exists.
@@ -126,7 +127,7 @@ func (d *Device) Close() error {
 	return errors.Join(d.client.Close(), d.lock.Close())
 }
 
-// Remove removes the link that was created with the directory dir, and waits until the wireguard-go process has exited.
+// Remove removes the link of the Device whose Config.Dir is dir, and waits until the wireguard-go process has exited.
 func Remove(ctx context.Context, dir string) error {
 	link, err := netlink.LinkByName(LinkName(dir))
 	if err == nil {
@@ -176,8 +177,8 @@ func clamped(k wgtypes.Key) wgtypes.Key {
 	return k
 }
 
-// changesTo returns the changes that turn the current peers into the desired ones. If keep is set, it removes only
-// laptops.
+// changesTo returns the changes that turn the current peers into the desired ones. If keep is set, the changes remove
+// only laptops.
 func (d *Device) changesTo(current []wgtypes.Peer, desired []Peer, keep bool, now time.Time) []wgtypes.PeerConfig {
 	have := make(map[wgtypes.Key]*wgtypes.Peer, len(current))
 	for i := range current {
@@ -229,9 +230,9 @@ func isLaptop(p *wgtypes.Peer) bool {
 	return len(a) == 1 && bourse.IsLaptopAddress(a[0])
 }
 
-// changedAddresses returns the addresses to configure for a peer, and whether they replace its current addresses.
-// Replacing them briefly interrupts the peer's connections, so it happens only if the peer loses an address. old is nil
-// if the peer is new.
+// changedAddresses returns the addresses to configure for a peer, and whether they replace its current addresses or are
+// added to them. Replacing addresses briefly interrupts the peer's connections, so this happens only if the peer loses
+// an address. old is nil if the peer is new.
 func changedAddresses(old *wgtypes.Peer, allowed []netip.Addr, keep bool) (list []net.IPNet, replace bool) {
 	if old == nil {
 		return networksOf(allowed), true
@@ -383,7 +384,8 @@ func (d *Device) create(ctx context.Context) error {
 	return nil
 }
 
-// hold connects to the wireguard-go process. The connection breaks when the process exits, which Ended reports.
+// hold connects to the wireguard-go process. When the process exits, the connection breaks, and the channel that Ended
+// returns receives a value.
 func (d *Device) hold(ctx context.Context) error {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", "/var/run/wireguard/"+d.link+".sock")
 	if err != nil {

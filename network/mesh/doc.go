@@ -7,7 +7,7 @@
 // networks, and from its own address in the mesh ([Address]), which its host uses to send ICMP errors. WireGuard drops
 // all other packets. Package network decides which local machines a packet may reach.
 //
-// A laptop is a peer of one worker, its entry. For other workers, the laptop is just another address behind its entry.
+// A laptop is a peer of one worker, its entry. To other workers, the laptop is just another address behind its entry.
 // The entry forwards the laptop's packets to them, and answers its DNS queries.
 //
 // # What a malicious worker can do

@@ -25,8 +25,8 @@ type Config struct {
 // View provides data about the cluster. The data may be outdated, but brokers have signed which machines are in a
 // network.
 type View interface {
-	// Members returns the data that is needed to compute the peers of the worker self. The worker's networks are those in
-	// networks, where it has machines, and those of laptops that connect through it.
+	// Members returns the data from which the peers of the worker self are computed. The worker's networks are the
+	// given ones, in which it has machines, and the networks of the laptops that connect through it.
 	Members(ctx context.Context, self bourse.WorkerID, networks []string) (Members, error)
 	// Whole reports whether the view has received all of the cluster's data since this daemon started. Until then,
 	// workers and machines may be missing from Members.
@@ -36,10 +36,10 @@ type View interface {
 	Changed() <-chan struct{}
 }
 
-// Members is the part of the view that concerns one worker.
+// Members is the part of the view that concerns one worker and its networks.
 type Members struct {
 	Workers  []Worker  // all workers
-	Machines []Machine // all workers' machines in the worker's networks
+	Machines []Machine // the machines in the worker's networks, on all workers
 	Laptops  []Laptop  // the laptops in the worker's networks
 }
 
@@ -49,7 +49,7 @@ type Networks interface {
 	// daemon's networks have been recovered.
 	Networks() (names []string, ok bool)
 	Changed() <-chan struct{}
-	// AdmitPeers ensures that the host has rules for packets from peers.
+	// AdmitPeers ensures that the host has firewall rules for packets from peers.
 	AdmitPeers(ctx context.Context) error
 	SetRemotes(ctx context.Context, remotes []network.Remote, keep bool) error
 }
@@ -64,8 +64,7 @@ type end interface {
 
 var _ end = (*Device)(nil)
 
-// Mesh maintains a worker's end of the mesh: it adapts the worker's peers to changes in the view and to the local
-// machines.
+// Mesh maintains a worker's end of the mesh: it updates the worker's peers when the view or the local machines change.
 type Mesh struct {
 	self     bourse.WorkerID
 	announce *bourse.Mesh
@@ -88,15 +87,16 @@ func New(self bourse.WorkerID, announce *bourse.Mesh, device *Device, networks N
 // Announcement returns the data that the worker publishes about its end of the mesh.
 func (m *Mesh) Announcement() *bourse.Mesh { return m.announce }
 
-// Peers returns the state of the worker's connections to other workers, sorted by ID. It is at most a second or so old.
+// Peers returns the state of the worker's connections to other workers, sorted by ID. The data is at most a second or
+// so old.
 func (m *Mesh) Peers() []bourse.MeshPeer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.peers)
 }
 
-// Reaches reports whether packets probably reach another worker's machines. This is the case if the worker is a peer,
-// its last handshake was recent, and the membership has not lost it.
+// Reaches reports whether packets probably reach another worker's machines. This is the case if the other worker is a
+// peer, its last handshake was recent, and the membership has not lost it.
 func (m *Mesh) Reaches(worker bourse.WorkerID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,12 +148,12 @@ func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 	}
 }
 
-// plan is a result of Plan, with data about its laptops.
+// plan contains the peers that Plan returned last, and data about the laptops among them.
 type plan struct {
 	peers []Peer
 	until time.Time // when the next laptop expires; zero if there is none
 
-	laptops bool // whether the peers last applied include laptops; if so, the host has rules even without machines
+	laptops bool // whether the peers that were last applied include laptops; the host then has rules even without machines
 }
 
 // outdated reports whether a laptop has expired since the plan was made.
@@ -187,7 +187,8 @@ func (m *Mesh) step(ctx context.Context, self Worker, changed bool, plan *plan) 
 			return err
 		}
 	}
-	// While the host has no rules, an earlier daemon's peers must not be able to send, so the link must stay down.
+	// As long as the host has no firewall rules, an earlier daemon's peers must not be able to send packets, so the
+	// link must stay down.
 	withoutRules := !whole && len(networks) == 0 && !plan.laptops
 	if len(plan.peers) == 0 && (withoutRules || !m.device.Exists()) {
 		return unread
@@ -227,8 +228,7 @@ func (m *Mesh) apply(ctx context.Context, tag bourse.WorkerTag, plan []Peer, kee
 	return m.device.Status(plan)
 }
 
-// disconnected returns the state of the connections to the workers in plan if this worker's end of the mesh does not
-// work.
+// disconnected returns the state to report for the workers in plan if this worker's end of the mesh does not work.
 func disconnected(plan []Peer) []bourse.MeshPeer {
 	var out []bourse.MeshPeer
 	for _, p := range plan {
@@ -239,7 +239,7 @@ func disconnected(plan []Peer) []bourse.MeshPeer {
 	return out
 }
 
-// note records which workers the membership has lost.
+// note records which workers the membership has lost contact with.
 func (m *Mesh) note(workers []Worker) {
 	lost := map[bourse.WorkerID]bool{}
 	for _, w := range workers {

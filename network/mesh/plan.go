@@ -18,7 +18,7 @@ type Worker struct {
 	ID   bourse.WorkerID
 	Tag  bourse.WorkerTag
 	Mesh *bourse.Mesh // nil if the worker is not part of the mesh
-	Lost bool         // the membership does not reach the worker
+	Lost bool         // whether the membership has lost contact with the worker
 }
 
 // Machine is a machine that a broker has placed on a worker. Network is the private network of the machine's app.
@@ -44,7 +44,7 @@ type Laptop struct {
 type Peer struct {
 	Worker   bourse.WorkerID // "" for a laptop
 	Key      wgtypes.Key
-	Endpoint netip.AddrPort   // zero if unknown, in which case the peer must connect first
+	Endpoint netip.AddrPort   // zero if unknown; the peer must then connect first
 	Address  netip.Addr       // address of the worker's host in the mesh, or of the laptop
 	Machines []network.Remote // the worker's machines, and the laptops whose entry it is
 	Network  string           // the laptop's private network
@@ -114,9 +114,9 @@ func Plan(now time.Time, self Worker, networks []string, workers []Worker, machi
 	return peers
 }
 
-// admitted returns the laptops that may connect. It omits expired laptops, laptops with a worker's key, and all but the
-// first-created of several laptops with the same key. Otherwise, anyone who knows the public key of a laptop or worker
-// could disconnect it.
+// admitted returns the laptops that may connect. It omits expired laptops, laptops with a worker's key, and, if several
+// laptops have the same key, all except the first one created. Otherwise, anyone could disconnect a laptop or worker by
+// creating a laptop with its public key.
 func admitted(now time.Time, laptops []Laptop, workers []Worker) []Laptop {
 	laptops = slices.DeleteFunc(slices.Clone(laptops), func(l Laptop) bool { return !now.Before(l.ExpiresAt) })
 	slices.SortFunc(laptops, func(a, b Laptop) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
@@ -136,8 +136,8 @@ func admitted(now time.Time, laptops []Laptop, workers []Worker) []Laptop {
 	})
 }
 
-// ownersOf returns the worker that owns each tag. If several workers claim a tag, the one whose ID ranks the tag
-// highest owns it. self always owns its own tag.
+// ownersOf returns each tag's owner. If several workers claim a tag, its owner is the worker whose ID ranks the tag
+// highest. self always owns its own tag.
 func ownersOf(self Worker, workers []Worker) map[bourse.WorkerTag]bourse.WorkerID {
 	owners := map[bourse.WorkerTag]bourse.WorkerID{}
 	for _, w := range workers {

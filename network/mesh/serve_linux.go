@@ -20,7 +20,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// LinkName returns the name of the link that is created with the directory dir. It cannot be the name of a machine's
+// LinkName returns the name of the link of the Device whose Config.Dir is dir. It cannot be the name of a machine's
 // link.
 func LinkName(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -49,7 +49,7 @@ func Serve(ctx context.Context, dir string, log *slog.Logger) error {
 func serve(ctx context.Context, link string, log *slog.Logger, tell func(error)) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE) // for example, from a terminal
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE) // which a terminal may send, for example
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
@@ -99,10 +99,10 @@ type bind struct {
 	mu sync.RWMutex // locked while an endpoint changes
 }
 
-// Send implements conn.Bind. It first sends all packets together. This fails if a packet is larger than the path's MTU,
-// or if this host no longer has the source address of earlier packets to the peer. Send then forgets that source
-// address and sends each packet separately, so that the kernel can fragment it. The peer ignores packets that arrive
-// twice.
+// Send implements conn.Bind. It first tries to send all packets together. This fails if a packet is larger than the
+// path's MTU, or if this host has lost the source address that earlier packets to the peer had. In that case, Send
+// stops using that source address and sends each packet separately, so that the kernel can fragment it. The peer
+// ignores packets that arrive twice.
 func (b *bind) Send(packets [][]byte, to conn.Endpoint) error {
 	b.mu.RLock()
 	err := b.Bind.Send(packets, to)

@@ -1,10 +1,10 @@
 // Package balance chooses which of a target's machines handles a request, and counts the requests in progress on each
 // machine.
 //
-// [Choose] is a pure function. A [Balancer] maintains its input: the number of requests that each
-// machine is handling for this proxy and for others, and the machines and workers that failed
-// recently. While all machines of an app are at their hard limits, the Balancer queues requests. A
-// released slot is handed directly to the first waiting request that can use it.
+// [Choose] is a pure function. A [Balancer] maintains the input of Choose: the number of requests that each machine
+// is handling for this proxy and for others, and which machines and workers failed recently. While all machines of an
+// app are at their hard limits, the Balancer queues requests. A released slot is handed directly to the first waiting
+// request that can use it.
 //
 // A Balancer keeps all of its state in memory and does not start any goroutines. One mutex guards
 // the state. The only callback invoked with the mutex held is [Config.Others], which must not
@@ -38,9 +38,9 @@ const (
 	defaultWaitingPerApp = 2048
 	defaultWaiting       = 1 << 15
 
-	// recheckInterval is the interval at which the first waiter in a queue checks whether a
-	// machine can be used again. This is necessary because nothing signals that other proxies have
-	// freed capacity or that a failure penalty has expired.
+	// recheckInterval is the interval at which the first waiter in a queue checks whether a machine can be used
+	// again. This is necessary because the Balancer is not notified when other proxies free capacity or when a
+	// failure penalty expires.
 	recheckInterval = 100 * time.Millisecond
 )
 
@@ -123,8 +123,8 @@ func (b *Balancer) Acquire(ctx context.Context, t *route.Target, w Criteria) (*S
 	return nil, err
 }
 
-// refresh returns the current version of the target, from the current table. It returns false if
-// the target no longer exists. The caller holds the mutex.
+// refresh returns the target that corresponds to t in the current table. It returns false if there is none. The
+// caller holds the mutex.
 func (b *Balancer) refresh(t *route.Target) (*route.Target, bool) {
 	if b.table == nil {
 		return t, true
@@ -159,7 +159,7 @@ func (b *Balancer) load(m *route.Backend) Load {
 	return l
 }
 
-// reserve counts a request on a machine. The caller holds the mutex.
+// reserve counts a request on a machine, and returns the request's slot. The caller holds the mutex.
 func (b *Balancer) reserve(t *route.Target, m *route.Backend) *Slot {
 	u := b.machines[m.Machine]
 	if u == nil {

@@ -32,7 +32,7 @@ type Load struct {
 	Suspect bool // the machine or its worker failed recently
 }
 
-// Input contains the data that Choose needs in addition to the machines.
+// Input contains the data that [Choose] needs in addition to the list of machines.
 type Input struct {
 	Load     func(*route.Backend) Load
 	Distance func(bourse.Region) int // distance from the proxy to a region in kilometers; 0: the proxy's own region
@@ -52,11 +52,11 @@ const (
 // Choose returns the index of the machine in list that should handle a request, and the result Chosen. If there is no
 // such machine, it returns -1 and another result. The list must be sorted by ID.
 //
-// Running machines below their soft limits come first, nearest region first. A region is used only if all machines in
-// nearer regions are at their hard limits or unhealthy, or if nearer regions have no machines. If no running machine is
-// below its soft limit, a stopped machine is started. The order of preference is then: machines that are already
-// starting, machines in nearer regions, suspended machines. Machines that failed recently or whose worker is
-// unreachable come last. Among equally good machines, Choose picks two at random and returns the less loaded one.
+// Running machines below their soft limits come first, nearest region first. A region is used only if nearer regions
+// have no machines, or if all their machines are unhealthy or at their hard limits. If no running machine is below
+// its soft limit, a stopped machine is started. The order of preference is then: machines that are already starting,
+// machines in nearer regions, suspended machines. Machines that failed recently or whose worker is unreachable come
+// last. Among equally good machines, Choose picks two at random and returns the less loaded one.
 func Choose(list []route.Backend, w *Criteria, s *Input) (int, Result) {
 	var c chooser
 	if w.Instance != "" {
@@ -110,25 +110,25 @@ func (w *Criteria) regionRank(r bourse.Region) int {
 	return len(w.Regions)
 }
 
-// kind describes a machine's state when the request arrives.
+// kind describes the state in which a request finds a machine.
 type kind int
 
 const (
 	running  kind = iota // the machine is already running
 	starting             // the machine is starting, or must be started
-	// The machine is starting or must be started, but as many requests as its soft limit permits are already waiting
-	// for it.
+	// The machine is starting or must be started, and the number of requests that are waiting for it has reached its
+	// soft limit.
 	startingFull
 	kindCount
 )
 
 const levelCount = 4
 
-// rank describes how suitable a machine is for a request. The lowest rank is best.
+// rank describes how suitable a machine is for a request. A lower rank is better.
 type rank struct {
 	level     int // 0: healthy; 1: failed recently or unreachable; 2 and 3: like 0 and 1, but this request has already failed on the machine
 	kind      kind
-	order     [5]int // compared lexicographically; the lowest is the best
+	order     [5]int // compared lexicographically; lower is better
 	belowSoft bool   // the machine is below its soft limit
 }
 
@@ -173,15 +173,15 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// wakeOrder ranks the states from which machines are woken. The lower the rank, the less time a machine needs until it
-// is running.
+// wakeOrder ranks the states of machines that are not running yet. The lower the rank, the sooner the machine will be
+// running.
 func wakeOrder(s bourse.State) int {
 	return slices.Index([]bourse.State{
 		bourse.StateStarting, bourse.StateSuspended, bourse.StateStopped, bourse.StateCreated, bourse.StateReplacing, bourse.StateSuspending, bourse.StateStopping, bourse.StateRestarting,
 	}, s)
 }
 
-// chooser contains the best machines found so far for each level and kind (see rank).
+// chooser contains the best machines found so far, separately for each level and kind (see rank).
 type chooser [levelCount]levelGroups
 
 type levelGroups [kindCount]group
@@ -200,11 +200,10 @@ func (l *levelGroups) best() *group {
 	return nil
 }
 
-// group represents a set of equally good machines. It stores only how many there are, and a random sample of two of
-// them.
+// group represents a set of equally good machines. It contains only their number, and a random sample of two of them.
 type group struct {
 	n       int
-	hasRoom bool // whether any machine of this kind is below its soft limit, even if it is not among the best
+	hasRoom bool // whether any machine of this level and kind is below its soft limit, even one that is not among the best
 	key     rank
 	sample  [2]int
 }
@@ -217,7 +216,7 @@ func (g *group) add(i int, k rank, s *Input) {
 	case g.n == 0 || c < 0:
 		g.n, g.key, g.sample = 1, k, [2]int{i, i}
 	case c == 0:
-		// Reservoir sampling: every pair of the machines added so far is equally likely to be the sample.
+		// Reservoir sampling: all pairs of the machines added so far are equally likely to be the sample.
 		if g.n++; g.n == 2 {
 			g.sample[1] = i
 		} else if j := s.Rand.IntN(g.n); j < 2 {
@@ -226,8 +225,7 @@ func (g *group) add(i int, k rank, s *Input) {
 	}
 }
 
-// pick chooses from the sample the machine with the lower load relative to its soft limit, and returns the machine's
-// index.
+// pick returns the index of the machine in the sample whose load is lower in proportion to its soft limit.
 func (g *group) pick(list []route.Backend, s *Input) int {
 	if g.n == 1 {
 		return g.sample[0]
@@ -244,8 +242,8 @@ func (g *group) pick(list []route.Backend, s *Input) int {
 	return g.sample[1]
 }
 
-// unusableReason returns the reason why a machine cannot serve any request, or "" if it can. The result does not depend
-// on other machines.
+// unusableReason returns the reason why a machine cannot serve any requests, or "" if it can. The result does not
+// depend on other machines.
 func unusableReason(b *route.Backend) string {
 	switch {
 	case b.Unusable != "":

@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// A machine that has failed becomes the last choice, because another machine is more likely to succeed. The penalty
-// lasts for one second at first, and doubles with each further failure. It has no effect on an app's only machine.
+// A machine that has failed becomes the last choice, because another machine is more likely to succeed. This penalty
+// lasts for one second at first, and twice as long after each further failure. An app's only machine continues to be
+// used.
 const (
 	firstPenalty = time.Second
 	maxDoublings = 5
@@ -22,14 +23,14 @@ type failures struct {
 	last  time.Time
 	until time.Time
 
-	// For a machine: its version and the number of its latest start, at the time of the failure. For a worker: the
-	// machine that failed last.
+	// The version of the machine and the number of its latest start, at the time of the failure. Set only for a machine.
 	instance bourse.InstanceID
 	boot     int
-	machine  bourse.MachineID
+
+	machine bourse.MachineID // the machine that failed last; set only for a worker
 }
 
-// appliesTo reports whether these failures still make m the last choice. They no longer do once the machine was
+// appliesTo reports whether these failures still make m the last choice. They no longer do once the machine has been
 // restarted or updated.
 func (s *failures) appliesTo(m *route.Backend, now time.Time) bool {
 	if !now.Before(s.until) || s.instance != m.Instance {
@@ -51,8 +52,8 @@ func (s *failures) add(began, now time.Time) {
 	s.last, s.until = now, now.Add(firstPenalty<<min(s.count-1, maxDoublings))
 }
 
-// recordFailure records that a slot's machine has failed. If another machine of the same worker
-// failed recently, it also records that the worker has failed. The caller holds the mutex.
+// recordFailure records that a slot's machine has failed. If another machine on the same worker failed recently, it
+// also records that the worker has failed. The caller holds the mutex.
 func (b *Balancer) recordFailure(t *Slot) {
 	now, m := time.Now(), &t.backend
 	b.prune(now)
@@ -67,7 +68,7 @@ func (b *Balancer) recordFailure(t *Slot) {
 	w := b.workers[m.Worker]
 	switch {
 	case w == nil:
-		b.workers[m.Worker] = &failures{machine: m.Machine, last: now} // count stays 0, because only this machine of the worker has failed so far
+		b.workers[m.Worker] = &failures{machine: m.Machine, last: now} // count stays 0 until another machine on the worker fails
 	case w.machine != m.Machine || w.count > 0:
 		if w.count > 0 || now.Sub(w.last) < firstPenalty<<maxDoublings {
 			w.add(t.began, now)

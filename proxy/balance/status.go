@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Status returns the current state of all routes, or only of an app's routes if app is not empty.
-// It includes the reasons why machines are not used. The result is meant only for operators,
-// because it contains names from all tenants.
+// Status returns the current state of all routes or, if app is not empty, of that app's routes. It includes the
+// reasons why machines are not used. The result is meant only for operators, because it contains names from all
+// tenants.
 func (b *Balancer) Status(table *route.Table, app bourse.AppName) machinesapi.Proxy {
 	targets := table.Targets()
 	if app != "" {

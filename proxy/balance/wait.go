@@ -55,8 +55,8 @@ func (b *Balancer) wait(ctx context.Context, t *route.Target, want Criteria) (*S
 	}
 }
 
-// giveUp removes a waiter from its queue and returns an error. If the waiter got a slot in the
-// meantime, the slot goes to the next waiter.
+// giveUp removes a waiter from its queue, and returns an error. If the waiter has received a slot in the meantime,
+// the slot goes to the next waiter.
 func (b *Balancer) giveUp(ctx context.Context, w *waiter, after time.Duration) (*Slot, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +84,7 @@ func (b *Balancer) remove(w *waiter) {
 	}
 }
 
-// answer ends a request's wait by giving it a slot or an error. The caller holds the mutex.
+// answer gives a waiter a slot or an error, and removes it from its queue. The caller holds the mutex.
 func (b *Balancer) answer(w *waiter, slot *Slot, err error) {
 	b.remove(w)
 	w.slot, w.err = slot, err
@@ -107,13 +107,14 @@ func (b *Balancer) handOver(app string, id bourse.MachineID) {
 			b.answer(w, b.reserve(w.target, m), nil)
 			return
 		}
-		if w.want.isZero() { // if a waiter without criteria cannot use the machine, no other waiter can
+		if w.want.isZero() { // if a waiter without criteria cannot use the machine, later waiters cannot use it either
 			return
 		}
 	}
 }
 
-// recheck rechecks all waiters in w's queue if w is the first one, so that only one waiter rechecks the whole queue.
+// recheck tries again to choose a machine for each waiter in w's queue, but only if w is the first one. Therefore,
+// the queue is not rechecked once per waiter.
 func (b *Balancer) recheck(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,8 +138,7 @@ func (b *Balancer) retry(w *waiter) bool {
 	return true
 }
 
-// Update replaces the routing table. Waiting requests are immediately rechecked against the new
-// table.
+// Update replaces the routing table, and immediately tries to choose machines from it for the waiting requests.
 func (b *Balancer) Update(table *route.Table) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -175,8 +175,8 @@ func errNotServed(t *route.Target) error {
 	return bourse.Errorf(bourse.CodeNotFound, "app %s no longer serves port %d", t.App.Name, t.Port.First)
 }
 
-// errNone returns the error for a request that no machine can serve. The message is for the client, and the cause for
-// the log.
+// errNone returns the error for a request that no machine can serve. Its message is for the client, and its cause is
+// for the log.
 func (b *Balancer) errNone(t *route.Target, w *Criteria) error {
 	if w.Only {
 		return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the requested machine is not available", Err: errors.New(whyInstanceUnusable(t, w))}

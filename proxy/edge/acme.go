@@ -22,7 +22,7 @@ import (
 // with TLS-ALPN.
 const acmeALPN = "acme-tls/1"
 
-// ACMEConfig configures the CA and the host names for which it may issue certificates.
+// ACMEConfig specifies the CA, and the host names for which certificates may be requested.
 type ACMEConfig struct {
 	Email   string                  // contact address for the CA
 	CA      string                  // directory URL; "": Let's Encrypt
@@ -46,7 +46,7 @@ type ACME struct {
 	failed map[string]issueBackoff // host names for which the CA recently failed to issue a certificate
 }
 
-// issueBackoff is the delay between a failure and the next request for the same host name. It is
+// issueBackoff delays the next request for a host name after the CA has failed to issue a certificate for it. It is
 // necessary because CAs limit the rate of requests.
 type issueBackoff struct {
 	until time.Time
@@ -60,11 +60,11 @@ const (
 	issueTime   = 90 * time.Second
 )
 
-// NewACME returns an ACME. It does not contact the CA yet. The certmagic library starts a
-// goroutine, which ends when Run returns.
+// NewACME returns an ACME. It does not contact the CA yet. It starts a goroutine of the certmagic library, which ends
+// when Run returns.
 func NewACME(c ACMEConfig) *ACME {
 	a := &ACME{allowed: c.Allowed, log: c.Log, failed: map[string]issueBackoff{}}
-	quiet := zap.NewNop() // discards logs, because certmagic's events contain all relevant information
+	quiet := zap.NewNop() // discard certmagic's logs, because its events contain all relevant information
 	a.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return a.config, nil }, Logger: quiet,
 	})
@@ -92,13 +92,12 @@ func (a *ACME) Run(ctx context.Context) error {
 // requests to h.
 func (a *ACME) Handler(h http.Handler) http.Handler { return a.issuer.HTTPChallengeHandler(h) }
 
-// get returns a certificate for the client's host name. If there is no certificate yet, it obtains
-// one.
+// get returns a certificate for the host name that a client requests. If there is no certificate yet, it obtains one.
 func (a *ACME) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return a.config.GetCertificate(hello)
 }
 
-// checkAllowed returns an error if a certificate may not currently be requested for a name.
+// checkAllowed returns an error if the proxy may not request a certificate for a name now, or at all.
 func (a *ACME) checkAllowed(name string) error {
 	if err := a.allowed(name); err != nil {
 		return err

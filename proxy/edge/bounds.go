@@ -12,8 +12,8 @@ import (
 )
 
 // limitedListener limits the number of open connections, both in total and for each source. It immediately closes
-// connections beyond these limits, so a source that opens too many connections affects only clients with the same
-// address.
+// connections beyond these limits. Therefore, a source that opens too many connections affects only clients with the
+// same address.
 type limitedListener struct {
 	net.Listener
 	limits  Limits
@@ -48,7 +48,7 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		conn, ok := c.(*net.TCPConn)
-		if !ok { // not a TCP connection; this happens only in tests
+		if !ok { // not a TCP connection, which happens only in tests
 			return c, nil
 		}
 		source, bound := b.sourceOf(conn)
@@ -72,9 +72,9 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// share reserves a place for a connection in the connection budget that all listeners share. If the budget is used up,
-// the oldest connection of the source with the most connections is closed. If no place becomes free, share returns nil.
-// Load balancers' connections are never closed, because each may carry many clients' requests.
+// share reserves a place for a connection in the connection budget of all listeners. If the budget is used up, it
+// closes the oldest connection of the source with the most connections. If this does not free a place either, share
+// returns nil. It never closes connections of load balancers, because each may carry many clients' requests.
 func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {

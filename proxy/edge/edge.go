@@ -2,8 +2,8 @@
 // protocol headers from load balancers, terminates TLS with the certificate for each host name, and forwards TCP
 // streams that are not HTTP.
 //
-// Requests to these listeners do not pass through package admission. They always go to machines, regardless of the
-// host name.
+// Requests that arrive at these listeners do not pass through package admission. They always go to machines,
+// regardless of the host name.
 package edge
 
 import (
@@ -48,8 +48,8 @@ type Config struct {
 	Certificates *Certificates   // used by listeners with TLS
 	Balance      proxy.Balance   // used by streams
 	Upstreams    proxy.Upstreams // used by streams
-	// HoldOpen makes an open stream count as a request in progress. Otherwise, the machine counts as used only while
-	// bytes flow.
+	// HoldOpen makes an open stream count as a request in progress. If HoldOpen is not set, the machine counts as
+	// used only while bytes flow.
 	HoldOpen      bool
 	LoadBalancers []netip.Prefix // sources of connections that must begin with a PROXY header
 	Limits        Limits
@@ -124,7 +124,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// limit wraps a listener so that it limits connections and reads PROXY headers.
+// limit wraps a listener. The returned listener limits connections and reads PROXY headers.
 func (e *Edge) limit(l net.Listener) net.Listener {
 	return e.acceptProxyHeaders(&limitedListener{Listener: l, limits: e.Limits, clients: e.Clients, exempt: e.LoadBalancers, log: e.Log, sources: map[netip.Prefix]int{}})
 }

@@ -33,8 +33,8 @@ type fileCerts struct {
 	fallback []*tls.Certificate            // for clients that send no host name; empty if there are no certificates
 }
 
-// maxCertFiles is the maximum number of certificates. It is limited because the directory is
-// scanned every second.
+// maxCertFiles is the maximum number of certificates. The number is limited because the directory is scanned every
+// second.
 const maxCertFiles = 4096
 
 // OpenFiles loads the certificates in a directory. If a certificate cannot be loaded, it returns
@@ -68,9 +68,9 @@ func (f *Files) Names() []string {
 	return out
 }
 
-// Look reloads the files if they have changed, and reports whether it loaded new contents. Because files may be written
-// in several steps, Look loads a change only once two consecutive calls have found the files in the same state. If a
-// file cannot be loaded, the previous certificates remain in use.
+// Look reloads the files if they have changed, and reports whether it has loaded new contents. Because files may be
+// written in several steps, Look loads a change only once two consecutive calls have found the files in the same
+// state. If a file cannot be loaded, the previous certificates remain in use.
 func (f *Files) Look() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,8 +97,8 @@ func (f *Files) Look() (bool, error) {
 
 type certPair struct{ cert, key string }
 
-// pairs returns the certificates and keys in the directory, and a string that changes whenever one
-// of the files changes.
+// pairs returns the paths of the certificates and keys in the directory, and a string that changes whenever one of
+// the files changes.
 func (f *Files) pairs() ([]certPair, string, error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -172,8 +172,8 @@ func loadPairs(pairs []certPair) (*fileCerts, error) {
 	return out, nil
 }
 
-// find returns a certificate for a host name, preferably one that the client supports. It returns nil if there is no
-// certificate for the name, and a fallback certificate if name is empty.
+// find returns a certificate for a host name, preferably one that the client supports. If name is empty, it returns a
+// fallback certificate. It returns nil if there is no certificate for the name.
 func (f *Files) find(hello *tls.ClientHelloInfo, name string) *tls.Certificate {
 	c := f.current.Load()
 	list := c.byName[name]

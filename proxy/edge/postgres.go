@@ -16,8 +16,8 @@ const (
 	pgCancel = 80877102
 )
 
-// maxPGRequests is the maximum number of requests that a client may send before TLS. A client may
-// first request GSS encryption, which is refused, and then TLS.
+// maxPGRequests is the maximum number of requests that a client may send before the TLS handshake. A client may first
+// request GSS encryption, which is refused, and then TLS.
 const maxPGRequests = 2
 
 // acceptPostgresTLS accepts a PostgreSQL client's request for TLS, and returns the connection for the TLS handshake
@@ -57,7 +57,7 @@ func acceptPostgresTLS(c net.Conn) (net.Conn, error) {
 func pgRefuse(c net.Conn, text string) {
 	var body []byte
 	for _, field := range []string{"SFATAL", "VFATAL", "C08004", "M" + text} {
-		// 08004: the server rejected the connection.
+		// Error code 08004 means that the server rejected the connection.
 		body = append(append(body, field...), 0)
 	}
 	body = append(body, 0)
@@ -84,20 +84,20 @@ func (u *prefixedConn) Read(p []byte) (int, error) {
 // CloseWrite closes the sending side of the connection.
 func (u *prefixedConn) CloseWrite() error { return closeWrite(u.Conn) }
 
-// clientReporter reports errors to a client whose protocol supports that.
+// clientReporter reports errors to a client if the client's protocol supports error messages.
 type clientReporter struct {
 	conn     net.Conn
 	postgres bool
 }
 
-// report tells the client that no machine can be reached. It returns false if the client's protocol
-// does not support that.
+// report tells the client that no machine can be reached. It returns false if the client's protocol does not support
+// error messages.
 func (g *clientReporter) report(err error) bool {
 	if !g.postgres {
 		return false
 	}
 	pgRefuse(g.conn, "no machine can be reached: "+bourse.MessageOf(err))
-	// Also sends the TLS close_notify alert; ignore errors, because the client may have disconnected.
+	// This also sends the TLS close_notify alert. Ignore errors, because the client may have disconnected.
 	_ = closeWrite(g.conn)
 	return true
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// acceptProxyHeaders wraps a listener so that it reads PROXY headers. Connections from
-// e.LoadBalancers must begin with a PROXY header. On connections from other addresses, a PROXY
-// header is not interpreted.
+// acceptProxyHeaders wraps a listener. The returned listener reads PROXY headers. Connections from e.LoadBalancers
+// must begin with a PROXY header. On connections from other addresses, a PROXY header is treated like any other data.
 func (e *Edge) acceptProxyHeaders(l net.Listener) net.Listener {
 	if len(e.LoadBalancers) == 0 {
 		return l
@@ -48,7 +47,7 @@ func clientOf(c net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
-// closeWrite closes the sending side of a connection if the connection supports that.
+// closeWrite closes the sending side of a connection, if the connection supports this.
 func closeWrite(c net.Conn) error {
 	switch c := c.(type) {
 	case interface{ CloseWrite() error }:

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// StatusHandler returns a handler that reports the proxy's routes: for each route the URLs and the machines, and for
-// each machine whether requests can reach it and, if not, why. "?app=NAME" selects one app. Only brokers may read the
-// report, because it contains all organizations' app names.
+// StatusHandler returns a handler that reports the proxy's routes. For each route, it lists the URLs and the
+// machines. For each machine, it reports whether requests can reach the machine and, if not, why. "?app=NAME" selects
+// one app. Only brokers may read the report, because it contains all organizations' app names.
 func (c *Config) StatusHandler(b *balance.Balancer, routes *route.Follower) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		table := routes.Table()
@@ -35,8 +35,9 @@ func (c *Config) StatusHandler(b *balance.Balancer, routes *route.Follower) http
 	})
 }
 
-// urlsOf returns the URLs where the listeners serve a target, best first. URLs with names assigned by the operator come
-// first. Among URLs with the same name, those whose certificate clients probably trust come first.
+// urlsOf returns the URLs at which the listeners serve a target, best first. URLs with names assigned by the operator
+// come first. For each name, https URLs come first, except for names below localhost, for which clients would not
+// trust a certificate.
 func (c *Config) urlsOf(routes *route.Follower, table *route.Table, t *route.Target) (out []string) {
 	for _, s := range c.Streams {
 		if s.App == t.App.Name && s.Port >= t.Port.First && s.Port <= t.Port.Last && !t.Port.Has(workload.HandlerHTTP) {
@@ -54,7 +55,7 @@ func (c *Config) urlsOf(routes *route.Follower, table *route.Table, t *route.Tar
 			if got, err := routes.FindIn(table, name, w.Port); err != nil || got != t {
 				continue
 			}
-			if w.TLS != local { // clients probably trust the certificate, or need none
+			if w.TLS != local { // clients probably trust the certificate, or do not need one
 				best = append(best, urlOf(name, at.Port(), w.TLS))
 			} else {
 				others = append(others, urlOf(name, at.Port(), w.TLS))

@@ -24,7 +24,7 @@ type Stream struct {
 	Port int // port of the app's service
 }
 
-// target returns the current target of a stream's port.
+// target returns the target to which a stream's connections are currently forwarded.
 func (e *Edge) target(s *Stream) (*route.Target, error) {
 	for _, t := range e.Routes.App(s.App) {
 		if s.Port < t.Port.First || s.Port > t.Port.Last {
@@ -63,8 +63,8 @@ func (e *Edge) serveStreams(ctx context.Context, s *Stream) {
 	}
 }
 
-// accept accepts connections until ctx is done and the listener is closed. After an error, such as too many open files,
-// it pauses before it continues.
+// accept calls serve for each new connection until ctx is done and the listener is closed. After an error, for
+// example because too many files are open, it pauses before it continues.
 func (e *Edge) accept(ctx context.Context, l net.Listener, serve func(net.Conn)) {
 	pause := time.Duration(0)
 	for {
@@ -101,7 +101,7 @@ func (e *Edge) serveStream(ctx context.Context, s *Stream, c net.Conn) {
 	log.Info("stream")
 }
 
-// streamStats contains a stream's machine and byte counts, for the log.
+// streamStats contains the data that is logged about a stream: its machine and byte counts.
 type streamStats struct {
 	machine bourse.MachineID
 	in, out int64 // number of bytes received from the client and sent to it
@@ -143,7 +143,7 @@ func (e *Edge) forward(ctx context.Context, s *Stream, c net.Conn, passed *strea
 	return e.copyBoth(client, m.conn, passed)
 }
 
-// handshake performs the handshakes that the port requires. It returns a connection that carries the decrypted data,
+// handshake performs the handshakes that the target's port requires. It returns a connection for the decrypted data,
 // and a reporter that can send later errors to the client.
 func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (inside net.Conn, outer clientReporter, err error) {
 	if err := raw.SetDeadline(time.Now().Add(e.Limits.Handshake)); err != nil {
@@ -173,11 +173,11 @@ func (e *Edge) handshake(ctx context.Context, t *route.Target, raw net.Conn) (in
 	return over, outer, nil
 }
 
-// maxDiscard is the maximum number of bytes that are read from a refused client and discarded.
+// maxDiscard is the maximum number of bytes that the proxy reads from a refused client and discards.
 const maxDiscard = 256 << 10
 
-// lingerClose closes the sending side of a connection and waits until the client disconnects.
-// Closing a connection that has unread data would reset it, and the client might not receive the
+// lingerClose closes the sending side of a connection, and waits until the client disconnects. If the proxy closed
+// the whole connection while it has unread data, the connection would be reset, and the client might not receive the
 // error that was just sent.
 func (e *Edge) lingerClose(c net.Conn) {
 	if closeWrite(c) != nil || c.SetDeadline(time.Now().Add(e.Limits.Handshake)) != nil {
@@ -205,8 +205,8 @@ func (m *machineConn) close(failed error) {
 	m.slot.Done(failed)
 }
 
-// connectMachine connects to a machine of the target. If that fails, it tries other machines,
-// which is safe because nothing has been sent yet.
+// connectMachine connects to one of the target's machines. If this fails, it tries other machines, which is safe
+// because nothing has been sent yet.
 func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineConn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.Limits.Ready, bourse.Errorf(bourse.CodeTimeout, "no machine was ready within %s", e.Limits.Ready))
 	defer cancel()
@@ -223,8 +223,8 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 		}
 		last = err
 		if ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeRateLimited {
-			// Not the machine's fault: the client disconnected, the time limit passed, or the proxy has no free
-			// connection.
+			// This is not the machine's fault: the client has disconnected, the time limit has passed, or the proxy
+			// has no free connection.
 			err = context.Canceled
 		}
 		m.close(err)
@@ -238,14 +238,14 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 
 func (e *Edge) dial(ctx context.Context, t *route.Target, m *machineConn) error {
 	b := m.slot.Backend()
-	way, err := e.Upstreams.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
+	upstream, err := e.Upstreams.Use(ctx, b.Worker, b.Machine, b.Service.InternalPort, b.Service.Autostart)
 	if err != nil {
 		return err
 	}
 	if e.HoldOpen {
-		m.endUse = way.Begin()
+		m.endUse = upstream.Begin()
 	}
-	m.conn, err = proxy.Dial(ctx, e.Conns, proxy.Owner(t), way)
+	m.conn, err = proxy.Dial(ctx, e.Conns, proxy.Owner(t), upstream)
 	return err
 }
 
@@ -266,7 +266,7 @@ func (e *Edge) copyBoth(client, machine net.Conn, passed *streamStats) error {
 }
 
 // copyOneWay copies bytes from one connection to the other. At EOF, it closes the sending side of the destination.
-// After an error, it closes both connections, because the opposite direction could not continue.
+// After an error, it closes both connections, because the other direction cannot continue either.
 func copyOneWay(to, from net.Conn, idle *idleTimer) (n int64, err error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)

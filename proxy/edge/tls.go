@@ -35,8 +35,8 @@ func (e *Edge) tlsOfTarget(t *route.Target) *tls.Config {
 	return config
 }
 
-// tlsConfig returns a server's TLS configuration for a service with the given options. If web is
-// set, the ALPN protocols default to those of HTTP.
+// tlsConfig returns the TLS configuration for a service with the given options. If web is set, the default ALPN
+// protocols are h2 and http/1.1.
 func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(o.ALPN)}
 	if web && len(config.NextProtos) == 0 {
@@ -54,7 +54,7 @@ func (c *Certificates) tlsConfig(o workload.TLSOptions, web bool) *tls.Config {
 	return config
 }
 
-// nameOf returns the host name in a ClientHello, or "" if the ClientHello does not contain one.
+// nameOf returns the host name in a ClientHello, in lower case, or "" if the ClientHello does not contain one.
 func nameOf(hello *tls.ClientHelloInfo) string {
 	return strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// Status tells a machine whether the replay cache was used for a request.
+// Status is the value of the header that tells a machine whether the replay cache was used for a request.
 type Status string
 
 // Values of Status.
@@ -73,8 +73,9 @@ type CachedReplay struct {
 // NewCache returns an empty cache.
 func NewCache() *Cache { return &Cache{all: list.New(), apps: map[string]*appCache{}} }
 
-// Lookup returns the cached replay that applies to a request, and Hit. If there is a cached replay but the client asked
-// to bypass the cache, the status is Bypass. If there is no cached replay, the status is empty.
+// Lookup returns the cached replay that applies to a request, with the status Hit. If a cached replay applies, but
+// the client asked to bypass the cache, Lookup returns only the status Bypass. If no cached replay applies, the
+// status is empty.
 func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedReplay, Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +102,8 @@ func (c *Cache) Lookup(t *route.Target, r *http.Request, now time.Time) (CachedR
 	return CachedReplay{}, ""
 }
 
-// isValid reports whether the machine that requested the replay still has the same version, because another version
-// might request a different replay. Whether the destination still exists is checked when the replay is planned.
+// isValid reports whether the machine that requested the replay still exists and has the same version. Another
+// version might request a different replay. Whether the destination still exists is checked by [Plan].
 func (e *entry) isValid(t *route.Target) bool {
 	for i := range t.Backends {
 		if b := &t.Backends[i]; b.Machine == e.replay.Issuer {
@@ -112,21 +113,22 @@ func (e *entry) isValid(t *route.Target) bool {
 	return false
 }
 
-// Store caches a replay that the machine from has requested for a request to the target t. The replay's cache rule and
-// the target's sessions determine which later requests use it. If the machine requested caching but the replay cannot
-// be cached, Store returns the reason. Otherwise, it returns "".
-func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, replay *Replay, now time.Time) (unkept string) {
+// Store caches a replay. t is the target of request r, and from is the machine that requested the replay in its reply
+// to r. The replay's cache rule and the target's sessions determine which later requests use the cached replay. If
+// the reply contains a cache rule, but the replay cannot be cached, Store returns the reason. Otherwise, it returns
+// "".
+func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, replay *Replay, now time.Time) (reason string) {
 	if replay.Cache.Invalidate {
 		c.Invalidate(t, r)
 		return ""
 	}
-	unkept = replay.uncacheable()
+	reason = replay.uncacheable()
 	b := backend(t, from)
-	if unkept != "" || b == nil {
+	if reason != "" || b == nil {
 		if replay.Cache.Prefix == "" {
-			unkept = ""
+			reason = ""
 		}
-		return unkept
+		return reason
 	}
 	kept := CachedReplay{Replay: *replay, Issuer: from, Region: b.Region}
 	kept.Replay.Cache = CacheRule{}
@@ -134,9 +136,9 @@ func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, r
 		host := requestHost(r)
 		switch {
 		case rule.Host != "" && rule.Host != host:
-			unkept = "its pattern is for another domain"
+			reason = "its pattern is for another domain"
 		case !strings.HasPrefix(r.URL.Path, rule.Prefix) && r.URL.Path+"/" != rule.Prefix:
-			unkept = "its pattern does not match the request"
+			reason = "its pattern does not match the request"
 		default:
 			c.add(&entry{
 				app: t.App.ID, key: key{host: host, prefix: rule.Prefix}, replay: kept,
@@ -154,7 +156,7 @@ func (c *Cache) Store(t *route.Target, r *http.Request, from bourse.MachineID, r
 			break
 		}
 	}
-	return unkept
+	return reason
 }
 
 // Invalidate removes all cached replays that apply to a request.
@@ -216,8 +218,8 @@ func backend(t *route.Target, id bourse.MachineID) *route.Backend {
 	return nil
 }
 
-// keys returns the keys under which a replay of a request may be cached. The keys of the request's
-// sessions come first, followed by those of its path's prefixes, longest first.
+// keys returns the keys under which a replay of a request may be cached. The keys for the request's sessions come
+// first, followed by the keys for the prefixes of its path, longest first.
 func keys(t *route.Target, r *http.Request) (out []key) {
 	for i := range t.Port.HTTP.ReplayCache {
 		if k, ok := sessionKey(&t.Port.HTTP.ReplayCache[i], r); ok {

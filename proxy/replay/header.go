@@ -9,9 +9,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Parse parses the replay that a reply requests. form is the result of FormOf for the reply's
-// headers h. body is needed only for JSON. If the replay is invalid, Parse returns CodeInvalid with
-// a message for the author of the machine's program.
+// Parse parses the replay that a reply requests. h contains the reply's headers, and form is the result of FormOf(h).
+// body is used only if form is JSON. If the replay is invalid, Parse returns CodeInvalid with a message for the
+// author of the machine's program.
 func Parse(form Form, h http.Header, body []byte) (r *Replay, err error) {
 	switch {
 	case form == JSON:
@@ -62,8 +62,8 @@ func parseHeader(h http.Header) (*Replay, error) {
 	return r, err
 }
 
-// field splits s after its first field. It returns the field's name and value, and the rest of s. An empty field has an
-// empty name.
+// field splits s after its first field. It returns the field's name and value, and the rest of s. If the field is
+// empty, the name is "".
 func field(s string) (name, value, rest string, err error) {
 	name, after, found := strings.Cut(s, "=")
 	if i := strings.IndexByte(name, ';'); i >= 0 || !found {
@@ -165,13 +165,13 @@ func regions(list string) (out []bourse.Region, err error) {
 	return out, nil
 }
 
-// wellFormed reports whether r has the form of a region code or an alias. To accept aliases, it validates r with a
-// letter prepended, which gives any alias the form of a code.
+// wellFormed reports whether r has the form of a region code or an alias. Because [bourse.Region.Validate] refuses
+// aliases, wellFormed prepends a letter first, which turns an alias into an ordinary name.
 func wellFormed(r bourse.Region) bool {
 	return r != "" && r[0] >= 'a' && r[0] <= 'z' && ("x"+r).Validate() == nil
 }
 
-// cacheHeaders parses the headers by which a machine controls whether a replay is cached.
+// cacheHeaders parses the headers with which a machine controls whether a replay is cached.
 func cacheHeaders(h http.Header) (c CacheRule, err error) {
 	pattern, ttl := h.Get(headerCache), h.Get(headerTTL)
 	switch {

@@ -223,7 +223,7 @@ func FuzzParseJSON(f *testing.F) {
 	})
 }
 
-// check checks that a successfully parsed replay can be carried out.
+// check checks that a replay that was parsed successfully can be executed.
 func check(t *testing.T, form replay.Form, h http.Header, body []byte) {
 	r, err := replay.Parse(form, h, body)
 	if err != nil {

@@ -17,7 +17,7 @@ type Apps interface {
 	App(name bourse.AppName) []*route.Target
 }
 
-// Issuer identifies the machine that requests a replay.
+// Issuer describes the machine that requests a replay, and the request to which it replied.
 type Issuer struct {
 	Target  *route.Target // the target to which the request was routed
 	Machine bourse.MachineID
@@ -44,9 +44,8 @@ const (
 	NoCandidate Reason = "no_candidate"
 )
 
-// Plan returns the destination of a replay. If the machine, app or region does not exist, it
-// returns CodeNotFound. Apps of other organizations or networks are treated as if they did not
-// exist.
+// Plan returns the destination of a replay. It returns CodeNotFound if the app does not exist, or if it has no
+// machine that matches the replay. Apps of other organizations or networks are treated as if they did not exist.
 func Plan(r *Replay, from Issuer, apps Apps) (Destination, error) {
 	target, err := planTarget(r, from, apps)
 	if err != nil {
@@ -84,8 +83,8 @@ func notFoundf(format string, args ...any) error {
 	return bourse.Errorf(bourse.CodeNotFound, "fly-replay: "+format, args...)
 }
 
-// planTarget returns the target to which a request is replayed: the target of the replay's app that serves the
-// request's port or, if there is none, one that serves HTTP.
+// planTarget returns the target to which a request is replayed. It is a target of the replay's app: the one that
+// serves the request's port or, if there is none, one that serves HTTP.
 func planTarget(r *Replay, from Issuer, apps Apps) (*route.Target, error) {
 	own, port := from.Target.App, from.Port
 	if p := &from.Target.Port; port < p.First || port > p.Last {
@@ -141,8 +140,8 @@ func availableChoices(want []bourse.Region, there map[bourse.Region]bool) (out [
 	return out
 }
 
-// PlanFallback returns the destination to which a request falls back after its replay failed to reach a machine. It
-// returns false if the replay has no fallback.
+// PlanFallback returns the destination for a request whose replay failed to reach a machine. It returns false if the
+// replay has no fallback.
 func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	switch r.Fallback {
 	case ForceSelf:
@@ -154,8 +153,8 @@ func PlanFallback(r *Replay, from Issuer) (Destination, bool) {
 	return Destination{}, false
 }
 
-// Source returns the value of the fly-replay-src header. It contains the issuer and the unchanged state, which is
-// quoted if it could be mistaken for other fields.
+// Source returns the value of the fly-replay-src header. The value contains the issuer and the state. The state is
+// not changed, but it is quoted if it could be mistaken for other fields.
 func Source(from Issuer, at time.Time, state string) string {
 	s := fmt.Sprintf("instance=%s;region=%s;t=%d", from.Machine, from.Region, at.UnixMicro())
 	if state != "" {

@@ -32,11 +32,11 @@ const (
 const (
 	HeaderSource  = "Fly-Replay-Src"           // sent to the machine to which a request is replayed
 	HeaderFailed  = "Fly-Replay-Failed"        // sent to the machine to which a request falls back
-	HeaderStatus  = "Fly-Replay-Cache-Status"  // sent to the machine; hit, miss or bypass
-	HeaderControl = "Fly-Replay-Cache-Control" // sent by the client; "skip"
+	HeaderStatus  = "Fly-Replay-Cache-Status"  // sent to the machine; hit, miss or bypass (see Status)
+	HeaderControl = "Fly-Replay-Cache-Control" // sent by the client; "skip" bypasses the cache
 )
 
-// Limits for replays. MaxReplays limits how often a request is replayed, which ends loops between machines.
+// Limits for replays. MaxReplays limits how often a request is replayed, which breaks loops between machines.
 const (
 	MaxReplays  = 8
 	MaxBody     = 64 << 10 // bytes of a replay in JSON
@@ -54,7 +54,7 @@ const (
 	maxToken    = 256
 )
 
-// Replay is a machine's request that the proxy send a client's request to another destination.
+// Replay is a machine's instruction to send a client's request to another destination.
 type Replay struct {
 	Regions        []bourse.Region // region codes and aliases in order of preference; empty: any region
 	Instance       bourse.MachineID
@@ -87,10 +87,10 @@ type CacheRule struct {
 	Invalidate  bool // whether to remove the cached replays that apply to the request
 }
 
-// Form is the way in which a reply requests a replay.
+// Form specifies how a reply requests a replay.
 type Form int
 
-// Forms of a replay request.
+// The forms in which a reply can request a replay.
 const (
 	None Form = iota
 	Header
@@ -154,7 +154,7 @@ func (r *Replay) validate() error {
 	return r.Transform.validate()
 }
 
-// uncacheable returns the reason why a replay cannot be cached, or "" if it can be. A cached replay must have the same
+// uncacheable returns the reason why a replay cannot be cached, or "" if it can. A cached replay must have the same
 // effect for every request.
 func (r *Replay) uncacheable() string {
 	switch {

@@ -45,8 +45,8 @@ type Spools struct {
 
 const spoolPrefix = "bourse-spool-"
 
-// OpenSpools creates a directory for the files below the directory parent or, if parent is empty, below the system's
-// directory for temporary files. It also removes directories left behind by killed processes.
+// OpenSpools creates a directory for the files. The new directory is below parent or, if parent is empty, below the
+// system's directory for temporary files. OpenSpools also removes directories left behind by killed processes.
 func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error) {
 	parent = cmp.Or(parent, os.TempDir())
 	limits.setDefaults()
@@ -60,8 +60,8 @@ func OpenSpools(parent string, limits Limits, log *slog.Logger) (*Spools, error)
 	return &Spools{limits: limits, dir: dir, log: log}, nil
 }
 
-// Close removes the directory. Spools that are still open keep their data, but discard it if they need to create a file
-// later.
+// Close removes the directory. A Spool that is still open keeps its data, but discards the data if it later needs to
+// create a file.
 func (s *Spools) Close() error { return s.dir.Remove() }
 
 // Usage returns the number of bytes stored in memory and in files.
@@ -148,8 +148,8 @@ func (b *Spool) write(p []byte, at int64) error {
 	return err
 }
 
-// ReadAt reads stored data. The offset at must be less than [Spool.Len]. ReadAt may return fewer
-// bytes than are stored.
+// ReadAt reads stored data from offset at, which must be less than [Spool.Len]. It may return fewer bytes than fit
+// into p, even if more are stored.
 func (b *Spool) ReadAt(p []byte, at int64) (int, error) {
 	if at < int64(len(b.memory)) {
 		return copy(p, b.memory[at:]), nil

@@ -18,7 +18,7 @@ type Transform struct {
 	SetHeaders    []SetHeader `json:"set_headers"` // headers to set; they replace existing headers with the same names
 }
 
-// SetHeader is a header that is set in a request.
+// SetHeader specifies a header to set in a request.
 type SetHeader struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -33,8 +33,8 @@ var connectionHeaders = []string{
 	"Connection", "Content-Length", "Expect", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// validValue reports whether s is a valid header value. A valid value contains no characters that a program could
-// mistake for the end of the header or of a field.
+// validValue reports whether s is a valid header value. A valid value does not contain control characters that a
+// program could mistake for the end of the header.
 func validValue(s string) bool { return httpguts.ValidHeaderFieldValue(s) }
 
 func (t *Transform) validate() error {

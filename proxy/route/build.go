@@ -21,8 +21,8 @@ type Input struct {
 	Hosts           map[string]bourse.AppName // additional host names and their apps
 }
 
-// Limits on the resources that one app, which may be malicious, can use in a proxy. Ports, targets and backends beyond
-// these limits are not served.
+// Limits on the resources that one app can use in a proxy, because apps may be malicious. Ports, targets and backends
+// beyond these limits are not served.
 const (
 	maxPorts    = 128     // ports and port ranges of one machine
 	maxTargets  = 256     // targets of one app
@@ -33,11 +33,11 @@ const (
 // invalid configuration does not serve requests.
 func Build(in Input) *Table { return new(Builder).Build(in) }
 
-// Builder builds successive tables. It caches the parsed configurations of machines that still
-// exist. The zero value is ready to use. A Builder is not safe for concurrent use.
+// Builder builds one table after another. It caches the parsed configurations of machines that still exist. The zero
+// value is ready to use. A Builder is not safe for concurrent use.
 type Builder struct{ configs map[string]*parsedConfig }
 
-// Build is like the function [Build], but uses the cache.
+// Build does the same as the function [Build], but faster, because it uses the cache.
 func (b *Builder) Build(in Input) *Table {
 	t := &Table{apps: map[bourse.AppName]*servedApp{}, domains: map[string]bool{}, hosts: map[string]bourse.AppName{}}
 	for _, d := range in.Domains {
@@ -60,14 +60,14 @@ func (b *Builder) Build(in Input) *Table {
 		if !ok || !m.OwnedBy(&app) || m.State == bourse.StateDestroyed || len(m.Config.Services) == 0 {
 			continue
 		}
-		worker, heard := bourse.WorkerID(""), false
+		worker, reachable := bourse.WorkerID(""), false
 		if in.ReachableWorker != nil {
-			worker, heard = in.ReachableWorker(m.ID.Tag())
+			worker, reachable = in.ReachableWorker(m.ID.Tag())
 		}
-		if heard && worker != m.Worker {
+		if reachable && worker != m.Worker {
 			continue // the machine's ID belongs to another worker, so the machine could not be reached
 		}
-		byApp[m.App] = append(byApp[m.App], newCandidate(m, heard, b.parsed(m, before)))
+		byApp[m.App] = append(byApp[m.App], newCandidate(m, reachable, b.parsed(m, before)))
 	}
 	for name, list := range byApp {
 		a := apps[name]
@@ -97,18 +97,18 @@ func activeApps(list []bourse.App) map[bourse.AppName]bourse.App {
 	return apps
 }
 
-// candidate is a machine with the services in its configuration.
+// candidate is a machine that may serve requests, with its parsed configuration.
 type candidate struct {
-	backend Backend // the machine, without the service and dependent fields
+	backend Backend // the machine; fields that depend on the service are not set
 	*parsedConfig
 	failing  []string // for each service, the name of a failing check that blocks requests; "": none
 	unproven []bool
 }
 
-func newCandidate(m *bourse.Machine, heard bool, r *parsedConfig) *candidate {
+func newCandidate(m *bourse.Machine, reachable bool, r *parsedConfig) *candidate {
 	c := &candidate{parsedConfig: r, backend: Backend{
 		Machine: m.ID, Instance: m.Instance, Boot: m.Boot.Number, Worker: m.Worker, Region: m.Region, State: m.State,
-		Cordoned: m.Cordoned, Reachable: heard,
+		Cordoned: m.Cordoned, Reachable: reachable,
 		Standby: r.standby && m.Boot.PromotedFor == "", // a promoted standby counts as a normal machine, even after it has stopped
 	}}
 	if m.Config.ImageKind() == bourse.PollerImage {
@@ -118,15 +118,15 @@ func newCandidate(m *bourse.Machine, heard bool, r *parsedConfig) *candidate {
 	return c
 }
 
-// entry is one port or one range of ports of a machine.
+// entry is one of a machine's ports or port ranges.
 type entry struct {
 	*candidate
 	service int // index of the service in the configuration
 	port    *workload.Port
 }
 
-// targets groups an app's machines by port. If port ranges overlap because different versions of the app have different
-// ranges, each overlapping or separate part becomes its own target.
+// targets groups an app's machines by port. If port ranges overlap, for example because different versions of the app
+// have different ranges, the ranges are split into parts that do not overlap, and each part becomes its own target.
 func targets(app *App, list []*candidate) []*Target {
 	slices.SortFunc(list, func(a, b *candidate) int {
 		return cmp.Or(cmp.Compare(a.backend.Machine, b.backend.Machine), cmp.Compare(a.backend.Worker, b.backend.Worker))
@@ -200,9 +200,9 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// backends returns the machines in a list of entries. before and shared are the previous target's entries and backends.
-// If both targets have the same machines and services, as is common for apps with two ports, backends returns shared,
-// so that the targets share one list.
+// backends returns the machines in a list of entries. before and shared are the entries and backends of the previous
+// target. If both targets have the same machines and services, which is common for apps with two ports, backends
+// returns shared. The targets then share one list.
 func backends(list, before []entry, shared []Backend) []Backend {
 	if slices.EqualFunc(list, before, func(a, b entry) bool { return a.candidate == b.candidate && a.service == b.service }) {
 		return shared

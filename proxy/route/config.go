@@ -7,16 +7,16 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// parsedConfig contains the parts of a configuration that affect routing. It is immutable, and shared by machines with
-// equal configurations.
+// parsedConfig contains the parts of a configuration that affect routing. It is immutable. Machines with equal
+// configurations share one parsedConfig.
 type parsedConfig struct {
 	services []workload.Service
 	checks   []workload.Check // checks that decide whether requests may reach a machine
 	standby  bool
 }
 
-// parsed returns a machine's parsed configuration, and caches it for the next table. before is the previous table's
-// cache.
+// parsed returns a machine's parsed configuration, and caches it for the next table. before is the cache from the
+// previous table.
 func (b *Builder) parsed(m *bourse.Machine, before map[string]*parsedConfig) *parsedConfig {
 	key := string(m.Config.Services) + "\x00" + string(m.Config.Checks)
 	if len(m.Config.Standbys) > 0 {
@@ -41,9 +41,9 @@ func parseConfig(c *bourse.Config) *parsedConfig {
 	}
 }
 
-// health returns two slices with an element for each service. failing contains the name of the service's first failing
-// check that blocks requests, or "". unproven reports whether any check that can block requests has neither passed nor
-// failed yet.
+// health describes the health of each service of m: failing[i] is the name of the first failing check that blocks
+// requests for service i, or "". unproven[i] reports whether a check that can block such requests has neither passed
+// nor failed yet.
 func (r *parsedConfig) health(m *bourse.Machine) (failing []string, unproven []bool) {
 	failing, unproven = make([]string, len(r.services)), make([]bool, len(r.services))
 	if m.State != bourse.StateStarted || len(r.checks) == 0 {

@@ -14,13 +14,13 @@ import (
 // maxHost is the maximum length of a host name (RFC 1035, section 2.3.4).
 const maxHost = 253
 
-// Find returns the target of a host name and port. The host name may be internationalized, be in any case, and have a
-// trailing dot. Errors: not_found. The message is safe to show to the client, because it does not reveal whether an app
-// without services exists.
+// Find returns the target of a host name and port. The host name may be internationalized, may be in any case, and
+// may have a trailing dot. Errors: not_found. The message is safe to show to the client, because it does not reveal
+// whether an app without services exists.
 func (t *Table) Find(host string, port int) (*Target, error) { return t.find(host, port, false) }
 
-// FindAny is like Find, but for a listener that serves all of an app's HTTP ports, like the one of "bourse dev". If the
-// app does not serve the port, FindAny returns the app's first HTTP service.
+// FindAny is like Find, but for a listener that serves all of an app's HTTP ports, such as the one of "bourse dev".
+// If the app does not serve the port, FindAny returns the app's first HTTP service.
 func (t *Table) FindAny(host string, port int) (*Target, error) { return t.find(host, port, true) }
 
 func (t *Table) find(host string, port int, anyPort bool) (*Target, error) {
@@ -51,7 +51,7 @@ func (s *servedApp) find(port int, anyPort bool) (*Target, error) {
 	return target, nil
 }
 
-// listPorts returns a readable list of the ports that an app serves. It shortens a long list.
+// listPorts lists the ports that an app serves, as text for an error message. It shortens a long list.
 func (s *servedApp) listPorts() string {
 	const most = 16
 	var out []string
@@ -90,8 +90,8 @@ func (t *Table) byHost(host string) *servedApp {
 	return t.apps[bourse.AppName(label)] // the map contains only valid names
 }
 
-// Names returns the host names that may lead to an app. Names assigned by the operator come first. A name below
-// localhost, which other hosts cannot reach, comes last. Some of the names may actually belong to other apps; use Find
+// Names returns the host names at which an app may be served. Names assigned by the operator come first. A name below
+// localhost, which other hosts cannot use, comes last. Some of the names may actually belong to other apps; use Find
 // to check.
 func (t *Table) Names(app bourse.AppName) []string {
 	var given, below, local []string
@@ -113,7 +113,7 @@ func (t *Table) Names(app bourse.AppName) []string {
 	return slices.Concat(given, below, local)
 }
 
-// normalHost normalizes a host name as tables store it: in lower case, in ASCII, and without a
+// normalHost converts a host name to the form in which tables store it: in lower case, in ASCII, and without a
 // trailing dot. If the name is invalid, it returns false.
 func normalHost(host string) (string, bool) {
 	if n := len(host); n > 2 && host[0] == '[' && host[n-1] == ']' {

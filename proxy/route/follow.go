@@ -31,7 +31,7 @@ type FollowerConfig struct {
 
 	Domains []string                  // like Input.Domains
 	Hosts   map[string]bourse.AppName // like Input.Hosts
-	Changed func(*Table)              // called with each new table; may be nil
+	Changed func(*Table)              // called for each new table; may be nil
 	Log     *slog.Logger
 }
 
@@ -45,8 +45,8 @@ const (
 	retryInterval = time.Second
 )
 
-// Follower builds a new routing table whenever the view changes. While the view cannot be read, or is incomplete
-// because its file is new, the table keeps its previous contents.
+// Follower builds a new routing table whenever the view changes. If the view cannot be read, or is incomplete because
+// its file is new, the next table keeps the apps and machines of the previous one.
 //
 // Find, FindIn, App, Table and Changed are safe for concurrent use.
 type Follower struct {
@@ -70,12 +70,13 @@ func NewFollower(c FollowerConfig) *Follower {
 	return f
 }
 
-// ListenAny declares that a listener on the given port serves all of an app's service ports. Its requests go to the
-// app's port first if the app serves that port. ListenAny must be called before Find.
-func (f *Follower) ListenAny(port, first int) { f.any[port] = first }
+// ListenAny declares that the listener on the given port serves all of an app's HTTP ports. If the app serves the
+// preferred port, requests go to that one. ListenAny must be called before Find.
+func (f *Follower) ListenAny(port, preferred int) { f.any[port] = preferred }
 
-// Run builds a table whenever moved receives a value or the membership changes, until ctx is done. After a quiet
-// period, it builds the table immediately. Otherwise, it pauses first, to leave processor time for requests.
+// Run builds a table whenever it receives a value from moved, and whenever the membership changes, until ctx is done.
+// If the last table is not recent, Run builds the next one immediately. Otherwise, it pauses first, to leave
+// processor time for requests.
 func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 	for {
 		members := f.config.Members() // get the channel before reading the members, so that no change is missed
@@ -104,7 +105,8 @@ func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 // build builds a table from the view. It reports whether the view was complete.
 func (f *Follower) build(ctx context.Context) bool {
 	c := &f.config
-	// Called before the view is read, so that a view counts as complete only if it was complete when read.
+	// Call Complete before reading the view, so that the view counts as complete only if it was complete when it was
+	// read.
 	whole := c.Complete()
 	limited, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -131,7 +133,7 @@ func (f *Follower) build(ctx context.Context) bool {
 	return whole && err == nil
 }
 
-// with returns a copy of s that also contains the machines and apps that are missing from s but present in before.
+// with returns a copy of s that also contains those machines and apps of before that are missing from s.
 func (s Snapshot) with(before Snapshot) Snapshot {
 	type key struct {
 		worker bourse.WorkerID
@@ -175,8 +177,8 @@ func (f *Follower) Find(host string, port int) (*Target, error) {
 
 // FindIn is like Find, but uses the given table. Errors: not_found.
 func (f *Follower) FindIn(table *Table, host string, port int) (*Target, error) {
-	if first := f.any[port]; first != 0 {
-		return table.FindAny(host, first)
+	if preferred := f.any[port]; preferred != 0 {
+		return table.FindAny(host, preferred)
 	}
 	return table.Find(host, port)
 }
@@ -184,7 +186,7 @@ func (f *Follower) FindIn(table *Table, host string, port int) (*Target, error) 
 // App returns the targets of an app.
 func (f *Follower) App(name bourse.AppName) []*Target { return f.current.Load().App(name) }
 
-// Changed returns a channel that is closed once there is a new table.
+// Changed returns a channel that is closed when the next table has been built.
 func (f *Follower) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

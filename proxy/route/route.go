@@ -25,7 +25,8 @@ type App struct {
 // Target is the destination of requests to a host name and port.
 type Target struct {
 	App *App
-	// From the newest version of the service, except that First and Last are the range that these backends serve.
+	// Port contains the settings of the newest version of the service. First and Last are the range of ports that all
+	// of Backends serve.
 	Port     workload.Port
 	Backends []Backend // sorted by machine ID; never empty
 
@@ -34,7 +35,7 @@ type Target struct {
 	Fixed bool
 }
 
-// Key identifies a target in successive tables.
+// Key identifies the same target in different tables.
 type Key struct {
 	App  string // app ID
 	Port int    // first port
@@ -63,7 +64,7 @@ type Backend struct {
 // Running reports whether the machine is running according to the view.
 func (b *Backend) Running() bool { return b.State == bourse.StateStarted }
 
-// Starting reports whether the machine will soon be running without a request having to start it.
+// Starting reports whether the machine will soon be running even if no request starts it.
 func (b *Backend) Starting() bool {
 	switch b.State {
 	case bourse.StateStarting, bourse.StateRestarting, bourse.StateReplacing:
@@ -74,8 +75,8 @@ func (b *Backend) Starting() bool {
 	return false
 }
 
-// Startable reports whether a request may start or resume the machine. A machine in StateCreated soon becomes stopped,
-// and the request waits until then.
+// Startable reports whether a request may start or resume the machine. This includes machines in StateCreated, which
+// will soon be stopped; a request waits until then.
 func (b *Backend) Startable() bool {
 	switch b.State {
 	case bourse.StateCreated, bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:
@@ -95,7 +96,7 @@ type Table struct {
 	names   []bourse.AppName // names of the apps, sorted
 }
 
-// servedApp is an app with its targets. They are sorted by port, and their ports do not overlap.
+// servedApp is an app with its targets. The targets are sorted by port, and their ports do not overlap.
 type servedApp struct {
 	app     App
 	targets []*Target
@@ -122,7 +123,7 @@ func (t *Table) Targets() []*Target {
 	return out
 }
 
-// Current returns the target that corresponds to a target from an earlier table. It is the same app's target that
+// Current returns the target that corresponds to a target from an earlier table: the target of the same app that
 // serves the old target's first port, or nil if there is none. A fixed target is returned unchanged.
 func (t *Table) Current(old *Target) *Target {
 	if old.Fixed {

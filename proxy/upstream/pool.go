@@ -1,21 +1,22 @@
-// Package upstream connects a proxy to machines. One call to a machine's worker (fabric.MachineUse) starts the machine
-// if necessary, waits until the machine accepts connections, and marks it as in use. The resulting [Upstream] is reused
-// until it ends.
+// Package upstream connects a proxy to machines. A single call to a machine's worker (fabric.MachineUse) starts the
+// machine if necessary, waits until the machine accepts connections, and marks the machine as in use. The resulting
+// [Upstream] is reused until it ends.
 //
 // An [Upstream] belongs to one run of a machine. Connections go directly to the machine if it has an address on this
-// host, and through its worker's tunnel otherwise. While requests are in progress or bytes flow, the pool repeats the
-// call regularly, so that the machine stays marked as in use. An upstream ends when its machine stops, or when its
-// worker has been unresponsive for so long that the machine no longer counts as in use.
+// host, and through its worker's tunnel otherwise. While requests are in progress or bytes flow, the pool regularly
+// repeats the call, so that the machine remains marked as in use. An upstream ends when its machine stops, or when
+// its worker has been unresponsive for so long that the machine no longer counts as in use.
 //
 // # Trust
 //
-// A worker may be malicious. A direct address from a worker is used only if it is on 127.0.0.1 and the worker itself
-// answered at one of this host's addresses. A worker on this host could connect to any local address itself, so it
-// gains nothing. All other machines are reached through the tunnel, which ends at their own worker.
+// A worker may be malicious. A machine address that a worker reports is used directly only if it is on 127.0.0.1, and
+// only if the worker itself answers at one of this host's addresses. Such a worker gains nothing by lying, because it
+// could connect to any local address itself. All other machines are reached through the tunnel, which ends at their
+// own worker.
 //
 // # Goroutines and locks
 //
-// [Pool.Run] renews uses, and each call in progress has a goroutine. Pool.mu is locked before an
+// [Pool.Run] renews the machines' uses. Each call in progress has its own goroutine. Pool.mu is locked before an
 // upstream's own mutex; neither is held across I/O.
 package upstream
 
@@ -33,16 +34,16 @@ import (
 )
 
 const (
-	// defaultTTL is how long a machine counts as used after a call. Because calls are renewed, reported numbers of
-	// other proxies' requests are at most a third of this time old.
+	// defaultTTL is how long a machine counts as used after a call. Calls are repeated after a third of this time, so
+	// the reported number of other proxies' requests is usually not older than that.
 	defaultTTL = 15 * time.Second
 	// defaultWait is how long a machine may take to start and accept connections.
 	defaultWait = 30 * time.Second
-	// renewals is the number of renewals per TTL. An upstream survives the loss of two consecutive answers.
+	// renewals is the number of renewals per TTL. With 3, an upstream survives the loss of two consecutive answers.
 	renewals = 3
 	// callMargin is added to the time limit of a call, to allow for the network round trip.
 	callMargin = 5 * time.Second
-	// idleTimeout is how long an unused upstream is kept.
+	// idleTimeout is how long the pool keeps an unused upstream.
 	idleTimeout = 5 * time.Minute
 )
 
@@ -94,7 +95,7 @@ type useCall struct {
 	err      error
 	cancel   context.CancelFunc
 
-	waiting int // number of requests that wait for the call; when it drops to 0, the call is canceled; guarded by Pool.mu
+	waiting int // number of requests that wait for the call, which is canceled once there are none; guarded by Pool.mu
 }
 
 // New returns an empty pool. It does not start any goroutines.
@@ -153,7 +154,7 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if a.waiting--; a.waiting == 0 {
-			a.cancel() // if the worker is already starting the machine, it continues
+			a.cancel() // a worker that is already starting the machine continues
 			if w.calls[key] == a {
 				delete(w.calls, key)
 			}
@@ -162,12 +163,13 @@ func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.M
 	}
 }
 
-// ask calls the worker on behalf of all requests that wait for the call.
+// ask calls the worker, on behalf of all requests that wait for the call's result.
 func (w *Pool) ask(ctx context.Context, a *useCall, key useKey, to bourse.Member) {
 	defer a.cancel()
 	reply, err := w.use(ctx, key.endpoint, to, key.start, w.Wait, 1)
 	if errors.Is(err, fabric.ErrLost) && ctx.Err() == nil {
-		// Most likely, the worker has restarted; repeating the call is harmless.
+		// Most likely, the worker has restarted. Repeating the call is harmless, so report an error that can be
+		// retried.
 		err = bourse.Errorf(bourse.CodeUnavailable, "worker %s of machine %s is unreachable: %w", to.ID, key.machine, err)
 	}
 	w.mu.Lock()
@@ -211,7 +213,7 @@ func (w *Pool) upstreamFor(at endpoint, to bourse.Member, reply *fabric.UseReply
 	return made
 }
 
-// ttl returns how long a machine counts as used after a reply, which is at most the requested time.
+// ttl returns how long a machine counts as used according to a reply, but at most the requested time.
 func (w *Pool) ttl(reply *fabric.UseReply) time.Duration {
 	return min(max(time.Duration(reply.TTL), 0), w.TTL)
 }
@@ -233,8 +235,8 @@ func (w *Pool) Others(machine bourse.MachineID) int {
 // maxConcurrentRenewals is the maximum number of renewals in progress at the same time.
 const maxConcurrentRenewals = 64
 
-// Run renews the uses of machines until ctx is done. After that, it ends all upstreams and their
-// tunnels. It must be called only once.
+// Run renews the uses of machines until ctx is done. It then ends all upstreams and closes their tunnels. It must be
+// called only once.
 func (w *Pool) Run(ctx context.Context) error {
 	tick := time.NewTicker(w.TTL / renewals)
 	defer tick.Stop()
@@ -304,8 +306,8 @@ func (w *Pool) inUse(now time.Time) []*Upstream {
 	return out
 }
 
-// renew asks a machine's worker to renew the use of the machine. If the worker has not answered by the time the use
-// expires, renew closes the upstream's tunnels.
+// renew asks a machine's worker to renew the use of the machine. If the use expires before the worker answers, renew
+// closes the upstream's tunnels.
 func (w *Pool) renew(ctx context.Context, u *Upstream) {
 	u.mu.Lock()
 	to, requests, until := u.worker, u.requests, u.usedUntil
@@ -333,7 +335,7 @@ func (w *Pool) renew(ctx context.Context, u *Upstream) {
 	}
 }
 
-// resume resumes a machine that was suspended while it had requests in progress. No connections break, so clients
+// resume resumes a machine that was suspended while it had requests in progress. Its connections survive, so clients
 // notice only a pause.
 func (w *Pool) resume(worker bourse.WorkerID, at endpoint) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.Wait+callMargin)

@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/loopback"
 )
 
-// Upstream connects to one port of a machine for as long as the machine's program runs. Its methods are safe for
-// concurrent use.
+// Upstream provides connections to one port of a machine, until the machine stops or restarts. Its methods are safe
+// for concurrent use.
 type Upstream struct {
 	pool     *Pool
 	endpoint endpoint
@@ -49,11 +49,11 @@ func (w *Pool) newUpstream(at endpoint, to bourse.Member, reply *fabric.UseReply
 	return u
 }
 
-// loopbackAddr is the only machine address to which direct connections are made.
+// loopbackAddr is the only IP address to which the proxy makes direct connections.
 var loopbackAddr = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// direct returns the machine's direct address, or "" if the worker has not reported an address or the address is not
-// trusted (see the package comment).
+// direct returns the address for direct connections to the machine. It returns "" if the worker has not reported an
+// address, or if the address is not trusted (see the package comment).
 func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 	at, err := netip.ParseAddrPort(reply.Address)
 	if err != nil || at.Addr() != loopbackAddr || at.Port() == 0 || int(at.Port()) != reply.Port {
@@ -68,7 +68,8 @@ func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 // Instance returns the machine's version.
 func (u *Upstream) Instance() bourse.InstanceID { return u.instance }
 
-// Done returns a channel that is closed when the upstream has ended. Its idle connections can then no longer be used.
+// Done returns a channel that is closed when the upstream ends. Idle connections to the machine can then no longer be
+// used.
 func (u *Upstream) Done() <-chan struct{} { return u.done }
 
 // Err returns the reason why the upstream has ended, or nil if it has not.
@@ -92,10 +93,9 @@ func (u *Upstream) Begin() (end func()) {
 	})
 }
 
-// Dial connects to the machine. The connection supports CloseWrite and stays open after ctx is
-// done. If Dial fails for a reason other than ctx, the upstream has ended. The caller can then
-// call Pool.Use again, because nothing was sent. Errors: unavailable, and the worker's errors
-// about the machine.
+// Dial connects to the machine. The connection supports CloseWrite and stays open after ctx is done. If Dial fails
+// although ctx is not done, the upstream has ended. The caller can then call Pool.Use again, because nothing was
+// sent. Errors: unavailable, and the worker's errors about the machine.
 func (u *Upstream) Dial(ctx context.Context) (net.Conn, error) {
 	u.mu.Lock()
 	to, err := u.worker, u.err
@@ -139,15 +139,15 @@ func (u *Upstream) dial(ctx context.Context, to bourse.Member) (halfCloser, erro
 	return c.(*net.TCPConn), nil
 }
 
-// isFresh reports whether the machine still counts as used at the given time.
+// isFresh reports whether the upstream has not ended and the machine still counts as used at the given time.
 func (u *Upstream) isFresh(now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.err == nil && now.Before(u.usedUntil)
 }
 
-// renew extends the time for which the upstream can be used. It returns false if the reply is about
-// another run of the machine.
+// renew extends the time for which the upstream can be used. It returns false if the upstream has ended, or if the
+// machine has stopped or restarted.
 func (u *Upstream) renew(to bourse.Member, reply *fabric.UseReply, ttl time.Duration, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -159,8 +159,8 @@ func (u *Upstream) renew(to bourse.Member, reply *fabric.UseReply, ttl time.Dura
 	return true
 }
 
-// close ends the upstream. If cut is set because the worker does not answer, close also closes the tunnels. Otherwise,
-// the tunnels end when the machine closes its connections.
+// close ends the upstream. If cut is set, close also closes the tunnels, for example because the worker does not
+// answer. Otherwise, the tunnels end when the machine closes its connections.
 func (u *Upstream) close(why error, cut bool) {
 	u.mu.Lock()
 	first := u.err == nil

@@ -19,11 +19,11 @@ type Source interface {
 	InSync() bool
 }
 
-// maxSeen is the maximum number of workers that are remembered because they were members.
+// maxSeen is the maximum number of current and former members in absentees.seen.
 const maxSeen = 1 << 14
 
-// absentees determines which workers are absent. An absent worker is not a member now, but the view
-// contains it, or it has been a member at some time since this process started.
+// absentees determines which workers are absent. A worker is absent if it is not a member now, but is in the view or
+// has been a member since this process started.
 type absentees struct {
 	source Source
 	known  chan struct{} // closed once the directory knows all workers
@@ -34,7 +34,7 @@ type absentees struct {
 	seen  map[bourse.WorkerID]*seen
 }
 
-// seen describes a worker that has been a member at some time since this process started.
+// seen describes a worker that has been a member since this process started.
 type seen struct {
 	member bourse.Member
 	gone   time.Time // time when this process first found that the worker was missing; zero if it is a member now
@@ -58,9 +58,10 @@ func (a *absentees) settle(now time.Time) {
 	}
 }
 
-// of returns the absent workers, sorted by id. here contains the workers that are members now, according to groups. A
-// worker may have announced that it is leaving after the last call, so groups determine which workers have stopped.
-func (a *absentees) of(here []bourse.Member, groups []*snapshot, h *hints, now time.Time) []bourse.Absence {
+// list returns the absent workers, sorted by id. here contains the workers among the current members of groups. groups
+// also record which former members announced that they were leaving, because a worker may have announced this and then
+// stopped since the previous call.
+func (a *absentees) list(here []bourse.Member, groups []*snapshot, h *hints, now time.Time) []bourse.Absence {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	present := make(map[bourse.WorkerID]bool, len(here))
@@ -107,9 +108,10 @@ func (a *absentees) of(here []bourse.Member, groups []*snapshot, h *hints, now t
 	return out
 }
 
-// lastHeard returns the time since which a worker counts as absent if it has not been a member since this process
-// started. That is the time when the worker was last heard from, or the time when this process first had a complete
-// list of workers, whichever is later. If this process does not have a complete list yet, lastHeard returns now.
+// lastHeard returns the time at which the absence of a worker began if the worker has not been a member since this
+// process started. This is the time when the worker was last heard from, or the time when this process first had a
+// complete list of workers, whichever is later. If this process does not have a complete list yet, lastHeard returns
+// now.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {
 	if a.since.IsZero() {
 		return now
@@ -132,7 +134,7 @@ func (d *Directory) LostAfter(limit time.Duration) { d.absent.limit = limit }
 // those that are absent.
 func (d *Directory) Known() <-chan struct{} { return d.absent.known }
 
-// Knows reports whether the channel that Known returns is closed.
+// Knows reports whether the directory knows every worker of the cluster (see Known).
 func (d *Directory) Knows() bool { return isClosed(d.absent.known) }
 
 // alwaysComplete is the default Source of a Directory. It reports that the view is complete.

@@ -35,9 +35,8 @@ type Config struct {
 	Transport memberlist.Transport // default: TCP and UDP sockets
 }
 
-// Rumors supplies additional messages, which are sent to random members in the packets of the
-// membership. It also receives the messages that other members send this way. Its methods are
-// called concurrently, and must not block.
+// Rumors supplies additional messages, which are sent to random members in membership packets. It also receives the
+// messages that other members send this way. Its methods are called concurrently, and must not block.
 type Rumors interface {
 	// Receive handles a message from another member. It must not retain message.
 	Receive(message []byte)
@@ -68,7 +67,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// findAddresses returns the addresses that Find returns, if it is set.
+// findAddresses calls Find, if it is set, and returns the result.
 func (c *Config) findAddresses(ctx context.Context) []string {
 	if c.Find == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"net"
 )
 
-// conn is a stream of memberlist, which transports one message in each direction. One call of Write
-// writes a whole message. As with memberlist's own streams, only one goroutine at a time may use a
+// conn is a memberlist stream, which carries one message in each direction. Each call to Write
+// sends a whole message. As with memberlist's own streams, only one goroutine at a time may use a
 // conn.
 type conn struct {
 	net.Conn
@@ -67,7 +67,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.plain.Read(p)
 }
 
-// Close closes the stream, and releases the memory that is reserved for it.
+// Close closes the stream and releases the memory that is reserved for it.
 func (c *conn) Close() error {
 	c.plain.Reset(nil)
 	c.t.memory.Release(c.reserved)

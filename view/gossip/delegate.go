@@ -23,11 +23,12 @@ var (
 	_ memberlist.ConflictDelegate = (*delegate)(nil)
 )
 
-// NodeMeta returns this member's metadata, and records it for the method published.
+// NodeMeta returns this member's metadata. It also records the metadata, so that the method published can check whether
+// memberlist has accepted it.
 func (d *delegate) NodeMeta(limit int) []byte {
 	b, err := d.m.meta(time.Now())
 	if err != nil {
-		d.m.config.Log.Error("encode own metadata failed", slog.Any("err", err))
+		d.m.config.Log.Error("encode member metadata failed", slog.Any("err", err))
 	}
 	b = b[:min(len(b), limit)]
 	d.m.mu.Lock()
@@ -169,8 +170,8 @@ func (m *Members) hasOtherBoot(n node, condition func(node) bool) bool {
 	return false
 }
 
-// notify wakes the method watch and all other goroutines that wait for a change of the list. The
-// caller holds the lock.
+// notify wakes all goroutines that wait for a change to the list, including the one that runs watch. The caller holds
+// the lock.
 func (m *Members) notify() {
 	close(m.changed)
 	m.changed = make(chan struct{})

@@ -219,7 +219,7 @@ func (d *Directory) get() *directory {
 		snapshots[i] = group.snapshot()
 	}
 	c = join(snapshots, h)
-	c.absent = d.absent.of(c.workers, snapshots, h, time.Now())
+	c.absent = d.absent.list(c.workers, snapshots, h, time.Now())
 	d.current.Store(c) // if two calls run concurrently, either result may be stored
 	return c
 }

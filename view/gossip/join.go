@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Bounds of the delay between rounds of calls while this server is alone.
+// Bounds on the delay between rounds of calls while this server is alone.
 const (
 	minBackoff = 200 * time.Millisecond
 	maxBackoff = 5 * time.Second

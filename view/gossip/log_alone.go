@@ -49,8 +49,8 @@ const (
 	maxReason  = 200 // bytes per reason
 )
 
-// logAlone logs a warning that this server is not part of a cluster, with the reasons that are
-// known. again is the time until the next warning.
+// logAlone logs a warning that this server is not part of a cluster, with any known reasons. again
+// is the time until the next warning.
 func (m *Members) logAlone(why []string, again time.Duration) {
 	m.mu.Lock()
 	for _, d := range m.unverified {
@@ -69,7 +69,7 @@ func (m *Members) logAlone(why []string, again time.Duration) {
 		slog.String("gossip", m.gossip), slog.Duration("again_in", again))
 }
 
-// notCalled returns the reason why this server is alone if there is no address that it could call.
+// notCalled explains why this server is alone if it had no address to call.
 func (m *Members) notCalled() string {
 	switch {
 	case m.config.Find != nil:
@@ -80,8 +80,8 @@ func (m *Members) notCalled() string {
 	return "all former members are gone"
 }
 
-// maxIgnored is the maximum number of servers whose addresses are remembered because they were not
-// accepted as members.
+// maxIgnored is the maximum number of remembered addresses of servers that were not accepted as
+// members.
 const maxIgnored = 64
 
 // recordIgnored records why the server at the given address was not accepted as a member. The
@@ -122,7 +122,7 @@ func isLocalAddress(ip netip.Addr) bool {
 	})
 }
 
-// reasonOf returns a short reason why a call failed. It searches the error's text, because
+// reasonOf returns a short reason for a failed call. It searches the error's text, because
 // memberlist preserves only the texts of the underlying errors.
 func reasonOf(err error) string {
 	text := err.Error()
@@ -133,10 +133,10 @@ func reasonOf(err error) string {
 		{"no such host", "no such host"},
 		{"timeout", "no answer"},
 		{"deadline exceeded", "no answer"},
-		{errSealed.Error(), "it has another gossip key or --cluster"},
-		{"EOF", "it closes the connection: it has another gossip key or --cluster"},
-		{"connection reset", "it closes the connection: it has another gossip key or --cluster"},
-		{"broken pipe", "it closes the connection: it has another gossip key or --cluster"},
+		{errSealed.Error(), "its gossip key or --cluster is different"},
+		{"EOF", "it closes the connection: its gossip key or --cluster is different"},
+		{"connection reset", "it closes the connection: its gossip key or --cluster is different"},
+		{"broken pipe", "it closes the connection: its gossip key or --cluster is different"},
 	} {
 		if strings.Contains(text, known.part) {
 			return known.reason

@@ -36,9 +36,9 @@ func TestInNoCluster(t *testing.T) {
 		config gossip.Config
 		why    string
 	}{
-		"another key":     {gossip.Config{Key: other, Join: []string{group.Addr()}}, group.Addr() + ": it closes the connection: it has another gossip key or --cluster"},
-		"no key":          {gossip.Config{Join: []string{group.Addr()}}, "it has another gossip key or --cluster"},
-		"another cluster": {gossip.Config{Key: key, ClusterID: "other", Join: []string{group.Addr()}}, "it has another gossip key or --cluster"},
+		"another key":     {gossip.Config{Key: other, Join: []string{group.Addr()}}, group.Addr() + ": it closes the connection: its gossip key or --cluster is different"},
+		"no key":          {gossip.Config{Join: []string{group.Addr()}}, "its gossip key or --cluster is different"},
+		"another cluster": {gossip.Config{Key: key, ClusterID: "other", Join: []string{group.Addr()}}, "its gossip key or --cluster is different"},
 		"a dead address":  {gossip.Config{Key: key, Join: []string{dead.Addr().String()}}, dead.Addr().String() + ": connection refused"},
 		"no such host":    {gossip.Config{Key: key, Join: []string{"nobody.invalid:7946"}}, "nobody.invalid:7946: no such host"},
 		"no join":         {gossip.Config{Key: key}, "no --join is set, and no other server has joined this one"},

@@ -30,7 +30,7 @@ type Members struct {
 	changes      chan struct{}   // holds one value if this member's metadata has to be published
 	fetchKeys    chan struct{}   // holds one value if there is a key to fetch
 	work         sync.WaitGroup  // goroutines that fetch keys
-	unresponsive map[string]bool // configured addresses that were logged as not answering; used only by join's goroutine
+	unresponsive map[string]bool // configured addresses whose failure to answer has been logged; used only by join's goroutine
 
 	memberList
 }
@@ -120,8 +120,8 @@ func (m *Members) Addr() string { return m.gossip }
 // members do not list this member.
 func (m *Members) Ready() <-chan struct{} { return m.ready }
 
-// Changed returns a channel that is closed at the next change of the list. Call it before you read the list;
-// otherwise, you may miss a change.
+// Changed returns a channel that is closed at the next change to the list. Call it before you read the list; otherwise,
+// you may miss a change.
 func (m *Members) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

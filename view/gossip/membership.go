@@ -8,8 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathMembers is the path where a server returns its [Membership] to the other servers of the
-// cluster.
+// PathMembers is the path at which a server serves its [Membership] to the cluster's other servers.
 const PathMembers = "/view/members"
 
 // Membership is a server's list of the cluster's members.

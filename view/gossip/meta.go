@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// A member's metadata has at most 512 bytes (memberlist.MetaMaxSize):
+// A member's metadata is at most 512 bytes long (memberlist.MetaMaxSize):
 //
 //	version    1 byte, wireVersion
 //	claims     CBOR; later releases may add fields, which are ignored
-//	since      CBOR, if members sign: milliseconds of the Unix epoch at which the
+//	since      CBOR, only in signed metadata: milliseconds of the Unix epoch at which the
 //	           metadata was created, increased if necessary so that it is unique
 //	signature  the rest: a signature of everything before it and the member's name
 //	           and address in the group, with the key of its certificate

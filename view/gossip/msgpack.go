@@ -85,7 +85,7 @@ func skipBytes(b []byte, n uint64) ([]byte, bool) {
 }
 
 func skipMany(b []byte, n uint64, depth int) ([]byte, bool) {
-	if n > uint64(len(b)) { // each value has at least one byte
+	if n > uint64(len(b)) { // each value takes at least one byte
 		return nil, false
 	}
 	for range n {
@@ -142,7 +142,7 @@ func readHeader(b []byte) (h header, rest []byte, ok bool) {
 	return h, b, true
 }
 
-// readCount reads a nonnegative integer, and returns it with the data after it.
+// readCount reads a nonnegative integer and returns it with the data after it.
 func readCount(b []byte) (n uint64, rest []byte, ok bool) {
 	if len(b) == 0 {
 		return 0, nil, false

@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Proofs signs this server's metadata, and fetches the keys that verify other members' metadata. It
-// is used in a cluster whose servers have certificates. A member is listed only once its signature
-// has been verified. A server that merely has the group's encryption key is not listed.
+// Proofs signs this server's metadata and fetches the keys that verify other members' metadata. It is used in a cluster
+// whose servers have certificates. A member is listed only once its signature has been verified. A server that merely
+// has the group's encryption key is not listed.
 type Proofs interface {
 	// Sign signs a statement with the key of this server's certificate.
 	Sign(statement []byte) ([]byte, error)
@@ -30,8 +30,7 @@ type Proofs interface {
 // Key verifies statements that were signed by one server.
 type Key interface {
 	Verify(statement, signature []byte) bool
-	// HasTag reports whether the server may have this tag, even if the tag is not derived from the
-	// server's id.
+	// HasTag reports whether the server may use a tag that is not derived from its id.
 	HasTag(tag bourse.WorkerTag) bool
 }
 
@@ -155,7 +154,7 @@ func (n *node) same(other *node) bool {
 	return n.gossip == other.gossip && bytes.Equal(n.peer.Meta, other.peer.Meta)
 }
 
-// scheduleCheck makes prove fetch the key of a member's server. The caller holds the lock.
+// scheduleCheck queues a member, so that prove fetches the key of its server. The caller holds the lock.
 func (m *Members) scheduleCheck(n *node, now time.Time) error {
 	d := m.unverified[n.name]
 	switch {
@@ -173,8 +172,8 @@ func (m *Members) scheduleCheck(n *node, now time.Time) error {
 	return nil
 }
 
-// Bounds of the delay before a failed fetch of a key is retried. The upper bound is also the delay
-// before a member with an invalid signature is checked again.
+// Bounds on the delay before a failed fetch of a key is retried. The upper bound is also the delay before a member with
+// an invalid signature is checked again.
 const (
 	minProofPause = 500 * time.Millisecond
 	maxProofPause = 30 * time.Second
@@ -237,8 +236,7 @@ func (m *Members) nextUnverified(now time.Time) *unverified {
 	return next
 }
 
-// fetch fetches the key of a member's server, and then checks all members that have the server's
-// id.
+// fetch fetches the key of a member's server and then checks all members that have the server's id.
 func (m *Members) fetch(ctx context.Context, d *unverified) {
 	limited, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()

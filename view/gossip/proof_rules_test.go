@@ -51,7 +51,7 @@ func peerOf(name string, meta []byte) *memberlist.Node {
 
 const at = "10.0.0.1:7946"
 
-// said returns a worker's metadata, signed with the key of the server named by.
+// said returns a worker's metadata. The server with the name by has signed it.
 func said(t rapid.TB, m bourse.Member, boot, by string, now time.Time) []byte {
 	meta, err := signMeta(encodeMeta("c", m, false), nodeName(m.ID, boot), at, uint64(now.UnixMilli()), newSigner(by).sign)
 	if err != nil {

@@ -39,7 +39,7 @@ func (m *Members) SetTag(tag bourse.WorkerTag) {
 // Renew signs this member's metadata again. Call it after the server's certificate has changed.
 func (m *Members) Renew() { poke(m.changes) }
 
-// publish tells the other members about changes of this member's metadata until ctx is done.
+// publish tells the other members about changes to this member's metadata until ctx is done.
 func (m *Members) publish(ctx context.Context) {
 	for last := false; !last; {
 		select {
@@ -53,7 +53,7 @@ func (m *Members) publish(ctx context.Context) {
 		case <-m.changes:
 		}
 		if err := m.list.UpdateNode(publishTimeout); err != nil {
-			m.config.Log.Debug("send own metadata failed", slog.Any("err", err)) // the update remains queued
+			m.config.Log.Debug("send member metadata failed", slog.Any("err", err)) // the update remains queued
 		}
 		if m.published() {
 			continue

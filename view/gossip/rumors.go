@@ -8,9 +8,8 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Rumors are sent both in the packets of the membership and in separate packets. Separate packets
-// are necessary because, while many members join or leave, the packets of the membership may be
-// full for up to a minute.
+// Rumors are sent both in membership packets and in separate packets. Separate packets are necessary because, while
+// many members join or leave, membership packets may be full for up to a minute.
 const (
 	rumorFanout   = 10 // maximum number of random members that receive a packet in each Timing.Gossip interval
 	sendTries     = 10 // maximum number of attempts to find a random member other than this one

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// leaveTimeout is how long a member that stops tries to notify the other members.
+// leaveTimeout is how long a stopping member tries to notify the other members.
 const leaveTimeout = time.Second
 
 // pings is the number of pings that are sent to a rival. One ping would not be enough, because
@@ -69,7 +69,7 @@ func (m *Members) settle(ctx context.Context) error {
 	return nil
 }
 
-// watch reports lost members to OnLost, and checks for rivals whenever the list changes.
+// watch reports lost members to OnLost and checks for rivals whenever the list changes.
 func (m *Members) watch(ctx context.Context) error {
 	doubted := map[string]time.Time{} // time when each rival first failed to answer, by name
 	again := time.NewTicker(rivalTimeout)
@@ -139,8 +139,8 @@ func inUse(by node, id bool) error {
 	return bourse.Errorf(bourse.CodeAlreadyExists, "%s id %s is already in use by the server at %s", by.member.Role, by.member.ID, by.gossip)
 }
 
-// rivals returns the members that have our id or tag and may take precedence over this member. It
-// logs an error for each one over which this member takes precedence.
+// rivals returns the members that have our id or tag and may take precedence over this member. It logs an error for
+// each other member with our id or tag, because this member takes precedence over it.
 func (m *Members) rivals(fresh bool) []node {
 	m.mu.Lock()
 	var mayKeepUsOut, shouldGo []node
@@ -160,7 +160,7 @@ func (m *Members) rivals(fresh bool) []node {
 	m.mu.Unlock()
 	for _, n := range shouldGo {
 		if m.quiet.Due("twice " + n.name) {
-			m.config.Log.Error("own id or tag is used by another server", slog.Any("member", n.member.ID),
+			m.config.Log.Error("another server uses this server's id or tag", slog.Any("member", n.member.ID),
 				slog.String("tag", n.member.Tag.String()), slog.String("address", n.gossip))
 		}
 	}

@@ -58,8 +58,8 @@ func (k *Keys) Set(keys [][]byte) error {
 	return nil
 }
 
-// seal encrypts and authenticates a message, and appends the result to dst. bound is additional
-// data that is also authenticated, but not included in the result.
+// seal encrypts and authenticates a message and appends the result to dst. bound is additional data
+// that is also authenticated, but not included in the result.
 func (k *Keys) seal(dst, message, bound []byte) []byte {
 	dst = append(dst, version)
 	var nonce [nonceSize]byte

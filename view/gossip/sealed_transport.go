@@ -26,7 +26,8 @@ const (
 	maxStreams = 128
 )
 
-// datagram is the maximum length of a packet that any network transports without fragmenting it.
+// datagram is the length, in bytes, of the longest packet that every network can carry without
+// fragmentation.
 const datagram = 1400
 
 // MaxMessage returns the maximum length of a message in a packet, in bytes, for members that use

@@ -8,8 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// PathSelf is the path where a server returns its gossip names to other servers, which use them to
-// check whether it is running. No other server can answer in its place without its certificate.
+// PathSelf is the path at which a server serves its gossip names to other servers, which use them
+// to check whether it is running. No other server can answer in its place, because that would
+// require its certificate.
 const PathSelf = "/view/self"
 
 // Self is the response to a request for PathSelf.
@@ -17,8 +18,8 @@ type Self struct {
 	Names []string `json:"names"` // "id@boot", one per group
 }
 
-// SelfHandler returns the handler for PathSelf. groups are the groups of which the server is a
-// member.
+// SelfHandler returns the handler for PathSelf. groups are the groups that the server is a member
+// of.
 func SelfHandler(groups ...*Members) http.Handler {
 	var self Self
 	for _, g := range groups {

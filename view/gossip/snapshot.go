@@ -15,7 +15,7 @@ type snapshot struct {
 	byTag    map[bourse.WorkerTag]int
 	regions  []bourse.Region                   // regions with a worker, sorted
 	byRegion map[bourse.Region][]bourse.Member // workers that accept orders
-	stopped  map[bourse.WorkerID]bool          // workers that are not members, and were leaving when they were
+	stopped  map[bourse.WorkerID]bool          // workers that were leaving when they stopped being members
 }
 
 // build returns a snapshot of the given nodes. self is the name of this member, which is listed
@@ -63,7 +63,7 @@ func build(nodes map[string]node, self string) *snapshot {
 	return s
 }
 
-// ownsTagBefore reports whether n, and not other, owns the tag that both have. The owner is the
+// ownsTagBefore reports whether n, rather than other, owns the tag that both have. The owner is the
 // worker whose id ranks the tag higher or, if both ids rank it equally, the worker whose boot is
 // earlier.
 func ownsTagBefore(n, other node) bool {

@@ -25,8 +25,9 @@ type Timing struct {
 	// the reports do not arrive in time, memberlist considers this member unhealthy, and makes it
 	// probe less often.
 	ProbeTimeout time.Duration
-	// Suspicion is the factor in the formula above; default 3. With the default, one other member
-	// must confirm a suspicion, and a process that is frozen for a second does not count as lost.
+	// Suspicion is the first factor in the formula for the duration of a suspicion (see Timing);
+	// default 3. With the default, one other member must confirm a suspicion, and a process that is
+	// frozen for a second does not count as lost.
 	Suspicion int
 	// Gossip is the interval at which this member sends gossip to random members; default 100 ms.
 	Gossip time.Duration
@@ -39,7 +40,7 @@ type Timing struct {
 	Rejoin time.Duration
 }
 
-// maxSuspicion is the factor by which a suspicion lasts longer if no other member confirms it.
+// maxSuspicion determines how many times longer a suspicion lasts if no other member confirms it.
 const maxSuspicion = 2
 
 // retransmit determines how often each member forwards an update: retransmit × ⌈log10(n+1)⌉ times,

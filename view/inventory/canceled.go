@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// CanceledRow returns the row that forbids a worker from filling an order. A broker writes it if
+// CanceledRow returns the row that prevents a worker from filling an order. A broker writes it if
 // the worker may have received the claim but not the cancellation (invariant 7).
 func CanceledRow(order bourse.OrderID, worker bourse.WorkerID) wire.Row {
 	return wire.Row{Table: wire.TableCanceled, Key: string(order) + "/" + string(worker), Columns: map[string]wire.Value{

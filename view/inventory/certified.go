@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// CertifiedMember is a broker or proxy that has a certificate of the cluster, whether or not it is
+// CertifiedMember is a broker or proxy that has a cluster certificate, whether or not it is
 // running. Workers do not need such records, because a worker's own row remains in the view while
 // the worker is down.
 type CertifiedMember struct {

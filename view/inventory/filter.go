@@ -6,7 +6,7 @@ import "strings"
 // matches all rows.
 type condition struct{ column, value string }
 
-// where appends conditions to a statement, and returns the statement with its arguments. Callers
+// where appends conditions to a statement and returns the statement with its arguments. Callers
 // pass the most selective condition first, which determines the index that SQLite uses. where
 // prefixes the other columns with a plus sign, which keeps SQLite from using their indexes. The
 // region is an exception, because it is part of the app's index.

@@ -6,12 +6,11 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// hostColumns lists the columns that readHost reads. The statement must contain a LEFT JOIN with
-// the table sites, under the name s.
+// hostColumns lists the columns that readHost reads. The statement must LEFT JOIN the table sites as s.
 const hostColumns = `s.alive, s.heard_at`
 
 // readHost returns the status of a row's site, and the time when the site was last reachable (zero if it never was).
-// first is the index of the column at which hostColumns begin.
+// first is the index of the first of the hostColumns in the result.
 func readHost(r *cells, first int) (machinesapi.HostStatus, time.Time) {
 	switch {
 	case r.ColumnIsNull(first):

@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// maxEvents is the maximum number of events that are published for each machine. The latest ones
-// are published.
+// maxEvents is the maximum number of events that are published for each machine. Older events are omitted.
 const maxEvents = 2
 
 // MachineRow returns the row for a machine. It omits the lease's nonce, older events, and values that do not fit
@@ -110,8 +109,7 @@ func leaseText(l *bourse.Lease) wire.Value {
 	return nil
 }
 
-// machineColumns lists the columns that readMachine reads. In the statement, machine_rows must have
-// the name r.
+// machineColumns lists the columns that readMachine reads. The statement must use r as the alias of machine_rows.
 const machineColumns = `r.key, r.site, r.app, r.name, r.region, r.order_id, r.instance, r.state, r.cordoned,
 	r.created_at, r.updated_at, r.config, r.takes, r.boot, r.lease, r.events, r.image, r.private_ip, r.network, r.app_id, r.checks, r.placed`
 

@@ -47,7 +47,7 @@ func PolicyRow(p *Policy) wire.Row {
 	}}
 }
 
-// PolicyGone returns the row that removes the policy that has the same region and use as p.
+// PolicyGone returns the row that removes the policy with p's region and use.
 func PolicyGone(p *Policy) wire.Row { return wire.DeletedRow(wire.TablePolicies, p.key()) }
 
 const policiesSQL = `SELECT region, use, policy, set_by, set_at FROM policy_rows ORDER BY key`

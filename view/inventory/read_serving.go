@@ -17,7 +17,7 @@ type ownKey struct {
 	key  string
 }
 
-// servingRow contains a decoded machine, and the version of the row from which it was decoded.
+// servingRow contains a decoded machine, and the version of the row that it was decoded from.
 type servingRow struct {
 	seq, epoch, hash int64
 	machine          *bourse.Machine
@@ -27,8 +27,8 @@ type servingRow struct {
 const servingSQL = `SELECT r.site, r.key, r.epoch, r.seq, r.hash FROM (SELECT DISTINCT site, machine FROM service_rows) AS s
 	CROSS JOIN machine_rows AS r ON r.site = s.site AND r.key = s.machine AND r.placed`
 
-// Read returns the machines that have services, in no particular order. They share memory with the
-// cache, so callers must not modify anything to which they point.
+// Read returns the machines that have services, in no particular order. They share memory with the cache, so callers
+// must not modify anything that they point to.
 func (s *Serving) Read(c *sqlite.Conn) ([]bourse.Machine, error) {
 	before := s.rows
 	s.rows = make(map[ownKey]servingRow, len(before))

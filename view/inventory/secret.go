@@ -14,7 +14,7 @@ import (
 // an earlier app's secrets. Each app has one row per secret. For each broker that has changed the
 // app's secrets, it also has one row without a secret's name, which is called a mark.
 
-// SecretRows returns the rows for one change of an app's secrets. The last row is the broker's
+// SecretRows returns the rows for one change to an app's secrets. The last row is the broker's
 // mark, so a member that has received the mark has also received the other rows.
 func SecretRows(c *seal.Change) []wire.Row {
 	rows := make([]wire.Row, 0, len(c.Put)+len(c.Gone)+1)

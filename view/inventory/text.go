@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// cleanText returns s in a form that every member accepts. It replaces invalid UTF-8 with U+FFFD, and removes zero
+// cleanText returns s in a form that every member accepts. It replaces invalid UTF-8 with U+FFFD and removes zero
 // bytes.
 func cleanText[S ~string](s S) string {
 	t := strings.ToValidUTF8(string(s), "\uFFFD")

@@ -29,7 +29,7 @@ type Token struct {
 	Undecodable bool // whether the token's apps or machines could not be decoded; the token then permits nothing
 }
 
-// appCell is the form in which a token's row contains an app.
+// appCell represents an app in a token's row.
 type appCell struct {
 	Name bourse.AppName `json:"name"`
 	ID   string         `json:"id,omitempty"`

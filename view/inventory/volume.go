@@ -5,8 +5,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// maxSnapshots is the maximum number of snapshots that are published for each volume. The latest
-// ones are published.
+// maxSnapshots is the maximum number of snapshots that are published for each volume. Older snapshots are omitted.
 const maxSnapshots = 8
 
 // VolumeRow returns the row for a volume. It omits the used space, older snapshots, and values that do not fit
@@ -32,8 +31,7 @@ func shortText(s string) string {
 	return cleanText(s[:min(len(s), most)])
 }
 
-// volumeColumns lists the columns that readVolume reads. In the statement, volume_rows must have
-// the name r.
+// volumeColumns lists the columns that readVolume reads. The statement must use r as the alias of volume_rows.
 const volumeColumns = `r.key, r.site, r.app, r.region, r.order_id, r.state, r.machine, r.error, r.created_at, r.updated_at,
 	r.name, r.size_gb, r.encrypted, r.spec, r.takes, r.snapshots, r.app_id, r.placed`
 

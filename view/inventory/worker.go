@@ -37,7 +37,7 @@ func meshText(m *bourse.Mesh) wire.Value {
 	return nil
 }
 
-// WorkerHint is the data about a worker that the view contains. It may be outdated.
+// WorkerHint contains the view's data about a worker, which may be outdated.
 type WorkerHint struct {
 	ID         bourse.WorkerID
 	Region     bourse.Region

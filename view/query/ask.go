@@ -37,8 +37,8 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// ignoreWriteError returns nil. It is used for errors of writes to a client, which only mean that the
-// client has disconnected.
+// ignoreWriteError returns nil. It is used for errors from writing to a client, which only mean that the client has
+// disconnected.
 func ignoreWriteError(error) error { return nil }
 
 // lower returns l, reduced to the limits that the query requests if these are lower.

@@ -8,8 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/view"
 )
 
-// Source provides an Engine with the view's file, and notifies it of changes. [Of] returns a Source
-// for a view.
+// Source provides an Engine with the view's file and notifies it of changes. [Of] returns a Source for a view.
 type Source interface {
 	// Path returns the path of the SQLite file, or "" if there is none.
 	Path() string
@@ -55,7 +54,7 @@ type SubscriptionLimits struct {
 	Bytes        int           // bytes in a result; default 8 MiB
 	History      int           // bytes of changes retained for resuming, for each subscription; default 4 MiB
 	Time         time.Duration // time limit for one run of the statement; default 1 s
-	Runs         int           // number of statements of subscriptions that run at the same time; default 2
+	Runs         int           // number of subscription statements that run at the same time; default 2
 	Pause        time.Duration // minimum pause between two runs of a statement; default 50 ms
 	IdleTime     time.Duration // how long a subscription without readers continues; default 1 minute
 	WriteTimeout time.Duration // time limit for a reader to accept a batch of lines; default 15 s

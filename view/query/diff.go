@@ -29,9 +29,9 @@ type change struct {
 	text   []byte
 }
 
-// keyColumns returns the indexes of the columns that identify a row. If key is not empty, these are
-// the columns that it names. Otherwise, it is the column "id", or "name" if there is no "id". If
-// both are missing, these are all columns. Errors: invalid.
+// keyColumns returns the indexes of the columns that identify a row. If key is not empty, it names
+// these columns. Otherwise, the column "id" identifies a row or, if there is no such column,
+// "name". If both are missing, all columns together identify a row. Errors: invalid.
 func keyColumns(columns, key []string) ([]int, error) {
 	if len(key) == 0 {
 		for _, name := range []string{"id", "name"} {
@@ -52,8 +52,8 @@ func keyColumns(columns, key []string) ([]int, error) {
 	return at, nil
 }
 
-// identities returns a string for each row that identifies it. The string consists of the values in
-// the key columns, and a number that distinguishes rows with the same key by their order.
+// identities returns, for each row, a string that identifies the row. The string consists of the
+// values in the key columns, and a number that distinguishes rows with the same key by their order.
 func identities(rows []record, key []int) []string {
 	seen := make(map[string]int, len(rows))
 	list := make([]string, len(rows))
@@ -70,7 +70,7 @@ func identities(rows []record, key []int) []string {
 	return list
 }
 
-// compare builds a result from rows, and returns it together with its differences from the result
+// compare builds a result from rows and returns it together with its differences from the result
 // old. If old is nil, all rows are new. New rows receive consecutive numbers, beginning with next.
 func compare(old *result, columns []string, key []int, rows []record, next int64) (*result, []change) {
 	now := &result{columns: columns, rows: make([]entry, 0, len(rows)), at: make(map[string]int, len(rows))}

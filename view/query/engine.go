@@ -46,9 +46,8 @@ func New(c Config) (*Engine, error) {
 	}, nil
 }
 
-// Run keeps the subscriptions up to date until ctx is done. It then ends the subscriptions and
-// closes the idle connections. Call Run once. Before that, queries already work, but new
-// subscriptions wait.
+// Run keeps the subscriptions up to date until ctx is done. It then ends the subscriptions and closes the idle
+// connections. Call Run once. Queries also work before Run is called, but new subscriptions wait for Run.
 func (e *Engine) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer e.pool.prune(nil)

@@ -56,7 +56,8 @@ func (f failure) ended(err error) error {
 	return bourse.Errorf(bourse.CodeCanceled, "the statement was interrupted: %w", err)
 }
 
-// errTime is the cause of a statement's context if the statement exceeds its time limit.
+// errTime is the cancellation cause of a statement's context when the statement exceeds its time
+// limit.
 var errTime = errors.New("time limit exceeded")
 
 // unavailable returns the error for a query that failed because the view's file is damaged or is

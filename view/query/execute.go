@@ -21,15 +21,15 @@ type sink interface {
 // errLimit is returned by a sink that cannot accept another row because of its limits.
 var errLimit = errors.New("the sink has reached its limits")
 
-// execute runs one statement, and passes its result to a sink. It blocks until the statement has ended or the time
-// limit has expired. Errors: invalid, timeout, canceled, unavailable.
+// execute runs one statement and passes its result to a sink. It blocks until the statement has ended or the time limit
+// has expired. Errors: invalid, timeout, canceled, unavailable.
 func (e *Engine) execute(ctx context.Context, q request, limits Limits, to sink) error {
 	_, err := e.ask(ctx, q, limits, func(run *execution) error { return run.rows(to) })
 	return err
 }
 
-// tables prepares a statement without running it, and returns the tables that it would read. It returns
-// the same errors as execute.
+// tables prepares a statement without running it and returns the tables that it would read. It returns the same errors
+// as execute.
 func (e *Engine) tables(ctx context.Context, q request, limits Limits) (map[string]bool, error) {
 	return e.ask(ctx, q, limits, func(*execution) error { return nil })
 }
@@ -69,8 +69,8 @@ func (e *Engine) ask(ctx context.Context, q request, limits Limits, do func(*exe
 	return why.rules.touched, why.explain(err)
 }
 
-// withRules calls do while the rules are the connection's authorizer. If ctx is done before do returns, withRules
-// interrupts the connection.
+// withRules makes rules the connection's authorizer and then calls do. If ctx is done before do returns, the connection
+// is interrupted.
 func (r *reader) withRules(ctx context.Context, rules *rules, do func() error) error {
 	r.account.begin()
 	var stopping sync.WaitGroup
@@ -121,8 +121,8 @@ type sinkError struct{ error }
 // Unwrap returns the error from the sink.
 func (e sinkError) Unwrap() error { return e.error }
 
-// rows runs the statement, and passes its result to a sink. It passes the columns only once the
-// first step has succeeded. If that step fails, nothing has been sent yet.
+// rows runs the statement and passes its result to a sink. It passes the columns only once the first step has
+// succeeded. If that step fails, nothing has been sent yet.
 func (x *execution) rows(to sink) error {
 	names := columnNames(x.conn, x.stmt)
 	var r record

@@ -81,8 +81,8 @@ func appendFloat(b []byte, f float64) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string, in the same form as encoding/json without HTML escapes.
-// It does not allocate memory itself.
+// appendString appends s as a JSON string, as encoding/json does without HTML escaping. It does not allocate memory
+// itself.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0

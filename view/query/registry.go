@@ -85,7 +85,7 @@ func (e *Engine) drop(s *subscription) {
 	s.idle = time.Now()
 }
 
-// leave removes the subscription unless it has readers, and reports whether it did so.
+// leave removes the subscription if it has no readers. It reports whether it did so.
 func (e *Engine) leave(s *subscription) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

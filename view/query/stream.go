@@ -56,7 +56,7 @@ func (e *Engine) Resume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// Find out whether the changes are available before the status is sent.
+	// Before sending the status, check whether the changes are available.
 	if _, _, err := s.changes(n, false); err != nil {
 		return err
 	}
@@ -144,10 +144,10 @@ func (s *subscription) stream(ctx context.Context, out *lines, n int64) error {
 	}
 }
 
-// changes returns changes that follow change n. If there are none yet, it returns a channel that is
-// closed when there are new ones. If following is true and the reader is so slow that it might soon
-// be unable to resume, changes returns the error unavailable. Other errors: invalid, not_found, and
-// the reason why the subscription has ended.
+// changes returns the subscription's changes after number n, about batch bytes in total. If there are none yet, it
+// returns a channel that is closed when there are new ones. If following is true and the reader is so slow that it
+// might soon be unable to resume, changes returns the error unavailable. Other errors: invalid, not_found, and the
+// reason why the subscription has ended.
 func (s *subscription) changes(n int64, following bool) ([][]byte, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

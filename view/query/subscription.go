@@ -61,7 +61,7 @@ func (s *subscription) follow(ctx context.Context) error {
 	defer stop()
 	for failed := 0; ; {
 		took, err := s.refresh(ctx)
-		// a slow statement uses at most about a tenth of a processor
+		// Limit a slow statement to about a tenth of a processor.
 		pause := max(s.engine.subs.Pause, 10*took)
 		switch {
 		case ctx.Err() != nil:
@@ -124,8 +124,7 @@ var (
 	errTooLarge = errors.New("the result is too large for a subscription")
 )
 
-// acquireRun waits for a slot in which a statement may run. To release the slot, the caller receives from
-// Engine.runs.
+// acquireRun waits for a free slot to run a statement. To release the slot, the caller receives from Engine.runs.
 func (s *subscription) acquireRun(ctx context.Context) error {
 	select {
 	case s.engine.runs <- struct{}{}:
@@ -185,8 +184,8 @@ func (s *subscription) endReason(ctx context.Context) error {
 	return bourse.Errorf(bourse.CodeNotFound, "nobody has read the subscription for %v", s.engine.subs.IdleTime)
 }
 
-// refresh runs the statement, and makes the changes available to the readers. It returns the same errors as
-// Engine.execute, and failed_precondition if the result has other columns than before.
+// refresh runs the statement and makes the changes available to the readers. It returns the same errors as
+// Engine.execute, and failed_precondition if the result's columns have changed.
 func (s *subscription) refresh(ctx context.Context) (took time.Duration, err error) {
 	e := s.engine
 	if err := s.acquireRun(ctx); err != nil {
@@ -256,9 +255,9 @@ func (g *collector) row(r *record) error {
 // statement that reads one of them runs again whenever any table changes.
 var unwatchedTables = wordSet("meta streams quarantine tombstones")
 
-// watched returns the wire names of the tables to watch for a statement that reads the given
-// tables. If everything is true, all tables have to be watched, and names is nil. watched ignores
-// SQL views, because the tables that a view reads are also listed.
+// watched returns the wire names of the tables to watch for a statement that reads the given tables. If all tables have
+// to be watched, it returns nil and true. watched ignores SQL views, because the tables that a view reads are also
+// listed.
 func watched(tables map[string]bool) (names []string, everything bool) {
 	for t := range tables {
 		name, rows := strings.CutSuffix(t, "_rows")

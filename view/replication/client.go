@@ -51,8 +51,8 @@ type client struct {
 	refusals *refusals
 }
 
-// ask sends an envelope to a member, and returns the frames in the response. The response's body
-// may have at most limit bytes.
+// ask sends an envelope to a member and returns the frames in the response. The response's body may
+// be at most limit bytes long.
 func (c *client) ask(ctx context.Context, to bourse.Member, path string, envelope []byte, limit int64) ([]frame, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -68,12 +68,12 @@ func (c *client) ask(ctx context.Context, to bourse.Member, path string, envelop
 	frames, err := openEnvelope(c.check, body)
 	if err != nil {
 		c.refusals.add(err, to.ID)
-		return nil, bourse.Errorf(bourse.CodeInternal, "read the response of %s: %w", to.ID, err)
+		return nil, bourse.Errorf(bourse.CodeInternal, "read the response from %s: %w", to.ID, err)
 	}
 	return frames, nil
 }
 
-// read sends a request, and returns the body of the response, which may have at most limit bytes.
+// read sends a request and returns the body of the response, which may be at most limit bytes long.
 func (c *client) read(ctx context.Context, to bourse.Member, req *http.Request, limit int64) ([]byte, error) {
 	resp, err := c.call(ctx, to, req)
 	if err != nil {
@@ -85,9 +85,9 @@ func (c *client) read(ctx context.Context, to bourse.Member, req *http.Request, 
 	switch {
 	case err != nil:
 		c.peers.failed(to.ID, time.Now())
-		return nil, bourse.Errorf(bourse.CodeUnavailable, "read the response of %s: %w", to.ID, err)
+		return nil, bourse.Errorf(bourse.CodeUnavailable, "read the response from %s: %w", to.ID, err)
 	case int64(len(body)) > limit:
-		return nil, bourse.Errorf(bourse.CodeInternal, "the response of %s has more than %d bytes", to.ID, limit)
+		return nil, bourse.Errorf(bourse.CodeInternal, "the response from %s has more than %d bytes", to.ID, limit)
 	}
 	return body, nil
 }

@@ -49,7 +49,7 @@ func mixBits(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// bucketOf returns the number of the bucket to which a stream belongs.
+// bucketOf returns the number of a stream's bucket.
 func bucketOf(s wire.Stream) byte {
 	x := fnv.New64a()
 	_, _ = x.Write(append(binary.BigEndian.AppendUint64(nil, s.Epoch), s.Site...)) // Write never fails
@@ -78,7 +78,8 @@ func digestOf(d view.Digest) digest {
 	return out
 }
 
-// latest returns at most n heads: those that have changed most recently, the latest one first.
+// latest returns the n heads that have changed most recently, the latest one first. If there are
+// fewer heads, it returns all of them.
 func latest(heads []view.Head, n int) []view.Head {
 	sorted := slices.Clone(heads)
 	slices.SortFunc(sorted, func(a, b view.Head) int { return cmp.Compare(b.At, a.At) })

@@ -5,8 +5,8 @@
 // missed:
 //
 //   - Rumors. When a member writes a transaction, or receives one for the first time, it sends the
-//     transaction to random members in the packets of the membership. It sends the whole
-//     transaction four times, and then only its position eight times. The cost to each member does
+//     transaction to random members in membership packets. It sends the whole transaction four
+//     times, and after that, it sends only the position, eight times. The cost to each member does
 //     not depend on the size of the group. If a transaction is too large for a packet, or if
 //     transactions arrive faster than packets are sent, only positions are sent.
 //   - Pulls. If a member receives the position of a transaction that it does not have, or detects a

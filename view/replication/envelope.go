@@ -119,7 +119,7 @@ func encodePosition(p wire.Position) []byte {
 	return append(b, p.Site...)
 }
 
-// position reads a position in the form that encodePosition returns.
+// position reads a position that encodePosition has encoded.
 func (r *reader) position() wire.Position {
 	var p wire.Position
 	p.Epoch, p.Seq, p.Site = r.uvarint(), r.uvarint(), bourse.WorkerID(r.text())
@@ -165,7 +165,7 @@ func readSums(b []byte) (sums, bool) {
 	return s, !r.short
 }
 
-// bytes reads a byte string that follows its length.
+// bytes reads a length-prefixed byte string.
 func (r *reader) bytes() []byte {
 	n := r.uvarint()
 	if n > uint64(len(r.rest)) {

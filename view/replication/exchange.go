@@ -100,9 +100,9 @@ type comparison struct {
 	uninformed bool                      // whether the peer does not know its cluster yet
 }
 
-// compareWith compares this server's view with one member's. It pulls the transactions that this
-// server is missing, announces those that the member is missing, and repairs streams that differ
-// although their positions are equal. It reports whether this server was missing transactions.
+// compareWith compares this server's view with one member's. It pulls the transactions that this server is missing,
+// announces those that the member is missing, and repairs streams that differ even though their positions are equal. It
+// reports whether this server was missing transactions.
 func (r *Replicator) compareWith(ctx context.Context, with bourse.Member) (found bool, err error) {
 	c, err := r.exchangeHeads(ctx, with)
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *Replicator) headsOf(streams []wire.Stream) map[wire.Stream]uint64 {
 	return out
 }
 
-// exchangeHeads performs both steps of a comparison, and returns its state.
+// exchangeHeads performs both steps of a comparison and returns its state.
 func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*comparison, error) {
 	d := r.view.Digest()
 	c := &comparison{with: with, ours: digestOf(d), heads: map[wire.Stream]view.Head{}}
@@ -165,8 +165,8 @@ func (r *Replicator) exchangeHeads(ctx context.Context, with bourse.Member) (*co
 	return c, r.exchangeBuckets(ctx, c, sums)
 }
 
-// read records the heads in a response. It returns the checksums of the peer's buckets. It returns
-// nil if the views are equal, or if the response belongs to step 2.
+// read adds the heads in a response to c. It returns the checksums of the peer's buckets, or nil if the views are equal
+// or the response belongs to step 2.
 func (c *comparison) read(frames []frame) *bucketSums {
 	var out *bucketSums
 	for _, f := range frames {
@@ -243,9 +243,8 @@ func (c *comparison) noteMissing(listed []byte) {
 	}
 }
 
-// classify sorts the differences into three groups: streams in which this server is missing
-// transactions (lacking), positions that the peer is missing (behind), and streams that differ
-// although their positions are equal (broken).
+// classify sorts the differences into three groups: streams in which this server is missing transactions (lacking),
+// positions that the peer is missing (behind), and streams that differ even though their positions are equal (broken).
 func (r *Replicator) classify(c *comparison, now time.Time) (lacking []wire.Stream, behind []wire.Position, broken []view.Head) {
 	own := r.view.Self().Stream
 	for s, h := range c.heads {

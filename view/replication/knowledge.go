@@ -46,8 +46,8 @@ func (r *Replicator) knowsCluster() bool {
 	}
 }
 
-// noteCompared records that this server has received all data that a member had. fresh reports whether
-// that member does not know the cluster itself.
+// noteCompared records that this server has received all data that a member had. fresh is true if that member does not
+// know the cluster yet.
 func (r *Replicator) noteCompared(from bourse.WorkerID, fresh bool) {
 	others := r.others()
 	k := &r.knowledge

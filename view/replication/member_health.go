@@ -39,7 +39,7 @@ func (r *Replicator) Health(ctx context.Context) []machinesapi.MemberHealth {
 	others := r.others()
 	out := make([]machinesapi.MemberHealth, len(others)+1)
 	own := r.State()
-	out[len(others)] = own.of(&r.config.Self)
+	out[len(others)] = own.health(&r.config.Self)
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, healthConcurrency)
 	for i, m := range others {
@@ -68,11 +68,11 @@ func (r *Replicator) healthOf(ctx context.Context, m *bourse.Member) machinesapi
 	if err != nil {
 		return machinesapi.MemberHealth{ID: m.ID, Role: m.Role, Region: m.Region, Error: bourse.MessageOf(err)}
 	}
-	return state.of(m)
+	return state.health(m)
 }
 
-// of converts the state that member m has reported to the form used by the API.
-func (s *State) of(m *bourse.Member) machinesapi.MemberHealth {
+// health converts s, the state that the member m has reported, to the API's format.
+func (s *State) health(m *bourse.Member) machinesapi.MemberHealth {
 	h := &s.View
 	out := machinesapi.MemberHealth{
 		ID: m.ID, Role: m.Role, Region: m.Region, Version: s.Release, Reachable: true, Error: h.Error, Epoch: h.Self.Epoch, Streams: len(h.Streams),

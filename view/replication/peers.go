@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bounds of the pause after a failed call, during which a server is not called again.
+// Bounds on the pause after a failed call, during which a server is not called again.
 const (
 	minPause = 500 * time.Millisecond
 	maxPause = 30 * time.Second

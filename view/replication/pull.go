@@ -181,9 +181,8 @@ func (r *Replicator) pullOnce(ctx context.Context, from bourse.Member, streams [
 	return out, r.view.Flush(ctx)
 }
 
-// takePulled applies the transactions in a response, and reports whether any of them was new. If a
-// transaction is not signed by the site that it names, takePulled returns CodeInvalid, and the
-// member is not called again for some time.
+// takePulled applies the transactions in a response and reports whether any of them was new. If a transaction is not
+// signed by the site that it names, takePulled returns CodeInvalid, and the member is not called again for some time.
 func (r *Replicator) takePulled(from bourse.Member, encoded [][]byte) (progress bool, err error) {
 	for _, a := range r.view.ApplyAll(encoded) {
 		switch {

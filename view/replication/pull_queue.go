@@ -18,9 +18,8 @@ type wantedStream struct {
 	tries int
 }
 
-// Limits of the pullQueue: the number of streams, the number of members remembered for a stream,
-// and the number of attempts to pull it. Entries that exceed a limit are dropped, and a comparison
-// will find the difference later.
+// Limits on the pullQueue: the number of streams, the number of members remembered for a stream, and the number of
+// attempts to pull it. Entries that exceed a limit are dropped, and a comparison will find the difference later.
 const (
 	maxWants   = 4096
 	maxSources = 3

@@ -15,8 +15,8 @@ type refusals struct {
 	log   *slog.Logger
 }
 
-// add counts a refused message, and logs it at a limited rate. It ignores CodeUnavailable, which
-// the view returns for its own problems, because these are not the sender's fault.
+// add counts a refused message and logs it at a limited rate. It ignores CodeUnavailable, which the
+// view returns for its own problems, because these are not the sender's fault.
 func (r *refusals) add(err error, from bourse.WorkerID) {
 	reason := refusedShape
 	if why, ok := errors.AsType[refusal](err); ok {

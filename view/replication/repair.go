@@ -13,18 +13,18 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Bounds of the pause between two attempts to repair the same stream, or the shared rows.
+// Bounds on the pause between two attempts to repair the same stream, or the shared rows.
 const (
 	minRepair = 2 * time.Second
 	maxRepair = 10 * time.Minute
 )
 
-// maxSharedDiffs is the number of consecutive comparisons with the same member that must find
-// different shared rows before the rows are repaired although the heads also differ. In a busy
-// cluster, heads always differ.
+// maxSharedDiffs is how many consecutive comparisons with the same member must find different
+// shared rows before the rows are repaired even though the heads also differ. If repairs required
+// equal heads, a busy cluster would never repair the rows, because its heads always differ.
 const maxSharedDiffs = 5
 
-// maxRepairs is the maximum number of differences that are remembered.
+// maxRepairs is the maximum number of differences whose repairs are tracked.
 const maxRepairs = 1024
 
 // Unrepaired describes a difference from other members that could not be repaired so far.
@@ -97,7 +97,7 @@ func (x *repairs) repaired(what string) {
 	delete(x.attempts, what)
 }
 
-// repairedStreams records that no stream differs anymore.
+// repairedStreams records that no streams differ anymore.
 func (x *repairs) repairedStreams() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -122,8 +122,8 @@ func (x *repairs) list() []Unrepaired {
 	return out
 }
 
-// repairStreams repairs streams whose rows differ from another member's although the positions are
-// equal.
+// repairStreams repairs streams whose rows differ from another member's even though the positions
+// are equal.
 func (r *Replicator) repairStreams(ctx context.Context, broken []view.Head) {
 	for _, h := range broken {
 		what := streamName(h.Stream)
@@ -201,7 +201,7 @@ func (r *Replicator) headHere(s wire.Stream) (view.Head, bool) {
 	return view.Head{}, false
 }
 
-// sharedRows is the name of the shared rows in repairs.attempts.
+// sharedRows is the key of the shared rows in repairs.attempts.
 const sharedRows = "shared rows"
 
 // recordProgress records which streams did not advance during a pull, so that transactions that no

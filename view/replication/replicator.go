@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Replicator replicates the view. It sends this member's changes as rumors in the packets of the
-// membership, and forwards the rumors that it receives. To find missed changes, it compares the
-// view with other members' views. It then pulls the changes over HTTP. It implements gossip.Rumors.
+// Replicator replicates the view. It sends this member's changes as rumors in membership packets, and forwards the
+// rumors that it receives. To find missed changes, it compares the view with other members' views. It then pulls the
+// changes over HTTP. It implements gossip.Rumors.
 type Replicator struct {
 	config Config
 	view   *view.View
@@ -83,7 +83,7 @@ func (r *Replicator) setSynced() {
 	r.syncedOnce.Do(func() { close(r.synced) })
 }
 
-// InSync reports whether the view's current file has been synchronized, in the sense of Synced.
+// InSync reports whether the view's current file has been synchronized (see Synced).
 func (r *Replicator) InSync() bool { return r.isSynced() }
 
 func (r *Replicator) isSynced() bool {
@@ -95,8 +95,7 @@ func (r *Replicator) others() []bourse.Member {
 	return slices.DeleteFunc(slices.Clone(r.config.Members()), func(m bourse.Member) bool { return m.ID == r.config.Self.ID })
 }
 
-// isAhead reports whether p is a position of this site that is later than the site's own latest
-// position.
+// isAhead reports whether p belongs to this server's site but is later than the server's own latest position.
 func (r *Replicator) isAhead(p wire.Position) bool {
 	self := r.view.Self()
 	return p.Site == r.config.Self.ID && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > self.Seq)
@@ -114,7 +113,7 @@ func (r *Replicator) requestRenewal(p wire.Position) {
 	}
 }
 
-// renewAll starts a new epoch each time that one is requested, until ctx is done.
+// renewAll starts a new epoch whenever one is requested, until ctx is done.
 func (r *Replicator) renewAll(ctx context.Context) {
 	for {
 		select {

@@ -27,7 +27,7 @@ func (r *Replicator) trusts(m bourse.Member, site bourse.WorkerID) bool {
 // the stream's site or, if the site is not present, a broker. If no broker is present either, it
 // returns CodeNotFound, and the rows will arrive once one of these members is present.
 //
-// If the site has begun a later epoch, every member is trusted, because owned rows of earlier
+// If the site has begun a later epoch, every member is trusted, because owned rows from earlier
 // epochs are ignored, and shared rows are signed individually. The site itself may be missing some
 // of these rows, because it may have been restored from a backup.
 func (r *Replicator) trustedSource(holder bourse.Member, s wire.Stream) (bourse.Member, error) {
@@ -47,7 +47,7 @@ func (r *Replicator) trustedSource(holder bourse.Member, s wire.Stream) (bourse.
 }
 
 // restoreAll restores several streams from snapshots, some of them concurrently. After an error, it
-// does not start any more, and returns the error once those in progress have ended. It skips
+// does not start any more restores, waits for those in progress, and returns the error. It skips
 // streams for which restore returns CodeNotFound.
 func (r *Replicator) restoreAll(ctx context.Context, from bourse.Member, streams []wire.Stream) error {
 	var wg sync.WaitGroup
@@ -105,7 +105,7 @@ func (r *Replicator) restore(ctx context.Context, holder bourse.Member, s wire.S
 	return nil
 }
 
-// restoreShared requests a snapshot of another member's shared rows, and merges them into ours.
+// restoreShared requests a snapshot of another member's shared rows and merges them into ours.
 func (r *Replicator) restoreShared(ctx context.Context, from bourse.Member) error {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime*r.config.Timing.Timeout)
 	defer cancel()

@@ -36,7 +36,7 @@ func (r *Replicator) Handler() http.Handler {
 	return mux
 }
 
-// open reads a request's envelope, and returns its frames. If it returns false, it has already
+// open reads a request's envelope and returns its frames. If it returns false, it has already
 // written an error response.
 func (s *server) open(w http.ResponseWriter, req *http.Request, limit int64) ([]frame, bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limit))

@@ -65,7 +65,7 @@ func (r *Replicator) AwaitCopies(ctx context.Context, p wire.Position, n int) er
 	return nil
 }
 
-// sendTo sends our transactions up to p to one member, and waits until the member has stored them.
+// sendTo sends our transactions up to p to one member and waits until the member has stored them.
 // It first sends only the latest transactions. If the member is also missing earlier transactions,
 // sendTo then sends those.
 func (r *Replicator) sendTo(ctx context.Context, to bourse.Member, p wire.Position) error {

@@ -18,8 +18,8 @@ const (
 	copyTime = time.Second
 )
 
-// Write publishes rows, and returns once a few other members have stored them, or after a second.
-// It returns CodeUnavailable if the rows could not be written to the view's file.
+// Write publishes rows and returns once a few other members have stored them, or after a second. It returns
+// CodeUnavailable if the rows could not be written to the view's file.
 func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 	spread, err := r.write(ctx, rows...)
 	if err == nil {
@@ -28,9 +28,9 @@ func (r *Replicator) Write(ctx context.Context, rows ...wire.Row) error {
 	return err
 }
 
-// write publishes rows, and returns a function that waits until a few other members have stored
-// them. If they do not respond in time, the function only logs a warning, because the rows are
-// already in this server's file and will spread later.
+// write publishes rows and returns a function that waits until a few other members have stored them. If they do not
+// respond in time, the function only logs a warning, because the rows are already in this server's file and will spread
+// later.
 func (r *Replicator) write(ctx context.Context, rows ...wire.Row) (spread func(context.Context), err error) {
 	at, err := r.view.Publish(ctx, rows...)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *Replicator) PutPolicy(ctx context.Context, p *inventory.Policy) error {
 	return r.Write(ctx, inventory.PolicyRow(p))
 }
 
-// DropPolicy removes the policy that has the same region and use as p.
+// DropPolicy removes the policy with p's region and use.
 func (r *Replicator) DropPolicy(ctx context.Context, p *inventory.Policy) error {
 	return r.Write(ctx, inventory.PolicyGone(p))
 }
@@ -109,8 +109,8 @@ func (r *Replicator) RecordCancellation(ctx context.Context, order bourse.OrderI
 	return r.Write(ctx, inventory.CanceledRow(order, at))
 }
 
-// ChangeSecrets writes a change of an app's secrets, and returns a function that waits until a few
-// other members have stored the change.
+// ChangeSecrets writes a change to an app's secrets and returns a function that waits until a few other members have
+// stored the change.
 func (r *Replicator) ChangeSecrets(ctx context.Context, c *seal.Change) (spread func(context.Context), err error) {
 	return r.write(ctx, inventory.SecretRows(c)...)
 }

@@ -18,8 +18,8 @@ type Entry struct {
 	Proof      wire.Proof   // set only for shared rows
 }
 
-// Version returns e, which must describe a shared row, as a version that was written by the
-// transaction st.
+// Version converts e, which must be a shared row, to a version of the row. st identifies the
+// transaction that wrote the version.
 func (e *Entry) Version(st wire.Stamp) wire.Version {
 	return wire.Version{
 		Stamp: st, Table: e.Table, Key: e.Key, Shared: true, Deleted: e.Deleted, Clock: e.Clock,

@@ -16,7 +16,7 @@ var schemaSQL string
 // so that any change to the schema causes existing files to be replaced.
 var version = int(crc32.ChecksumIEEE([]byte(schemaSQL)) >> 1)
 
-// Create creates the tables in a new file. It leaves a file with the same schema unchanged, and returns [UnusableError]
+// Create creates the tables in a new file. It leaves a file with the same schema unchanged and returns [UnusableError]
 // for a file with another schema.
 func Create(c *sqlite.Conn) error {
 	found := 0

@@ -13,7 +13,7 @@ func Run(c *sqlite.Conn, sql string, args ...any) error {
 	return Query(c, sql, func(*sqlite.Stmt) error { return nil }, args...)
 }
 
-// Query executes a statement, and calls row for each row of the result.
+// Query executes a statement and calls row for each row of the result.
 func Query(c *sqlite.Conn, sql string, row func(*sqlite.Stmt) error, args ...any) (err error) {
 	s, err := c.Prepare(sql)
 	if err != nil {

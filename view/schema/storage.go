@@ -136,15 +136,15 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 // written.
 var expiring = []string{wire.TableCanceled}
 
-// dated lists the tables whose rows expire the same fixed time after the time in their column
-// expires_at.
+// dated lists the tables whose rows expire a fixed time after the time in their column expires_at. The delay is the
+// same as for tombstones.
 var dated = []string{wire.TableCertified, wire.TableWireGuard}
 
 // removedRetention is how long the record of a removed server is retained. It exceeds the validity of any
 // certificate that the server may still have.
 const removedRetention = 366 * 24 * time.Hour
 
-// clockBefore returns the clock value for the time that is d earlier than c.
+// clockBefore returns the clock value for the time d before c.
 func clockBefore(c wire.Clock, d time.Duration) wire.Clock { return wire.ClockAt(c.Time().Add(-d)) }
 
 // revokedRetention is how long a revoked token's record is retained if the token does not have an
@@ -210,7 +210,7 @@ func records(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, 
 	}, args...)
 }
 
-// collect runs a SELECT, and returns the rows of the result as versions.
+// collect runs a SELECT and returns the rows of the result as versions.
 func collect(c *sqlite.Conn, sql string, scan func(*sqlite.Stmt) (wire.Version, error), args ...any) ([]wire.Version, error) {
 	var found []wire.Version
 	err := records(c, sql, scan, func(r wire.Version) error {

@@ -29,7 +29,7 @@ type definition struct {
 	fallback wire.Value // default value; nil means NULL
 }
 
-// table describes a replicated table, and contains the SQL statements that read and write it.
+// table describes a replicated table and contains the SQL statements that read and write it.
 type table struct {
 	name   string // name on the wire
 	Shared bool

@@ -58,7 +58,7 @@ type FrameWriter struct {
 	count uint64
 }
 
-// NewFrameWriter begins a snapshot, and writes its head to w.
+// NewFrameWriter begins a snapshot and writes its head to w.
 func NewFrameWriter(w io.Writer, head SnapshotHead) (*FrameWriter, error) {
 	f := &FrameWriter{w: bufio.NewWriterSize(w, frameSize), hash: xxhash.New()}
 	if err := f.w.WriteByte(WireVersion); err != nil {
@@ -147,8 +147,8 @@ func newFrameReader(r io.Reader) (*frameReader, SnapshotHead, error) {
 	return f, head, decodeBody(body, &head)
 }
 
-// next reads the next frame, and returns its kind and body. The body is valid until the next call.
-// next adds each frame except the tail to the hash.
+// next reads the next frame and returns its kind and body. The body is valid until the next call. next adds each frame
+// except the tail to the hash.
 func (f *frameReader) next() (kind byte, body []byte, err error) {
 	var heading [frameHeading]byte
 	if _, err := io.ReadFull(f.r, heading[:]); err != nil {
@@ -161,7 +161,7 @@ func (f *frameReader) next() (kind byte, body []byte, err error) {
 	if f.bytes += int64(n) + frameHeading; f.bytes > maxSnapshot {
 		return 0, nil, bourse.Errorf(bourse.CodeInvalid, "the snapshot has more than %d bytes", int64(maxSnapshot))
 	}
-	// Grow the buffer only as data arrives, so that a frame's heading alone cannot make it large.
+	// Grow the buffer only as data arrives, so that a frame header alone cannot make it large.
 	f.buf = f.buf[:0]
 	for len(f.buf) < n {
 		step := min(n-len(f.buf), frameSize)

@@ -16,7 +16,7 @@ type Hasher struct{ buf []byte }
 func (h *Hasher) Of(r Version) uint64 { return xxhash.Sum64(h.Encode(r)) }
 
 // Encode encodes a version for hashing and, if the row is shared, for signing. The result is valid
-// until the next call of a method.
+// until the next method call.
 func (h *Hasher) Encode(r Version) []byte {
 	b := h.buf[:0]
 	b = appendText(b, r.Table)

@@ -7,8 +7,8 @@ import (
 )
 
 // Order compares two versions of a shared row like cmp.Compare. The greater version wins. The order
-// is total, so all members agree on the greatest version, in whichever sequence they receive the
-// versions.
+// is total, so all members agree on the greatest version, regardless of the order in which they
+// receive the versions.
 func Order(a, b Version) int {
 	first, later := 0, cmp.Compare(a.Clock, b.Clock)
 	if a.Table == TableApps {

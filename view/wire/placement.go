@@ -53,8 +53,7 @@ const (
 	maxVerified = 1 << 16
 )
 
-// NewPlacements returns a Placements that signs in the name of site, with the key and certificate
-// from keys.
+// NewPlacements returns a Placements that signs on behalf of site, with the key and certificate from keys.
 func NewPlacements(cluster string, site bourse.WorkerID, keys Keys, now func() time.Time) *Placements {
 	return &Placements{
 		verifier: Verifier{Keys: keys, Cluster: cluster}, site: site, now: now,
@@ -62,7 +61,7 @@ func NewPlacements(cluster string, site bourse.WorkerID, keys Keys, now func() t
 	}
 }
 
-// Sign signs a placement, and returns its encoded form, which Verify accepts.
+// Sign signs a placement and returns its encoded form, which Verify accepts.
 func (p *Placements) Sign(placement bourse.Placement) ([]byte, error) {
 	statement, err := EncodeBody(placement)
 	if err != nil {
@@ -91,8 +90,8 @@ func (p *Placements) signer() (*Author, crypto.Signer) {
 	return &Author{Stream: p.own.Stream, Birth: p.own.Birth}, p.key
 }
 
-// Verify decodes and verifies a placement in the form returned by Sign. Errors: forbidden if the placement is
-// not signed by a broker of the cluster, invalid if it cannot be decoded.
+// Verify decodes and verifies a placement in the form returned by Sign. Errors: forbidden if the placement is not
+// signed by one of the cluster's brokers, invalid if it cannot be decoded.
 func (p *Placements) Verify(signed []byte) (bourse.Placement, error) {
 	switch {
 	case len(signed) == 0:

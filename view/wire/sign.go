@@ -14,10 +14,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Keys provides this site's signing key, and verifies other sites' keys. The first transaction of
-// each epoch contains the site's birth certificate, which tells the other sites who writes the
-// epoch. The birth certificate is a certificate of the cluster or, in a cluster without
-// certificates, a public key.
+// Keys provides this site's signing key and verifies other sites' keys. The first transaction of each epoch contains
+// the site's birth certificate, which tells the other sites who writes the epoch. The birth certificate is a cluster
+// certificate or, in a cluster without certificates, a public key.
 type Keys interface {
 	// Own returns this site's current birth certificate and private key. If the birth certificate
 	// has changed, the site begins a new epoch.
@@ -45,8 +44,8 @@ type Author struct {
 	Err  error
 }
 
-// Read verifies the birth certificate, and reads the author's role and public key from it. It returns CodeForbidden
-// if the certificate is not valid for the stream's site.
+// Read verifies the birth certificate and reads the author's role and public key from it. It returns CodeForbidden if
+// the certificate is not valid for the stream's site.
 func (a *Author) Read(k Keys) error {
 	a.once.Do(func() {
 		if len(a.Birth) == 0 || len(a.Birth) > maxBirth {
@@ -72,8 +71,7 @@ func (a *Author) MayShare() bool { return a.role == bourse.RoleBroker }
 // read the view.
 func (a *Author) MayOwn() bool { return a.role != bourse.RoleProxy }
 
-// CheckMay returns CodeForbidden unless the author may write shared or, if shared is false, owned
-// rows.
+// CheckMay returns CodeForbidden unless the author may write shared rows or, if shared is false, owned rows.
 func (a *Author) CheckMay(shared bool) error {
 	switch {
 	case shared && !a.MayShare():

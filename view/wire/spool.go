@@ -33,9 +33,8 @@ type Spool struct {
 	closed bool
 }
 
-// Receive reads a complete snapshot, and stores it in a file next to path, or in memory if path is
-// "". Before it reads the rows, it calls wanted with the head, and stops if wanted returns an
-// error.
+// Receive reads a complete snapshot and stores it in a file next to path, or in memory if path is "". Before it reads
+// the rows, it calls wanted with the head, and stops if wanted returns an error.
 func Receive(ctx context.Context, path string, r io.Reader, wanted func(SnapshotHead) error) (sp *Spool, err error) {
 	f, head, err := newFrameReader(r)
 	if err != nil {

@@ -93,7 +93,7 @@ func (c Columns) Size() int {
 	return n
 }
 
-// Map returns the columns in the form of Row.Columns.
+// Map returns the columns as a map, the form used by Row.Columns.
 func (c Columns) Map() map[string]Value {
 	if len(c) == 0 {
 		return nil

@@ -23,7 +23,7 @@ const WireVersion = 1
 // that row. Otherwise, the row would block the stream.
 const MaxFrame = 2 * MaxTx
 
-// Exclusive upper limits of the numbers in a position, which must fit into SQLite's integers.
+// Exclusive upper bounds on the numbers in a position, which must fit into SQLite's integers.
 const (
 	MaxEpoch = 1 << 53
 	MaxSeq   = 1 << 53
@@ -112,7 +112,7 @@ func Encode(tx *Transaction, by SigningKey) ([]byte, error) {
 	return EncodeTx(tx, rows, by)
 }
 
-// Version returns the version of a shared row, in the form that is hashed and signed.
+// Version converts r, a shared row that site writes, to a Version for hashing and signing.
 func (r Row) Version(site bourse.WorkerID) Version {
 	out := Version{Table: r.Table, Key: r.Key, Deleted: r.Deleted, Clock: r.Clock, Shared: true}
 	out.Site = site
@@ -208,8 +208,7 @@ func splitSignature(encoded []byte) (sig, body []byte, err error) {
 	return rest[:size], rest[size:], nil
 }
 
-// maxSignature is the maximum size of a signature in bytes. A signature by an RSA key of 16384 bits
-// has this size.
+// maxSignature is the maximum size of a signature in bytes. A signature with a 16384-bit RSA key has this size.
 const maxSignature = 2048
 
 // DecodePosition returns the position of an encoded transaction without decoding its rows. It returns CodeInvalid if the
@@ -271,9 +270,9 @@ func OpenTx(encoded []byte) (*SignedTx, error) {
 	return s, nil
 }
 
-// Follows reports whether s is the transaction directly after before, and is linked to it.
-func (s *SignedTx) Follows(before *SignedTx) bool {
-	return s.Pos.Stream == before.Pos.Stream && s.Pos.Seq == before.Pos.Seq+1 && len(s.Prev) == linkSize && bytes.Equal(s.Prev, Link(before.Encoded))
+// Follows reports whether s directly follows prev in its stream, and is linked to it.
+func (s *SignedTx) Follows(prev *SignedTx) bool {
+	return s.Pos.Stream == prev.Pos.Stream && s.Pos.Seq == prev.Pos.Seq+1 && len(s.Prev) == linkSize && bytes.Equal(s.Prev, Link(prev.Encoded))
 }
 
 // DecodeRow decodes a row.

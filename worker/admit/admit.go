@@ -2,19 +2,17 @@
 // and which port and devices its machine gets. If the worker does not fill the order, the
 // decision contains the reason.
 //
-// [Host.Decide] decides about all orders except those for warm tasks. The decision is a
-// function of the order, a snapshot of the store, and the state of the host's ports and
-// pollers. A quote contains the decision. A claim first checks most of the conditions in
-// a read-only transaction (see [Host.Precheck]), then decides again in the transaction
-// that takes the resources. Capacity is therefore never oversold (invariant 4), and a
-// refusal names the worker, the resources, and the wanted and free amounts (invariant
-// 10). A warm task also needs a free slot on a warm machine, so package tasks makes that
-// decision, using the same functions: [Host.UnsupportedTask], [History], [Host.CheckConditions] and
-// [Host.Fits].
+// [Host.Decide] decides about all orders except those for warm tasks. The decision is a function of the order, a
+// snapshot of the store, and the state of the host's ports and pollers. A quote contains the decision. A claim first
+// checks most of the conditions in a read-only transaction (see [Host.Precheck]), and then decides again in the
+// transaction that takes the resources. Capacity is therefore never oversold (invariant 4), and a refusal names the
+// worker, the resources, the amounts requested and the amounts free (invariant 10). A warm task also needs a free slot
+// on a warm machine, so package tasks makes that decision, using the same functions: [Host.UnsupportedTask], [History],
+// [Host.CheckConditions] and [Host.Fits].
 //
-// A decision does not write anything. In addition to the store, it consults only parts of the host that answer within
-// microseconds. Only [Holds] writes to the store, because an order that holds capacity is filled by writing records
-// alone.
+// A decision does not write anything. Apart from the store, it consults only parts of the host that answer within
+// microseconds. Only [Holds] writes to the store, because writing records is all it takes to fill an order that holds
+// capacity.
 package admit
 
 import (
@@ -28,8 +26,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Host contains the information about a worker and its host that decisions about orders
-// require. All fields except Labels and Tries are fixed once the worker is open.
+// Host contains the information about a worker and its host that is needed to decide about orders. All fields except
+// Labels and Tries are fixed once the worker is open.
 type Host struct {
 	Worker bourse.WorkerID
 	Tag    bourse.WorkerTag
@@ -42,7 +40,7 @@ type Host struct {
 	Labels     atomic.Pointer[Labels]
 	Tries      Tries
 	Load       func() float64 // returns the host's load, as in [bourse.Quote]
-	SpaceError func() error   // returns an error while the store accepts no new work; see [store.Store.SpaceError]
+	SpaceError func() error   // returns an error while the store does not accept new work; see [store.Store.SpaceError]
 
 	Private      map[bourse.ImageKind]bool            // kinds of images whose machines have private networks
 	NoNetwork    error                                // the reason why machines with images cannot have private networks; nil if they can
@@ -55,7 +53,7 @@ type Host struct {
 	Pollers      func(*bourse.Config) *bourse.Refusal // returns why no poller would claim a machine with this config now, or nil if one would; the function may be unset
 }
 
-// Images answers questions about images without asking a registry.
+// Images provides information about images without contacting a registry.
 type Images interface {
 	// Missing returns how many bytes the worker would have to pull before the organization
 	// could run the image. known is false if the worker has not resolved the image for
@@ -63,8 +61,7 @@ type Images interface {
 	Missing(org, name string) (bytes int64, known bool)
 }
 
-// Labels holds a worker's labels. A machine's driver determines which of them the
-// machine may require.
+// Labels holds a worker's labels. The labels that a machine may require depend on its driver.
 type Labels struct {
 	ByKind map[bourse.ImageKind]map[string]string
 	All    map[string]string // labels that the worker publishes; if drivers set the same label, the host-image driver wins
@@ -107,7 +104,7 @@ func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order) (
 	return q, err
 }
 
-// addFill adds the order's existing fill to its quote.
+// addFill adds to a quote the machine, volume, hold or task that already fills the order on this worker.
 func addFill(q *bourse.Quote, f *bourse.Fill) {
 	switch f.Kind() {
 	case bourse.KindMachine:
@@ -123,8 +120,8 @@ func addFill(q *bourse.Quote, f *bourse.Fill) {
 	}
 }
 
-// appMachines returns the number of machines that count toward the order's spread score. These are the app's machines
-// and, if the order holds capacity, the reservation's remaining holds for the app.
+// appMachines returns the number of machines for the order's spread score: the app's machines and, if the order holds
+// capacity, also the reservation's holds for the app that still have capacity left.
 func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) {
 	n := tx.CountMachines(order.App)
 	if order.Hold == nil {
@@ -137,9 +134,9 @@ func appMachines(tx *store.Tx, order *bourse.Order, now time.Time) (int, error) 
 	return n, err
 }
 
-// NewQuote returns a quote that contains only the worker's name, region and load. If the order may be a repeated one,
-// this worker may have filled it a moment ago. For such an order, NewQuote waits until everything submitted to the
-// store is durable.
+// NewQuote returns a quote that contains only the worker's name, region and load. If the order may be a repeat,
+// NewQuote first waits until everything submitted to the store is durable, because this worker may have filled the
+// order a moment ago.
 func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	h.Tries.Asked(order)
 	q := bourse.Quote{Worker: h.Worker, Region: h.Region, Load: h.Load()}
@@ -150,7 +147,7 @@ func (h *Host) NewQuote(ctx context.Context, s *store.Store, order *bourse.Order
 }
 
 // Fits returns a refusal if the ledger has no room for the requested amounts in addition to the committed ones, or if
-// the store is so short of disk space that it accepts no new work. Otherwise, it returns nil.
+// the store is so short of disk space that it does not accept new work. Otherwise, it returns nil.
 func (h *Host) Fits(committed, requested bourse.Amounts) *bourse.Refusal {
 	if err := h.SpaceError(); err != nil {
 		return h.FromThisWorker(&bourse.Refusal{Reason: bourse.RefusedUnavailable, Detail: bourse.MessageOf(err)})
@@ -173,7 +170,7 @@ func (h *Host) CheckRoom(tx *store.Tx, current, desired bourse.Amounts) (*bourse
 	return h.FromThisWorker(h.Ledger.Fits(less(committed, current), more)), nil
 }
 
-// FromThisWorker fills in this worker's name and region in r, which may be nil, and returns r.
+// FromThisWorker sets r's worker and region to this worker's, and returns r. r may be nil.
 func (h *Host) FromThisWorker(r *bourse.Refusal) *bourse.Refusal {
 	if r != nil {
 		r.Worker, r.Region = h.Worker, h.Region
@@ -186,9 +183,8 @@ func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refus
 	return h.FromThisWorker(&bourse.Refusal{Reason: reason, Detail: detail})
 }
 
-// Answer converts the error of a claim that recorded nothing into the claim's answer: the order's existing fill, a
-// refusal, or otherwise err itself. It must not be called once something has been recorded, because brokers fill
-// refused orders on other workers.
+// Answer converts an error into the answer to a claim: the order's existing fill, a refusal, or err itself. It must be
+// called only if the claim has not recorded anything, because brokers fill refused orders on other workers.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 	if d, ok := errors.AsType[NotFilledError](err); ok {
 		return d.Fill, d.Refusal, nil

@@ -11,7 +11,7 @@ import (
 )
 
 // Decision is a worker's answer to one order, based on one snapshot of its store. A claim carries out the decision in
-// the same transaction.
+// the transaction that made it.
 type Decision struct {
 	Fill    *bourse.Fill    // the order's existing fill on this worker; if set, the other fields are not
 	Refusal *bourse.Refusal // why the worker does not fill the order; nil if it does
@@ -24,8 +24,8 @@ type Decision struct {
 	Port      int            // the machine's $PORT; 0 if it needs none
 }
 
-// NotFilledError is the error that rolls back a claim's transaction if the order is already
-// filled here or is refused.
+// NotFilledError reports that a claim's order is refused or is already filled here. It rolls back the claim's
+// transaction.
 type NotFilledError struct{ Decision }
 
 func (d NotFilledError) Error() string {
@@ -42,9 +42,9 @@ func (h *Host) Take(tx *store.Tx, order *bourse.Order, now time.Time) (Decision,
 	return d, notFilled(d, err)
 }
 
-// Precheck checks a claim's order before the claim begins a write transaction, so that refused orders do not need one.
-// It does not check ports or pollers, because their state may change before the transaction. Like Take, it returns a
-// [NotFilledError].
+// Precheck checks a claim's order in a read-only transaction, so that refused orders do not need a write transaction.
+// It does not check ports or pollers, because their state may change before the write transaction. Like Take, it may
+// return a [NotFilledError].
 func (h *Host) Precheck(s *store.Store, order *bourse.Order) error {
 	return s.View(func(tx *store.Tx) error {
 		d, err := h.byRecords(tx, order, time.Now())
@@ -71,7 +71,7 @@ func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decisio
 	return d, err
 }
 
-// byRecords makes the part of the decision that depends only on the worker's records and features.
+// byRecords makes the part of a decision that depends only on the worker's records and features.
 func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
 	fill, past, err := History(tx, order, now)
 	if err != nil || fill != nil {
@@ -90,8 +90,7 @@ func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d De
 	return d, err
 }
 
-// byHost completes a decision with the part that depends on the host's ports and pollers.
-// Their state may change at any time.
+// byHost makes the part of a decision that depends on the host's ports and pollers, whose state may change at any time.
 func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse.Refusal) {
 	c := &order.Config
 	if c.Image == "" { // a hold whose config has no image
@@ -106,10 +105,10 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 	return nil
 }
 
-// CheckConditions checks the conditions for starting anything for an order, apart from resources. It refuses the order
-// if a later attempt at the order has asked this worker for a quote, if the order's app was deleted, or if past, the
-// refusal returned by [History], is not nil. It ignores cordons, because a cordoned worker's machines still receive
-// calls and requests.
+// CheckConditions checks the conditions, apart from resources, that an order must meet before any work begins for it.
+// It refuses the order if a later attempt at the order has asked this worker for a quote, or if the order's app was
+// deleted. past is the refusal that [History] returned; if it is not nil, CheckConditions returns it. CheckConditions
+// ignores cordons, because a cordoned worker's machines still receive calls and requests.
 func (h *Host) CheckConditions(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
 	return first([]check{
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },
@@ -122,8 +121,7 @@ func (h *Host) CheckConditions(tx *store.Tx, order *bourse.Order, past *bourse.R
 // the condition, and nil otherwise.
 type check func() (*bourse.Refusal, error)
 
-// first calls the checks in order until one returns a refusal or an error, and returns
-// it.
+// first calls the checks in order. It returns the first refusal or error.
 func first(checks []check) (*bourse.Refusal, error) {
 	for _, ask := range checks {
 		if r, err := ask(); r != nil || err != nil {
@@ -153,10 +151,10 @@ func (h *Host) machine(tx *store.Tx, order *bourse.Order, now time.Time, d *Deci
 	}
 }
 
-// History checks an order's history on this worker. It returns the order's existing fill, or a
-// refusal if the order's id must not be used again. It returns nil for both if the order may be
-// filled. An order that was canceled, or whose machine, volume or hold no longer exists, is not
-// filled again, because a late repeated order must have no effect.
+// History checks an order's history on this worker. It returns the order's existing fill, or a refusal if the order's
+// id must not be used again. It returns nil for both if the order may be filled. An order is not filled again if it was
+// canceled or if its machine, volume or hold no longer exists, because a repeat that arrives late must not have any
+// effect.
 func History(tx *store.Tx, order *bourse.Order, now time.Time) (*bourse.Fill, *bourse.Refusal, error) {
 	no := func(detail string) (*bourse.Fill, *bourse.Refusal, error) {
 		return nil, &bourse.Refusal{Reason: bourse.RefusedCanceled, Detail: detail}, nil
@@ -289,7 +287,7 @@ func (h *Host) mounts(tx *store.Tx, order *bourse.Order) (*bourse.Refusal, error
 	return nil, nil
 }
 
-// HolderOf returns the live machine that a volume belongs to, or "" if there is none.
+// HolderOf returns the id of the live machine that owns a volume, or "" if no machine does.
 func HolderOf(tx *store.Tx, v *bourse.Volume) (bourse.MachineID, error) {
 	if v.Machine == "" {
 		return "", nil

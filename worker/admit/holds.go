@@ -25,8 +25,8 @@ func NewHolds(s *state.State, host *Host) *Holds {
 	return &Holds{state: s, host: host, wake: make(chan struct{}, 1)}
 }
 
-// Claim fills an order that holds capacity, or returns the refusal. It holds the resources that a machine with the
-// order's config would take. A repeated claim returns the first claim's hold. The claim is a single transaction, so
+// Claim fills an order that holds capacity, or returns a refusal. The hold contains the resources that a machine with
+// the order's config would take. A repeated claim returns the first claim's hold. The claim is a single transaction, so
 // after a crash the hold exists either completely or not at all.
 func (hs *Holds) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
@@ -71,9 +71,9 @@ func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err er
 	return hold, tx.PutHold(&hold)
 }
 
-// extendExpiry sets the expiry of all holds of a reservation to the given time, or to the latest expiry among them if
-// that is later. It returns the new expiry. Expired holds are not extended, because another order may have taken
-// their capacity.
+// extendExpiry makes all of a reservation's holds on this worker expire together: at until, or at the latest of their
+// current expiry times if that is later. It returns the new expiry time. Expired holds are not extended, because
+// another order may have taken their capacity.
 func extendExpiry(tx *store.Tx, key bourse.ReservationKey, now, until time.Time) (time.Time, error) {
 	holds, err := liveHolds(tx, key, nil, now)
 	for _, h := range holds {
@@ -84,7 +84,7 @@ func extendExpiry(tx *store.Tx, key bourse.ReservationKey, now, until time.Time)
 	return until, errors.Join(err, setExpiry(tx, holds, until))
 }
 
-// setExpiry sets the expiry of holds.
+// setExpiry sets the expiry time of holds to end, and writes the holds that this changes.
 func setExpiry(tx *store.Tx, holds []bourse.Hold, end time.Time) error {
 	for i := range holds {
 		h := &holds[i]
@@ -108,9 +108,8 @@ func liveHolds(tx *store.Tx, key bourse.ReservationKey, app *bourse.App, now tim
 	}), err
 }
 
-// useHolds fills in Committed, Held and UsedHolds. Capacity that the order's reservation holds
-// counts as free. useHolds refuses an order whose reservation has no holds for its app on
-// this worker.
+// useHolds fills in d.Committed, d.Held and d.UsedHolds. Capacity that the order's reservation holds counts as free.
+// useHolds refuses an order whose reservation has no holds for its app on this worker.
 func (d *Decision) useHolds(tx *store.Tx, order *bourse.Order, now time.Time) (_ *bourse.Refusal, err error) {
 	d.Committed, err = tx.CommittedAt(now)
 	if err != nil || order.Reservation == "" {
@@ -122,7 +121,7 @@ func (d *Decision) useHolds(tx *store.Tx, order *bourse.Order, now time.Time) (_
 	}
 	if len(holds) == 0 {
 		return &bourse.Refusal{Reason: bourse.RefusedReservation, Detail: fmt.Sprintf(
-			"nothing is held for reservation %s and app %s: it has expired, was released, or never existed", order.Reservation.Key(), order.App.Name)}, nil
+			"nothing is held for reservation %s and app %s: it expired, was released, or never existed", order.Reservation.Key(), order.App.Name)}, nil
 	}
 	drawn := subtractHeld(slices.Clone(holds), d.Takes)
 	d.Held = slices.Equal(drawn, d.Takes)
@@ -142,8 +141,8 @@ func (d *Decision) useHolds(tx *store.Tx, order *bourse.Order, now time.Time) (_
 	return nil, nil
 }
 
-// subtractHeld subtracts amounts from the holds' remaining amounts, one hold after the other, until all amounts are
-// subtracted or the holds are empty. It returns the total that it has subtracted.
+// subtractHeld subtracts amounts from the holds' remaining capacity, one hold after the other, until everything is
+// subtracted or the holds are empty. It returns the amounts that it subtracted.
 func subtractHeld(holds []bourse.Hold, amounts bourse.Amounts) bourse.Amounts {
 	need := slices.Clone(amounts)
 	for h := range holds {
@@ -204,8 +203,8 @@ func (hs *Holds) Of(ctx context.Context, key bourse.ReservationKey) ([]bourse.Ho
 	return live, err
 }
 
-// Extend sets the expiry of a reservation's holds on this worker to ttl from now. It
-// returns CodeNotFound if there are none.
+// Extend makes a reservation's holds on this worker expire ttl from now, and returns them. It returns CodeNotFound if
+// there are none.
 func (hs *Holds) Extend(ctx context.Context, key bourse.ReservationKey, ttl time.Duration) ([]bourse.Hold, error) {
 	if err := errors.Join(key.Validate(), bourse.ValidateHold(ttl)); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "%w", err)
@@ -248,7 +247,7 @@ func errNoHold(key bourse.ReservationKey) error {
 	return bourse.Errorf(bourse.CodeNotFound, "nothing is held for reservation %s here", key)
 }
 
-// changed wakes Run, because a hold may now expire before the time that Run is waiting for.
+// changed wakes Run. It is called when a hold may expire earlier than the time that Run is waiting for.
 func (hs *Holds) changed() {
 	select {
 	case hs.wake <- struct{}{}:
@@ -258,8 +257,8 @@ func (hs *Holds) changed() {
 
 const expireRetry = time.Second // delay after a failure
 
-// Run deletes holds that have expired, until ctx is done. Decisions already ignore
-// expired holds; see [store.Tx.CommittedAt].
+// Run deletes expired holds until ctx is done. Decisions ignore expired holds even before they are deleted; see
+// [store.Tx.CommittedAt].
 func (hs *Holds) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {

@@ -6,9 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ledger contains a worker's total resources, and computes whether an order still fits.
-// It does not track usage: callers pass the committed amounts, which they read from the
-// store in the transaction that decides.
+// Ledger contains a worker's total resources, and computes whether an order still fits. It does not track usage:
+// callers pass the committed amounts, which they read from the store in the transaction that makes the decision.
 type Ledger struct {
 	Totals      bourse.Amounts // capacity times overcommit
 	Shared      float64        // shared vCPUs per core
@@ -30,8 +29,8 @@ func (l *Ledger) Scratch(c *bourse.Config) bourse.MiB {
 }
 
 // WhileRunning returns the resources that a machine with this config takes while it runs. These are the resources of
-// its guest, disk for its root file system, log and record, and the countables among its requirements. A machine that
-// a poller runs takes only countables, and disk for its log and record.
+// its guest, disk for its root file system, log and record, and the countables among its requirements. A machine that a
+// poller runs takes only the countables, and disk for its log and record.
 func (l *Ledger) WhileRunning(c *bourse.Config) bourse.Amounts {
 	amounts := Countables(c.Requirements)
 	if c.ImageKind() != bourse.PollerImage {
@@ -96,7 +95,7 @@ func (l *Ledger) Accounts(committed bourse.Amounts) []bourse.Account {
 	return out
 }
 
-// Max returns, for each resource, the larger of its amounts in a and b.
+// Max returns the larger of a's and b's amounts for each resource.
 func Max(a, b bourse.Amounts) bourse.Amounts {
 	var out bourse.Amounts
 	for _, x := range a {
@@ -110,7 +109,7 @@ func Max(a, b bourse.Amounts) bourse.Amounts {
 	return out.Sorted()
 }
 
-// Min returns, for each resource, the smaller of its amounts in a and b.
+// Min returns the smaller of a's and b's amounts for each resource.
 func Min(a, b bourse.Amounts) bourse.Amounts {
 	var out bourse.Amounts
 	for _, x := range a {
@@ -121,7 +120,7 @@ func Min(a, b bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// less returns the committed amounts minus the taken ones.
+// less returns committed minus taken.
 func less(committed, taken bourse.Amounts) bourse.Amounts {
 	out := append(bourse.Amounts(nil), committed...)
 	for i := range out {
@@ -130,8 +129,8 @@ func less(committed, taken bourse.Amounts) bourse.Amounts {
 	return out
 }
 
-// Countables returns the countables among an order's requirements. A call to a warm
-// machine takes only these, since the machine already holds its other resources.
+// Countables returns the countable resources among an order's requirements. A call to a warm machine takes only these,
+// because the machine already has its other resources.
 func Countables(requirements bourse.Requirements) bourse.Amounts {
 	var amounts bourse.Amounts
 	for name, r := range requirements {

@@ -18,8 +18,7 @@ const EnvPort = "PORT"
 // ResourcePorts is the resource that refusals name if no $PORT is free.
 const ResourcePorts = "ports"
 
-// PortRange is the range of ports that a worker assigns to its machines as $PORT. Both
-// ends are included.
+// PortRange is the range of ports that a worker assigns to its machines as $PORT, including both ends.
 type PortRange struct {
 	First, Last int
 }
@@ -32,14 +31,15 @@ func (p PortRange) Validate() error {
 	return nil
 }
 
-// maxBinds limits how many ports a worker tries to bind when it chooses one. It keeps
-// transactions short on a host whose other programs use many ports.
+// maxBinds is the maximum number of ports that a worker tries to bind when it chooses a port. It keeps transactions
+// short on hosts where other programs use many ports.
 const maxBinds = 64
 
 // Port chooses a machine's $PORT. current is the machine's current port, or 0 if it has none. Port prefers a port that
-// one of the machine's services names, if that port is free and in the worker's range. Otherwise it returns the current
-// port, even if another program uses it now. If the machine has no current port, Port returns any free one. It returns
-// 0 if the machine needs no port: its environment sets PORT, it has a private network, or it runs on a poller's host.
+// one of the machine's services declares, if that port is free and in the worker's range. Otherwise it returns the
+// current port, even if another program uses it now. If the machine has no current port, Port returns any free port. It
+// returns 0 if the machine does not need a port because its environment sets PORT, it has a private network, or it runs
+// on a poller's host.
 func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, current int) (int, *bourse.Refusal) {
 	if _, own := c.Env[EnvPort]; own || private || c.ImageKind() == bourse.PollerImage {
 		return 0, nil
@@ -66,8 +66,8 @@ func (h *Host) Port(tx *store.Tx, c *bourse.Config, private bool, current int) (
 	return port, nil
 }
 
-// find searches the range for a port that no machine uses and that can be bound, starting at the given offset. It
-// returns the port, or 0 if it has not found one in maxBinds attempts, and the number of attempts.
+// find searches the range, starting at an offset, for a port that no machine uses and that can be bound. It returns the
+// port, and the number of ports that it tried to bind. The port is 0 if none was found in maxBinds attempts.
 func (p PortRange) find(offset int, taken func(int) bool, bind func(int) error) (port, tried int) {
 	n := p.Last - p.First + 1
 	for i := range n {
@@ -85,10 +85,9 @@ func (p PortRange) find(offset int, taken func(int) bool, bind func(int) error) 
 	return 0, tried
 }
 
-// declaredPort returns the first port in the worker's range that is declared by one of a
-// machine's services, or 0 if there is none. The worker must not assign ports outside its
-// range, because they may belong to a server or to another worker on the host. That
-// server, or a machine of that worker, would then receive this machine's requests.
+// declaredPort returns the first port in the worker's range that one of a machine's services declares, or 0 if there is
+// none. The worker must not assign ports outside its range, because they may belong to a server or to another worker on
+// the host. That server, or a machine of that worker, would then receive this machine's requests.
 func declaredPort(c *bourse.Config, ports PortRange) int {
 	for _, s := range workload.Services(c) {
 		if s.Protocol == workload.ProtocolTCP && s.InternalPort >= ports.First && s.InternalPort <= ports.Last {
@@ -98,14 +97,13 @@ func declaredPort(c *bourse.Config, ports PortRange) int {
 	return 0
 }
 
-// PortInUse reports whether a program other than the machine uses port, the port of a
-// machine that is not running.
+// PortInUse reports whether any program uses a port. Port 0 is never in use. If the port belongs to a machine, the
+// machine must not be running.
 func PortInUse(port int) bool { return port != 0 && errors.Is(bind(port), syscall.EADDRINUSE) }
 
-// bind tries to bind a TCP port on all IPv4 addresses, and releases it. It fails with
-// EADDRINUSE while a program listens on the port at an IPv4 address, or uses it for an
-// outgoing connection. Because bind does not listen, two callers that try the same port
-// at the same moment both succeed on Linux.
+// bind tries to bind a TCP port on all IPv4 addresses, and releases it. It fails with EADDRINUSE while a program
+// listens on the port at an IPv4 address, or uses the port for an outgoing connection. On Linux, two callers that try
+// the same port at the same moment both succeed, because bind does not listen.
 func bind(port int) error {
 	fd, err := socket()
 	if err != nil {

@@ -30,8 +30,8 @@ func (h *Host) Unsupported(org string, c *bourse.Config) *bourse.Refusal {
 	return h.FromThisWorker(r)
 }
 
-// UnsupportedTask is like Unsupported, for a task's order. Such an order contains no
-// config, because the task runs on a warm machine.
+// UnsupportedTask is like Unsupported, but for the order of a warm task. It checks only the region and the required
+// labels, because the task runs on an existing machine.
 func (h *Host) UnsupportedTask(order *bourse.Order) *bourse.Refusal {
 	r := h.region(order)
 	if r == nil {
@@ -72,7 +72,7 @@ func (h *Host) region(order *bourse.Order) *bourse.Refusal {
 	return &bourse.Refusal{Reason: bourse.RefusedRegion, Detail: fmt.Sprintf("the worker is in %s", h.Region)}
 }
 
-// labels refuses an order whose requirements name a label that is missing from available or has another value there.
+// labels refuses an order if a label that it requires is missing from available, or has a different value there.
 func (h *Host) labels(requirements bourse.Requirements, available map[string]string) *bourse.Refusal {
 	for name, wanted := range requirements {
 		label, known := available[name]
@@ -93,7 +93,7 @@ func (h *Host) labels(requirements bourse.Requirements, available map[string]str
 	return nil
 }
 
-// image refuses a config whose image none of the worker's drivers can run.
+// image refuses a config if none of the worker's drivers can run its image.
 func (h *Host) image(org string, c *bourse.Config) *bourse.Refusal {
 	kind := c.ImageKind()
 	if !slices.Contains(h.Drivers, string(kind)) {
@@ -108,7 +108,7 @@ func (h *Host) image(org string, c *bourse.Config) *bourse.Refusal {
 	return nil
 }
 
-// registryImage is like image, for images from registries.
+// registryImage refuses a config with an image from a registry if the worker cannot run the image as configured.
 func (h *Host) registryImage(org string, c *bourse.Config) *bourse.Refusal {
 	for _, err := range []error{h.Containers(), h.NoNetwork} {
 		if err != nil {
@@ -150,7 +150,8 @@ func (h *Host) RunsVM(c *bourse.Config) bool {
 	return h.Labels.Load().ByKind[bourse.RegistryImage][driver.LabelDefaultRuntime] == bourse.RuntimeVM
 }
 
-// refuseVM returns a refusal if the worker would run a machine as a virtual machine but cannot, and nil otherwise.
+// refuseVM returns a refusal if a machine with this config would have to be a virtual machine and the worker cannot run
+// that virtual machine. Otherwise, it returns nil.
 func (h *Host) refuseVM(c *bourse.Config) *bourse.Refusal {
 	if !h.RunsVM(c) {
 		return nil
@@ -176,7 +177,7 @@ func (h *Host) refuseVM(c *bourse.Config) *bourse.Refusal {
 	return r
 }
 
-// offersRuntime reports whether a driver's labels contain a runtime, either by its short name or by its containerd
+// offersRuntime reports whether a driver's labels list a runtime, whether name is its short name or its containerd
 // name.
 func offersRuntime(labels map[string]string, name string) bool {
 	if _, short := labels[labelRuntime+name]; short {
@@ -190,7 +191,8 @@ func offersRuntime(labels map[string]string, name string) bool {
 	return false
 }
 
-// missing returns how many bytes the worker would have to pull to fill an order.
+// missing returns how many bytes the worker would have to pull to fill an order, or UnknownImage if the image's size is
+// unknown.
 func (h *Host) missing(o *bourse.Order) int64 {
 	if o.Config.ImageKind() != bourse.RegistryImage || h.Images == nil {
 		return 0

@@ -6,13 +6,13 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxTries is the maximum number of orders in each of a Tries's two generations.
+// maxTries is the maximum number of orders in each of the two generations of a Tries.
 const maxTries = 1 << 14
 
 // Tries remembers, for each order, the latest attempt (try) that asked this worker for a quote. The worker refuses a
 // claim from an earlier attempt, because the broker of the later attempt has already learned that the order is not
-// filled here, and may fill it on another worker. Tries need not be persisted: a claim ends with its connection, so
-// no claim outlives this daemon.
+// filled here, and may fill it on another worker. Tries are not persisted: a claim ends when its connection is closed,
+// so no claim outlives this daemon.
 type Tries struct {
 	mu   sync.Mutex
 	last map[bourse.OrderID]string // guarded by mu
@@ -33,8 +33,8 @@ func (t *Tries) Asked(order *bourse.Order) {
 	t.last[order.ID] = order.Try
 }
 
-// refuse refuses a claim's order if a different attempt was the last to ask this worker. It must be called in the
-// transaction that fills the order.
+// refuse refuses a claim's order if the latest attempt that asked this worker for a quote is a different one. It must
+// be called in the transaction that fills the order.
 func (t *Tries) refuse(order *bourse.Order) *bourse.Refusal {
 	if order.Try == "" {
 		return nil

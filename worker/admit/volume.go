@@ -11,7 +11,7 @@ import (
 // supportsVolume refuses a volume that the worker could not create even if it were idle.
 func (h *Host) supportsVolume(spec bourse.VolumeOrder) *bourse.Refusal {
 	if h.VolumeLabels[LabelVolume] == "" {
-		return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: LabelVolume, Detail: "the worker has no volumes"}
+		return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: LabelVolume, Detail: "the worker does not support volumes"}
 	}
 	if spec.Encrypted && h.VolumeLabels[bourse.LabelEncrypted] == "" {
 		return &bourse.Refusal{Reason: bourse.RefusedUnknown, Resource: bourse.LabelEncrypted, Detail: "the worker cannot encrypt volumes"}
@@ -19,7 +19,7 @@ func (h *Host) supportsVolume(spec bourse.VolumeOrder) *bourse.Refusal {
 	return nil
 }
 
-// volume returns the checks for an order for a volume. The checks also fill in d.
+// volume returns the checks for an order that requests a volume. The checks also fill in d.
 func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decision) []check {
 	spec := order.Volume.WithDefaults()
 	disk := bourse.Amount{Resource: bourse.ResourceDisk, Amount: int64(spec.Disk())}
@@ -38,7 +38,8 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 	}
 }
 
-// source checks a new volume's source if the source is on this worker.
+// source refuses a new volume whose source cannot be copied. If the source is on another worker, it
+// only checks that this worker can read other workers' volumes.
 func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, now time.Time) (*bourse.Refusal, error) {
 	id, tag := SourceOf(spec)
 	no := func(format string, args ...any) (*bourse.Refusal, error) {
@@ -78,9 +79,9 @@ func SourceOf(spec *bourse.VolumeOrder) (string, bourse.WorkerTag) {
 	return "", 0
 }
 
-// LocalSource returns the size and encryption of a new volume's source on this worker.
-// claimed is the time when the new volume was claimed. It returns CodeNotFound if the
-// source does not exist or cannot be read.
+// LocalSource returns the size and encryption setting of a new volume's source, which must be on
+// this worker. claimed is the time at which the new volume was claimed. It returns CodeNotFound if
+// the source does not exist or cannot be read.
 func LocalSource(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, claimed time.Time) (bourse.VolumeOrder, error) {
 	if spec.Snapshot != "" {
 		s, v, err := tx.Snapshot(spec.Snapshot)
@@ -116,7 +117,7 @@ func zone(tx *store.Tx, app bourse.App, spec *bourse.VolumeOrder) (*bourse.Refus
 		if spec.UniqueZoneApp || v.Spec.Name == spec.Name {
 			return &bourse.Refusal{
 				Reason: bourse.RefusedZone, Resource: string(v.ID),
-				Detail: fmt.Sprintf("the worker has volume %s (%s) of app %s", v.ID, v.Spec.Name, app.Name),
+				Detail: fmt.Sprintf("the worker already has volume %s (%s) of app %s", v.ID, v.Spec.Name, app.Name),
 			}, nil
 		}
 	}

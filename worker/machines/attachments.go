@@ -18,19 +18,19 @@ import (
 
 // Network manages machines' private networks. Its methods are idempotent.
 type Network interface {
-	// Attach creates a machine's network, or returns the existing one.
+	// Attach creates a machine's network and returns it. If the network already exists, Attach only returns it.
 	Attach(ctx context.Context, spec network.Spec) (network.Attachment, error)
 	// Detach removes a machine's network.
 	Detach(ctx context.Context, machine bourse.MachineID) error
-	// Recover restores the rules of the networks in keep, and removes all other networks.
-	// It must be called once, before Attach and Detach.
+	// Recover restores the firewall rules of the networks in keep, and removes all other networks. It must be called
+	// once, before Attach and Detach.
 	Recover(ctx context.Context, keep []network.Spec) error
-	// Namespace returns the path of a machine's network namespace, whether or not it exists.
+	// Namespace returns the path of a machine's network namespace, even if the namespace does not exist.
 	Namespace(machine bourse.MachineID) string
 }
 
-// Scratch manages directories of limited size. The directories store the changes that containers make to their root
-// file systems. The methods are idempotent.
+// Scratch manages size-limited directories that store the changes that containers make to their root file systems. Its
+// methods are idempotent.
 type Scratch interface {
 	Scratch(ctx context.Context, machine bourse.MachineID, sizeMiB int64) (path string, err error)
 	RemoveScratch(ctx context.Context, machine bourse.MachineID) error
@@ -49,8 +49,8 @@ func isHostProgram(m *bourse.Machine) bool {
 	return m.Config.ImageKind() != bourse.RegistryImage && !m.PrivateIP.IsValid() && len(m.Config.Mounts) == 0
 }
 
-// setUp creates the attachments of m, or returns the existing ones. m must be recorded
-// as starting. setUp is idempotent; tearDown and removeAll undo it.
+// setUp creates m's attachments and returns them. m must be recorded as starting. setUp is idempotent: it returns
+// attachments that already exist. tearDown and removeAll undo it.
 func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, error) {
 	var out Attached
 	if isHostProgram(m) {
@@ -74,8 +74,8 @@ func (ms *Machines) setUp(ctx context.Context, m *bourse.Machine) (Attached, err
 	return out, nil
 }
 
-// tearDown undoes setUp, except that a stopped machine keeps the changes to its root file system, and its address,
-// which is derived from its id.
+// tearDown undoes setUp, except that it keeps the changes to the machine's root file system. The machine also keeps its
+// address, which is derived from its id.
 func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
 	if isHostProgram(m) {
 		return nil
@@ -83,7 +83,7 @@ func (ms *Machines) tearDown(ctx context.Context, m *bourse.Machine) error {
 	return errors.Join(ms.volumes.Unmount(ctx, m), ms.detachNetwork(ctx, m))
 }
 
-// removeAll undoes setUp, and also removes what tearDown keeps.
+// removeAll is like tearDown, but also removes the changes to the machine's root file system.
 func (ms *Machines) removeAll(ctx context.Context, m *bourse.Machine) error {
 	err := ms.tearDown(ctx, m)
 	if ms.scratch != nil && m.Config.ImageKind() == bourse.RegistryImage {
@@ -142,8 +142,8 @@ func (ms *Machines) detachNetwork(ctx context.Context, m *bourse.Machine) error 
 	return ms.network.Detach(ctx, m.ID)
 }
 
-// namesOf adds the names in a machine's config to its network. The default host name is
-// the machine's id.
+// namesOf adds the host name and DNS settings in a machine's config to its network. The default host name is the
+// machine's id.
 func namesOf(m *bourse.Machine, n *driver.Network) *driver.Network {
 	d := cmp.Or(m.Config.DNS, &bourse.DNS{})
 	n.Hostname = string(m.ID)
@@ -167,8 +167,8 @@ func namesOf(m *bourse.Machine, n *driver.Network) *driver.Network {
 	return n
 }
 
-// address sets m's private network and address, according to the app's record that tx
-// reads. m keeps them even if the app's network changes later.
+// address sets m's private network and address according to the app's record. m keeps both even if the app's network
+// changes later.
 func address(tx *store.Tx, m *bourse.Machine) error {
 	app, ok, err := tx.App(m.App)
 	if err != nil {
@@ -206,7 +206,7 @@ func (ms *Machines) recoverNetworks(ctx context.Context) error {
 	return ms.network.Recover(ctx, keep)
 }
 
-// willRun reports whether m is running, or will start without another request.
+// willRun reports whether m is running or will start without another request.
 func willRun(m *bourse.Machine) bool {
 	switch m.State {
 	case bourse.StateStarting, bourse.StateStarted, bourse.StateSuspending, bourse.StateSuspended, bourse.StateStopping, bourse.StateRestarting, bourse.StateReplacing:
@@ -220,9 +220,8 @@ func willRun(m *bourse.Machine) bool {
 }
 
 // reportLostNetworks looks for running machines whose network namespace was removed while the daemon was down. Running
-// programs do not join a new namespace, so these machines have no network until they are restarted. The worker does not
-// restart machines without a request, so reportLostNetworks only reports the problem, in the log and in the machine's
-// events.
+// programs do not join a new namespace, so these machines have no network until they are restarted. The worker restarts
+// machines only on request, so reportLostNetworks only reports the problem, in the log and in the machines' events.
 func (ms *Machines) reportLostNetworks(ctx context.Context, running []driver.TaskID) {
 	for _, id := range running {
 		m, err := ms.state.Machine(ctx, id.Machine)
@@ -258,7 +257,7 @@ func outsideNetwork(pid int, namespace string) bool {
 	return err == nil && !os.SameFile(own, other)
 }
 
-// lossReported reports whether an event since m's last start already reports the lost network.
+// lossReported reports whether the loss of m's network is already among the events since m's last start.
 func lossReported(m *bourse.Machine) bool {
 	i := slices.IndexFunc(m.LastEvents, func(e bourse.Event) bool { // newest first
 		return e.Type == bourse.EventCutOff || e.Type == bourse.EventStart

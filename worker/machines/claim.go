@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Claim fills an order for a machine, or returns the refusal. It returns once the machine has started or, if the order
-// does not launch it, is prepared. If the machine fails to start, Claim returns a refusal. If ctx is done first, the
-// start continues in the background, and the caller can look up or cancel the order by its id.
+// Claim fills an order for a machine, or returns a refusal. It returns once the machine has started or, if the order
+// does not launch it, once the machine is prepared. If the machine fails to start, Claim returns a refusal. If ctx is
+// done first, the start continues in the background, and the caller can look up or cancel the order by its id.
 func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	order := &c.Order
@@ -52,9 +52,9 @@ func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *
 	}
 }
 
-// Begin decides whether to fill a claim's order. If it is filled, one transaction records the machine, its resources,
-// its order (with recordOrder) and the run that will start it, before anything happens on the host. The returned
-// function waits for the run, like [state.Started]. The error is an [admit.NotFilledError] if the order is already
+// Begin decides whether to fill a claim's order. If so, one transaction records the machine, its resources, its order
+// (with recordOrder) and the run that will start the machine, before anything happens on the host. The returned
+// function waits for the run, as [state.Started] does. The error is an [admit.NotFilledError] if the order is already
 // filled or is refused.
 func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func(*store.Tx, *bourse.Machine) error) (bourse.Machine, func(context.Context) error, error) {
 	for {
@@ -81,11 +81,11 @@ func (ms *Machines) Begin(ctx context.Context, c *bourse.Claim, recordOrder func
 	}
 }
 
-// errIDInUse reports that a new machine's random id is already in use.
+// errIDInUse is returned if a new machine's random id is already in use.
 var errIDInUse = errors.New("taken")
 
-// newMachine returns the machine that a claim's order describes. The transaction that
-// records the machine sets the remaining fields.
+// newMachine returns the machine that a claim's order describes. The remaining fields are set in the transaction that
+// records the machine.
 func (ms *Machines) newMachine(c *bourse.Claim) bourse.Machine {
 	order, now := &c.Order, time.Now().UTC()
 	m := bourse.Machine{
@@ -107,8 +107,7 @@ func (ms *Machines) newMachine(c *bourse.Claim) bourse.Machine {
 	return m
 }
 
-// recordOrder returns a function that records that a machine has filled a claim's
-// order.
+// recordOrder returns a function that records which machine has filled a claim's order.
 func (ms *Machines) recordOrder(c *bourse.Claim) func(*store.Tx, *bourse.Machine) error {
 	return func(tx *store.Tx, m *bourse.Machine) error {
 		decision := c.Decision
@@ -117,8 +116,8 @@ func (ms *Machines) recordOrder(c *bourse.Claim) func(*store.Tx, *bourse.Machine
 	}
 }
 
-// recordClaim decides whether to fill a claim's order and, if so, records machine m with
-// the decision's resources, devices and port.
+// recordClaim decides whether to fill a claim's order. If so, it records machine m with the resources, devices and port
+// from the decision.
 func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine, recordOrder func(*store.Tx, *bourse.Machine) error) error {
 	d, err := ms.host.Take(tx, &c.Order, time.Now())
 	if err != nil {
@@ -167,8 +166,8 @@ func (ms *Machines) recordClaim(tx *store.Tx, c *bourse.Claim, m bourse.Machine,
 	return state.AppendEvent(tx, &m, "", launch)
 }
 
-// filledBefore answers a repeated claim, once the machine that the order's first claim recorded has started or failed
-// to start.
+// filledBefore answers a repeated claim. It waits until the machine that was created by the order's first claim has
+// started or failed to start.
 func (ms *Machines) filledBefore(ctx context.Context, order *bourse.Order, id bourse.MachineID) (*bourse.Fill, *bourse.Refusal, error) {
 	if _, err := ms.state.AwaitMachine(ctx, id, func(m *bourse.Machine) bool { return m.State.Settled() }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
@@ -176,7 +175,7 @@ func (ms *Machines) filledBefore(ctx context.Context, order *bourse.Order, id bo
 	return ms.host.Repeat(ms.state.Store, order)
 }
 
-// freeName returns a random name that is not used by any of an app's live machines.
+// freeName returns a random name that none of the app's live machines uses.
 func freeName(tx *store.Tx, app bourse.App) (string, error) {
 	for {
 		name := randomName()
@@ -186,8 +185,8 @@ func freeName(tx *store.Tx, app bourse.App) (string, error) {
 	}
 }
 
-// StartRefusal returns the refusal for an order whose machine failed to start. It derives
-// the reason from the error of the machine's run and from the machine's record.
+// StartRefusal returns the refusal for an order whose machine failed to start. It derives the reason from err, the
+// error of the run that started the machine, and from the machine's record.
 func (ms *Machines) StartRefusal(ctx context.Context, order *bourse.Order, id bourse.MachineID, err error) *bourse.Refusal {
 	m, unread := ms.state.Machine(ctx, id)
 	known := unread == nil
@@ -200,8 +199,9 @@ func (ms *Machines) StartRefusal(ctx context.Context, order *bourse.Order, id bo
 	return r
 }
 
-// startReason returns a refusal's reason and the resource that the refusal names. pulled is true if the machine's image
-// is on the host. If pulled is false, the error came from the image's registry.
+// startReason returns the reason and the resource for a refusal, given the code of the error with which the machine
+// failed to start. pulled is true if the machine's image is on the host. If it is false, the error came from the
+// image's registry.
 func startReason(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
 	kind := order.Config.ImageKind()
 	pulling := kind == bourse.RegistryImage && !pulled
@@ -232,12 +232,12 @@ func startReason(order *bourse.Order, pulled bool, code bourse.Code) (reason bou
 	return bourse.RefusedDriver, ""
 }
 
-// answerMargin is the time reserved for answering a claim. The worker gives up starting the claim's machine this long
-// before the claim's deadline, so that it can still report the reason.
+// answerMargin is the maximum time reserved for answering a claim. The worker gives up starting the claim's machine
+// this long before the claim's deadline, so that it can still report the reason.
 const answerMargin = 300 * time.Millisecond
 
-// startDeadline returns the time when the worker gives up starting an order's machine: the
-// order's deadline, or shortly before the claim ends if that is earlier.
+// startDeadline returns the time at which the worker gives up starting an order's machine: the order's deadline, or
+// shortly before ctx's deadline if that is earlier.
 func startDeadline(ctx context.Context, m *bourse.Machine, order *bourse.Order) time.Time {
 	until := m.CreatedAt.Add(order.Deadline())
 	if end, ok := ctx.Deadline(); ok {

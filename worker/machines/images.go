@@ -17,15 +17,13 @@ import (
 // ImageHost manages the images on a worker's host. Errors with the codes not_found, invalid and insufficient_capacity
 // are final. After unavailable, the caller may retry.
 type ImageHost interface {
-	// Resolve asks an image's registry for the image's digest, with the organization's credentials, and returns the
-	// reference with that digest. If org is empty, it uses no credentials.
+	// Resolve requests an image's digest from its registry, with the organization's credentials, and returns the
+	// reference with that digest. If org is empty, it does not use credentials.
 	Resolve(ctx context.Context, org, name string) (bourse.ImageRef, error)
-	// Pull makes an image available on the host. It returns once machines can be started
-	// from the image. Concurrent calls for one image share one pull. The organization must
-	// have resolved the reference before.
+	// Pull makes an image available on the host. It returns once machines can be started from the image. Concurrent
+	// calls for the same image share one pull. Resolve must have returned ref for the same organization.
 	Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error)
-	// Has reports whether the image of a resolved reference is on the host, so that machines can be started from it
-	// without a pull.
+	// Has reports whether a resolved image is on the host, so that machines can be started from it without a pull.
 	Has(ref bourse.ImageRef) bool
 	// Missing returns how many bytes the worker would have to pull before the organization
 	// could run the image. known is false if the worker has not resolved the image for
@@ -45,11 +43,10 @@ type images struct {
 	pulling sync.Map // maps the bourse.MachineID of each machine that waits for a pull to the bourse.Image being pulled
 }
 
-// errNoImages is returned if the worker cannot run images.
+// errNoImages is returned if an image is required but the worker cannot run images.
 var errNoImages = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without a container driver")
 
-// newImages returns the images of a worker's machines. host is nil if the worker cannot
-// run images.
+// newImages returns the image manager for a worker's machines. host is nil if the worker cannot run images.
 func newImages(s *state.State, host ImageHost) *images {
 	i := &images{state: s, ImageHost: host}
 	if host != nil {
@@ -72,20 +69,20 @@ func (i *images) Pulling(id bourse.MachineID) (bourse.Image, bool) {
 	return image.(bourse.Image), true
 }
 
-// Drop stops protecting an image that was pulled for a machine. It is called once the machine's record contains the
-// image, or once it is certain that the record will never contain it.
+// Drop stops protecting the image that was pulled for a machine. It is called once the machine's record contains the
+// image, or once it is clear that the record never will.
 func (i *images) Drop(id bourse.MachineID) { i.protected.drop(id) }
 
-// protected tracks the images that must not be removed. These are the images of all machines
-// that are not destroyed, and images that are about to be recorded with a machine.
+// protected tracks the images that must not be removed: the images of all machines that are not destroyed, and images
+// that are about to be recorded with a machine.
 type protected struct {
 	mu   sync.Mutex
 	held map[bourse.MachineID]string // digests that are protected but not recorded yet; guarded by mu
 	used map[string]struct{}         // recorded digests; nil if the records must be read again
 }
 
-// changed discards the cached digests, so that the records are read again when needed. It is called after a machine is
-// added, changed or removed.
+// changed discards the cached digests, so that they are read from the records again when needed. It is called after a
+// machine is added, changed or removed.
 func (u *protected) changed() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -112,8 +109,8 @@ func (u *protected) drop(id bourse.MachineID) {
 	}
 }
 
-// has reports whether an image is held for a machine or recorded with one. It holds the lock during both checks,
-// including the call to read, so that drop cannot run between them.
+// has reports whether an image is held for a machine or recorded with one. read returns the recorded digests. has keeps
+// u locked during both checks, so that drop cannot run between them.
 func (u *protected) has(digest string, read func() (map[string]struct{}, error)) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -182,8 +179,8 @@ func (i *images) Ensure(ctx context.Context, m *bourse.Machine) error {
 	return nil
 }
 
-// PullFor pulls a machine's image and protects the image until the machine's record contains it. The event is nil if
-// the image was already on the host.
+// PullFor pulls a machine's image and protects it until Drop is called. It returns the resolved reference and an event
+// for the pull. The event is nil if the image was already on the host.
 func (i *images) PullFor(ctx context.Context, m *bourse.Machine) (bourse.ImageRef, *bourse.PullEvent, error) {
 	org, err := i.OrgOf(m)
 	if err != nil {
@@ -245,20 +242,20 @@ func pullEvent(m *bourse.Machine, pull *bourse.PullEvent) bourse.Event {
 	return bourse.Event{Type: bourse.EventPull, State: m.State, Source: bourse.SourceWorker, Pull: pull}
 }
 
-// unresolved marks an error that occurred while an image's name was being resolved.
+// unresolved is an error from resolving an image's name.
 type unresolved struct{ error }
 
 // Unwrap returns the registry's error.
 func (e unresolved) Unwrap() error { return e.error }
 
-// pullBegun reports whether m's events contain a pull.
+// pullBegun reports whether m's recent events include a pull.
 func pullBegun(m *bourse.Machine) bool {
 	return slices.ContainsFunc(m.LastEvents, func(e bourse.Event) bool { return e.Type == bourse.EventPull })
 }
 
-// pullStep pulls the image of an order's machine, and records the digest to which the image's name resolved. This
+// pullStep pulls the image for an order's machine, and records the digest that the image's name resolved to. This
 // version of the machine always uses that digest. The step gives up at the order's deadline, or when the machine is
-// stopped or destroyed. If the image does not exist or its registry cannot be reached, this worker does not fill the
+// stopped or destroyed. If the image does not exist or its registry cannot be reached, the worker does not fill the
 // order.
 func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
@@ -286,8 +283,8 @@ func (ms *Machines) pullStep(ctx context.Context, r *machineRun) fsm.Outcome {
 		return fsm.Abort(bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is no longer wanted", m.ID))
 	case errors.Is(err, errDeadline):
 	case errors.As(err, new(unresolved)) && r.Attempt > 0 && !pullBegun(&m):
-		// Two attempts to reach the image's registry failed, and no earlier pull began. Another
-		// worker may be able to reach the registry.
+		// Resolving the image has failed twice, and no pull has begun. Give up, because another worker may be able to
+		// reach the registry.
 	case code == bourse.CodeUnavailable, code == bourse.CodeTimeout, code == bourse.CodeCanceled, code == bourse.CodeInternal:
 		return fsm.RetryAfter(pullPause(r.Attempt, r.Request.Until), err)
 	}
@@ -299,8 +296,8 @@ var (
 	errDeadline  = errors.New("the order's deadline has passed")
 )
 
-// deadlineError returns the error of a pull whose context is done because of cause. If cause is the order's deadline,
-// the error also contains failure, the error of the previous attempt.
+// deadlineError returns the error for a pull whose context has ended. cause is the context's cause. If it is
+// errDeadline, the error also contains failure, the previous attempt's error.
 func deadlineError(cause error, m *bourse.Machine, failure string) error {
 	if !errors.Is(cause, errDeadline) {
 		return cause
@@ -317,9 +314,8 @@ const (
 	maxPullPause = 5 * time.Second
 )
 
-// pullPause returns the delay before the next attempt to pull. The delay doubles with
-// each attempt. It never extends past the order's deadline (until), by which the claim
-// must be answered.
+// pullPause returns the delay before the next attempt to pull an image. The delay doubles with each attempt, but ends
+// at the order's deadline (until), because the claim must be answered by then.
 func pullPause(attempt int, until time.Time) time.Duration {
 	pause := min(maxPullPause, minPullPause<<min(attempt, 10))
 	if !until.IsZero() {
@@ -328,8 +324,8 @@ func pullPause(attempt int, until time.Time) time.Duration {
 	return pause
 }
 
-// contextWhile returns a context that ends at the deadline, or earlier if wanted returns false for the machine. If
-// the deadline is zero, there is none. The caller must call stop.
+// contextWhile returns a context that ends at the deadline, or earlier if wanted returns false for the machine. A zero
+// deadline means no deadline. The caller must call stop.
 func (ms *Machines) contextWhile(ctx context.Context, id bourse.MachineID, deadline time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := context.CancelFunc(func() {})
@@ -346,7 +342,7 @@ func (ms *Machines) contextWhile(ctx context.Context, id bourse.MachineID, deadl
 	return ctx, func() { end(nil); cancel(); looking.Wait() }
 }
 
-// recordImage records the reference to which the name of a machine's image was resolved.
+// recordImage records the resolved reference of a machine's image and, if pull is not nil, an event for the pull.
 func recordImage(tx *store.Tx, id bourse.MachineID, ref bourse.ImageRef, pull *bourse.PullEvent) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateStarting && m.State != bourse.StateCreated {
@@ -361,8 +357,8 @@ func recordImage(tx *store.Tx, id bourse.MachineID, ref bourse.ImageRef, pull *b
 	return err
 }
 
-// Pulling returns the progress of the pull that an order's machine is waiting for. It
-// returns CodeNotFound if the machine is not waiting for a pull.
+// Pulling returns the progress of the image pull that an order's machine is waiting for. It returns CodeNotFound if the
+// machine is not waiting for a pull.
 func (ms *Machines) Pulling(_ context.Context, id bourse.OrderID) (bourse.Image, error) {
 	var rec store.OrderRecord
 	err := ms.state.Store.View(func(tx *store.Tx) (err error) {

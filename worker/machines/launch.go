@@ -53,9 +53,9 @@ func (ms *Machines) launch(ctx context.Context, r *machineRun, failed onFailure)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return recordStart(tx, status, version, now) }))
 }
 
-// recordStart records that a task is running. The event contains the driver's start time, so recording the start again
-// produces the same event. secrets is the version of the app's secrets that the program received. The machine's next
-// start requires at least that version.
+// recordStart records that a machine's task is running. The event contains the start time that the driver reports, so
+// recording the start again produces the same event. secrets is the version of the app's secrets that the program
+// received; the machine's next start requires at least that version.
 func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) error {
 	_, err := state.ChangeMachineAt(tx, s.ID.Machine, now, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.Boot.Number != s.ID.Boot || m.Boot.Exit != nil {
@@ -76,13 +76,13 @@ func recordStart(tx *store.Tx, s driver.Status, secrets uint64, now time.Time) e
 	return err
 }
 
-// started records in m that the machine has started, and returns the event.
+// started changes m's state to started, and returns the event.
 func started(m *bourse.Machine, s driver.Status) bourse.Event {
 	m.Boot.PID, m.State = s.PID, bourse.StateStarted
 	return bourse.Event{Type: bourse.EventStart, State: m.State, Source: bourse.SourceWorker, At: s.StartedAt.UTC()}
 }
 
-// recordBoot records that a machine is about to start, with a new boot number.
+// recordBoot changes m's state to starting, and assigns its boot number and port.
 func recordBoot(m *bourse.Machine, port int) {
 	m.State = bourse.StateStarting
 	m.Boot.Number++
@@ -90,8 +90,8 @@ func recordBoot(m *bourse.Machine, port int) {
 	m.Boot.Requested, m.Boot.Exit = false, nil
 }
 
-// onFailure ends the launch of a machine that cannot be started. It removes everything that the attempt has created on
-// the host, and then records the failure.
+// onFailure is called when a launch gives up. It removes everything that the launch has created on the host, and then
+// records the failure.
 type onFailure func(ctx context.Context, r *machineRun, m *bourse.Machine, cause error) fsm.Outcome
 
 // starting returns the machine that a run is about to start. It returns
@@ -109,8 +109,8 @@ func (ms *Machines) starting(id bourse.MachineID) (bourse.Machine, error) {
 	return m, err
 }
 
-// attach prepares the host for a machine's program: it ensures that the recorded image
-// exists, and creates the machine's network and mounts.
+// attach prepares the host for a machine's program: it ensures that the recorded image is on the host, and creates the
+// machine's network and mounts.
 func (ms *Machines) attach(ctx context.Context, r *machineRun, failed onFailure) fsm.Outcome {
 	ms.images.Drop(r.Request.Machine) // the image is recorded by now, or the machine is gone
 	m, err := ms.starting(r.Request.Machine)
@@ -130,10 +130,10 @@ func (ms *Machines) attach(ctx context.Context, r *machineRun, failed onFailure)
 	return fsm.Done()
 }
 
-// launchFailed decides what happens after a failed attempt to start m. It gives up immediately if another attempt would
-// also fail, and otherwise after launchAttempts attempts. However, if the error is temporary and m needs attachments or
-// secrets, the step is retried until the order's deadline. If the start has no order, the step is retried until the
-// machine is stopped or destroyed.
+// launchFailed decides whether to retry after a failed attempt to start m. It gives up immediately if another attempt
+// would also fail, and otherwise after launchAttempts attempts. However, if the error is temporary and m needs
+// attachments or secrets, it retries until the order's deadline or, if the start has no order, until the machine is
+// stopped or destroyed.
 func (ms *Machines) launchFailed(ctx context.Context, r *machineRun, m *bourse.Machine, cause error, failed onFailure) fsm.Outcome {
 	late := r.Attempt+1 >= launchAttempts
 	switch bourse.CodeOf(cause) {
@@ -169,9 +169,9 @@ func (ms *Machines) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome
 
 // destroyUnfilled destroys an order's machine that cannot be started. The claim is then answered with a refusal that
 // contains the reason. If some of the machine's objects cannot be removed from the host now, a separate run destroys
-// the machine, and the machine keeps its resources until then.
+// the machine later, and the machine keeps its resources until then.
 func (ms *Machines) destroyUnfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
-	nothing := isHostProgram(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have just claimed the machine
+	nothing := isHostProgram(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have claimed the machine just now
 	if nothing || ms.removeFromHost(ctx, m) == nil {
 		return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.recordDestroyed(tx, m, cause, bourse.StateDestroyed) }))
 	}
@@ -198,10 +198,9 @@ func (ms *Machines) removeFromHost(ctx context.Context, m *bourse.Machine) error
 	return ms.removeAll(ctx, m)
 }
 
-// recordDestroyed records that a machine cannot be started and therefore does not fill its
-// order. last is the machine's new state, destroying or destroyed. recordDestroyed returns
-// errChanged if the machine's state has changed in the meantime, because this run is then
-// no longer responsible for the machine.
+// recordDestroyed records that a machine could not be started, so its order is not filled. last is the machine's new
+// state: destroying or destroyed. If the machine's state has changed in the meantime, recordDestroyed returns
+// errChanged, because this run is then no longer responsible for the machine.
 func (ms *Machines) recordDestroyed(tx *store.Tx, m *bourse.Machine, cause error, last bourse.State) error {
 	if rec, ok, err := tx.Order(m.Order); err != nil {
 		return err
@@ -241,8 +240,8 @@ func (ms *Machines) recordDestroyed(tx *store.Tx, m *bourse.Machine, cause error
 	return nil
 }
 
-// failedLaunchEvents returns the events for a machine that could not be launched. It also
-// releases the resources that the machine does not keep in its current state.
+// failedLaunchEvents returns the events for a machine that could not be launched. It also releases the resources that
+// the machine no longer needs.
 func failedLaunchEvents(m *bourse.Machine, cause error) []bourse.Event {
 	now := time.Now().UTC()
 	m.Boot.PID = 0
@@ -278,10 +277,11 @@ func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	}))
 }
 
-// awaitPoller waits until a poller claims m's task. m must be starting. awaitPoller gives up at the order's deadline,
-// after bourse.DefaultOrderTimeout if the start has no order, or when the machine is stopped or destroyed.
+// awaitPoller waits until a poller claims m's task. m must be starting. awaitPoller gives up when the machine is
+// stopped or destroyed, or at the order's deadline. If the start has no order, it gives up after
+// bourse.DefaultOrderTimeout.
 func (ms *Machines) awaitPoller(ctx context.Context, d driver.Driver, r *machineRun, m *bourse.Machine) (driver.Status, error) {
-	// A poller that claimed the task before this daemon started may still be running it.
+	// The task may still be running on a poller that claimed it before this daemon started.
 	if status, err := d.Inspect(ctx, TaskOf(m)); err == nil {
 		return status, nil
 	}

@@ -1,14 +1,13 @@
-// Package machines runs a worker's machines. It fills orders for machines, carries out
-// clients' calls, and manages each machine's lifecycle on the host, from recording the
-// intent to start it to removing its last traces.
+// Package machines runs a worker's machines. It fills orders for machines, carries out clients' calls, and manages each
+// machine's lifecycle on the host: it records the intent to start a machine before anything else happens, and in the
+// end removes all traces of the machine.
 //
-//   - A claim takes resources from the ledger in the transaction that records the
-//     machine (invariant 4). A claim with the same order id has the same result (invariant 7).
+//   - A claim takes resources from the ledger in the transaction that records the machine (invariant 4). Repeating a
+//     claim with the same order id has the same result (invariant 7).
 //   - Every effect on the host is recorded durably before it happens. Each operation is a
 //     run of package fsm, whose steps may execute again after a crash (invariant 5).
-//   - After a crash, the tasks that the drivers run are adopted if they have a record,
-//     and removed if they have none. No machine is restarted because of a crash, and no
-//     exit is lost (invariant 6).
+//   - After a crash, tasks that drivers are running are adopted if they have a record, and removed if they do not. No
+//     machine is restarted because of a crash, and no exit is lost (invariant 6).
 //   - The network, mounts and devices of a machine with an image exist from before its
 //     program starts until after the program has exited. The image stays on the host
 //     until the machine is destroyed. A stopped machine keeps its record, its volumes and
@@ -43,7 +42,7 @@ type Config struct {
 	Forget       bool                           // remove machines that exist on the host but have no record, instead of refusing to start
 }
 
-// Volumes attaches volumes to machines.
+// Volumes attaches volumes to machines, and mounts them on the host.
 type Volumes interface {
 	// Attach records that the volumes in a machine's mounts belong to it, and copies their
 	// properties to the mounts.
@@ -58,11 +57,11 @@ type Volumes interface {
 	Unmount(ctx context.Context, m *bourse.Machine) error
 }
 
-// Tasks manages cold tasks, each of which has its own machine.
+// Tasks manages cold tasks. Each cold task has its own machine.
 type Tasks interface {
-	// Payload returns the stdin of a machine's program, which is its task's payload.
+	// Payload returns the payload of a machine's task. The machine's program reads it from stdin.
 	Payload(m *bourse.Machine) ([]byte, error)
-	// MachineExited returns a function that records the end of a machine's task. The function is called in the
+	// MachineExited returns a function that records the end of a machine's task. The caller calls the function in the
 	// transaction that records the program's exit.
 	MachineExited(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error)
 	// MachineDestroyed records the end of a task whose machine was destroyed.

@@ -9,8 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// machineRequest contains the parameters of a run on a machine. Each operation uses some
-// of the fields.
+// machineRequest contains the parameters of a run on a machine. Each operation uses only some of the fields.
 type machineRequest struct {
 	Machine bourse.MachineID  `json:"machine"`
 	Boot    int               `json:"boot,omitempty"`
@@ -20,7 +19,7 @@ type machineRequest struct {
 	Version bourse.InstanceID `json:"version,omitempty"` // the version that an update creates
 }
 
-// machineResult is empty, because a run's result is the machine's record.
+// machineResult is empty, because the outcome of a run is stored in the machine's record.
 type machineResult struct{}
 
 type (
@@ -42,11 +41,11 @@ type definitions struct {
 	delayedRestart *machineDef // waits for a restart policy's backoff, in a separate queue
 }
 
-// launches contains the operations that prepare and start one kind of machine.
+// launches contains the operations that prepare and start machines of one kind.
 type launches struct {
 	create  *machineDef // starts an order's machine, or removes all traces of it
 	prepare *machineDef // prepares an order's machine without starting it
-	start   *machineDef // starts a machine, on request or by its restart policy
+	start   *machineDef // starts a machine again, on request or as its restart policy requires
 	restart *machineDef
 	update  *machineDef // stops the current version, and launches the next one
 }
@@ -70,8 +69,7 @@ const (
 func define(name string) *machineDef { return fsm.Define[machineRequest, machineResult](name) }
 
 func (ms *Machines) define() {
-	// If a daemon on the host is down, these steps keep retrying, because no data is lost in
-	// the meantime.
+	// These steps keep retrying, for example while containerd is down. No data is lost in the meantime.
 	patient := fsm.StepOptions{Timeout: stopLimit, Attempts: 200}
 	freezing := fsm.StepOptions{Timeout: 10 * time.Minute, Attempts: 200}  // a virtual machine's memory is written to a disk
 	waiting := fsm.StepOptions{Attempts: -1, MaxBackoff: 10 * time.Second} // launchFailed decides when to give up
@@ -149,13 +147,13 @@ func (ms *Machines) define() {
 	}
 }
 
-// mayHaveTask reports whether m may have a task: m was started, and the exit of its latest boot
-// is not recorded.
+// mayHaveTask reports whether the driver may have a task for m. That is the case if m was started and the exit of its
+// latest boot is not recorded yet.
 func mayHaveTask(m *bourse.Machine) bool { return m.Boot.Number > 0 && m.Boot.Exit == nil }
 
-// begin starts a run on a machine. write records the operation's intent in the same transaction. begin never joins a
-// run in progress, because that run may already have finished its work. write must therefore check the machine's state
-// and decide whether there is anything left to do.
+// begin starts a run on a machine. In the same transaction, it calls write to record the operation's intent. begin
+// never joins a run in progress, because that run may already have finished its work. write must therefore check the
+// machine's state to decide whether anything is left to do.
 func (ms *Machines) begin(ctx context.Context, def *machineDef, req machineRequest, write fsm.Write) (*fsm.Handle[machineResult], error) {
 	run, err := def.Start(ctx, ms.state.Engine, state.OfMachine(req.Machine), req, fsm.StartOptions{Queue: true, Write: write})
 	if err == nil {

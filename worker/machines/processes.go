@@ -14,7 +14,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits on the data that is read from /proc.
+// Limits for reading /proc.
 const (
 	maxProcesses = 1000 // processes of a machine
 	maxFiles     = 4096 // open files per process
@@ -30,16 +30,15 @@ type Table struct {
 	Root string // mount point, usually /proc
 }
 
-// process contains the values from a process's stat file.
+// process contains values from a process's stat file.
 type process struct {
 	parent              int
 	user, system, began int64 // all in ticks
 	pages               int64
 }
 
-// Of returns a machine's processes. The main process is first, and the others are sorted
-// by id. Errors: failed_precondition if the host has no /proc, not_found if the main
-// process has ended.
+// Of returns a machine's processes: the main process first, and then the others, sorted by id. Errors:
+// failed_precondition if the host has no /proc, not_found if the main process has ended.
 func (t Table) Of(main int) ([]bourse.Process, error) {
 	entries, err := os.ReadDir(t.Root)
 	if err != nil {
@@ -69,7 +68,7 @@ func (t Table) Of(main int) ([]bourse.Process, error) {
 	return out, nil
 }
 
-// members returns the ids of a machine's processes, the main process first.
+// members returns the ids of a machine's processes, starting with the main process.
 func (t Table) members(all map[int]process, main int) []int {
 	group := t.group(main)
 	own := group != "" && group != t.group(all[main].parent)
@@ -140,7 +139,7 @@ func parseStat(text []byte) (p process, ok bool) {
 	return p, ok
 }
 
-// group returns the contents of a process's cgroup file, which identify its cgroups.
+// group returns the contents of a process's cgroup file, which names the process's cgroups.
 func (t Table) group(pid int) string {
 	text, err := os.ReadFile(t.file(pid, "cgroup"))
 	if err != nil {
@@ -191,7 +190,7 @@ func (t Table) uptime() int64 {
 }
 
 // sockets returns the listening sockets that a process has open. listening contains all listening sockets in the
-// process's network namespace, by link target.
+// process's network namespace, keyed by link target.
 func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bourse.ListenSocket {
 	out := []bourse.ListenSocket{}
 	dir, err := os.Open(t.file(pid, "fd"))
@@ -212,11 +211,10 @@ func (t Table) sockets(pid int, listening map[string]bourse.ListenSocket) []bour
 	return out
 }
 
-// maxTable is the maximum number of bytes that are read from a socket table.
+// maxTable is the maximum number of bytes to read from a socket table.
 const maxTable = 4 << 20
 
-// In the tables below /proc/net, these are the states of listening TCP sockets, and of bound but unconnected UDP
-// sockets.
+// The states of listening TCP sockets, and of bound but unconnected UDP sockets, in the tables under /proc/net.
 const (
 	stateListen = "0A"
 	stateBound  = "07"

@@ -43,7 +43,7 @@ func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome
 	})
 }
 
-// readyPull pulls the image of the machine's next version. The image cannot be evicted in the meantime, because the
+// readyPull pulls the image for the machine's next version. The image cannot be evicted in the meantime, because the
 // machine's record already names it.
 func (ms *Machines) readyPull(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.prepareUpdate(ctx, r, func(ctx context.Context, m *bourse.Machine) (fsm.Outcome, error) {
@@ -115,8 +115,7 @@ func (ms *Machines) readyBegin(ctx context.Context, r *machineRun) fsm.Outcome {
 	}
 }
 
-// prepareUpdate executes one step of the preparation of an update. It cancels the step if the update is no longer
-// wanted.
+// prepareUpdate executes a step (do) that prepares an update. It cancels the step if the update is no longer wanted.
 func (ms *Machines) prepareUpdate(ctx context.Context, r *machineRun, do func(context.Context, *bourse.Machine) (fsm.Outcome, error)) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {
@@ -146,7 +145,7 @@ func (ms *Machines) prepareUpdate(ctx context.Context, r *machineRun, do func(co
 	return ms.abandonUpdate(r, err)
 }
 
-// transient reports whether resolving or pulling an image may succeed if it is retried after err.
+// transient reports whether resolving or pulling an image may succeed on another attempt after failing with err.
 func transient(err error) bool {
 	switch bourse.CodeOf(err) { //nolint:exhaustive // the others are final
 	case bourse.CodeUnavailable, bourse.CodeTimeout, bourse.CodeCanceled, bourse.CodeInternal:
@@ -155,14 +154,14 @@ func transient(err error) bool {
 	return false
 }
 
-// abandonUpdate abandons the update. The machine keeps its current version.
+// abandonUpdate abandons an update because of cause. The machine keeps its current version.
 func (ms *Machines) abandonUpdate(r *machineRun, cause error) fsm.Outcome {
 	return fsm.Abort(cause, state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, cause) }))
 }
 
 var errCanceled = bourse.Errorf(bourse.CodeCanceled, "canceled by an operator")
 
-// dropUpdate abandons the update because an operator has canceled its run.
+// dropUpdate abandons an update because an operator has canceled its run.
 func (ms *Machines) dropUpdate(_ context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return ms.dropNext(tx, r.Request.Machine, r.Request.Version, errCanceled) }))
 }

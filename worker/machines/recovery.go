@@ -15,9 +15,9 @@ import (
 )
 
 // Recover reconciles the host with the store after the daemon has started. It watches the drivers' tasks that have a
-// record, and removes those that have none. If a recorded task no longer exists, it records the task as lost. It
-// restores networks first, because running machines' network rules are missing until then. The engine resumes
-// unfinished runs afterwards. Recover does not restart any machine.
+// record, and removes those that do not. If a recorded task no longer exists, it records the task as lost. It restores
+// networks first, because running machines' network rules are missing until then. Recover does not restart any
+// machines. The engine resumes unfinished runs afterwards.
 func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	if err := ms.checkFound(ctx); err != nil {
 		return Recovered{}, err
@@ -42,8 +42,8 @@ func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	return Recovered{found.machines, len(found.watched), len(found.unknown)}, nil
 }
 
-// Recovered contains the results of a recovery for machines that run host programs: the number of recorded machines,
-// of machines whose tasks were adopted, and of machines that were removed because they had no record.
+// Recovered contains the results of recovering the machines that run host programs: how many machines are recorded, how
+// many have tasks that were adopted, and how many were removed because they had no record.
 type Recovered struct {
 	Machines, Adopted, Unknown int
 }
@@ -67,9 +67,8 @@ const (
 	maxRecoverDelay = 15 * time.Second
 )
 
-// RetryRecover recovers the container driver if it was unavailable when the worker
-// started. It retries until it succeeds, and then calls done. In the meantime, operations
-// that do not need the driver work.
+// RetryRecover recovers the container driver if the driver was unavailable when the worker started. It retries until it
+// succeeds, and then calls done. In the meantime, operations that do not need the driver work as usual.
 func (ms *Machines) RetryRecover(ctx context.Context, done func()) error {
 	if !errors.Is(ms.Containers(), errDriverNotReady) {
 		return nil
@@ -91,8 +90,7 @@ func (ms *Machines) RetryRecover(ctx context.Context, done func()) error {
 	}
 }
 
-// adopt reconciles one driver with the store. kind is the kind of image that the driver
-// runs.
+// adopt reconciles the driver for one kind of image with the store.
 func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (recoveryState, error) {
 	d := ms.drivers.all[kind]
 	held, err := d.Recover(ctx)
@@ -118,7 +116,7 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (recoveryS
 		}
 	}
 	for _, id := range found.watched {
-		ms.watch(d, id, errTextLost) // a lost task's exit is recorded at once
+		ms.watch(d, id, errTextLost) // a lost task's exit is recorded immediately
 	}
 	if ms.network != nil {
 		ms.state.Go(func(life context.Context) { ms.reportLostNetworks(life, found.watched) })
@@ -141,7 +139,7 @@ type recoveryState struct {
 	canceled  []canceledFill     // machines whose order was canceled but which are not destroyed yet
 }
 
-// canceledFill is a machine that must be destroyed because its order was canceled.
+// canceledFill identifies a machine that must be destroyed because its order was canceled.
 type canceledFill struct {
 	order   bourse.OrderID
 	machine bourse.MachineID
@@ -218,11 +216,10 @@ func isUnknown(err error) bool {
 	return ok
 }
 
-// checkFound checks that the store has a record of each task on the host. It is called
-// before anything on the host is changed. The record of a machine, and of each of its
-// boots, is durable before the task starts, so an intact store has a record of every
-// task. A task without a record usually means that the data directory is not mounted or
-// was replaced by an older copy. Removing such tasks could kill all machines on the host.
+// checkFound checks that the store has a record of each task on the host. It is called before anything on the host is
+// changed. The records of a machine and of each boot are durable before the boot's task starts, so an intact store has
+// a record of every task. A task without a record usually means that the data directory is not mounted or was replaced
+// by an older copy. Removing such tasks could kill all machines on the host.
 func (ms *Machines) checkFound(ctx context.Context) error {
 	var all []driver.TaskID
 	for _, kind := range []bourse.ImageKind{bourse.HostImage, bourse.RegistryImage} {
@@ -240,8 +237,8 @@ func (ms *Machines) checkFound(ctx context.Context) error {
 	return ms.allKnown(all)
 }
 
-// allKnown returns an error if the store has no record of a task, unless the operator
-// allows the worker to remove such tasks.
+// allKnown returns an error if the store has no record of one of the held tasks, unless the operator has allowed the
+// worker to remove such tasks.
 func (ms *Machines) allKnown(held []driver.TaskID) error {
 	var unknown []string
 	err := ms.state.Store.View(func(tx *store.Tx) error {

@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// beginNext begins an update whose image is available. If the machine is not running, or its program would not notice
-// the update, the next version becomes the current one at once. Otherwise, beginNext records that the current version
-// must be stopped first.
+// beginNext begins an update whose image is available. If the machine is not running, or if its program would not
+// notice the update, the next version becomes the current one immediately. Otherwise, beginNext records that the
+// current version must be stopped first.
 func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, error) {
 	switch {
 	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
@@ -40,8 +40,8 @@ func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, 
 	return []bourse.Event{{Type: bourse.EventUpdate, State: m.State, Source: bourse.SourceUser}}, nil
 }
 
-// waitsForSchedule reports whether m is stopped until its schedule starts it again, and its next
-// version also has a schedule.
+// waitsForSchedule reports whether m is stopped until its schedule starts it again, and m's next version also has a
+// schedule.
 func waitsForSchedule(m *bourse.Machine, next *bourse.NextVersion) bool {
 	return m.State == bourse.StateStopped && m.Config.Schedule != "" && next.Config.Schedule != ""
 }
@@ -54,8 +54,8 @@ func adoptNext(m *bourse.Machine) {
 	m.Secrets, m.SkipSecrets = max(m.Secrets, n.Secrets), n.SkipSecrets
 }
 
-// makeNextCurrent makes m's next version its current one, and records the intent to launch it. m's
-// program must not be running. Errors are those of recordLaunch.
+// makeNextCurrent makes m's next version its current version, and records the intent to launch it. m's program must not
+// be running. makeNextCurrent returns the same errors as recordLaunch.
 func (ms *Machines) makeNextCurrent(tx *store.Tx, m *bourse.Machine) (events []bourse.Event, err error) {
 	if err := tx.RecordVersion(m); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (ms *Machines) recordNextVersion(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// stopUpdate completes an update after an operator has canceled its run. The machine gets its new version but is not
+// stopUpdate completes an update whose run an operator has canceled. The machine gets its new version but is not
 // launched.
 func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	if err := ms.endCurrent(ctx, r.Request.Machine); err != nil {
@@ -148,8 +148,8 @@ func (ms *Machines) stopUpdate(ctx context.Context, r *machineRun) fsm.Outcome {
 	return ms.nextVersionStep(ctx, r)
 }
 
-// sameForProgram reports whether the next version and the current one are the same from the point of view of m's
-// program. A new version number alone does not justify a restart.
+// sameForProgram reports whether m's next version looks the same to m's program as the current one. A new version
+// number alone does not justify a restart.
 func sameForProgram(m *bourse.Machine) bool {
 	if m.Next.Renew {
 		return false
@@ -166,7 +166,7 @@ func sameForProgram(m *bourse.Machine) bool {
 	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// visibleConfig returns the fields of a config that the machine's program can observe.
+// visibleConfig returns only those fields of a config that the machine's program can observe.
 func visibleConfig(c *bourse.Config) bourse.Config {
 	out := *c
 	out.Metadata = map[string]string{MetadataGroup: c.Metadata[MetadataGroup]}

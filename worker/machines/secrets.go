@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// withSecrets reports whether a machine gets its app's secrets. Machines that pollers run
-// get none, because a poller's host is not part of the cluster.
+// withSecrets reports whether a machine gets its app's secrets. Machines that pollers run do not get any, because a
+// poller's host is not part of the cluster.
 func withSecrets(m *bourse.Machine) bool {
 	return !m.SkipSecrets && m.Config.ImageKind() != bourse.PollerImage
 }
 
-// keepKeys records the keys for a machine's secrets, if a broker has sent any. The worker needs them later, when a
-// restart policy or a schedule starts the machine without a broker.
+// keepKeys records the keys for a machine's secrets, if a broker has sent any. The worker needs them when a restart
+// policy or a schedule starts the machine later, without a broker.
 func keepKeys(tx *store.Tx, id bourse.MachineID, keys bourse.AppKeys) error {
 	if len(keys) == 0 {
 		return nil
@@ -51,9 +51,9 @@ func (ms *Machines) secretsOf(ctx context.Context, m *bourse.Machine) (map[strin
 	return values, version, nil
 }
 
-// openSecrets decrypts the secrets of m's app, in the given version or a later one. If keys is empty, it uses the
+// openSecrets decrypts the given version, or a later one, of the secrets of m's app. If keys is empty, it uses the
 // recorded keys. If these fail, the cluster's key for secrets may have been replaced since the machine's last start, so
-// openSecrets asks a broker for new keys and records them. Errors are those of [SecretReader.Of].
+// openSecrets requests new keys from a broker and records them. It returns the same errors as [SecretReader.Of].
 func (ms *Machines) openSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error) {
 	app, err := ms.appOf(m)
 	if err != nil {
@@ -93,9 +93,9 @@ func (ms *Machines) appOf(m *bourse.Machine) (string, error) {
 	return app.ID, err
 }
 
-// awaitSecrets checks that m's secrets can be decrypted. It is called before m is started or restarted, so that a
-// running machine is not stopped if it could not be started again. If keys is empty, it uses the recorded keys. Errors
-// are those of [SecretReader.Of].
+// awaitSecrets waits for m's secrets and checks that they can be decrypted. It is called before m is started or
+// restarted, so that a running machine is not stopped if it could not be started again. If keys is empty, it uses the
+// recorded keys. It returns the same errors as [SecretReader.Of].
 func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version uint64, keys bourse.AppKeys) error {
 	if !withSecrets(m) {
 		return nil
@@ -107,8 +107,8 @@ func (ms *Machines) awaitSecrets(ctx context.Context, m *bourse.Machine, version
 // SecretsView reads apps' sealed secrets. Its methods identify an app by its id.
 type SecretsView interface {
 	Secrets(ctx context.Context, app string) ([]seal.Secret, error)
-	// AwaitSecrets waits until the given version of an app's secrets has arrived, or until
-	// ctx is done. It returns the versions that have arrived.
+	// AwaitSecrets waits until the given version of an app's secrets has arrived, or until ctx is done. It returns the
+	// versions that have arrived by then.
 	AwaitSecrets(ctx context.Context, app string, version uint64) (seal.Marks, error)
 	// AwaitSynced waits until the view has been compared with another server's view at least
 	// once since it was opened, or until ctx is done.
@@ -119,8 +119,7 @@ type SecretsView interface {
 
 const secretsKeyHint = "start or update it through a broker that has secrets.key: bourse machine restart, or bourse deploy"
 
-// SecretsTimeout is how long a start waits for secrets that have not reached the view
-// yet.
+// SecretsTimeout limits how long a start waits for secrets that have not reached the view yet.
 const SecretsTimeout = 5 * time.Second
 
 // SecretReader decrypts apps' secrets with the keys that a broker has sent for a machine.
@@ -145,9 +144,9 @@ func (s *SecretReader) await(ctx context.Context, app string, version uint64) (s
 	return marks, err
 }
 
-// Of returns an app's secrets by name, and their version. It waits a limited time for the
-// given version or a later one. Errors: unavailable if the secrets have not arrived,
-// failed_precondition if they cannot be decrypted with the keys.
+// Of returns an app's secrets by name, and their version. It waits up to SecretsTimeout for the given version or a
+// later one. Errors: unavailable if the secrets have not arrived, failed_precondition if they cannot be decrypted with
+// the keys.
 func (s *SecretReader) Of(ctx context.Context, app string, version uint64, keys bourse.AppKeys) (map[string]string, uint64, error) {
 	marks, err := s.await(ctx, app, version)
 	if err != nil || len(marks) == 0 {
@@ -158,7 +157,7 @@ func (s *SecretReader) Of(ctx context.Context, app string, version uint64, keys 
 		return nil, marks.Version(), err
 	}
 	if len(keys) == 0 {
-		return nil, 0, bourse.Errorf(bourse.CodeFailedPrecondition, "the app has secrets, but the machine has no keys to open them: %s", secretsKeyHint)
+		return nil, 0, bourse.Errorf(bourse.CodeFailedPrecondition, "the app has secrets, but the machine has no keys to decrypt them: %s", secretsKeyHint)
 	}
 	out := make(map[string]string, len(list))
 	for i := range list {

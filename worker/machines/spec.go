@@ -22,13 +22,13 @@ type Policy struct {
 	PIDs        int  // maximum number of processes of a machine with an image; 0 or less for no limit
 }
 
-// TaskOf returns the task of a machine's latest boot.
+// TaskOf returns the id of the task for a machine's latest boot.
 func TaskOf(m *bourse.Machine) driver.TaskID {
 	return driver.TaskID{Machine: m.ID, Boot: m.Boot.Number}
 }
 
-// CheckSecrets returns CodeInvalid if a config uses secrets that do not exist, or secrets whose
-// values do not have the required format.
+// CheckSecrets returns CodeInvalid if a config uses a secret that does not exist, or one whose
+// value does not have the required format.
 func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 	for _, f := range c.Files {
 		if f.SecretName == "" {
@@ -47,7 +47,7 @@ func CheckSecrets(c *bourse.Config, secrets map[string]string) error {
 	return err
 }
 
-// Of returns the task that the driver runs for m's latest boot.
+// Of returns the task that the driver must run for m's latest boot.
 func (p Policy) Of(m *bourse.Machine, f Attached, secrets map[string]string) driver.Task {
 	runs := workload.ProgramOf(&m.Config)
 	given, _ := runs.SecretVars(secrets) // cannot fail after CheckSecrets
@@ -93,8 +93,8 @@ func files(c *bourse.Config, secrets map[string]string) []driver.File {
 	return out
 }
 
-// As on the Machines API's own platform, a shared vCPU may run for sharedQuota in each
-// sharedPeriod (both in milliseconds), and may save up unused time for bursts.
+// A shared vCPU may run for sharedQuota in each sharedPeriod (both in milliseconds), and may save
+// up unused time for bursts, as on Fly.io.
 const (
 	sharedQuota  = 5
 	sharedPeriod = 80
@@ -126,9 +126,9 @@ func (p Policy) Limits(m *bourse.Machine) driver.Limits {
 // environment variable.
 const MetadataGroup = "fly_process_group"
 
-// environment returns a program's environment. It contains facts about the machine, the
-// config's variables, and secrets. If several of these define the same variable, the last one in
-// this order wins. They all override the image's environment. Only host programs inherit the host's
+// environment returns a program's environment. It contains facts about the machine, the config's
+// variables, and secrets. If several of these define the same variable, the last of them in this
+// order wins. They all override the image's environment. Only host programs inherit the host's
 // variables.
 func environment(m *bourse.Machine, runs *workload.Program, secrets map[string]string) []string {
 	env := map[string]string{

@@ -10,8 +10,8 @@ import (
 )
 
 // Promote starts a stopped standby because its primary machine is lost, and returns once the standby has started. It
-// does nothing if the standby is running, or if it was promoted before and has not been demoted or reset since. Promote
-// ignores leases. Errors are those of Start.
+// does nothing if the standby is running, or if the standby was promoted before and has not been demoted or reset
+// since. Promote ignores leases. It returns the same errors as Start.
 func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.start(ctx, id, startOptions{
 		may: func(m *bourse.Machine) error {
@@ -28,13 +28,13 @@ func (ms *Machines) Promote(ctx context.Context, id, primary bourse.MachineID, w
 	return err
 }
 
-// Demote stops a standby because primary, the machine that it replaces, runs again or has another standby. It returns
-// once the standby is recorded as stopping, and is idempotent. It returns CodeConflict while a caller holds the
-// machine's lease.
+// Demote stops a standby because primary, the machine that it replaces, is running again or is replaced by another
+// standby. It returns once the standby is recorded as stopping, and is idempotent. It returns CodeConflict while a
+// caller holds the machine's lease.
 func (ms *Machines) Demote(ctx context.Context, id, primary bourse.MachineID, why string) error {
 	_, err := ms.begin(ctx, ms.defs.stop, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		return endStandby(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
-			if err := may(m, bourse.CallStop, ""); err != nil {
+			if err := mayCall(m, bourse.CallStop, ""); err != nil {
 				return nil, err
 			}
 			m.Boot.Requested = true
@@ -45,8 +45,8 @@ func (ms *Machines) Demote(ctx context.Context, id, primary bourse.MachineID, wh
 	return ignoreAlready(err)
 }
 
-// ResetStandby records that a stopped standby no longer replaces primary, which is no longer
-// lost. The standby may then be promoted again.
+// ResetStandby records that a stopped standby no longer replaces primary, because primary is no longer lost. The
+// standby may then be promoted again.
 func (ms *Machines) ResetStandby(ctx context.Context, id, primary bourse.MachineID) error {
 	return ignoreAlready(ms.state.Commit(ctx, id, func(tx *store.Tx) error {
 		return endStandby(tx, id, primary, func(m *bourse.Machine) ([]bourse.Event, error) {
@@ -70,12 +70,11 @@ func endStandby(tx *store.Tx, id, primary bourse.MachineID, change func(*bourse.
 	return err
 }
 
-// StopIf stops a machine, or suspends it if freeze is set. It does so only if check
-// returns no error in the transaction that records the change. The transaction also
-// records the reason that check returns. StopIf returns once the machine is recorded as
-// stopping, or is suspended. Errors: those of check; conflict while a caller holds the
-// lease; failed_precondition if the machine can never be suspended; unavailable if it
-// cannot be suspended now.
+// StopIf stops a machine, or suspends it if freeze is set, unless check returns an error. It calls check in the
+// transaction that records the change. The transaction also records the reason (why) that check returns. StopIf returns
+// once the machine is recorded as stopping, or once it is suspended. Errors: check's error; conflict while a caller
+// holds the lease; failed_precondition if the machine can never be suspended; unavailable if it cannot be suspended
+// now.
 func (ms *Machines) StopIf(ctx context.Context, id bourse.MachineID, freeze bool, check func(*store.Tx, *bourse.Machine) (why string, err error)) error {
 	def, call, to, event := ms.defs.stop, bourse.CallStop, bourse.StateStopping, bourse.EventStop
 	if freeze {
@@ -85,7 +84,7 @@ func (ms *Machines) StopIf(ctx context.Context, id bourse.MachineID, freeze bool
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			why, err := check(tx, m)
 			if err == nil {
-				err = may(m, call, "")
+				err = mayCall(m, call, "")
 			}
 			if err == nil && freeze {
 				err = freezable(ms.host, m)

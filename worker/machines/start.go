@@ -14,29 +14,29 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// errAlready reports that the machine is already in the requested state.
+// errAlready is returned if the machine is already in the requested state.
 var errAlready = errors.New("already there")
 
-// Start starts a stopped machine, or resumes a suspended one, and returns once it has
-// started. If a suspended machine's program is lost, Start starts the machine as if it
-// had been stopped. Errors: failed_precondition if its state does not allow a start, the program
-// cannot be started, or another program uses its port; insufficient_capacity if the
-// host has no room for it now; conflict while another caller holds its lease.
+// Start starts a stopped machine, or resumes a suspended one, and returns once it has started. If a suspended machine's
+// program is lost, Start starts the machine as if it had been stopped. Errors: failed_precondition if the machine's
+// state does not allow a start, its program cannot be started, or another program uses its port; insufficient_capacity
+// if the host has no room for the machine now; conflict while another caller holds its lease.
 func (ms *Machines) Start(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	return ms.start(ctx, id, startOptions{
-		may: func(m *bourse.Machine) error { return may(m, bourse.CallStart, act.Nonce) }, secrets: act.Secrets, keys: act.AppKeys,
+		may: func(m *bourse.Machine) error { return mayCall(m, bourse.CallStart, act.Nonce) }, secrets: act.Secrets, keys: act.AppKeys,
 	})
 }
 
-// StartIf starts a machine without a client's request. The transaction that records the start calls check, which can
-// prevent the start by returning an error, and then write, which may change the machine and return additional events.
+// StartIf starts a machine without a client's request. In the transaction that records the start, it first calls check,
+// which can prevent the start by returning an error. It then calls write, which may change the machine and return
+// additional events.
 func (ms *Machines) StartIf(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) (fabric.ActReply, error) {
-	return ms.start(ctx, id, startOptions{write: write, may: func(m *bourse.Machine) error { return cmp.Or(check(m), may(m, bourse.CallStart, "")) }})
+	return ms.start(ctx, id, startOptions{write: write, may: func(m *bourse.Machine) error { return cmp.Or(check(m), mayCall(m, bourse.CallStart, "")) }})
 }
 
 // startOptions contains the parameters of a start.
 type startOptions struct {
-	may     func(m *bourse.Machine) error                   // returns an error if the start is not allowed; see the function may
+	may     func(m *bourse.Machine) error                   // returns an error if the start is not allowed; see mayCall
 	write   func(m *bourse.Machine) (events []bourse.Event) // changes the machine when its boot is recorded, and returns additional events; may be nil
 	secrets uint64                                          // minimum version of the app's secrets
 	keys    bourse.AppKeys                                  // keys for the app's secrets; if empty, the recorded keys are used
@@ -115,8 +115,8 @@ func (ms *Machines) startOnce(ctx context.Context, id bourse.MachineID, s startO
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// appliedMachine returns a machine once the effects of a run on it are visible. The effects need not be durable yet,
-// because after a crash, the resumed run finds the task and records the same state.
+// appliedMachine waits until the effects of a run on a machine are visible, and returns the machine. The effects need
+// not be durable yet: after a crash, the resumed run finds the task and records the same state.
 func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run *fsm.Handle[machineResult]) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		return bourse.Machine{}, err
@@ -124,18 +124,18 @@ func (ms *Machines) appliedMachine(ctx context.Context, id bourse.MachineID, run
 	return ms.state.Machine(ctx, id)
 }
 
-// may returns an error unless the machine's state and lease allow a call: errAlready if there is nothing to do,
-// conflict while another caller holds the lease, not_found if the machine is gone, and failed_precondition if the
-// machine's state does not allow the call.
-func may(m *bourse.Machine, call bourse.Call, nonce string) error {
+// mayCall returns nil if the machine's state and lease allow a call. Otherwise it returns errAlready if there is
+// nothing to do, conflict while another caller holds the lease, not_found if the machine is gone, or
+// failed_precondition if the machine's state does not allow the call.
+func mayCall(m *bourse.Machine, call bourse.Call, nonce string) error {
 	if err := checkLease(m, nonce); err != nil {
 		return err
 	}
-	return on(m, call)
+	return stateAllows(m, call)
 }
 
-// on is like may, but ignores the lease.
-func on(m *bourse.Machine, call bourse.Call) error {
+// stateAllows is like mayCall, but ignores the lease.
+func stateAllows(m *bourse.Machine, call bourse.Call) error {
 	switch answer, text := call.On(m.State); answer {
 	case bourse.CallAllowed:
 		return nil
@@ -149,7 +149,7 @@ func on(m *bourse.Machine, call bourse.Call) error {
 	return bourse.Errorf(bourse.CodeInternal, "machine %s: unknown call %s", m.ID, call)
 }
 
-// takeBoot allocates the resources that m needs while it runs, and records its next boot.
+// takeBoot allocates the resources that m needs while it runs, and records m's next boot.
 func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 	if admit.PortInUse(m.Boot.Port) {
 		return bourse.Errorf(bourse.CodeFailedPrecondition,
@@ -170,8 +170,7 @@ func (ms *Machines) takeBoot(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// setResources replaces the resources that a machine takes. It returns CodeInsufficient if
-// the host has no room.
+// setResources sets the resources that a machine takes. It returns CodeInsufficient if the host has no room for them.
 func (ms *Machines) setResources(tx *store.Tx, m *bourse.Machine, resources bourse.Amounts) error {
 	r, err := ms.host.CheckRoom(tx, m.Takes, resources)
 	if err == nil && r != nil {
@@ -214,7 +213,7 @@ func (ms *Machines) choosePort(tx *store.Tx, m *bourse.Machine) (int, error) {
 	return port, nil
 }
 
-// hostFull converts a refusal to the error for a machine that does not fit on its host.
+// hostFull converts a refusal into the error that is returned if a machine does not fit on its host.
 func hostFull(r *bourse.Refusal) error {
 	return bourse.Errorf(bourse.CodeInsufficient,
 		"insufficient %s available to fulfill request on the current host (%s)", r.Resource, strings.TrimPrefix(r.Detail, "insufficient "))
@@ -230,8 +229,8 @@ func (ms *Machines) startLaunch(ctx context.Context, r *machineRun) fsm.Outcome 
 	return ms.launch(ctx, r, ms.recordStartFailed)
 }
 
-// recordStartFailed removes the leftovers of a failed attempt to start a machine, and records
-// that the machine has failed.
+// recordStartFailed removes everything that a failed attempt to start a machine has left behind, and records that the
+// machine has failed.
 func (ms *Machines) recordStartFailed(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	if !isHostProgram(m) {
 		if err := ms.removeAttempt(ctx, m); err != nil {
@@ -247,8 +246,8 @@ func (ms *Machines) recordStartFailed(ctx context.Context, _ *machineRun, m *bou
 	}))
 }
 
-// removeAttempt kills the program that an attempt to start m may have left behind, and
-// removes the attachments that a stopped machine does not keep.
+// removeAttempt cleans up after a failed attempt to start m. It kills the program if it is running, and removes the
+// attachments that a stopped machine does not keep.
 func (ms *Machines) removeAttempt(ctx context.Context, m *bourse.Machine) error {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err == nil {
@@ -271,7 +270,7 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 	if err != nil {
 		return fabric.ActReply{}, err
 	}
-	if may(&old, bourse.CallRestart, act.Nonce) == nil {
+	if mayCall(&old, bourse.CallRestart, act.Nonce) == nil {
 		if err := ms.awaitSecrets(ctx, &old, act.Secrets, act.AppKeys); err != nil {
 			return fabric.ActReply{}, err
 		}
@@ -279,7 +278,7 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 	run, err := ms.begin(ctx, ms.defs.of(&old).restart, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
-			if err := may(m, bourse.CallRestart, act.Nonce); err != nil {
+			if err := mayCall(m, bourse.CallRestart, act.Nonce); err != nil {
 				return false, nil, err
 			}
 			if m.State != bourse.StateStarted {
@@ -310,7 +309,7 @@ func (ms *Machines) Restart(ctx context.Context, id bourse.MachineID, act fabric
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// rebootStep records the next boot of a machine that was stopped for a restart.
+// rebootStep records the next boot of a machine that was stopped in order to be restarted.
 func (ms *Machines) rebootStep(_ context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, r.Request.Machine, func(m *bourse.Machine) (bool, []bourse.Event, error) {

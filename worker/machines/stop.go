@@ -13,15 +13,16 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Stop records that a machine must stop, and begins the run that stops it. It does not wait for the run. Stopping a
-// stopped machine is not an error. A machine that is waiting for its restart policy's backoff is stopped at once.
+// Stop records that a machine must stop, and begins the run that stops it. It does not wait for the run. It is not an
+// error if the machine is already stopped. A machine that is waiting for its restart policy's backoff is stopped
+// immediately.
 func (ms *Machines) Stop(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old, now bourse.Machine
 	_, err := ms.begin(ctx, ms.defs.stop, stopRequest(id, act), state.InTx(func(tx *store.Tx) error {
 		var err error
 		now, err = state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
-			if err := may(m, bourse.CallStop, act.Nonce); err != nil {
+			if err := mayCall(m, bourse.CallStop, act.Nonce); err != nil {
 				return false, nil, err
 			}
 			if m.Next != nil {
@@ -49,8 +50,8 @@ func stopRequest(id bourse.MachineID, act fabric.MachineAction) machineRequest {
 	return machineRequest{Machine: id, Signal: act.Signal, Timeout: time.Duration(act.Timeout)}
 }
 
-// stopStep stops the task of a machine that is stopping or restarting. The goroutine that
-// watches the task records its exit.
+// stopStep stops the task of a machine that is stopping or restarting. The goroutine that watches the task records the
+// exit.
 func (ms *Machines) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
@@ -80,8 +81,8 @@ func (ms *Machines) stopStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	return fsm.Done()
 }
 
-// stopOf returns the signal and the timeout for stopping a machine's program. Signal ""
-// means the image's default.
+// stopOf returns the signal and the timeout for stopping a machine's program. If the signal is "", the image's default
+// applies.
 func stopOf(c *bourse.Config) (bourse.Signal, time.Duration) {
 	signal, timeout := c.Stop()
 	if c.ImageKind() == bourse.RegistryImage && (c.StopConfig == nil || c.StopConfig.Signal == "") {
@@ -108,8 +109,8 @@ func (ms *Machines) end(ctx context.Context, m *bourse.Machine, signal bourse.Si
 	return err
 }
 
-// recordStopped records that a machine has stopped. The machine has no task, because it
-// was waiting for its restart policy's backoff.
+// recordStopped records that a machine has stopped. The machine must have been waiting for its restart policy's
+// backoff, so it has no task.
 func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if m.State != bourse.StateStopping {
@@ -122,7 +123,7 @@ func recordStopped(tx *store.Tx, id bourse.MachineID) error {
 	return err
 }
 
-// Destroy destroys a machine, and returns once all traces of it on the host are removed. It refuses to destroy a
+// Destroy destroys a machine, and returns once the machine is completely removed from the host. It refuses to destroy a
 // running machine unless act.Force is set.
 func (ms *Machines) Destroy(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old bourse.Machine
@@ -141,7 +142,7 @@ func (ms *Machines) Destroy(ctx context.Context, id bourse.MachineID, act fabric
 }
 
 func mayDestroy(m *bourse.Machine, act fabric.MachineAction) error {
-	err := may(m, bourse.CallDestroy, act.Nonce)
+	err := mayCall(m, bourse.CallDestroy, act.Nonce)
 	if act.Force && bourse.CodeOf(err) == bourse.CodeFailedPrecondition {
 		return nil
 	}
@@ -168,8 +169,8 @@ func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, sourc
 	}))
 }
 
-// Discard records that a machine that is no longer needed must be destroyed, for example because its order was
-// canceled, and begins the run that destroys it. It does not wait for the run.
+// Discard begins to destroy a machine that is no longer needed, for example because its order was canceled. It returns
+// once that is recorded, and does not wait until the machine is destroyed.
 func (ms *Machines) Discard(ctx context.Context, id bourse.MachineID) error {
 	_, err := ms.beginDestroy(ctx, id, bourse.SourceWorker, "", func(*bourse.Machine) error { return nil })
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

@@ -14,17 +14,16 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Suspend freezes a machine's program, and returns once it is frozen. The machine keeps
-// its resources, so it can be resumed even if the host is full. Errors:
-// failed_precondition if its state does not allow it or the host cannot freeze programs;
-// conflict while another caller holds its lease; unavailable if its program cannot be
+// Suspend freezes a machine's program, and returns once it is frozen. The machine keeps its resources, so it can be
+// resumed even if the host is full. Errors: failed_precondition if the machine's state does not allow it or the host
+// cannot freeze programs; conflict while another caller holds the machine's lease; unavailable if the program cannot be
 // frozen now.
 func (ms *Machines) Suspend(ctx context.Context, id bourse.MachineID, act fabric.MachineAction) (fabric.ActReply, error) {
 	var old bourse.Machine
 	run, err := ms.begin(ctx, ms.defs.suspend, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 			old = *m
-			if err := may(m, bourse.CallSuspend, act.Nonce); err != nil {
+			if err := mayCall(m, bourse.CallSuspend, act.Nonce); err != nil {
 				return false, nil, err
 			}
 			if err := freezable(ms.host, m); err != nil {
@@ -57,8 +56,7 @@ func freezable(host *admit.Host, m *bourse.Machine) error {
 	return nil
 }
 
-// freezeStep freezes the program of a suspending machine. If that fails, the program
-// continues to run.
+// freezeStep freezes the program of a machine that is being suspended. If that fails, the program continues to run.
 func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	if err != nil {
@@ -128,8 +126,8 @@ func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
 }
 
-// setState returns an fsm.Write that changes a machine's state. The write has no effect if the machine's state is no
-// longer from, if the machine has been booted again, or if its program has exited.
+// setState returns an fsm.Write that changes a machine's state to the value of to. The write has no effect if the state
+// is not from, if the machine has been booted again, or if its program has exited.
 func setState(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
 	return state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

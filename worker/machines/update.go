@@ -16,17 +16,16 @@ import (
 // updateTimeout is the time limit for pulling an update's image.
 const updateTimeout = 10 * time.Minute
 
-// Update creates a new version of a machine. It returns once the version has started or, if it is not to be started,
-// once it is recorded. The current version runs until the new image is on the host, and is kept if the pull fails. Then
-// it is stopped, the new config is recorded, and the machine is launched. If the program would not notice the changes,
-// they are applied without a restart.
+// Update creates a new version of a machine. It returns once the new version has started or, if it is not to be
+// started, once it is recorded. The current version runs until the new image is on the host, and is kept if the pull
+// fails. Then the current version is stopped, the new config is recorded, and the machine is launched. If the program
+// would not notice the changes, they are applied without a restart.
 //
-// Errors: conflict while another caller holds the lease, another update is in progress,
-// or req.Current is not the current version; invalid for a change that needs a new
-// machine; insufficient_capacity if the host has no room for it; failed_precondition if
-// the machine's state does not allow an update, if the update mounts another volume, if
-// the image cannot be pulled (the machine keeps its old version), or if the new version
-// failed to start (the machine keeps the new version).
+// Errors: conflict if another caller holds the lease, another update is in progress, or req.Current is not the current
+// version; invalid if the change requires a new machine; insufficient_capacity if the host has no room for the new
+// version; failed_precondition if the machine's state does not allow an update, if the update mounts another volume, if
+// the image cannot be pulled (the machine keeps its old version), or if the new version failed to start (the machine
+// keeps the new version).
 func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabric.ActReply, error) {
 	if err := req.Config.Normalize(); err != nil {
 		return fabric.ActReply{}, err
@@ -93,7 +92,7 @@ func (ms *Machines) Update(ctx context.Context, req fabric.UpdateRequest) (fabri
 	return fabric.ActReply{Previous: old.State, Machine: now}, err
 }
 
-// updated waits until an update's version has started or has failed to start.
+// updated waits until the version that an update created has started or failed to start. It returns the machine.
 func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult], id bourse.MachineID, version bourse.InstanceID) (bourse.Machine, error) {
 	if _, err := run.Applied(ctx); err != nil {
 		switch m, unread := ms.state.Machine(ctx, id); {
@@ -127,9 +126,9 @@ func (ms *Machines) updated(ctx context.Context, run *fsm.Handle[machineResult],
 	return m, nil
 }
 
-// mayUpdate returns an error if the machine's record does not allow an update.
+// mayUpdate returns an error if the machine's state, lease or config does not allow an update.
 func mayUpdate(m *bourse.Machine, req *fabric.UpdateRequest) error {
-	if err := may(m, bourse.CallUpdate, req.Nonce); err != nil {
+	if err := mayCall(m, bourse.CallUpdate, req.Nonce); err != nil {
 		return err
 	}
 	switch {
@@ -145,7 +144,7 @@ func mayUpdate(m *bourse.Machine, req *fabric.UpdateRequest) error {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid config.image %s: machine %s has image %s, which needs another driver: create a new machine",
 			bourse.Quoted(req.Config.Image), m.ID, bourse.Quoted(m.Config.Image))
 	case !sameVolumes(m.Config.Mounts, req.Config.Mounts):
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s keeps the volumes that it was created with: create a new machine for another volume", m.ID)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s keeps the volumes that it was created with: create a new machine to use other volumes", m.ID)
 	}
 	return nil
 }
@@ -162,7 +161,7 @@ func sameVolumes(a, b []bourse.Mount) bool {
 	return true
 }
 
-// unsupported returns an error if the worker could not run the machine with config c even if the worker were idle.
+// unsupported returns an error if the worker could not run m with config c even if the worker were idle.
 func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 	org, err := ms.images.OrgOf(m)
 	if err != nil {
@@ -178,9 +177,8 @@ func (ms *Machines) unsupported(m *bourse.Machine, c *bourse.Config) error {
 	}
 }
 
-// recordNext records m's next version, and takes the resources that it needs in addition to
-// those of the current one. The two versions never run at the same time, so they share
-// resources.
+// recordNext records m's next version, and takes the resources that it needs beyond those of the current version. The
+// two versions never run at the same time, so they share resources.
 func (ms *Machines) recordNext(tx *store.Tx, m *bourse.Machine, next bourse.NextVersion) error {
 	if !willRun(m) && (!next.Launch || waitsForSchedule(m, &next)) {
 		next.Launch, next.Takes = false, admit.WhileStopped(next.Takes) // if the machine is started in the meantime, takeBoot allocates the remaining resources

@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// sampleInterval is the time between two samples if no suitable earlier sample exists.
+// sampleInterval is the time between two samples if no earlier sample is suitable for a comparison.
 const sampleInterval = 250 * time.Millisecond
 
 // Usage returns a machine's current resource usage and its limits.
 func (ms *Machines) Usage(ctx context.Context, id bourse.MachineID) (fabric.Usage, error) {
 	m, err := ms.state.Machine(ctx, id)
 	if err == nil {
-		err = on(&m, bourse.CallUsage)
+		err = stateAllows(&m, bourse.CallUsage)
 	}
 	if err != nil {
 		return fabric.Usage{}, err
@@ -64,15 +64,15 @@ const (
 	maxAge       = 30 * time.Second // maximum age, because older samples say little about the current usage
 )
 
-// cpuSamples computes tasks' current CPU usage from samples of the CPU time that the tasks have used. It takes a sample
-// whenever usage is requested, and compares the sample with an earlier one.
+// cpuSamples keeps samples of the CPU time that tasks have used, from which their current CPU usage is computed. Each
+// request for usage adds a sample and compares it with an earlier one.
 type cpuSamples struct {
 	mu     sync.Mutex
 	tasks  map[driver.TaskID][2]cpuSample // guarded by mu; two samples per task, the older one first
 	pruned time.Time                      // guarded by mu
 }
 
-// cpuSample records the total CPU time that a task had used at a point in time.
+// cpuSample is the total CPU time that a task had used at a point in time.
 type cpuSample struct {
 	At  time.Time
 	CPU time.Duration

@@ -46,7 +46,7 @@ func (ms *Machines) List(ctx context.Context, app *bourse.App, keep func(*bourse
 	return out, err
 }
 
-// Logs calls fn with the lines of a machine's output.
+// Logs calls fn for each line of a machine's output that matches the query.
 func (ms *Machines) Logs(ctx context.Context, m *bourse.Machine, query driver.LogQuery, fn func(driver.LogLine) error) error {
 	d, err := ms.DriverOf(m)
 	if err != nil {
@@ -55,12 +55,12 @@ func (ms *Machines) Logs(ctx context.Context, m *bourse.Machine, query driver.Lo
 	return d.Logs(ctx, m.ID, query, fn)
 }
 
-// Running returns the machine, or an error if its program is not running. Call it before sending a signal to the
-// program or running a command in the machine.
+// Running returns a machine, or an error if the machine's program is not running. Call it before you send a signal to
+// the program or run a command in the machine.
 func (ms *Machines) Running(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	m, err := ms.state.Machine(ctx, id)
 	if err == nil {
-		err = on(&m, bourse.CallExec)
+		err = stateAllows(&m, bourse.CallExec)
 	}
 	return m, err
 }
@@ -95,7 +95,7 @@ func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.E
 		limit = defaultExecTimeout
 	}
 	if limit < 0 || limit > maxExecTimeout || len(req.Command) == 0 {
-		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeInvalid, "invalid exec: give a command, and a timeout of up to %s", maxExecTimeout)
+		return fabric.ExecReply{}, bourse.Errorf(bourse.CodeInvalid, "invalid exec: specify a command, and a timeout of up to %s", maxExecTimeout)
 	}
 	m, err := ms.Running(ctx, id)
 	if err != nil {
@@ -114,7 +114,7 @@ func (ms *Machines) Exec(ctx context.Context, id bourse.MachineID, req *fabric.E
 	return fabric.ExecReply{Exit: res.Exit, Stdout: res.Stdout, Stderr: res.Stderr}, err
 }
 
-// defaultLease is the duration of a lease if the request does not contain a duration.
+// defaultLease is the duration of a lease if the request does not specify one.
 const defaultLease = 60 * time.Second
 
 func newLease(owner, description string, expires time.Time) *bourse.Lease {
@@ -123,8 +123,8 @@ func newLease(owner, description string, expires time.Time) *bourse.Lease {
 	return &bourse.Lease{Nonce: hex.EncodeToString(nonce[:]), Owner: owner, Description: description, ExpiresAt: expires.UTC()}
 }
 
-// checkLease returns CodeConflict if a machine is leased to another caller. If the
-// machine is not leased, any nonce is accepted.
+// checkLease returns CodeConflict if the machine is leased to another caller. If the machine is not leased, it accepts
+// any nonce.
 func checkLease(m *bourse.Machine, nonce string) error {
 	if m.Lease.Expired(time.Now()) || m.Lease.Nonce == nonce {
 		return nil
@@ -145,7 +145,7 @@ func (ms *Machines) applyCallTx(
 	err := ms.state.Commit(ctx, id, func(tx *store.Tx) error {
 		var err error
 		m, err = state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
-			if err := on(m, call); err != nil {
+			if err := stateAllows(m, call); err != nil {
 				return false, nil, err
 			}
 			return change(tx, m)
@@ -170,8 +170,8 @@ func takeLease(m *bourse.Machine, nonce, owner, description string, ttl time.Dur
 	}
 }
 
-// Lease takes a machine's lease, or extends the caller's lease. An extended lease keeps
-// its nonce, even if it had expired, as long as nobody else has taken the lease.
+// Lease gives the caller a new lease on the machine, or extends the caller's lease. An extended lease keeps its nonce.
+// An expired lease can still be extended if nobody else has taken a lease since.
 func (ms *Machines) Lease(ctx context.Context, id bourse.MachineID, req fabric.LeaseRequest) (bourse.Lease, error) {
 	ttl := req.TTL
 	if ttl == 0 {

@@ -53,15 +53,15 @@ func (s *watching) remove(id driver.TaskID) {
 	delete(s.tasks, id)
 }
 
-// Error texts in the exits that are recorded for tasks unknown to the driver.
+// Error texts for the exits of tasks that the driver does not know.
 const (
 	errTextLost       = "the driver lost the task"
 	errTextNotStarted = "ended before it was started"
 )
 
-// watch starts a goroutine that waits for a task's exit and calls ended. It does nothing
-// if the task is already watched. If the driver does not know the task, the goroutine records an exit with the error
-// text unknown.
+// watch starts a goroutine that waits for a task's exit and calls ended. It does nothing if the task is already
+// watched. If the driver does not know the task, the goroutine records an exit whose error text is the parameter
+// unknown.
 func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	if !ms.watched.add(id) {
 		return
@@ -88,7 +88,7 @@ func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	})
 }
 
-// ended records a task's exit. In the same transaction, it begins the run that follows the exit, if any: a delayed
+// ended records a task's exit. In the same transaction, it begins the run that must follow the exit, if any: a delayed
 // restart, or the machine's destruction. Afterwards, it tells the driver to discard the exit.
 func (ms *Machines) ended(ctx context.Context, d driver.Driver, id driver.TaskID, exit bourse.Exit) error {
 	for {
@@ -147,8 +147,8 @@ func (ms *Machines) recordEnd(ctx context.Context, id driver.TaskID, exit bourse
 	return nil
 }
 
-// follow begins the run that follows a task's exit, if any, in the transaction that
-// records the exit.
+// follow records a task's exit by calling write. In the same transaction, it begins the run that must follow the exit,
+// if any.
 func (ms *Machines) follow(ctx context.Context, m *bourse.Machine, id driver.TaskID, next exitAction, write func(*store.Tx) error) error {
 	req := machineRequest{Machine: id.Machine, Boot: id.Boot}
 	switch next {
@@ -172,14 +172,13 @@ type exitAction string
 
 const (
 	exitIgnored exitAction = "nothing" // the exit is recorded already, or belongs to an earlier boot
-	exitStay    exitAction = "rest"    // the machine stays as it is, or a run in progress continues with it
+	exitStay    exitAction = "rest"    // no new run is needed: the machine stays as it is, or a run in progress takes over
 	exitRestart exitAction = "revive"  // the restart policy restarts the machine
 	exitDestroy exitAction = "remove"  // the machine is destroyed because its config has auto_destroy
 )
 
-// decideExit decides what happens after the program of m's given boot has exited. It
-// changes m's state, resources and exit accordingly, and returns the event. The result
-// depends only on the arguments.
+// decideExit decides what happens after m's program has exited in the given boot. It changes m's state, resources and
+// exit accordingly, and returns the event. The result depends only on the arguments.
 func decideExit(m *bourse.Machine, boot int, exit bourse.Exit) (exitAction, bourse.Event) {
 	if m.Boot.Number != boot || m.Boot.Exit != nil || m.State == bourse.StateDestroyed {
 		return exitIgnored, bourse.Event{}
@@ -188,8 +187,8 @@ func decideExit(m *bourse.Machine, boot int, exit bourse.Exit) (exitAction, bour
 	next := exitStay
 	switch {
 	case m.State == bourse.StateDestroying:
-	case m.State == bourse.StateReplacing: // the update's run continues with the machine
-	case m.State == bourse.StateRestarting: // a restart was requested, and its run continues with the machine
+	case m.State == bourse.StateReplacing: // the update's run takes over
+	case m.State == bourse.StateRestarting: // a restart was requested, and its run takes over
 		event.Restarting = true
 	case !m.Boot.Requested && !m.Boot.Frozen && policyRestarts(m, exit): // a program that was lost while suspended is restarted only on request
 		next, m.State, event.Restarting = exitRestart, bourse.StateRestarting, true
@@ -207,8 +206,8 @@ func decideExit(m *bourse.Machine, boot int, exit bourse.Exit) (exitAction, bour
 	return next, bourse.Event{Type: bourse.EventExit, State: m.State, Source: bourse.SourceWorker, At: exit.At, Exit: event}
 }
 
-// releaseRunning releases the resources that only a running machine needs, except those that are
-// reserved for its next version. m keeps its port.
+// releaseRunning releases the resources that m needs only while it runs, except those that are reserved for its next
+// version. m keeps its port.
 func releaseRunning(m *bourse.Machine) {
 	m.Takes, m.Devices = admit.WhileStopped(m.Takes), nil
 	if m.Next != nil {
@@ -216,15 +215,15 @@ func releaseRunning(m *bourse.Machine) {
 	}
 }
 
-// policyRestarts reports whether m's policy restarts it after an exit. It also removes restarts from m's record that
-// are older than the policy's window.
+// policyRestarts reports whether m's restart policy restarts it after an exit. It also removes from m those restarts
+// that are older than the policy's window.
 func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
 	again, m.Boot.Restarts = m.Config.RestartPolicy().ShouldRestart(exit, m.Boot.Restarts)
 	return again
 }
 
-// recordExit records a task's exit. It returns errChanged if the exit now requires a different action from the one that
-// was prepared, and errNotStarted if the task's start is not recorded yet.
+// recordExit records a task's exit. prepared is the action that the caller will take. recordExit returns errChanged if
+// the exit now requires a different action, and errNotStarted if the task's start is not recorded yet.
 func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, prepared exitAction) error {
 	_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {
 		if notStarted(m, boot) {
@@ -246,8 +245,8 @@ func recordExit(tx *store.Tx, id bourse.MachineID, boot int, exit bourse.Exit, p
 	return err
 }
 
-// notStarted reports whether the start of a boot is not recorded yet. A task's exit can
-// only be recorded after its start.
+// notStarted reports whether the start of the given boot is not recorded yet. A task's exit can be recorded only after
+// its start.
 func notStarted(m *bourse.Machine, boot int) bool {
 	return m.Boot.Number == boot && m.State == bourse.StateStarting
 }

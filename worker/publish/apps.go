@@ -10,9 +10,8 @@ import (
 
 const appsBatch = 256 // number of records in one transaction or update
 
-// shareApps merges the app records of the worker's store and of the view, so that both
-// contain all apps. The worker stores apps so that they survive even if all views are
-// lost.
+// shareApps merges the app records in the worker's store with those in the view, so that both contain all apps. The
+// worker stores apps so that they survive even if all views are lost.
 func (l *Listener) shareApps(ctx context.Context) error {
 	listed, err := l.view.Apps(ctx)
 	if err != nil {
@@ -41,9 +40,8 @@ func (l *Listener) shareApps(ctx context.Context) error {
 	return nil
 }
 
-// reconcile compares kept, the worker's records of apps, with listed, the view's records. It returns the records in
-// listed that the worker must store, and the records in kept that it must publish. It ignores records with invalid
-// names.
+// reconcile compares the worker's records of apps (kept) with the view's (listed). It returns the records in listed
+// that the worker must store, and the records in kept that it must publish. It ignores records with invalid names.
 func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 	have := make(map[bourse.AppName]*bourse.App, len(kept))
 	for i := range kept {
@@ -76,8 +74,7 @@ func reconcile(kept, listed []bourse.App) (keep, publish []bourse.App) {
 	return keep, publish
 }
 
-// sameApp reports whether bourse.App.Merge considers two records with the same name
-// equal.
+// sameApp reports whether two records with the same name are equal as far as bourse.App.Merge is concerned.
 func sameApp(a, b bourse.App) bool {
 	if a.Generation != b.Generation || a.ID != b.ID || !a.CreatedAt.Equal(b.CreatedAt) || (a.DeletedAt == nil) != (b.DeletedAt == nil) {
 		return false

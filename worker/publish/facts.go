@@ -12,9 +12,8 @@ import (
 
 const (
 	factsInterval = time.Second // minimum interval between two checks, unless the worker is leaving
-	// For up to exactDelay, a free amount in the view may differ from the exact one by a fraction of
-	// 1/factsDivisor, which is precise enough for a hint. After that time, the exact amounts are
-	// published, for people who read them.
+	// A free amount in the view may be off by up to 1/factsDivisor, which is precise enough for a hint. After
+	// exactDelay at the latest, the exact amounts are published for people who read them.
 	factsDivisor = 16
 	exactDelay   = 5 * time.Second
 	factsLoad    = 0.25 // maximum error of the load in the view
@@ -34,8 +33,7 @@ func (s *publishedFacts) note(u *Update) {
 	}
 }
 
-// addFacts adds the worker's facts to u if they must be published now, or if always is
-// set.
+// addFacts adds the worker's facts to u if they are due to be published, or if always is set.
 func (p *Publisher) addFacts(u *Update, always bool) error {
 	now, leaving := time.Now(), p.leaving.Load()
 	always = always || leaving != p.shown.leaving
@@ -59,7 +57,7 @@ func (p *Publisher) addFacts(u *Update, always bool) error {
 	return nil
 }
 
-// IsUrgent reports whether the difference between old and now is large enough to be published at once.
+// IsUrgent reports whether now differs so much from old that it must be published immediately.
 func IsUrgent(old, now *bourse.Facts) bool {
 	return math.Abs(old.Load-now.Load) >= factsLoad ||
 		old.Tag != now.Tag || old.Region != now.Region || old.Version != now.Version || (old.Cordon == nil) != (now.Cordon == nil) ||

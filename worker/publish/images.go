@@ -15,16 +15,16 @@ const (
 	imagesAge        = 10 * time.Minute // maximum error of an image's last use in the view
 )
 
-// publishedImages tracks which images were published. The store does not record images, so the publisher finds changes
-// by comparing the published images with those on the host.
+// publishedImages tracks which images have been published. The store does not record images, so the publisher finds
+// changes by comparing the published images with those on the host.
 type publishedImages struct {
 	due       bool                    // whether the host's images may have changed
 	after     time.Time               // the earliest time at which images may be listed again
 	published map[string]bourse.Image // published images by digest; an empty value means that the published details are unknown
 }
 
-// imagesChanged returns a channel that signals changes to images. It is nil if the worker
-// has no images.
+// imagesChanged returns a channel that signals changes to the host's images. It is nil if the worker does not support
+// images.
 func (p *Publisher) imagesChanged() <-chan struct{} {
 	if p.host == nil {
 		return nil
@@ -32,9 +32,8 @@ func (p *Publisher) imagesChanged() <-chan struct{} {
 	return p.host.Changed()
 }
 
-// publishImages publishes images that were added or changed, and removes those that are
-// gone. If the images cannot be listed, it returns nil, so that the other records are
-// still published.
+// publishImages publishes images that were added or changed, and removes those that are gone. If the images cannot be
+// listed, it also returns nil, so that the other records are still published.
 func (p *Publisher) publishImages(ctx context.Context) error {
 	now := time.Now()
 	if p.host == nil || !p.images.due || now.Before(p.images.after) {
@@ -63,9 +62,8 @@ func (p *Publisher) publishImages(ctx context.Context) error {
 	return nil
 }
 
-// changedImages compares a host's images with the published ones. It returns the images
-// to publish, and the digests of those to remove. It ignores images that are still
-// being pulled.
+// changedImages compares a host's images (list) with the published ones. It returns the images to publish, and the
+// digests of the images to remove. It ignores images that are still being pulled.
 func changedImages(published map[string]bourse.Image, list []bourse.Image) (there []bourse.Image, gone []string) {
 	missing := maps.Clone(published)
 	for _, now := range list {
@@ -81,9 +79,9 @@ func changedImages(published map[string]bourse.Image, list []bourse.Image) (ther
 	return there, slices.Sorted(maps.Keys(missing))
 }
 
-// forgetImages discards the record of the published images, and reads from the view only which digests it contains.
-// The next call of publishImages therefore publishes all images again, and removes from the view those that no longer
-// exist.
+// forgetImages resets the list of published images to the digests that the view contains, without details. The next
+// call of publishImages therefore publishes all images again, and removes those that no longer exist from the view. If
+// the worker no longer supports images, forgetImages removes all of them from the view itself.
 func (p *Publisher) forgetImages(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -105,7 +103,7 @@ func (p *Publisher) forgetImages(ctx context.Context) error {
 	return nil
 }
 
-// noteImages records the images that were published.
+// noteImages records that the images in u have been published.
 func (p *Publisher) noteImages(u *Update) {
 	for _, image := range u.Images {
 		p.images.published[image.Ref.Digest] = image

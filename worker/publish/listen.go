@@ -13,17 +13,16 @@ import (
 
 const (
 	minListenDelay = 250 * time.Millisecond // minimum interval between two reads of the view
-	// Reading the view uses at most 1/listenDivisor of a CPU, however large the view is and
-	// however often it changes, unless a single read takes longer than
-	// maxListenDelay/listenDivisor.
+	// No matter how large the view is and how often it changes, reading it takes up at most 1/listenDivisor of a CPU,
+	// unless a single read takes longer than maxListenDelay/listenDivisor.
 	listenDivisor     = 20
 	maxListenDelay    = 10 * time.Second
-	cancelConcurrency = 16 // maximum number of concurrent cancellations, which can share a commit of the store
+	cancelConcurrency = 16 // maximum number of concurrent cancellations; they can share one commit
 	listenTimeout     = time.Minute
 )
 
-// Listener carries out the requests that it finds in the view: it cancels orders whose cancellations brokers could not
-// deliver, and stores apps' records. Only the goroutine that calls Run may use its fields.
+// Listener carries out requests that it finds in the view: it cancels orders if brokers could not deliver the
+// cancellations, and stores apps' records. Only the goroutine that calls Run may use its fields.
 type Listener struct {
 	state     *state.State
 	view      View
@@ -36,8 +35,8 @@ type Listener struct {
 	failures  int                         // number of consecutive failures
 }
 
-// NewListener returns a Listener for p's view, which calls cancel to cancel an order.
-// The listener does nothing until Run is called.
+// NewListener returns a Listener for p's view. It calls cancel to cancel an order. The Listener does nothing until Run
+// is called.
 func NewListener(p *Publisher, cancel func(ctx context.Context, id bourse.OrderID) error) *Listener {
 	return &Listener{state: p.state, view: p.view, publisher: p, cancel: cancel, canceled: map[bourse.OrderID]struct{}{}}
 }
@@ -69,13 +68,13 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 }
 
-// readView carries out all requests in the view. It returns the delay before the next
-// attempt, or 0 if it succeeded.
+// readView carries out all requests in the view. It returns 0 if it succeeded, and otherwise the delay before the next
+// attempt.
 func (l *Listener) readView(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
 	defer cancel()
 	err := l.cancelListed(ctx)
-	if err == nil { // the publisher may take long, so retry failed cancellations without waiting for it
+	if err == nil { // the publisher may take a long time, so retry failed cancellations without waiting for it
 		err = l.awaitPublisher(ctx)
 	}
 	if err == nil {
@@ -94,10 +93,9 @@ func (l *Listener) readView(ctx context.Context) time.Duration {
 	return backoff(l.failures)
 }
 
-// awaitPublisher waits until the publisher has published everything. This is necessary at
-// the start, and whenever the view was lost, because the first update may then begin a
-// new epoch, which removes the worker's old rows from every view. If that update
-// contained only apps, the machines would briefly disappear from all lists.
+// awaitPublisher waits until the publisher has published everything. This is necessary at startup, and whenever the
+// view was lost: the first update may then begin a new epoch, which removes the worker's old rows from every view. If
+// that update contained only apps, the worker's machines would briefly disappear from all lists.
 func (l *Listener) awaitPublisher(ctx context.Context) error {
 	select {
 	case <-l.lost:
@@ -113,8 +111,8 @@ func (l *Listener) awaitPublisher(ctx context.Context) error {
 	return err
 }
 
-// cancelListed cancels the orders whose cancellations brokers could not deliver, as invariant 7 requires. Canceling is
-// idempotent, and a cancellation that arrives before its claim wins.
+// cancelListed cancels the orders whose cancellations brokers could not deliver. Canceling is idempotent. Even if a
+// cancellation arrives before its order's claim, the cancellation wins (invariant 7).
 func (l *Listener) cancelListed(ctx context.Context) error {
 	orders, err := l.view.Canceled(ctx)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 // If more of them change, all records are published again, which costs about the same.
 const maxNoted = 4096
 
-// outbox contains the ids of records that have changed since they were published. If a machine changes several
-// times, it is therefore published only once. While publishing fails, only ids take up memory. Adding to an outbox
-// never blocks.
+// outbox contains the ids of records that have changed since they were last published. If a machine changes several
+// times, it is therefore published only once. Even if publishing fails for a long time, only ids take up memory. Adding
+// to an outbox never blocks.
 type outbox struct {
 	wake chan struct{} // contains a token if the outbox may contain changes
 
@@ -20,8 +20,7 @@ type outbox struct {
 	held changes
 }
 
-// changes contains the ids of changed records, and the callers that wait until these are
-// published.
+// changes contains the ids of changed records, and the callers that are waiting until these records are published.
 type changes struct {
 	ids     map[bourse.MachineID]struct{}
 	volumes map[bourse.VolumeID]struct{}
@@ -52,8 +51,7 @@ func (o *outbox) addVolume(id bourse.VolumeID, unsure bool) {
 // addAll notes that all records may have changed.
 func (o *outbox) addAll() { o.update((*changes).addAll) }
 
-// await returns a channel that is closed once all changes that are now in the outbox have
-// been published.
+// await returns a channel that is closed once all changes that the outbox contains now have been published.
 func (o *outbox) await() <-chan struct{} {
 	done := make(chan struct{})
 	o.update(func(p *changes) { p.waits = append(p.waits, done) })

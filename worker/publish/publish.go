@@ -38,8 +38,8 @@ const (
 type Images interface {
 	// List returns all images, including those that are being pulled.
 	List(ctx context.Context) ([]bourse.Image, error)
-	// Changed returns a channel of capacity one that contains a token if the result of
-	// List may have changed. It is always the same channel.
+	// Changed returns a channel of capacity one that contains a token if the result of List may have changed. Every
+	// call returns the same channel.
 	Changed() <-chan struct{}
 }
 
@@ -50,9 +50,8 @@ type Config struct {
 	Facts  func(*store.Tx) (bourse.Facts, error) // returns the worker's facts, except those that are expensive to compute
 }
 
-// Publisher publishes the worker's records to the view. It remembers only the ids of
-// changed records, and reads the records when it publishes them. Only the goroutine that
-// calls Run may use the fields below leaving.
+// Publisher publishes the worker's records to the view. It remembers only the ids of changed records, and reads the
+// records when it publishes them. Only the goroutine that calls Run may use the fields that are declared after leaving.
 type Publisher struct {
 	state   *state.State
 	view    View
@@ -68,7 +67,7 @@ type Publisher struct {
 	failures  int // number of consecutive failures
 }
 
-// New returns a Publisher of the changes in s. It does not publish anything until Run is called.
+// New returns a Publisher for the records in s. It does not publish anything until Run is called.
 func New(s *state.State, cfg Config) *Publisher {
 	p := &Publisher{
 		state: s, view: cfg.View, host: cfg.Images, facts: cfg.Facts, box: newOutbox(),
@@ -79,11 +78,11 @@ func New(s *state.State, cfg Config) *Publisher {
 	return p
 }
 
-// Run publishes all records, and then each change, until ctx is done.
+// Run publishes all records, and then publishes each change, until ctx is done.
 func (p *Publisher) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckInterval)
 	defer check.Stop()
-	facts := time.NewTicker(factsInterval) // facts may change although no machine does, or their publication may have been delayed
+	facts := time.NewTicker(factsInterval) // facts may change even if no machine does, or their publication may have been delayed
 	defer facts.Stop()
 	lost := p.view.RowsLost()
 	p.box.addAll()
@@ -103,7 +102,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 			state.Sleep(ctx, batchDelay)
 		}
 		select {
-		case <-lost: // mark all records as changed before calling deliver, so that the first update of a new epoch contains all of them
+		case <-lost: // mark all records as changed before publishing, so that the first update of a new epoch contains all of them
 			lost = p.view.RowsLost()
 			p.box.addAll()
 		default:
@@ -121,7 +120,7 @@ func (p *Publisher) publishChanges(ctx context.Context) {
 			close(wait)
 		}
 		if p.failures > 0 {
-			p.state.Log.Info("publish to view succeeds again", "attempts", p.failures)
+			p.state.Log.Info("publish to view succeeded again", "attempts", p.failures)
 		}
 		p.failures = 0
 		return
@@ -171,7 +170,7 @@ func (p *Publisher) send(ctx context.Context, out *changes) error {
 	return p.publishImages(ctx)
 }
 
-// publishMachines publishes the current records of machines, together with u.
+// publishMachines publishes u together with the current records of the machines in ids.
 func (p *Publisher) publishMachines(ctx context.Context, u Update, ids []bourse.MachineID) error {
 	if len(ids) == 0 {
 		return p.publish(ctx, u)
@@ -188,8 +187,8 @@ func (p *Publisher) publishMachines(ctx context.Context, u Update, ids []bourse.
 	return nil
 }
 
-// read adds the machines' current records to u. It leaves out machines that were destroyed before they were ever
-// published.
+// read adds the current records of the machines in ids to u. It leaves out machines that were destroyed before they
+// were ever published.
 func (p *Publisher) read(u *Update, ids []bourse.MachineID) error {
 	return p.state.Store.View(func(tx *store.Tx) error {
 		for _, id := range ids {
@@ -244,13 +243,14 @@ func (p *Publisher) publish(ctx context.Context, u Update) error {
 }
 
 // Leave announces in the view that the worker no longer accepts orders. It returns nil once the view contains the
-// announcement, or ctx's error if ctx is done first. Run must be running.
+// announcement, or ctx's error if ctx is done first. It must be called while Run is running.
 func (p *Publisher) Leave(ctx context.Context) error {
 	p.leaving.Store(true)
 	return p.Await(ctx)
 }
 
-// Await returns once the view contains all changes that were made before the call.
+// Await waits until the view contains all changes that were made before the call. If ctx is done first, it returns
+// ctx's error.
 func (p *Publisher) Await(ctx context.Context) error {
 	select {
 	case <-p.box.await():

@@ -18,7 +18,7 @@ type Replica struct {
 
 var _ View = Replica{}
 
-// NewReplica returns the View of the worker with this id.
+// NewReplica returns the View for the worker self.
 func NewReplica(v *view.View, self bourse.WorkerID) Replica {
 	return Replica{v, self, v.Watch(wire.TableCanceled, wire.TableApps)}
 }
@@ -38,7 +38,7 @@ func (r Replica) Publish(ctx context.Context, u Update) error {
 	return err
 }
 
-// rows returns the rows for u, except for apps.
+// rows returns the view's rows for everything in u except apps.
 func (u *Update) rows() []wire.Row {
 	rows := make([]wire.Row, 0, u.count()+1)
 	if u.Facts != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// republish makes the view match the store. It publishes all records in the store, and
-// removes rows from the view that the store does not contain. Changes that happen in the
-// meantime are noted in the outbox and published afterwards.
+// republish makes the view match the store. It publishes all records in the store, and removes rows
+// from the view if the store has no record for them. Changes that happen in the meantime are added
+// to the outbox and published afterwards.
 func (p *Publisher) republish(ctx context.Context) error {
 	living, err := p.liveMachines()
 	if err != nil {
@@ -31,8 +31,8 @@ func (p *Publisher) republish(ctx context.Context) error {
 	if err := p.publishMachines(ctx, u, living); err != nil {
 		return err
 	}
-	// The view was read after the store. A machine that is in the view but was not in the store has
-	// been destroyed, and a destroyed machine is never created again.
+	// The store was read before the view. If a machine is in the view but was not in the store, it
+	// has therefore been destroyed, and a destroyed machine is never created again.
 	gone := slices.DeleteFunc(listed, func(id bourse.MachineID) bool {
 		_, lives := slices.BinarySearch(living, id)
 		return lives
@@ -57,7 +57,7 @@ func (p *Publisher) viewMachines(ctx context.Context) ([]bourse.MachineID, error
 	return p.view.Machines(ctx)
 }
 
-// liveMachines returns the machines in the store that are not destroyed, sorted by id.
+// liveMachines returns the sorted ids of the machines in the store that are not destroyed.
 func (p *Publisher) liveMachines() ([]bourse.MachineID, error) {
 	var out []bourse.MachineID
 	err := p.state.Store.View(func(tx *store.Tx) error {

@@ -12,25 +12,25 @@ import (
 // 8): the worker does not need it, and wherever it differs from the worker's store, the store wins.
 //
 // One goroutine calls Publish and the methods of ViewRows. Another goroutine calls Apps and Canceled, and Publish for
-// apps. Every call must respect its context. Failed calls are repeated after a backoff, so all calls must be
-// idempotent. If a call's context is done, the call must not take effect after a later call.
+// apps. Every call must return when its context is done. If it does, it must not take effect after a later call. Failed
+// calls are repeated after a backoff, so all calls must be idempotent.
 type View interface {
-	// Publish applies u to the view, and returns once the view contains the changes. If the
-	// view does not accept a value in u, Publish returns CodeInvalid and does not change anything. The caller then
-	// leaves out that value.
+	// Publish applies u to the view, and returns once the view contains the changes. If the view does not accept a
+	// value in u, Publish returns CodeInvalid and does not change anything. The caller then publishes u without that
+	// value.
 	Publish(ctx context.Context, u Update) error
 	ViewRows
 	// Apps returns all apps in the view, including tombstones.
 	Apps(ctx context.Context) ([]bourse.App, error)
-	// Proof returns the view's record of an app with its proof.
+	// Proof returns the view's record of an app, including the record's proof.
 	Proof(ctx context.Context, name bourse.AppName) (bourse.App, error)
 	// Canceled returns the orders that this worker must not fill.
 	Canceled(ctx context.Context) ([]bourse.OrderID, error)
-	// Changed returns a channel of capacity one that contains a token if the result of
-	// Apps or Canceled may have changed. It is always the same channel.
+	// Changed returns a channel of capacity one that contains a token if the result of Apps or Canceled may have
+	// changed. Every call returns the same channel.
 	Changed() <-chan struct{}
-	// RowsLost returns a channel that is closed when the view has lost the rows that this
-	// worker has published. After that, RowsLost returns a new channel.
+	// RowsLost returns a channel that is closed when the view has lost the rows that this worker published. After that,
+	// RowsLost returns a new channel.
 	RowsLost() <-chan struct{}
 }
 
@@ -41,7 +41,7 @@ type ViewRows interface {
 	Images(ctx context.Context) (digests []string, err error)
 }
 
-// Update contains changes that are published together. The View may retain the values.
+// Update contains changes to publish together. The View may retain the values.
 type Update struct {
 	Facts       *bourse.Facts // the worker's facts, with exact amounts but without Machines; nil if they have not changed
 	Leaving     bool          // whether the worker no longer accepts orders; used only with Facts
@@ -88,8 +88,8 @@ func (u *Update) split() (a, b Update, ok bool) {
 // clear removes all values except the facts from u.
 func (u *Update) clear() { *u = Update{Facts: u.Facts, Leaving: u.Leaving} }
 
-// cut splits a list after its first n values. If the list has fewer than n values,
-// missing is how many more it would need.
+// cut splits a list after its first n values. If the list has fewer than n values, missing is the number of values that
+// it lacks.
 func cut[T any](list []T, n int) (first, rest []T, missing int) {
 	k := min(n, len(list))
 	return list[:k:k], list[k:], n - k
@@ -98,7 +98,7 @@ func cut[T any](list []T, n int) (first, rest []T, missing int) {
 // Timeout is the time limit for a call to the view.
 const Timeout = 10 * time.Second
 
-// publishAccepted publishes u, without the values that the view does not accept.
+// publishAccepted publishes u except the values that the view does not accept.
 func publishAccepted(ctx context.Context, log *slog.Logger, view View, u Update) error {
 	patient, cancel := context.WithTimeout(ctx, Timeout)
 	err := view.Publish(patient, u)
@@ -117,7 +117,7 @@ func publishAccepted(ctx context.Context, log *slog.Logger, view View, u Update)
 	return publishAccepted(ctx, log, view, b)
 }
 
-// name describes the only value in u, for the log.
+// name describes the only value in u for the log.
 func (u *Update) name() string {
 	switch {
 	case len(u.Machines) > 0:

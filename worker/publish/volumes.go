@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// publishVolumes publishes the current records of volumes.
+// publishVolumes publishes the current records of the volumes in ids.
 func (p *Publisher) publishVolumes(ctx context.Context, ids []bourse.VolumeID) error {
 	for batch := range slices.Chunk(ids, Batch) {
 		var u Update
@@ -22,9 +22,9 @@ func (p *Publisher) publishVolumes(ctx context.Context, ids []bourse.VolumeID) e
 	return nil
 }
 
-// readVolumes adds the current records of volumes to u. A destroyed volume is removed
-// from the view even if it still has snapshots, because lists of snapshots come from this
-// worker, not from the view.
+// readVolumes adds the current records of the volumes in ids to u. A destroyed volume is removed
+// from the view even if it still has snapshots, because lists of snapshots come from this worker,
+// not from the view.
 func (p *Publisher) readVolumes(u *Update, ids []bourse.VolumeID) error {
 	return p.state.Store.View(func(tx *store.Tx) error {
 		for _, id := range ids {
@@ -44,7 +44,7 @@ func (p *Publisher) readVolumes(u *Update, ids []bourse.VolumeID) error {
 	})
 }
 
-// republishVolumes makes the view's volumes match the store.
+// republishVolumes makes the volumes in the view match those in the store.
 func (p *Publisher) republishVolumes(ctx context.Context) error {
 	have, err := p.liveVolumes()
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *Publisher) republishVolumes(ctx context.Context) error {
 	return nil
 }
 
-// liveVolumes returns the volumes in the store that are not destroyed, sorted by id.
+// liveVolumes returns the sorted ids of the volumes in the store that are not destroyed.
 func (p *Publisher) liveVolumes() ([]bourse.VolumeID, error) {
 	var out []bourse.VolumeID
 	err := p.state.Store.View(func(tx *store.Tx) error {

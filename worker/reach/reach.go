@@ -1,7 +1,6 @@
-// Package reach makes a worker's machines ready for proxies and clients. When a proxy
-// wants to use a machine, it receives the machine's address once the machine accepts
-// connections. The machine counts as in use during the call and for a few seconds after
-// it. A client's wait returns once a machine has reached one of the requested states.
+// Package reach makes a worker's machines ready for proxies and clients. To use a machine, a proxy makes a call, and
+// gets the machine's address once the machine accepts connections. The machine counts as in use during the call and for
+// a few seconds after it. A client can also wait until a machine has reached one of several states.
 package reach
 
 import (
@@ -26,8 +25,8 @@ const (
 	maxRequests = 1 << 20
 )
 
-// If a program was restarted at least crashLoopRestarts times, and its last run was shorter than shortRun, the program
-// is expected to exit again, so requests for it fail at once. Requests still wait for programs that crash only
+// If a program has been restarted at least crashLoopRestarts times and its last run was shorter than shortRun, it is
+// expected to exit again, so requests for it fail immediately. Requests still wait for programs that crash only
 // occasionally.
 const (
 	crashLoopRestarts = 3
@@ -45,26 +44,25 @@ type Machines interface {
 
 // Uses tracks which machines are in use.
 type Uses interface {
-	// Use marks a machine as in use for the duration ttl. user is the name of the user, and requests is the number of
-	// requests that the user has in progress. If the worker decided to stop the machine before it learned of this use, the
-	// machine's record reflects that decision by the time Use returns.
+	// Use marks a machine as in use for the duration ttl. user names the user, and requests is the number of requests
+	// that the user has in progress. If the worker had already decided to stop the machine, the machine's record
+	// reflects that decision by the time Use returns.
 	Use(id bourse.MachineID, user string, requests int, ttl time.Duration)
 	// Begin marks a machine as in use until done is called.
 	Begin(id bourse.MachineID) (done func())
-	// Others returns the number of requests that all other users have in progress.
+	// Others returns the total number of requests that users other than user have in progress.
 	Others(id bourse.MachineID, user string) int
 }
 
 // Config configures a Reach.
 type Config struct {
 	Machines Machines
-	// Start starts or resumes a machine and returns when it has started.
+	// Start starts or resumes a machine, and returns once it has started.
 	Start func(ctx context.Context, id bourse.MachineID) error
-	// Dial connects to a port of a running machine. It returns CodeUnavailable if
-	// nothing listens yet.
+	// Dial connects to a port of a running machine. It returns CodeUnavailable if nothing listens on the port yet.
 	Dial func(ctx context.Context, m *bourse.Machine, port int) (net.Conn, error)
 	Uses Uses   // nil if uses are not counted
-	Host string // identifies the worker's host, see package samehost; if empty, proxies always use the tunnel
+	Host string // identifies the worker's host; see package samehost; if empty, proxies always use the tunnel
 }
 
 // Reach serves requests to use a worker's machines. Its methods are safe for concurrent
@@ -77,11 +75,9 @@ func New(c Config) *Reach { return &Reach{c} }
 // Use marks a machine as in use. If the request contains a wait, Use also starts the machine if necessary, and
 // returns once the machine accepts connections.
 //
-// Errors: not_found if the machine does not exist; failed_precondition if it is not
-// running and the request does not start it, or if it cannot be started, has no such
-// port, or is in a crash loop; timeout if it did not accept connections within the
-// wait; unavailable if someone stopped it during the wait; and the errors of
-// Config.Start.
+// Errors: not_found if the machine does not exist; failed_precondition if the machine is not running and the request
+// does not start it, or if it cannot be started, has no such port, or is in a crash loop; timeout if it did not accept
+// connections within the wait; unavailable if it was stopped during the wait; and the errors of Config.Start.
 func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply, error) {
 	if err := validate(&req); err != nil {
 		return fabric.UseReply{}, err
@@ -158,7 +154,7 @@ var (
 	errMoved     = errors.New("the machine is no longer running")
 )
 
-// ready waits until a machine runs and accepts connections, and returns the machine.
+// ready waits until a machine is running and accepts connections, and returns the machine.
 func (r *Reach) ready(ctx context.Context, req *fabric.UseRequest) (m bourse.Machine, err error) {
 	wait := time.Duration(req.Wait)
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, errWaitLimit)
@@ -191,8 +187,8 @@ func errNotReady(m *bourse.Machine, req *fabric.UseRequest, wait time.Duration) 
 	return bourse.Errorf(bourse.CodeTimeout, "machine %s did not start within %s: it is %s", req.Machine, wait, m.State)
 }
 
-// running waits until the machine has started, and returns it. If the request allows a
-// start, and *started is false, it starts the machine.
+// running waits until the machine has started, and returns it. If the request allows a start and *started is false, it
+// first starts the machine.
 func (r *Reach) running(ctx context.Context, req *fabric.UseRequest, started *bool) (bourse.Machine, error) {
 	for {
 		m, err := r.liveMachine(ctx, req.Machine)
@@ -245,8 +241,8 @@ func inCrashLoop(m *bourse.Machine) bool {
 	return n >= crashLoopRestarts && ends[n-1].Sub(ends[n-2])-bourse.RestartBackoff(n-1) < shortRun
 }
 
-// start starts a machine. It also returns nil if the start failed because the machine's
-// state has changed in the meantime.
+// start starts a machine. It also returns nil if the start failed only because the machine's state had changed in the
+// meantime.
 func (r *Reach) start(ctx context.Context, m *bourse.Machine) error {
 	ctx, span := trace.Start(ctx, "start")
 	err := r.Start(ctx, m.ID)
@@ -263,7 +259,7 @@ func errNotStarted(m *bourse.Machine) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s is %s, and the request does not start it", m.ID, m.State)
 }
 
-// exit describes how the machine's program last exited, as a phrase to append to an error message.
+// exit describes how a machine's program last exited. The text is appended to error messages.
 func exit(m *bourse.Machine) string {
 	switch e := m.Boot.Exit; {
 	case e == nil:
@@ -277,23 +273,22 @@ func exit(m *bourse.Machine) string {
 	}
 }
 
-// The pause between two connection attempts is proportional to the time since the first
-// one. A program that listens within a millisecond is therefore reached quickly, and a
-// program that takes a minute causes little CPU load.
+// The pause between two connection attempts is proportional to the time since the first attempt. A connection to a
+// program that listens within a millisecond therefore succeeds quickly, and waiting for a program that takes a minute
+// uses little CPU time.
 const (
 	pauseDivisor = 256
 	minPause     = 250 * time.Microsecond
 	maxPause     = 25 * time.Millisecond
 	// stateInterval is the interval at which the machine's state is checked.
 	stateInterval = 20 * time.Millisecond
-	// minAttemptTime is the minimum time limit of a connection attempt. If the machine's network
-	// was created only a moment ago, the first packet may be lost, and TCP would repeat it
-	// only after a second.
+	// minAttemptTime is the minimum time limit for a connection attempt. If the machine's network was created only a
+	// moment ago, the first packet may be lost, and TCP would retransmit it only after a second.
 	minAttemptTime = 50 * time.Millisecond
 )
 
-// pollPort returns once the machine accepts connections on a service's port. It
-// returns errMoved if the machine is no longer running.
+// pollPort waits until the machine accepts connections on a service's port. It returns errMoved if the machine is no
+// longer running.
 func (r *Reach) pollPort(ctx context.Context, m *bourse.Machine, service int) error {
 	port, err := admit.PortOf(m, service)
 	if err != nil {
@@ -329,7 +324,7 @@ func (r *Reach) pollPort(ctx context.Context, m *bourse.Machine, service int) er
 	}
 }
 
-// connect tries once to connect to a port of the machine, and closes the connection.
+// connect makes one attempt to connect to a port of the machine, and then closes the connection.
 func (r *Reach) connect(ctx context.Context, m *bourse.Machine, port int, limit time.Duration) error {
 	once, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -378,8 +378,8 @@ func TestARequestWaitsForARecoveringProgram(t *testing.T) {
 	})
 }
 
-// crashAfter makes the machine's program exit after running for the given time, whereupon its policy restarts it. This
-// happens the given number of times.
+// crashAfter makes the machine's program exit after it has run for the given time, and its policy restart it. It does
+// so the given number of times.
 func (h *host) crashAfter(run time.Duration, times int) {
 	if times == 0 {
 		return

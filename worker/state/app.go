@@ -5,9 +5,8 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// Foreign reports whether rec belongs to an app other than app. Since order ids are
-// derived from the app's id, a correct broker never asks a worker about one app's order
-// on behalf of another app.
+// Foreign reports whether rec belongs to an app other than app. With a correct broker that never
+// happens, because order ids are derived from the app's id.
 func Foreign(rec *store.OrderRecord, app *bourse.App) bool {
 	if t := rec.Task; t != nil {
 		return !app.Owns(t.App, t.AppID, rec.At)
@@ -30,8 +29,8 @@ func MergeApp(tx *store.Tx, app bourse.App) error {
 	return tx.PutApp(merged)
 }
 
-// App returns the worker's record of the named app. ok is false if there is none. The
-// default app always exists.
+// App returns the worker's record of the named app. ok is false if there is no record. The default
+// app always exists.
 func (s *State) App(name bourse.AppName) (app bourse.App, ok bool, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		known, found, err := tx.App(name)
@@ -48,8 +47,8 @@ func (s *State) App(name bourse.AppName) (app bourse.App, ok bool, err error) {
 	return app, ok, err
 }
 
-// Apps returns the records of all apps, or of the named app if name is set, including
-// tombstones.
+// Apps returns the records of all apps, including tombstones. If name is set, it returns only the
+// record of the app with that name.
 func (s *State) Apps(name bourse.AppName) ([]bourse.App, error) {
 	apps := []bourse.App{}
 	err := s.Store.View(func(tx *store.Tx) error {

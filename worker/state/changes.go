@@ -2,7 +2,7 @@ package state
 
 import "sync"
 
-// Changes announces changes to records of one kind. Callers can wait for the next change to one record, or follow the
+// Changes announces changes to records of one kind. Callers can wait for the next change to a record, or follow the
 // changes to all records.
 type Changes[ID comparable] struct {
 	followers []func(id ID, unsure bool) // fixed before the first change
@@ -13,9 +13,9 @@ type Changes[ID comparable] struct {
 
 func newChanges[ID comparable]() *Changes[ID] { return &Changes[ID]{waits: map[ID]chan struct{}{}} }
 
-// Follow registers fn to be called at each change. fn is called on the goroutine that
-// made the change, and must not block. unsure is true if the change was submitted to the
-// store but may still fail. Followers must be registered before the worker runs.
+// Follow registers fn to be called after each change. fn is called on the goroutine that made the change, and must not
+// block. unsure is true if the change was submitted to the store but may still fail. Followers must be registered
+// before the worker runs.
 func (n *Changes[ID]) Follow(fn func(id ID, unsure bool)) { n.followers = append(n.followers, fn) }
 
 // Next returns a channel that is closed at the next change to a record. Call it before reading the record, so that no

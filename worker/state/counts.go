@@ -7,14 +7,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// startBounds contains the upper bounds of the buckets in the start latency histogram.
+// startBounds contains the upper bounds of the buckets of the start latency histogram.
 var startBounds = [...]time.Duration{
 	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 10 * time.Second,
 }
 
-// Counts holds the counters for a worker's metrics, which start at 0 when the daemon starts. Counting costs a few
-// atomic additions; sums are computed when they are read.
+// Counts holds the counters for a worker's metrics, which start at 0 when the daemon starts. Counting takes only a few
+// atomic additions. Sums are computed when they are read.
 type Counts struct {
 	starts    [len(startBounds) + 1]atomic.Uint64 // number of starts per bucket; the last bucket is for starts that exceed all bounds
 	startTime atomic.Int64                        // total duration of starts in nanoseconds
@@ -26,7 +26,7 @@ type Counts struct {
 	restarts  atomic.Uint64
 }
 
-// exitEnds lists the classes of exits, as named in the metrics.
+// exitEnds lists the classes of exits by their names in the metrics.
 var exitEnds = [...]string{"stopped", "ok", "failed", "oom_killed", "lost"}
 
 // endOf classifies an exit. It returns the index of its class in exitEnds.
@@ -66,8 +66,8 @@ func (c *Counts) Pulled(bytes int64, took time.Duration) {
 	c.pullTime.Add(int64(took))
 }
 
-// Exited counts the exit of a machine's program. requested is true if a stop was
-// requested, and restarts is true if the machine's policy restarts it.
+// Exited counts the exit of a machine's program. requested is true if a stop was requested, and restarts is true if the
+// machine's restart policy restarts the machine.
 func (c *Counts) Exited(exit *bourse.Exit, requested, restarts bool) {
 	c.exits[endOf(exit, requested)].Add(1)
 	if restarts {
@@ -75,7 +75,7 @@ func (c *Counts) Exited(exit *bourse.Exit, requested, restarts bool) {
 	}
 }
 
-// Exits returns the number of exits in each class of exitEnds, and the number of restarts by policy.
+// Exits returns the number of exits in each class of exitEnds, and the number of restarts by restart policies.
 func (c *Counts) Exits() (ends map[string]uint64, restarts uint64) {
 	ends = make(map[string]uint64, len(exitEnds))
 	for i, end := range exitEnds {
@@ -107,7 +107,7 @@ func (c *Counts) Starts() (count uint64, took time.Duration, within map[float64]
 	return count, time.Duration(c.startTime.Load()), within
 }
 
-// Pulls returns the number of pulled images, their total size, and the total duration.
+// Pulls returns the number of pulled images, their total size, and the total duration of the pulls.
 func (c *Counts) Pulls() (count uint64, bytes int64, took time.Duration) {
 	return c.pulls.Load(), c.pullBytes.Load(), time.Duration(c.pullTime.Load())
 }

@@ -14,12 +14,11 @@ import (
 // kindMachine is the kind of a machine's entries in the store's log.
 const kindMachine = "machine"
 
-// RecentEvents is the number of events that are usually read with a machine.
+// RecentEvents is the number of events that are usually read together with a machine.
 const RecentEvents = 20
 
-// AppendEvent adds an event of m to the log, in the transaction that changes m. The
-// event's id is derived from its type, boot and time, so an event that is recorded
-// again after a crash keeps its id.
+// AppendEvent adds an event of m to the log. It is called in the transaction that changes m. The event's id is derived
+// from its type, boot, state and time, so an event that is recorded again after a crash keeps its id.
 func AppendEvent(tx *store.Tx, m *bourse.Machine, run string, e bourse.Event) error {
 	e.Instance, e.ID = m.Instance, eventID(m, e)
 	_, err := tx.Append(store.Entry{Kind: kindMachine, ID: string(m.ID), Run: run, Event: e})
@@ -32,7 +31,7 @@ func eventID(m *bourse.Machine, e bourse.Event) bourse.EventID {
 	return bourse.EventIDAt(e.At, [10]byte(h.Sum(nil)))
 }
 
-// ReadEvents returns a machine's latest events, newest first. Limit 0 means all.
+// ReadEvents returns a machine's latest events, newest first. If limit is 0, it returns all events.
 func ReadEvents(tx *store.Tx, id bourse.MachineID, limit int) ([]bourse.Event, error) {
 	entries, err := tx.Entries(kindMachine, string(id), limit)
 	if err != nil {
@@ -62,8 +61,8 @@ func ChangeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Mach
 	return ChangeMachineAt(tx, id, time.Now().UTC(), change)
 }
 
-// nextVersion returns the version of a record that is about to change. It is the current time or, if the clock was set
-// back, slightly later than the last version. Versions must always increase, because readers keep the later of two
+// nextVersion returns the new version of a record that is about to change. It is the current time or, if the clock was
+// set back, slightly later than the last version. Versions must always increase, because readers keep the later of two
 // versions.
 func nextVersion(last, now time.Time) time.Time {
 	if now.After(last) {
@@ -72,7 +71,7 @@ func nextVersion(last, now time.Time) time.Time {
 	return last.Add(1)
 }
 
-// ChangeMachineAt is like ChangeMachine, but records now as the time of the change.
+// ChangeMachineAt is like ChangeMachine, but uses now as the time of the change.
 func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change func(m *bourse.Machine) (keep bool, events []bourse.Event, err error)) (bourse.Machine, error) {
 	m, err := tx.Machine(id)
 	if err != nil {
@@ -100,8 +99,8 @@ func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change fu
 	return m, nil
 }
 
-// Commit executes fn as a durable transaction on a machine, and then notifies all goroutines that wait for a change to
-// the machine.
+// Commit executes fn in a durable transaction, and then notifies all goroutines that are waiting for a change to the
+// machine.
 func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.Tx) error) error {
 	err := s.Store.Update(ctx, fn)
 	switch {
@@ -116,8 +115,8 @@ func (s *State) Commit(ctx context.Context, id bourse.MachineID, fn func(*store.
 	return err
 }
 
-// Machine returns a machine's record, once everything that was submitted to the store
-// before the call is durable.
+// Machine waits until everything that was submitted to the store before the call is durable, and then returns a
+// machine's record.
 func (s *State) Machine(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := s.Store.Sync(ctx); err != nil {
 		return bourse.Machine{}, err
@@ -148,8 +147,7 @@ func (s *State) AwaitMachine(ctx context.Context, id bourse.MachineID, wanted fu
 	}
 }
 
-// Versions returns the recorded versions of a machine, newest first, each with its
-// original config.
+// Versions returns the recorded versions of a machine with their original configs, newest first.
 func (s *State) Versions(ctx context.Context, id bourse.MachineID) ([]bourse.Version, error) {
 	if err := s.Store.Sync(ctx); err != nil {
 		return nil, err

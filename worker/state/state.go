@@ -46,13 +46,13 @@ func New(self store.Identity, st *store.Store, log *slog.Logger) *State {
 	return s
 }
 
-// SetContext sets the context that Context returns. It must be called once, before Go.
+// SetContext sets the context that Context returns. It must be called once, before Go is called.
 func (s *State) SetContext(life context.Context) { s.ctx = life }
 
 // Context returns a context that ends when the daemon stops.
 func (s *State) Context() context.Context { return s.ctx }
 
-// Go executes fn in a goroutine. fn must return when life ends.
+// Go executes fn in a goroutine. fn must return when its context is done, which happens when the daemon stops.
 func (s *State) Go(fn func(life context.Context)) {
 	s.tasks.Go(func() { fn(s.ctx) })
 }
@@ -68,15 +68,14 @@ const (
 	volumePrefix  = "volume/"
 )
 
-// OfMachine returns the resource for runs on a machine. The engine executes runs with
-// the same resource one after the other.
+// OfMachine returns the resource for runs on a machine. The engine executes runs on the same resource one after the
+// other.
 func OfMachine(id bourse.MachineID) string { return machinePrefix + string(id) }
 
 // OfRestart returns the resource for runs that wait to restart a machine.
 func OfRestart(id bourse.MachineID) string { return restartPrefix + string(id) }
 
-// OfUpdate returns the resource for runs that prepare a machine's next version while
-// the current one runs.
+// OfUpdate returns the resource for runs that prepare a machine's next version while the current version runs.
 func OfUpdate(id bourse.MachineID) string { return updatePrefix + string(id) }
 
 // OfVolume returns the resource for runs on a volume.
@@ -96,8 +95,8 @@ func (s *State) observe(r fsm.Record) {
 }
 
 // Started waits for the run that a claim has begun. It returns nil as soon as the run's success is visible to later
-// transactions. It returns a failure only once the failure is durable. Otherwise, the run could be retried after a
-// crash and fill an order that was already refused.
+// transactions. If the run fails, Started returns the error only once the failure is durable. Otherwise, the run could
+// be retried after a crash, and fill an order that was already refused.
 func Started[Res any](ctx context.Context, run *fsm.Handle[Res]) error {
 	_, err := run.Applied(ctx)
 	if err != nil {
@@ -106,7 +105,7 @@ func Started[Res any](ctx context.Context, run *fsm.Handle[Res]) error {
 	return err
 }
 
-// InTx converts a function on a store transaction to an fsm.Write.
+// InTx converts a function that uses a store transaction into an fsm.Write.
 func InTx(fn func(*store.Tx) error) fsm.Write {
 	return func(tx fsm.Tx) error { return fn(tx.(*store.Tx)) }
 }

@@ -79,7 +79,7 @@ func TestCommitReportsWhatMayHaveChanged(t *testing.T) {
 	check("a caller that stopped waiting", 0, 1)
 }
 
-// A function started by Go can run until the daemon ends, and Wait waits for it.
+// A function started by Go can run until the daemon stops, and Wait waits for it.
 func TestGoEndsWithTheDaemon(t *testing.T) {
 	s := open(t, nil)
 	life, end := context.WithCancel(t.Context())

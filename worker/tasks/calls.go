@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// calls contains the tasks in progress, so that all claims of the same order share one
-// call (invariant 7). A call is removed once its end is durable.
+// calls contains the tasks in progress, so that all claims for the same order share one call (invariant 7). A call is
+// removed once its end is durable.
 type calls struct {
 	mu     sync.Mutex
 	of     map[bourse.OrderID]*call // guarded by mu; calls by order
@@ -21,8 +21,8 @@ type calls struct {
 	wake   chan struct{}            // signals that ending has grown
 }
 
-// call is a task in progress, with the number of callers that wait for it. When the last
-// caller leaves, the task is canceled.
+// call is a task in progress. It counts the callers that are waiting for it. When the last caller leaves, the task is
+// canceled.
 type call struct {
 	order  bourse.OrderID
 	begun  store.OrderRecord // a warm task's record when the task begins; set before the record is written
@@ -43,9 +43,9 @@ var (
 	errOrderCanceled = errors.New("the order was canceled")
 )
 
-// enter begins a call for an order and returns the call's context. If a call for the
-// order is already in progress, enter joins it and returns a nil context. If the caller's
-// context is done before the call does, the caller must call leave.
+// enter begins a call for an order, and returns the call and its context. If a call for the order is already in
+// progress, enter joins that call and returns a nil context. If ctx is done before the call has ended, the caller must
+// call leave.
 func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Co
 		return c, nil
 	}
 	c := &call{order: id, done: make(chan struct{}), callers: 1}
-	// If the first caller leaves, the call continues as long as other callers wait for it.
+	// If the first caller leaves, the call continues as long as other callers are waiting for it.
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.cancel = cut
 	if s.of == nil {
@@ -86,8 +86,8 @@ func (s *calls) withdraw(id bourse.OrderID) {
 // Withdraw cancels the call of a canceled order, if one is in progress.
 func (t *Tasks) Withdraw(id bourse.OrderID) { t.calls.withdraw(id) }
 
-// Cancel records the end of a canceled order's cold task, in the transaction that cancels the order. A warm task's end
-// is recorded by its call instead. The record of a finished task is not changed.
+// Cancel records the end of a canceled order's cold task. It is called in the transaction that cancels the order. The
+// end of a warm task is recorded by the task's call instead. Cancel does not change the record of a finished task.
 func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	if rec.Task.Cold == nil {
 		return nil
@@ -96,14 +96,14 @@ func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	return err
 }
 
-// forget removes a call that has no record, or whose end is already durable.
+// forget removes a call that was never recorded, or whose end is already durable.
 func (s *calls) forget(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, c.order)
 }
 
-// settle passes a call to Run, which makes the call's end durable.
+// settle passes an ended call to Run, which makes its end durable.
 func (s *calls) settle(c *call) {
 	s.mu.Lock()
 	s.ending = append(s.ending, c)
@@ -122,13 +122,12 @@ func (s *calls) take() []*call {
 	return list
 }
 
-// saveInterval is the delay between attempts to record an end that the store does not
-// accept, for example because the disk is full.
+// saveInterval is the delay between attempts to record a task's end if the store does not accept it, for example
+// because the disk is full.
 const saveInterval = time.Second
 
-// Run makes the ends of tasks durable, until ctx is done. If the disk is full, it retries
-// until the write succeeds. In the meantime, the task keeps its resources, and repeated
-// orders receive the answer from memory.
+// Run ensures that the ends of tasks become durable, until ctx is done. If the disk is full, Run retries until the
+// write succeeds. In the meantime, the task keeps its resources, and repeated orders receive the answer from memory.
 func (t *Tasks) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {

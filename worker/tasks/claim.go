@@ -10,11 +10,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// Claim fills an order for a task, or returns the refusal. For a warm task, it takes the
-// order's resources and records the task in one durable transaction, sends the payload to
-// a warm machine, and returns the result without waiting for the disk again. If the
-// daemon dies before the result is durable, the task is recorded as lost. It never runs
-// twice.
+// Claim fills an order for a task, or returns a refusal. For a warm task, one durable transaction takes the order's
+// resources and records the task. Claim then sends the payload to a warm machine, and returns the result without
+// waiting for the disk again. If the daemon dies before the result is durable, the task is recorded as lost. It never
+// runs twice.
 //
 // The call is canceled when its last caller leaves, or when the order is canceled.
 func (t *Tasks) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
@@ -40,7 +39,7 @@ func (t *Tasks) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bour
 	return call.fill, call.refusal, call.err
 }
 
-// join waits for a call that another claim of the same order has begun.
+// join waits for a call that another claim for the same order has begun.
 func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error) {
 	select {
 	case <-call.done:
@@ -55,7 +54,8 @@ func join(ctx context.Context, call *call) (*bourse.Fill, *bourse.Refusal, error
 	return &fill, nil, nil
 }
 
-// runWarm executes a claim for a warm task. It sets call.saved if it has submitted a record that must become durable.
+// runWarm executes a claim for a warm task. It sets call.saved if it has submitted a record whose commit must be
+// awaited.
 func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*bourse.Fill, *bourse.Refusal, error) {
 	began := time.Now()
 	v, m, err := t.takeSlot(ctx, order)
@@ -107,8 +107,9 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 	return &bourse.Fill{Task: &result, Claimed: claimed, Started: result.Took - claimed}, nil, nil
 }
 
-// takeSlot takes a place on a warm machine for the order. If no place is free, takeSlot checks whether the order was
-// filled before. If a place is free, the transaction that records the task makes this check.
+// takeSlot takes a place on a warm machine for the order. If that is not possible, for example because no place is
+// free, takeSlot checks whether the order was filled before. Otherwise, the transaction that records the task makes
+// this check.
 func (t *Tasks) takeSlot(ctx context.Context, order *bourse.Order) (answer, *warmMachine, error) {
 	for {
 		v, err := t.newAnswer(order)
@@ -131,8 +132,8 @@ func (t *Tasks) takeSlot(ctx context.Context, order *bourse.Order) (answer, *war
 	}
 }
 
-// answerFull returns the answer to an order if no place is free: the order's result if the order was filled here
-// before, and a refusal otherwise.
+// answerFull returns the answer to an order when no place is free: the order's result if the order was filled here
+// before, and otherwise a refusal.
 func (t *Tasks) answerFull(order *bourse.Order, seen answer) (answer, error) {
 	v, err := t.earlierResult(order)
 	if err == nil && v.result == nil && v.refusal == nil {
@@ -149,15 +150,15 @@ func repeatAnswer(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, err
 	return &bourse.Fill{Task: result, Repeated: true}, nil, nil
 }
 
-// recordOf returns the record of a call that is about to begin.
+// recordOf returns the order record of a call that is about to begin.
 func recordOf(order *bourse.Order, begun bourse.TaskResult) store.OrderRecord {
 	return store.OrderRecord{
 		ID: order.ID, At: begun.StartedAt, Task: &store.TaskRecord{App: order.App.Name, AppID: order.App.ID, Takes: admit.Countables(order.Config.Requirements), Result: begun},
 	}
 }
 
-// recordBegin records a call and the resources that it takes. Its error is an
-// [admit.NotFilledError] if the order was filled here before, or is refused.
+// recordBegin records a call and the resources that it takes. The error is an [admit.NotFilledError] if the order is
+// refused or was filled here before.
 func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.OrderRecord) error {
 	now := time.Now()
 	refusal, err := t.host.CheckConditions(tx, order, nil)

@@ -17,9 +17,8 @@ import (
 // stored in the order's record until the task ends. Its answer is the program's stdout,
 // which is recorded in the transaction that records the exit.
 
-// coldRecord returns the order record of a cold task whose machine is about to be
-// recorded. If the machine has an image, the task's timeout begins when the machine has
-// started, because the image may have to be pulled first.
+// coldRecord returns the order record for a cold task whose machine is about to be recorded. If the machine has an
+// image, the task's timeout begins only when the machine has started, because the image may have to be pulled first.
 func (t *Tasks) coldRecord(order *bourse.Order, m *bourse.Machine) store.OrderRecord {
 	cold := &store.ColdTask{Payload: order.Task.Payload, Until: m.CreatedAt.Add(time.Duration(order.Task.Timeout))}
 	if order.Config.ImageKind() == bourse.RegistryImage {
@@ -77,7 +76,8 @@ func (t *Tasks) runCold(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bo
 	return fill, refusal, err
 }
 
-// answerOf is like awaitCold, but returns a refusal if the machine could not be started.
+// answerOf waits until a cold task ends, like awaitCold. If the task's machine could not be started, it returns a
+// refusal.
 func (t *Tasks) answerOf(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, *bourse.Refusal, error) {
 	fill, err := t.awaitCold(ctx, machine, id)
 	if errors.Is(err, errNotStarted) {
@@ -106,8 +106,8 @@ func (t *Tasks) orderRecord(ctx context.Context, id bourse.OrderID) (store.Order
 	return rec, err
 }
 
-// awaitCold waits until a cold task ends. It ends the task early if the task's timeout
-// expires or ctx is done. It returns errNotStarted if the task has no record.
+// awaitCold waits until a cold task ends. If the task's timeout expires or ctx is done, it ends the task early. It
+// returns errNotStarted if the task no longer has a record.
 func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, error) {
 	lasting := context.WithoutCancel(ctx)
 	for {
@@ -141,14 +141,14 @@ func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bour
 	}
 }
 
-// endedEarly returns the result of a task that was ended early.
+// endedEarly returns the result of a task that the worker ended early. why is the error in the result.
 func endedEarly(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.TaskResult {
 	r := rec.Result
 	r.End, r.ExitCode, r.Error, r.Took = end, -1, why, time.Since(r.StartedAt)
 	return r
 }
 
-// endCold records a task's end, and then starts destroying its machine. If the daemon dies in between, recovery
+// endCold records a task's end, and then begins to destroy the task's machine. If the daemon dies in between, recovery
 // destroys the machine.
 func (t *Tasks) endCold(ctx context.Context, id bourse.OrderID, result bourse.TaskResult) error {
 	err := t.state.Store.Update(ctx, func(tx *store.Tx) error {

@@ -9,8 +9,8 @@ import (
 )
 
 // streamCold calls output with nil once m's task has begun, and then with the bytes that the task's program writes to
-// stdout. It does nothing if output is nil. The caller must call finish with the task's fill, which may be nil. By the
-// time finish returns, output has received every byte of the answer exactly once.
+// stdout. It does nothing if output is nil. When the task has ended, the caller must call finish with the task's fill,
+// which may be nil. By the time finish returns, output has received every byte of the answer exactly once.
 func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([]byte)) (finish func(*bourse.Fill)) {
 	if output == nil {
 		return func(*bourse.Fill) {}
@@ -42,8 +42,8 @@ func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([
 	}
 }
 
-// stdoutOf returns the bytes of a log line as the program wrote them to stdout. It
-// returns nil for other streams.
+// stdoutOf returns the bytes of a log line as the program wrote them to stdout. It returns nil if the line is from
+// another stream.
 func stdoutOf(l driver.LogLine) []byte {
 	switch {
 	case l.Stream != "stdout":

@@ -7,11 +7,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxCountsError is the maximum length of a stored error in bytes. It is limited because
-// errors come from programs.
+// maxCountsError is the maximum length, in bytes, of the errors in counts. Programs choose these
+// errors, so their length must be limited.
 const maxCountsError = 256
 
-// taskCounts counts the tasks of each warm machine since the daemon's start.
+// taskCounts counts each warm machine's tasks since the daemon started.
 type taskCounts struct {
 	mu        sync.Mutex
 	byMachine map[bourse.MachineID]bourse.TaskCounts // guarded by mu
@@ -42,8 +42,8 @@ func (y *taskCounts) forget(id bourse.MachineID) {
 	delete(y.byMachine, id)
 }
 
-// Counts returns the counts of a warm machine's tasks since the daemon started, or nil if
-// the machine had no tasks.
+// Counts returns the task counts of a warm machine since the daemon started, or nil if the machine
+// has not had any tasks.
 func (t *Tasks) Counts(id bourse.MachineID) *bourse.TaskCounts {
 	t.counts.mu.Lock()
 	defer t.counts.mu.Unlock()

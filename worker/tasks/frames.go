@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// frameLink sends calls to a program as frames. All calls share one connection.
+// frameLink sends calls to a program as frames. All concurrent calls share one connection.
 type frameLink struct {
 	dial dialer
 
@@ -22,9 +22,8 @@ type frameLink struct {
 
 func newFrameLink(dial dialer) *frameLink { return &frameLink{dial: dial} }
 
-// frameTries is the maximum number of connections that are tried for one call. A call is
-// retried only if it was not sent, for example because the program was restarted and its
-// old connection is closed.
+// frameTries is the maximum number of connections that a call may try. A call is retried only if it was not sent, for
+// example because the program was restarted and its old connection is closed.
 const frameTries = 3
 
 func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error {
@@ -55,8 +54,8 @@ func (l *frameLink) send(ctx context.Context, task *bourse.TaskOrder, deadline t
 	}
 }
 
-// connect returns the connection for new calls. Concurrent calls that need a connection share one attempt to dial,
-// which is limited by the deadline of the call that began it.
+// connect returns the connection for new calls. If several calls need a connection at the same time, they share one
+// attempt to dial, which is limited by the deadline of the call that began it.
 func (l *frameLink) connect(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
 	for {
 		l.mu.Lock()
@@ -92,7 +91,7 @@ func (l *frameLink) await(ctx context.Context, deadline time.Time, wait <-chan s
 	}
 }
 
-// dialNow opens a connection, for which other calls may also be waiting.
+// dialNow opens a connection. Other calls may be waiting for it.
 func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn, error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errTime)
 	defer cancel()
@@ -112,7 +111,7 @@ func (l *frameLink) dialNow(ctx context.Context, deadline time.Time) (*warm.Conn
 }
 
 // after must be called after each call. It ensures that a broken connection is not used for new calls, and that a
-// connection that is no longer needed is closed once its calls have ended.
+// connection is closed if it is no longer needed and its calls have ended.
 func (l *frameLink) after(conn *warm.Conn, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,23 +13,20 @@ import (
 
 // link sends payloads to one machine's program, in the program's protocol.
 type link interface {
-	// send sends a payload to the program and fills in its answer. When ctx is done or the deadline
-	// passes, it cancels the call and notifies the program. The error is errNotSent if no part of the
-	// payload was sent, and endedEarlyError if the worker canceled the call. Any other error means
-	// that the program did not answer properly.
+	// send sends a payload to the program and fills in the answer. When ctx is done or the deadline passes, it cancels
+	// the call and notifies the program. The error is errNotSent if no part of the payload was sent, and
+	// endedEarlyError if the worker canceled the call. Any other error means that the program did not answer properly.
 	send(ctx context.Context, task *bourse.TaskOrder, deadline time.Time, out *bourse.TaskResult) error
-	// drain closes idle connections at once, and other connections when their calls end.
-	// It does not block.
+	// drain closes idle connections immediately, and other connections when their calls end. It does not block.
 	drain()
 }
 
-// errNotSent is the error of a call if no part of it was sent, because the worker could
-// not connect to the program.
+// errNotSent is returned if no part of a call was sent, because the worker could not connect to the program.
 type errNotSent struct{ error }
 
 func (e errNotSent) Unwrap() error { return e.error }
 
-// endedEarlyError is the error of a call that the worker ended early. It wraps the reason.
+// endedEarlyError is returned if the worker ended a call early. It wraps the reason.
 type endedEarlyError struct{ error }
 
 func (e endedEarlyError) Unwrap() error { return e.error }
@@ -83,7 +80,7 @@ func (t *Tasks) dialWarm(ctx context.Context, m *warmMachine, dial dialer) (net.
 	}
 }
 
-// warmGone reports whether, according to the store, a machine no longer accepts tasks.
+// warmGone reads a machine from the store, and reports whether it no longer accepts tasks.
 func (t *Tasks) warmGone(m *warmMachine) bool {
 	list, err := t.warmFor([]bourse.MachineID{m.id})
 	if err != nil || len(list) == 0 {
@@ -94,8 +91,9 @@ func (t *Tasks) warmGone(m *warmMachine) bool {
 	return list[0] != m || m.places == 0
 }
 
-// send sends a payload to a machine's program. If the payload was not sent, it returns errNotSent, which is its only
-// error. Otherwise, it fills in the result, even if the call fails. It notifies the program when ctx is done.
+// send sends a payload to a machine's program, and fills in the result, even if the call fails. Its only error is
+// errNotSent, if the payload was not sent; the result is then not filled in. send notifies the program when ctx is
+// done.
 func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder, out *bourse.TaskResult) error {
 	t.warm.mu.Lock()
 	limit, link := time.Duration(task.Timeout), m.link
@@ -117,7 +115,7 @@ func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder
 	return nil
 }
 
-// recordBroken fills in the result of a call that was ended early or that the program did not answer properly.
+// recordBroken fills in the result of a call that was ended early, or that the program did not answer properly.
 func (t *Tasks) recordBroken(m *warmMachine, limit time.Duration, err error, out *bourse.TaskResult) {
 	out.ExitCode, out.Answer = -1, nil
 	cut, ended := errors.AsType[endedEarlyError](err)

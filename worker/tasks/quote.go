@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// answer is the worker's answer to an order for a warm task, according to the store and the
-// warm machines.
+// answer is the worker's answer to an order for a warm task. It depends on the store and on the warm machines.
 type answer struct {
 	refusal   *bourse.Refusal
 	result    *bourse.TaskResult // the task, if the order is already filled here; if End is empty, it is still in progress
@@ -51,8 +50,8 @@ func (t *Tasks) Quote(ctx context.Context, order *bourse.Order) (bourse.Quote, e
 }
 
 // findAnswer returns the worker's answer to an order. If the answer is a refusal, findAnswer waits until everything
-// submitted to the store is durable, and tries again, because tasks that have just ended may have released resources,
-// and machines that have just started may accept tasks.
+// submitted to the store is durable, and then tries again: tasks that have just ended may have released resources, and
+// machines that have just started may accept tasks.
 func (t *Tasks) findAnswer(ctx context.Context, order *bourse.Order) (answer, error) {
 	v, err := t.read(order)
 	if err != nil || v.refusal == nil || v.refusal.Reason == bourse.RefusedRegion || v.refusal.Reason == bourse.RefusedLabel {
@@ -73,8 +72,8 @@ func (t *Tasks) read(order *bourse.Order) (answer, error) {
 	return t.newAnswer(order)
 }
 
-// earlierResult returns the part of an answer that does not depend on the warm machines: the order's result if the
-// order was filled here before, or a refusal.
+// earlierResult returns an answer that does not depend on the warm machines. It contains the result if the order was
+// filled here before, or a refusal if the order cannot be filled anymore. Otherwise, it is empty.
 func (t *Tasks) earlierResult(order *bourse.Order) (v answer, err error) {
 	err = t.state.Store.View(func(tx *store.Tx) error {
 		fill, past, err := admit.History(tx, order, time.Now())
@@ -91,7 +90,7 @@ func (t *Tasks) earlierResult(order *bourse.Order) (v answer, err error) {
 	return v, err
 }
 
-// newAnswer is like read, for an order that was not filled here before.
+// newAnswer returns the answer to an order that was not filled here before.
 func (t *Tasks) newAnswer(order *bourse.Order) (answer, error) {
 	v := answer{refusal: t.host.UnsupportedTask(order)}
 	if v.refusal != nil {
@@ -115,7 +114,7 @@ func (t *Tasks) newAnswer(order *bourse.Order) (answer, error) {
 	case places == 0:
 		v.refusal = &bourse.Refusal{
 			Reason: bourse.RefusedUnknown, Resource: string(v.places.Resource), Wanted: 1,
-			Detail: fmt.Sprintf("no started machine of app %s here serves task %s", order.App.Name, order.Task.Name),
+			Detail: fmt.Sprintf("no running machine of app %s on this worker serves task %s", order.App.Name, order.Task.Name),
 		}
 	case busy >= places:
 		v.refusal = errNoSlot(v.places.Resource)

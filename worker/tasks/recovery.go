@@ -12,10 +12,10 @@ import (
 // transaction.
 const lostBatch = 256
 
-// Recover records all calls that an earlier daemon did not finish as lost, and releases their resources. The calls are
-// not repeated, because programs may already have done the work (invariant 7). All places on warm machines are free
-// again: the calls' connections were closed when the earlier daemon died, which programs treat as a cancellation.
-// Recover also continues to wait for cold tasks.
+// Recover finds the calls that an earlier daemon did not finish, records them as lost, and releases their resources.
+// The calls are not repeated, because programs may already have done the work (invariant 7). All places on warm
+// machines are free again: when the earlier daemon died, the calls' connections were closed, which programs treat as a
+// cancellation. Recover also continues to wait for cold tasks.
 func (t *Tasks) Recover(ctx context.Context) error {
 	lost := 0
 	for {
@@ -69,8 +69,8 @@ func lostTasks(tx *store.Tx, limit int) ([]bourse.TaskResult, error) {
 	return out, nil
 }
 
-// Decision returns the parts of the decision about a task's order that are stored in the task's record. Only the
-// broker that made the decision stores all of it.
+// Decision returns those parts of the decision about a task's order that the task's record contains. Only the broker
+// that made the decision stores all of it.
 func Decision(rec *store.OrderRecord) bourse.Decision {
 	r := &rec.Task.Result
 	d := bourse.Decision{

@@ -1,17 +1,15 @@
-// Package tasks fills orders for tasks: a claim carries a payload, and its reply contains
-// the program's answer. A call to a warm machine takes a place on the machine, and the
-// order's resources. It is recorded before its payload is sent, and the payload is sent
-// only once. A cold task is a machine that exists for one payload, and continues when the
-// daemon dies.
+// Package tasks fills orders for tasks: a claim carries a payload, and its reply contains the
+// program's answer. A call to a warm machine takes up a place on the machine, and the order's
+// resources. It is recorded before its payload is sent, and the payload is sent only once. A cold
+// task is a machine that exists for one payload, and continues if the daemon dies.
 //
 //   - A task is recorded before its payload is sent, and runs once. Repeating its order
 //     returns the result. If the daemon dies during a warm task, the task is lost, but
 //     its resources are released (invariants 4, 5 and 7).
 //   - When the last caller of a task leaves, the task is canceled.
 //
-// Tasks is safe for concurrent use. Run makes the ends of tasks durable. The locks of
-// calls and of warmMachines are never held while other code is called, and never both at
-// once.
+// Tasks is safe for concurrent use. Run makes the ends of tasks durable. The locks of calls and
+// warmMachines are never held at the same time, and neither is held while other code is called.
 package tasks
 
 import (
@@ -40,16 +38,16 @@ type Tasks struct {
 
 // Machines runs the machines of cold tasks.
 type Machines interface {
-	// Begin decides whether to fill the claim's order. If so, it records the order's machine
-	// in a durable transaction, in which it also calls record, and then starts the machine in the
+	// Begin decides whether to fill the claim's order. If so, it records the order's machine in a
+	// durable transaction, in which it also calls record. It then starts the machine in the
 	// background. The returned function waits for the start. The error may be an
 	// [admit.NotFilledError].
 	Begin(ctx context.Context, c *bourse.Claim, record func(*store.Tx, *bourse.Machine) error) (m bourse.Machine, started func(context.Context) error, err error)
 	// StartRefusal returns the refusal for an order whose machine could not be started.
 	StartRefusal(ctx context.Context, order *bourse.Order, machine bourse.MachineID, err error) *bourse.Refusal
-	// Discard starts destroying a machine that is no longer needed.
+	// Discard begins to destroy a machine that is no longer needed.
 	Discard(ctx context.Context, id bourse.MachineID) error
-	// Logs calls fn with the lines of a machine's output.
+	// Logs calls fn for each line of a machine's output that matches the query.
 	Logs(ctx context.Context, m *bourse.Machine, query driver.LogQuery, fn func(driver.LogLine) error) error
 }
 
@@ -59,7 +57,7 @@ type Network interface {
 	Dial(ctx context.Context, machine bourse.MachineID, port uint16) (net.Conn, error)
 }
 
-// New returns the tasks of a worker.
+// New returns a worker's tasks. cancel must cancel an order of any kind.
 func New(s *state.State, host *admit.Host, machines Machines, network Network, cancel func(context.Context, bourse.OrderID) error) *Tasks {
 	t := &Tasks{
 		state: s, host: host, machines: machines, network: network, cancel: cancel,
@@ -73,6 +71,6 @@ func New(s *state.State, host *admit.Host, machines Machines, network Network, c
 	return t
 }
 
-// Close closes idle connections to programs at once, and other connections when their
-// calls end.
+// Close closes idle connections to programs immediately, and other connections when their calls
+// end.
 func (t *Tasks) Close() { t.warm.close() }

@@ -10,10 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/store"
 )
 
-// warmMachines caches started machines to which tasks have been sent, together with the
-// connections to their programs. When a machine's record changes, its entry is discarded.
-// The number of places in use is the only value that cannot be read from the store. It
-// need not be stored: when the daemon dies, its connections are closed, which ends all
+// warmMachines caches started machines to which tasks have been sent, together with the connections to their programs.
+// When a machine's record changes, its entry is discarded. Everything except the number of places in use can be read
+// from the store. That number need not be stored: when the daemon dies, its connections are closed, which ends all
 // calls.
 type warmMachines struct {
 	timeout time.Duration // how long a program may take to listen after its machine has started
@@ -42,9 +41,9 @@ type warmMachine struct {
 
 // Settings for connections to programs.
 const (
-	// idleTimeout is the time after which an idle connection is closed. Servers close idle
-	// connections after two seconds or more. The worker must close first, because a
-	// payload is lost if it is sent while the server closes the connection.
+	// idleTimeout is the time after which an idle connection is closed. Servers close idle connections after two
+	// seconds or more. The worker must close a connection first, because a payload that it sends while the server
+	// closes the connection is lost.
 	idleTimeout = time.Second
 	// warmUpTimeout is the value of warmMachines.timeout, except in tests.
 	warmUpTimeout = 10 * time.Second
@@ -52,7 +51,7 @@ const (
 	maxReplyHeader = 64 << 10
 )
 
-// changed discards a machine's entry because its record has changed.
+// changed discards a machine's entry. It is called after the machine's record has changed.
 func (s *warmMachines) changed(id bourse.MachineID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +61,8 @@ func (s *warmMachines) changed(id bourse.MachineID) {
 	}
 }
 
-// drop removes a machine whose record has changed or that no longer accepts tasks, unless calls use it. The caller
-// must hold s.mu.
+// drop removes a machine if its record has changed or if it no longer accepts tasks, unless calls are using it. The
+// caller must hold s.mu.
 func (s *warmMachines) drop(m *warmMachine) {
 	if (m.read != m.changes || m.places == 0 || s.over) && m.busy == 0 {
 		if s.known[m.id] == m {
@@ -75,7 +74,7 @@ func (s *warmMachines) drop(m *warmMachine) {
 	}
 }
 
-// close closes idle connections at once, and other connections when their calls end.
+// close closes idle connections immediately, and other connections when their calls end.
 func (s *warmMachines) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,8 +84,8 @@ func (s *warmMachines) close() {
 	}
 }
 
-// entry returns a machine's entry, creating it if necessary, and the number of the machine's latest change. If fresh is
-// false, the caller must read the machine's record from the store and call learn.
+// entry returns a machine's entry, creating it if necessary. change is the number of the latest change to the machine's
+// record. If fresh is false, the caller must read the record from the store and pass it to learn, together with change.
 func (s *warmMachines) entry(id bourse.MachineID) (m *warmMachine, change int, fresh bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +100,8 @@ func (s *warmMachines) entry(id bourse.MachineID) (m *warmMachine, change int, f
 	return m, m.changes, m.read == m.changes
 }
 
-// learn updates a machine's entry from its record. The record must have been read from
-// the store after the given change.
+// learn updates a machine's entry from the machine's record. The record must have been read from the store after entry
+// returned change.
 func (s *warmMachines) learn(m *warmMachine, change int, rec *bourse.Machine, link func(*warmMachine) link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,9 +139,9 @@ func (s *warmMachines) count(list []*warmMachine) (places, busy int) {
 	return places, busy
 }
 
-// take takes a place on the machine with the most free places. It returns nil if no
-// place is free. The caller must call release later. moved reports whether an entry was
-// removed after list was read, in which case the caller should try again.
+// take takes a place on the machine in list that has the most free places. It returns nil if no place is free. The
+// caller must call release later. moved reports whether an entry was removed since list was read; if so, the caller
+// should try again.
 func (s *warmMachines) take(list []*warmMachine) (best *warmMachine, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +175,8 @@ func warmAddress(m *bourse.Machine) (string, uint16) {
 	return net.JoinHostPort(host, strconv.Itoa(port)), uint16(port)
 }
 
-// warmFor returns the entries of machines, updated from the store. To see a start that
-// is not durable yet, call store.Sync first.
+// warmFor returns the entries of the machines in ids, updated from the store. To include a start that is not durable
+// yet, call store.Sync first.
 func (t *Tasks) warmFor(ids []bourse.MachineID) ([]*warmMachine, error) {
 	var out []*warmMachine
 	for _, id := range ids {

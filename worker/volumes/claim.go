@@ -12,11 +12,12 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// errIDInUse reports that a new volume's random id is already in use.
+// errIDInUse is returned if a new volume's random id is already in use.
 var errIDInUse = errors.New("taken")
 
-// Claim fills an order for a volume, or returns the refusal. If the volume has no source, Claim returns once the volume
-// has been created. Otherwise, Claim returns once the volume is recorded, and the volume is filled in the background.
+// Claim fills an order for a volume, or returns a refusal. If the volume has no source, Claim returns once the volume
+// has been created. If it has a source, Claim returns once the volume is recorded, and the volume is filled in the
+// background.
 func (vs *Volumes) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
 	v, run, err := vs.record(ctx, c)
@@ -60,8 +61,8 @@ func (vs *Volumes) awaitCreated(ctx context.Context, id bourse.VolumeID, run *fs
 	}
 }
 
-// record decides whether to fill a claim's order. If it is filled, one transaction records the volume, its resources,
-// its order and the run that will create it, before anything happens on the host.
+// record decides whether to fill a claim's order. If so, one transaction records the volume, its resources, its order
+// and the run that will create the volume, before anything happens on the host.
 func (vs *Volumes) record(ctx context.Context, c *bourse.Claim) (bourse.Volume, *fsm.Handle[result], error) {
 	if err := vs.admit.Precheck(vs.state.Store, &c.Order); err != nil {
 		return bourse.Volume{}, nil, err
@@ -107,7 +108,7 @@ func (vs *Volumes) recordClaim(tx *store.Tx, c *bourse.Claim, v bourse.Volume) e
 	return putRecord(tx, &v, "", "create")
 }
 
-// filledBefore answers a repeated claim, once the order's first claim has created the volume or has failed.
+// filledBefore answers a repeated claim. It waits until the order's first claim has created the volume or has failed.
 func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bourse.VolumeID) (*bourse.Fill, *bourse.Refusal, error) {
 	if _, err := vs.Await(ctx, id, func(v *bourse.Volume) bool { return v.State != bourse.VolumeCreating }); err != nil {
 		return nil, nil, fmt.Errorf("wait for the order's first claim: %w", err)
@@ -115,8 +116,8 @@ func (vs *Volumes) filledBefore(ctx context.Context, order *bourse.Order, id bou
 	return vs.admit.Repeat(vs.state.Store, order)
 }
 
-// makeStep creates an order's volume. If that fails, it records the volume as destroyed,
-// and the claim's answer is a refusal with the reason.
+// makeStep creates an order's volume. If that fails, it records the volume as destroyed, and the claim is answered with
+// a refusal that contains the reason.
 func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.current(r.Request.Volume)
 	if err != nil {
@@ -138,7 +139,7 @@ func (vs *Volumes) makeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return recordNotCreated(tx, &v, err) }))
 }
 
-// settle records that a volume can now be used.
+// settle records that a volume is now usable.
 func settle(tx *store.Tx, id bourse.VolumeID, what string) error {
 	_, err := changeRecord(tx, id, what, func(v *bourse.Volume) (bool, error) {
 		if !v.State.CanBecome(bourse.VolumeCreated) {

@@ -12,9 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Destroy destroys a volume, and returns once it is gone. Its snapshots remain until they
-// expire. It returns failed_precondition while the volume belongs to a machine or is
-// being extended.
+// Destroy destroys a volume, and returns once it is gone. The volume's snapshots remain until they expire. Destroy
+// returns failed_precondition while the volume belongs to a machine or is being extended.
 func (vs *Volumes) Destroy(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
 	run, err := vs.beginDestroy(ctx, id)
 	if err != nil {
@@ -26,9 +25,8 @@ func (vs *Volumes) Destroy(ctx context.Context, id bourse.VolumeID) (bourse.Volu
 	return vs.Record(ctx, id)
 }
 
-// beginDestroy records that a volume will be destroyed, begins the run, and cancels
-// earlier runs that would block it. It returns not_found if the volume is already
-// destroyed.
+// beginDestroy records that a volume will be destroyed, begins the run that destroys it, and cancels earlier runs that
+// would block this run. It returns not_found if the volume is already destroyed.
 func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.Handle[result], error) {
 	run, err := vs.begin(ctx, vs.defs.destroy, request{Volume: id}, func(tx *store.Tx) error {
 		_, err := changeRecord(tx, id, "destroy", func(v *bourse.Volume) (bool, error) {
@@ -43,7 +41,7 @@ func (vs *Volumes) beginDestroy(ctx context.Context, id bourse.VolumeID) (*fsm.H
 	if err != nil {
 		return nil, err
 	}
-	// If the daemon dies before the runs are canceled, they stop as soon as they find that the volume is being
+	// If the daemon dies before the other runs are canceled, they stop as soon as they find that the volume is being
 	// destroyed. Recovery cancels stuck runs.
 	return run, vs.endRuns(ctx, id)
 }
@@ -63,8 +61,8 @@ func mayDestroy(tx *store.Tx, v *bourse.Volume) error {
 	return err
 }
 
-// endRuns cancels the runs that would block the destruction of a volume: stuck runs, and
-// runs that create or fill the volume.
+// endRuns cancels the runs that would block a volume's destruction: stuck runs, and runs that create or fill the
+// volume.
 func (vs *Volumes) endRuns(ctx context.Context, id bourse.VolumeID) error {
 	defs := &vs.defs
 	for _, r := range vs.state.Engine.Runs() {
@@ -115,8 +113,8 @@ func (vs *Volumes) removeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	}))
 }
 
-// MayCancel returns failed_precondition if an order cannot be canceled because its
-// volume is in use. Id "" means that the order has no volume.
+// MayCancel returns failed_precondition if an order cannot be canceled because its volume is in use. id is "" if the
+// order has no volume.
 func MayCancel(tx *store.Tx, id bourse.VolumeID) error {
 	if id == "" {
 		return nil
@@ -131,7 +129,7 @@ func MayCancel(tx *store.Tx, id bourse.VolumeID) error {
 	return err
 }
 
-// DestroyCanceled starts destroying a canceled order's volume, if there is one.
+// DestroyCanceled begins to destroy a canceled order's volume, if the volume exists.
 func (vs *Volumes) DestroyCanceled(ctx context.Context, id bourse.VolumeID) error {
 	_, err := vs.beginDestroy(ctx, id)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

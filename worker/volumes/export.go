@@ -29,15 +29,15 @@ import (
 // gives an interrupted reader time to resume.
 const exportRetention = 10 * time.Minute
 
-// exports tracks which snapshots other workers have read recently, in order to delay the
-// removal of these snapshots. It is not persisted.
+// exports tracks which snapshots other workers have read recently, so that their removal can be delayed. It is not
+// persisted.
 type exports struct {
 	mu   sync.Mutex
 	read map[bourse.SnapshotID]time.Time // guarded by mu
 }
 
-// note records that a snapshot is being read. It returns false if the snapshot must not
-// be read, because it has expired and was not read recently.
+// note records that a snapshot is being read. It returns false if the snapshot must not be read because it has expired
+// and was not read recently.
 func (e *exports) note(s *bourse.Snapshot, now time.Time) (may bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -51,7 +51,7 @@ func (e *exports) note(s *bourse.Snapshot, now time.Time) (may bool) {
 	return true
 }
 
-// recent returns the snapshots that were read recently, and removes all others from e.
+// recent returns the snapshots that were read recently, and removes all other snapshots from e.
 func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,8 +66,8 @@ func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	return out
 }
 
-// exported returns an error if, according to the worker's records, a volume or snapshot
-// cannot be read. If a snapshot can be read, exported also notes the read.
+// exported returns an error if the worker's records show that a volume or snapshot cannot be read by another worker
+// now. If a snapshot can be read, exported also notes the read.
 func (vs *Volumes) exported(id string) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		return vs.state.Store.View(func(tx *store.Tx) error {
@@ -109,8 +109,8 @@ func (vs *Volumes) Export(ctx context.Context, id string, from volume.Position, 
 	return vs.host.Export(ctx, id, from, &exportWriter{to: to, vs: vs, id: id, at: time.Now()})
 }
 
-// exportWriter forwards the stream of a volume or snapshot. Once a minute, it calls exported,
-// which checks that the volume or snapshot can still be read and notes the read.
+// exportWriter forwards the stream of a volume or snapshot. Once a minute, it calls exported, in order to check that
+// the volume or snapshot can still be read and to note the read.
 type exportWriter struct {
 	to io.Writer
 	vs *Volumes
@@ -129,8 +129,8 @@ func (n *exportWriter) Write(p []byte) (int, error) {
 	return n.to.Write(p)
 }
 
-// spaceToExport returns an error if the ledger does not have enough space for a copy of a volume that is in use. It
-// does not reserve the space, because the copy is temporary.
+// spaceToExport returns an error if a volume must be copied in order to export it and the ledger has no room for the
+// copy. It does not reserve the space, because the copy is temporary.
 func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error {
 	if id.Validate() != nil {
 		return nil //nolint:nilerr // the id is a snapshot's
@@ -153,21 +153,20 @@ func (vs *Volumes) spaceToExport(ctx context.Context, id bourse.VolumeID) error 
 // including interruptions.
 const grantLife = 24 * time.Hour
 
-// grantKeyFile is the file that contains the key for grants. The key is stored so that
-// forks continue after either worker has restarted. If the file is lost, forks in
-// progress must be ordered again.
+// grantKeyFile is the file that contains the key for grants. The key is stored so that forks continue after the source
+// or the target worker has restarted. If the file is lost, forks in progress must be ordered again.
 const grantKeyFile = "grant.key"
 
 const grantKeySize = 32
 
-// grants creates and checks grants, each of which allows one other worker to read one
-// volume or snapshot. Grants are not stored here; they are authenticated with a key.
+// grants creates and checks grants. Each grant allows one other worker to read one volume or snapshot. This worker does
+// not store grants; it authenticates them with a key.
 type grants struct {
 	mu  sync.Mutex
 	key []byte // guarded by mu; read or created when it is first needed
 }
 
-// secret returns the key for grants, which is stored in dir.
+// secret returns the key for grants. It reads the key from a file in dir, which it creates if necessary.
 func (g *grants) secret(dir string) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,8 +187,8 @@ func (g *grants) secret(dir string) ([]byte, error) {
 	return key, nil
 }
 
-// Grant returns a grant that allows another worker to read an app's volume or snapshot for a day. A broker requests it
-// when that worker has claimed an order for a fork or for a volume restored from a snapshot.
+// Grant returns a grant that allows another worker to read an app's volume or snapshot for a day. A broker requests the
+// grant when the other worker has claimed an order for a fork, or for a volume restored from a snapshot.
 func (vs *Volumes) Grant(ctx context.Context, id string, req *fabric.GrantRequest, now time.Time) (string, error) {
 	if err := req.To.Validate(); err != nil {
 		return "", err
@@ -232,9 +231,8 @@ func grantMark(key []byte, id, to, until string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Granted returns CodeForbidden unless the grant is valid for the volume or snapshot,
-// and was issued to the worker that is authenticated on conn. If conn is nil, there is
-// no TLS, and the worker's identity is not checked.
+// Granted returns CodeForbidden unless the grant is valid for the volume or snapshot, and was issued to the worker that
+// is authenticated on conn. If the connection does not use TLS, conn is nil, and the worker's identity is not checked.
 func (vs *Volumes) Granted(id, grant string, conn *tls.ConnectionState) error {
 	key, err := vs.grants.secret(vs.dir)
 	if err != nil {

@@ -13,11 +13,10 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Extend enlarges a volume, even while it is in use, and returns once it has grown. The
-// additional disk space is taken from the ledger before the volume grows. Errors: invalid
-// if the size is too large or smaller than the current size, insufficient_capacity if the
-// worker's disk has no space, failed_precondition if the volume is not usable or is
-// already being extended.
+// Extend enlarges a volume, even while it is in use, and returns once it has grown. The additional disk space is taken
+// from the ledger before the volume grows. Errors: invalid if the size is too large or is smaller than the current
+// size, insufficient_capacity if the worker's disk does not have enough space, failed_precondition if the volume is not
+// usable or is already being extended.
 func (vs *Volumes) Extend(ctx context.Context, id bourse.VolumeID, sizeGB int64) (bourse.Volume, error) {
 	run, err := vs.begin(ctx, vs.defs.extend, request{Volume: id}, func(tx *store.Tx) error {
 		_, err := changeRecord(tx, id, "extend", func(v *bourse.Volume) (bool, error) { return true, vs.mayExtend(tx, v, sizeGB) })
@@ -55,8 +54,8 @@ func (vs *Volumes) mayExtend(tx *store.Tx, v *bourse.Volume, sizeGB int64) error
 	return err
 }
 
-// extendStep enlarges a volume to the size in its record. If the host cannot do that,
-// the volume keeps its size.
+// extendStep enlarges a volume to the size in its record. If the host cannot enlarge the volume, the volume keeps its
+// size.
 func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.current(r.Request.Volume)
 	if err != nil {
@@ -76,8 +75,8 @@ func (vs *Volumes) extendStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Done(write)
 }
 
-// recordExtended records whether a volume has grown. If it has, recordExtended also
-// updates the size in the machine's mount of the volume.
+// recordExtended records whether a volume has grown. If it has, recordExtended also updates the volume's size in the
+// config of the machine that mounts it.
 func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) error {
 	v, err := changeRecord(tx, id, "extend", func(v *bourse.Volume) (bool, error) {
 		if v.State != bourse.VolumeExtending {
@@ -108,7 +107,7 @@ func (vs *Volumes) recordExtended(tx *store.Tx, id bourse.VolumeID, grown bool) 
 	return err
 }
 
-// Change changes how a volume's snapshots are scheduled and how long they are kept.
+// Change changes whether a volume's snapshots are scheduled, and how long they are kept.
 func (vs *Volumes) Change(ctx context.Context, id bourse.VolumeID, change fabric.VolumeChange) (bourse.Volume, error) {
 	var v bourse.Volume
 	err := vs.state.Store.Update(ctx, func(tx *store.Tx) error {
@@ -140,9 +139,8 @@ const (
 	growRetryDelay = 5 * time.Minute // delay after a failed extension
 )
 
-// targetSize returns the size to which a volume should grow automatically, according to its
-// machine's mount, and how full the volume is, in percent. The size is 0 if the volume
-// should not grow.
+// targetSize returns the size to which a volume should grow automatically, as configured in its machine's mount. The
+// size is 0 if the volume should not grow. percent is how full the volume is.
 func targetSize(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (sizeGB, percent int64) {
 	if mount.ExtendThresholdPercent <= 0 || mount.AddSizeGB <= 0 || v.State != bourse.VolumeCreated || usage.Blocks <= 0 {
 		return 0, 0
@@ -170,13 +168,13 @@ type grower struct {
 	refused map[bourse.VolumeID]refusal
 }
 
-// refusal is a failed automatic extension.
+// refusal records a failed automatic extension.
 type refusal struct {
 	sizeGB int64
 	at     time.Time
 }
 
-// attached contains a volume and the mount of that volume in its machine's config.
+// attached contains a volume, and the volume's mount from its machine's config.
 type attached struct {
 	volume bourse.Volume
 	mount  bourse.Mount
@@ -207,7 +205,7 @@ func (g *grower) run(ctx context.Context) {
 	}
 }
 
-// growing returns the volumes whose mounts have a threshold for automatic growth.
+// growing returns the volumes whose mounts configure automatic growth.
 func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	out := map[bourse.VolumeID]attached{}
 	err := g.vs.state.Store.View(func(tx *store.Tx) error {
@@ -236,8 +234,8 @@ func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	return out, err
 }
 
-// extendIfFull extends a volume if it is full enough. If the extension fails, extendIfFull adds an event to the
-// volume's machine, but only once per target size. The next attempt follows after growRetryDelay.
+// extendIfFull extends a volume if it has reached its mount's threshold. If the extension fails, extendIfFull adds an
+// event to the volume's machine, but only once for each target size. It tries again after growRetryDelay.
 func (g *grower) extendIfFull(ctx context.Context, a *attached, now time.Time) {
 	v := &a.volume
 	last, ok := g.refused[v.ID]
@@ -281,6 +279,6 @@ func (g *grower) addEvent(ctx context.Context, v *bourse.Volume, what string) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil && bourse.CodeOf(err) != bourse.CodeNotFound {
-		g.vs.state.Log.Warn("record event of growing volume failed", "volume", v.ID, "machine", v.Machine, "err", err)
+		g.vs.state.Log.Warn("record event about volume growth failed", "volume", v.ID, "machine", v.Machine, "err", err)
 	}
 }

@@ -14,10 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// fillStep fills a volume from a snapshot or another volume, on this or another worker.
-// While the source is unavailable, the step is repeated. When all attempts have failed,
-// the run is stuck: an operator can then retry it, or the volume can be destroyed. After
-// a final error, such as the source's refusal, the volume's state becomes failed.
+// fillStep fills a volume from a snapshot or another volume, on this or another worker. While the source is
+// unavailable, the step is retried. If all attempts fail, the run gets stuck, and an operator can retry it or destroy
+// the volume. After a final error, such as a refusal by the source, the volume's state becomes failed.
 func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.current(r.Request.Volume)
 	if err != nil {
@@ -39,8 +38,8 @@ func (vs *Volumes) fillStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Abort(err, state.InTx(func(tx *store.Tx) error { return failRecord(tx, v.ID, err) }))
 }
 
-// failRecord records that a volume could not be filled. The order still counts as filled, because the client has
-// already received the volume's id and can read the error.
+// failRecord records that a volume could not be filled with its source's content. The order still counts as filled,
+// because the client has already received the volume's id and can read the error.
 func failRecord(tx *store.Tx, id bourse.VolumeID, cause error) error {
 	_, err := changeRecord(tx, id, "fail", func(v *bourse.Volume) (bool, error) {
 		if !v.State.CanBecome(bourse.VolumeFailed) {
@@ -53,8 +52,7 @@ func failRecord(tx *store.Tx, id bourse.VolumeID, cause error) error {
 	return err
 }
 
-// fill copies the source's content to a volume on the host. It resumes where an earlier
-// attempt was interrupted.
+// fill copies the content of v's source to v on the host. It resumes where an earlier attempt was interrupted.
 func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 	id, tag := admit.SourceOf(&v.Spec)
 	if tag == vs.state.Self.Tag {
@@ -83,14 +81,14 @@ func (vs *Volumes) fill(ctx context.Context, v *bourse.Volume) error {
 }
 
 const (
-	// beginTimeout limits how long a stream may take to begin. The source may first have to copy the volume, or to skip
-	// the data that it has already sent.
+	// beginTimeout limits how long a stream may take to begin. Before that, the source may have to copy the volume, or
+	// to skip data that it sent earlier.
 	beginTimeout = 30 * time.Minute
-	// readTimeout limits how long the source may pause while it sends.
+	// readTimeout limits how long the source may pause while it is sending.
 	readTimeout = 2 * time.Minute
 )
 
-// watchedStream is a stream that is canceled if its source stops sending.
+// watchedStream is a stream that is canceled if the source stops sending.
 type watchedStream struct {
 	io.ReadCloser
 	cancel context.CancelFunc

@@ -8,18 +8,18 @@ import (
 	"github.com/bourse-dev/bourse/volume"
 )
 
-// Host creates and copies volumes on the host. It does not use the worker's records. All
-// methods can be retried, even if a crash interrupted an earlier call. The error
-// unavailable is temporary. The errors not_found, invalid, failed_precondition (the
-// volume is damaged) and insufficient_capacity (the host's disk is full) are final.
+// Host creates and copies volumes on the host. It does not access the worker's records. All methods
+// can be retried, even if a crash interrupted an earlier call. The error unavailable is temporary.
+// The errors not_found, invalid, failed_precondition (the volume is damaged) and
+// insufficient_capacity (the host's disk is full) are final.
 type Host interface {
 	Files
 	Copies
 	// Labels returns the host's labels for volumes: "volume", and "volume.encrypted" if
 	// volumes can be encrypted.
 	Labels() map[string]string
-	// ExtendsLive reports whether a volume's file system can grow while it is in use. Otherwise,
-	// it grows when it is next mounted.
+	// ExtendsLive reports whether a volume's file system can grow while it is in use. If it cannot,
+	// it grows when it is mounted the next time.
 	ExtendsLive(id bourse.VolumeID) bool
 	// Recover removes all objects for which keep returns false. keep receives the ids of
 	// volumes, of snapshots, and of machines with scratch space. Recover must be called
@@ -44,29 +44,29 @@ type Files interface {
 	Usage(ctx context.Context, id bourse.VolumeID) (bourse.VolumeUsage, error)
 }
 
-// Copies manages snapshots, and copies of volumes and snapshots to and from other
-// workers. An id of type string identifies a volume or a snapshot.
+// Copies manages snapshots, and copies volumes and snapshots to and from other workers. An id of
+// type string identifies a volume or a snapshot.
 type Copies interface {
 	// Copyable returns failed_precondition if a volume cannot be copied while its machine uses it. If
 	// it returns nil, a copy may still fail for that reason.
 	Copyable(id bourse.VolumeID) error
 	Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (volume.Info, error)
 	RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error
-	// Export writes the content as a stream. The content is consistent: all of it is from
-	// the same moment.
+	// Export writes a volume's or snapshot's content as a stream. The content is consistent: all of
+	// it is from the same moment.
 	Export(ctx context.Context, id string, from volume.Position, to io.Writer) error
-	// Fill creates a volume with the content of a source. It resumes where an earlier call
-	// was interrupted.
+	// Fill creates a volume with the content of src. It resumes where an earlier call was
+	// interrupted.
 	Fill(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, src volume.Source) error
-	// Copy is like Fill, with a volume or snapshot on this host as the source.
+	// Copy is like Fill, but its source is a volume or snapshot on this host.
 	Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeOrder, from string) error
 }
 
 // Peers reads volumes and snapshots of other workers.
 type Peers interface {
-	// Export opens a stream of a volume or snapshot on the worker with the given tag. That
-	// worker must have granted this worker access to it. After the errors unavailable,
-	// timeout and canceled, the caller may retry; all other errors are final.
+	// Export opens a stream of a volume or snapshot on the worker with the given tag. grant is that
+	// worker's permission to read it. After the errors unavailable, timeout and canceled, the
+	// caller may retry; all other errors are final.
 	Export(ctx context.Context, tag bourse.WorkerTag, id, grant string, from volume.Position) (io.ReadCloser, error)
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/admit"
 )
 
-// Attach records that the volumes in m's mounts belong to m, and copies their
-// properties to the mounts. It returns CodeFailedPrecondition if a volume belongs to
-// another live machine, and CodeNotFound if a volume does not exist.
+// Attach records that the volumes in m's mounts belong to m, and copies the volumes' properties to
+// the mounts. It returns CodeFailedPrecondition if a volume belongs to another live machine, and
+// CodeNotFound if a volume does not exist.
 func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 	for i := range m.Config.Mounts {
 		mount := &m.Config.Mounts[i]
@@ -39,8 +39,8 @@ func (vs *Volumes) Attach(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// Detach records that m's volumes no longer belong to it, in the transaction that
-// records m as destroyed. It is idempotent.
+// Detach records that m's volumes no longer belong to m. It is called in the transaction that
+// records m as destroyed, and is idempotent.
 func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
 	for _, mount := range m.Config.Mounts {
 		_, err := changeRecord(tx, mount.Volume, "detach", func(v *bourse.Volume) (bool, error) {
@@ -58,8 +58,8 @@ func (vs *Volumes) Detach(tx *store.Tx, m *bourse.Machine) error {
 	return nil
 }
 
-// Mount mounts m's volumes on the host before m starts, or, if m is a virtual machine,
-// attaches them. It returns the mounts for m's driver, and is idempotent.
+// Mount mounts m's volumes on the host before m starts. If m is a virtual machine, it attaches them
+// instead. Mount returns the mounts for m's driver, and is idempotent.
 func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error) {
 	prepare := vs.host.Mount
 	if vs.admit.RunsVM(&m.Config) {

@@ -14,8 +14,8 @@ var (
 	errNoSnapshot = bourse.Errorf(bourse.CodeNotFound, "snapshot not found")
 )
 
-// Takes returns the disk space that a volume and its snapshots take, according to the
-// volume's record. A growing volume already takes its future size.
+// Takes returns the disk space that a volume and its snapshots take up in the ledger, according to the volume's record.
+// A growing volume already takes up its future size.
 func Takes(v *bourse.Volume) bourse.Amounts {
 	var disk bourse.MiB
 	if v.State != bourse.VolumeFailed && v.State != bourse.VolumeDestroyed {
@@ -35,8 +35,8 @@ func Takes(v *bourse.Volume) bourse.Amounts {
 // snapshotDisk converts bytes to the ledger's unit and rounds up.
 func snapshotDisk(bytes int64) bourse.MiB { return bourse.MiB(max(0, bytes)+1<<20-1) >> 20 }
 
-// updateResources updates v.Takes after other fields of v have changed. If v now needs more than before, and the
-// difference is not free, updateResources returns a refusal and does not change v.Takes (invariant 4).
+// updateResources updates v.Takes after other fields of v have changed. If v needs more space than before and the
+// ledger has no room for it, updateResources returns a refusal and does not change v.Takes (invariant 4).
 func (vs *Volumes) updateResources(tx *store.Tx, v *bourse.Volume) (*bourse.Refusal, error) {
 	needed := Takes(v)
 	r, err := vs.admit.CheckRoom(tx, v.Takes, needed)
@@ -46,7 +46,7 @@ func (vs *Volumes) updateResources(tx *store.Tx, v *bourse.Volume) (*bourse.Refu
 	return r, err
 }
 
-// insufficient converts the ledger's refusal to an error.
+// insufficient converts a refusal by the ledger into an error.
 func insufficient(r *bourse.Refusal, what string) error {
 	return bourse.Errorf(bourse.CodeInsufficient, "%s: %s", what, r.Detail)
 }
@@ -88,8 +88,8 @@ func snapshotOf(v *bourse.Volume, id bourse.SnapshotID) *bourse.Snapshot {
 	return &v.Snapshots[i]
 }
 
-// Record returns a volume's record, once everything that was submitted to the store
-// before the call is durable.
+// Record waits until everything that was submitted to the store before the call is durable, and then returns a volume's
+// record.
 func (vs *Volumes) Record(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
 	if err := vs.state.Store.Sync(ctx); err != nil {
 		return bourse.Volume{}, err
@@ -108,7 +108,7 @@ func (vs *Volumes) current(id bourse.VolumeID) (bourse.Volume, error) {
 	return v, err
 }
 
-// Get is like Record, but adds the volume's usage if the host reports it.
+// Get is like Record, but also fills in the volume's usage if the host reports it.
 func (vs *Volumes) Get(ctx context.Context, id bourse.VolumeID) (bourse.Volume, error) {
 	v, err := vs.Record(ctx, id)
 	if err != nil || !v.State.Usable() {

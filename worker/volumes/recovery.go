@@ -12,18 +12,17 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Unknown is the error that Recover returns if the host has volumes without a record in
-// the store.
+// Unknown is the error that Recover returns if there are volumes on the host that have no record in the store.
 type Unknown struct{ Volumes []string }
 
 func (e *Unknown) Error() string { return "unknown volumes: " + strings.Join(e.Volumes, ", ") }
 
-// Recover reconciles the host's volumes with the store. It removes all objects without a
-// record, and ensures that a run exists for each volume's unfinished operation. It does not mount volumes; that
-// happens when machines start. If it returns an Unknown error, it has only removed incomplete objects.
+// Recover reconciles the host's volumes with the store. It removes all objects without a record, and ensures that a run
+// exists for each volume's unfinished operation. It does not mount volumes; they are mounted when machines start. If it
+// returns an Unknown error, it has removed nothing but incomplete objects.
 func (vs *Volumes) Recover(ctx context.Context) error {
-	// The first pass removes only incomplete objects. If the worker then refuses to start
-	// because of unknown volumes, their snapshots and the scratch space still exist.
+	// The first pass removes only incomplete objects. If the worker then refuses to start because of unknown volumes,
+	// these volumes, their snapshots and all scratch space still exist.
 	var unknown []string
 	err := vs.host.Recover(ctx, func(id string) bool {
 		if vs.unknown(id) {
@@ -61,8 +60,8 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 	return nil
 }
 
-// keepsOnHost reports whether the object with this id must stay on the host, because the store contains a record of the
-// volume or snapshot or, for scratch space, of the machine.
+// keepsOnHost reports whether the object with this id must stay on the host. That is the case if the store contains a
+// record of the volume or snapshot or, for scratch space, of the machine.
 func (vs *Volumes) keepsOnHost(id string) bool {
 	keep := false
 	err := vs.state.Store.View(func(tx *store.Tx) error {
@@ -88,9 +87,9 @@ func (vs *Volumes) keepsOnHost(id string) bool {
 	return keep
 }
 
-// unknown reports whether a volume on the host has no record. Since a volume's record is durable before the volume is
-// created, a missing record means that the store was lost, damaged or replaced by an older copy, and that the volume
-// may contain data.
+// unknown reports whether a volume on the host has no record. A volume's record is durable before the volume is
+// created. A missing record therefore means that the store was lost, damaged or replaced by an older copy, and that the
+// volume may contain data.
 func (vs *Volumes) unknown(id string) bool {
 	if vs.forget || bourse.VolumeID(id).Validate() != nil {
 		return false
@@ -125,8 +124,7 @@ func (vs *Volumes) survey() (unfinished []bourse.Volume, canceled []bourse.Volum
 	return unfinished, canceled, err
 }
 
-// resumeWith returns the operation that, according to a volume's record, is unfinished. It returns nil if there is
-// none.
+// resumeWith returns the operation that a volume's record shows as unfinished, or nil if there is none.
 func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	switch v.State {
 	case bourse.VolumeCreating:

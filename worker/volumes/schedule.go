@@ -18,9 +18,9 @@ const (
 	snapshotTimeout    = copyLimit + time.Minute
 )
 
-// snapshotDue reports whether a volume's next scheduled snapshot is due. The result depends only on the volume's
-// record. After an outage of the daemon, only one snapshot is therefore taken instead of all missed ones, and no
-// snapshot is taken twice.
+// snapshotDue reports whether a volume's next scheduled snapshot is due. The result depends only on the volume's record
+// and the time. After a daemon outage, only one snapshot is therefore taken instead of all missed ones, and no snapshot
+// is taken twice.
 func snapshotDue(v *bourse.Volume, now time.Time) bool {
 	if !v.Spec.ScheduledSnaps || !v.State.Usable() {
 		return false
@@ -47,8 +47,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// dueSnapshots returns a volume's expired snapshots, and whether its next scheduled snapshot
-// is due.
+// dueSnapshots returns a volume's expired snapshots, and reports whether its next scheduled snapshot is due.
 func dueSnapshots(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, snapshot bool) {
 	for _, s := range v.Snapshots {
 		if s.Expired(now) {
@@ -58,9 +57,8 @@ func dueSnapshots(v *bourse.Volume, now time.Time) (expire []bourse.SnapshotID, 
 	return expire, snapshotDue(v, now)
 }
 
-// scheduler takes scheduled snapshots and removes expired ones. It takes one snapshot
-// at a time, because concurrent snapshots of many volumes would slow down the disk for
-// machines.
+// scheduler takes scheduled snapshots and removes expired snapshots. It takes one snapshot at a time, because
+// concurrent snapshots of many volumes would slow down the disk for machines.
 type scheduler struct {
 	vs    *Volumes
 	later map[bourse.VolumeID]time.Time // volumes whose scheduled snapshot could not begin, and the earliest time for the next attempt
@@ -131,7 +129,7 @@ func (k *scheduler) do(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// snapshot takes a scheduled snapshot and waits for it.
+// snapshot takes a scheduled snapshot, and waits until it is complete.
 func (k *scheduler) snapshot(ctx context.Context, id bourse.VolumeID, now time.Time) {
 	delete(k.later, id)
 	_, run, err := k.vs.beginSnapshot(ctx, id, true)
@@ -147,8 +145,8 @@ func (k *scheduler) snapshot(ctx context.Context, id bourse.VolumeID, now time.T
 	}
 }
 
-// sourcesInUse returns the snapshots that other workers have read recently, and those
-// from which volumes on this worker are being restored.
+// sourcesInUse returns the snapshots that other workers have read recently, and those from which this worker is
+// restoring volumes.
 func (vs *Volumes) sourcesInUse(tx *store.Tx, now time.Time) (map[bourse.SnapshotID]bool, error) {
 	busy := vs.exports.recent(now)
 	for v, err := range tx.Volumes() {

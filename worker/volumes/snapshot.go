@@ -41,7 +41,7 @@ func (vs *Volumes) beginSnapshot(ctx context.Context, id bourse.VolumeID, schedu
 	if err != nil {
 		return "", nil, err
 	}
-	if err := vs.host.Copyable(id); err != nil { // no failed snapshot is recorded, because the schedule would add one every hour
+	if err := vs.host.Copyable(id); err != nil { // do not record a failed snapshot, because the schedule would add one every hour
 		return "", nil, err
 	}
 	s := bourse.Snapshot{
@@ -55,7 +55,7 @@ func (vs *Volumes) beginSnapshot(ctx context.Context, id bourse.VolumeID, schedu
 	return s.ID, run, err
 }
 
-// maySnapshot adds s to v's snapshots, or returns an error if no snapshot can be taken
+// maySnapshot adds a new snapshot s to v's record, or returns an error if no snapshot can be taken
 // now.
 func (vs *Volumes) maySnapshot(tx *store.Tx, v *bourse.Volume, s bourse.Snapshot) error {
 	if v.State == bourse.VolumeDestroyed {
@@ -83,8 +83,8 @@ const (
 	snapshotDivisor = 8        // allowance for data that is written while the snapshot is taken: 1/snapshotDivisor of the used bytes
 )
 
-// snapshotSpace estimates a snapshot's size in bytes: the used bytes plus a margin, but
-// no more than the whole volume. The actual size is recorded later.
+// snapshotSpace estimates the size of a snapshot in bytes: the number of used bytes plus a margin,
+// but no more than the whole volume. The actual size is recorded later.
 func (vs *Volumes) snapshotSpace(ctx context.Context, v *bourse.Volume) int64 {
 	whole := v.Spec.SizeGB << 30
 	usage, err := vs.host.Usage(ctx, v.ID)
@@ -116,9 +116,9 @@ func (vs *Volumes) takeStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	return fsm.Done(state.InTx(func(tx *store.Tx) error { return vs.recordSnapshot(tx, r.Request, &info) }))
 }
 
-// recordSnapshot records that a snapshot is complete. If info is nil, or the ledger has
-// no room for the snapshot's actual size, it records that the snapshot has failed. The
-// space for a failed snapshot stays reserved until settleStep has removed the snapshot.
+// recordSnapshot records that a snapshot is complete. If info is nil or the ledger has no room for
+// the snapshot's actual size, it instead records that the snapshot has failed. The space for a
+// failed snapshot stays reserved until settleStep has removed the snapshot.
 func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) error {
 	_, err := changeRecord(tx, req.Volume, "snapshot", func(v *bourse.Volume) (bool, error) {
 		s := snapshotOf(v, req.Snapshot)
@@ -141,8 +141,8 @@ func (vs *Volumes) recordSnapshot(tx *store.Tx, req request, info *volume.Info) 
 	return err
 }
 
-// settleStep removes a failed snapshot from the host. The volume's record still lists the
-// snapshot.
+// settleStep removes a failed snapshot from the host, and releases its disk space. The volume's
+// record continues to list the snapshot.
 func (vs *Volumes) settleStep(ctx context.Context, r *volumeRun) fsm.Outcome {
 	v, err := vs.current(r.Request.Volume)
 	if err != nil {

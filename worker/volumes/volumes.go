@@ -3,8 +3,8 @@
 //
 // Disk space for a volume and its snapshots is taken from the ledger before it is used (invariant 4). Each operation is
 // a run that is recorded before it begins, and the runs on one volume execute one after the other (invariant 5). A
-// volume belongs to at most one machine, as decided in the transaction that records the machine. An interrupted copy
-// from another worker is resumed until it is complete or stuck.
+// volume belongs to at most one machine, which is decided in the transaction that records the machine. An interrupted
+// copy from another worker is resumed until it is complete or stuck.
 package volumes
 
 import (
@@ -59,13 +59,12 @@ type request struct {
 	Snapshots []bourse.SnapshotID `json:"snapshots,omitempty"` // the snapshots to remove
 }
 
-// result passes values from one step to the next. A run's outcome is stored in the
-// volume's record.
+// result passes values from one step of a run to the next. A run's outcome is stored in the volume's record.
 type result struct {
 	Failure *failure `json:"failure,omitempty"`
 }
 
-// failure is an error that a later step needs.
+// failure is an error that a step passes to a later step.
 type failure struct {
 	Code    bourse.Code `json:"code"`
 	Message string      `json:"message"`
@@ -101,8 +100,7 @@ func (vs *Volumes) define() {
 	copying := fsm.StepOptions{Timeout: copyLimit}
 	vs.defs = definitions{
 		create: define("volume.create").Step("make", vs.makeStep),
-		// A copy from another worker has no time limit, because fill notices when the source
-		// stops sending.
+		// This step has no time limit, because fill notices when the source stops sending.
 		fill:     define("volume.fill").Step("fill", vs.fillStep, fsm.StepOptions{Timeout: -1, Attempts: fillAttempts}),
 		extend:   define("volume.extend").Step("extend", vs.extendStep),
 		snapshot: define("volume.snapshot").Step("take", vs.takeStep, copying).Step("settle", vs.settleStep),
@@ -113,9 +111,9 @@ func (vs *Volumes) define() {
 	vs.state.Engine.Register(d.create, d.fill, d.extend, d.snapshot, d.expire, d.destroy)
 }
 
-// begin starts a run on a volume. write records the operation's intent in the same transaction. begin never joins a run
-// in progress, because that run may already have finished its work. write must therefore check the volume's record and
-// decide whether there is anything left to do.
+// begin starts a run on a volume. In the same transaction, it calls write to record the operation's intent. begin never
+// joins a run in progress, because that run may already have finished its work. write must therefore check the volume's
+// record to decide whether anything is left to do.
 func (vs *Volumes) begin(ctx context.Context, def *volumeDef, req request, write func(*store.Tx) error) (*fsm.Handle[result], error) {
 	run, err := def.Start(ctx, vs.state.Engine, state.OfVolume(req.Volume), req, fsm.StartOptions{Queue: true, Write: state.InTx(write)})
 	if err == nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// Handler answers one payload. ctx is done when the worker cancels the call, which happens at the
-// call's deadline or earlier. The answer is then discarded. The handler owns the call and its
-// payload until it returns. A panic in a handler terminates the program.
+// Handler answers one payload. ctx is done when the worker cancels the call, which is no later than
+// the call's deadline. The answer is then discarded. The handler owns the call and its payload
+// until it returns. A panic in a handler terminates the program.
 type Handler func(ctx context.Context, call *Call) Answer
 
 // Serve answers the calls of workers that connect to ln, with at most concurrency calls
@@ -53,13 +53,12 @@ func answer(ctx context.Context, c *mux.Call, h Handler) mux.Answer {
 	return a
 }
 
-// callContext is a handler's context. It adds the call's deadline, but needs no timer,
+// callContext is a handler's context. It reports the call's deadline, but does not need a timer,
 // because the worker notifies the program when it cancels the call.
 type callContext struct {
 	context.Context //nolint:containedctx // callContext is a context itself
 	deadline        time.Time
 }
 
-// Deadline implements [context.Context]. It returns the time when the worker cancels the
-// call.
+// Deadline implements [context.Context]. It returns the time at which the worker cancels the call.
 func (c callContext) Deadline() (time.Time, bool) { return c.deadline, true }

@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	// checksBatchDelay is how long the watcher waits for more changes. A machine's start causes
-	// several changes within milliseconds.
+	// checksBatchDelay is how long the watcher waits for more changes before it reads the changed machines. A machine's
+	// start causes several changes within milliseconds.
 	checksBatchDelay = 20 * time.Millisecond
 	// Until a check has passed once, it probes more often than its interval, so that the worker soon notices that the
-	// machine is ready. The delay is an eighth of the time since the first attempt, but at least minProbeDelay.
+	// machine is ready. The delay between probes is 1/probeDivisor of the time since the first one, but at least
+	// minProbeDelay.
 	minProbeDelay = 100 * time.Millisecond
 	probeDivisor  = 8
 )
@@ -29,7 +30,7 @@ const (
 // Dial connects to a port of a started machine.
 type Dial func(ctx context.Context, id bourse.MachineID, port uint16) (net.Conn, error)
 
-// Checks runs the checks of one worker.
+// Checks runs the health checks of one worker's machines.
 type Checks struct {
 	*follower
 	state    *state.State
@@ -47,7 +48,7 @@ type checkRun struct {
 	stop    context.CancelFunc
 }
 
-// NewChecks returns the checks of a worker's machines. Run starts them.
+// NewChecks returns the Checks of a worker's machines. It does nothing until Run is called.
 func NewChecks(s *state.State, dial Dial) *Checks {
 	return &Checks{follower: follow(s), state: s, dial: dial, running: map[bourse.MachineID]checkRun{}}
 }
@@ -116,8 +117,8 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 }
 
 // portOf returns the port that a check of m connects to, or 0 if m has no such port. port is the port in the check's
-// config. If one of m's services also names this port, portOf returns the port on which the machine receives the
-// service's requests. If the machine uses the host's network, that is its $PORT.
+// config. If it is the internal port of one of m's services, portOf returns the port on which m receives that service's
+// requests, which is $PORT if m uses the host's network.
 func portOf(m *bourse.Machine, port int) int {
 	if port != 0 && !slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port }) {
 		return port
@@ -129,10 +130,10 @@ func portOf(m *bourse.Machine, port int) int {
 	return own
 }
 
-// Running returns the number of checks that are running, for all machines.
+// Running returns the number of running checks of all machines.
 func (c *Checks) Running() int { return int(c.probers.Load()) }
 
-// knownStatus returns the status of a check if it was recorded since the machine's last start, and "" otherwise.
+// knownStatus returns the status of a check that was recorded since m's last start, or "" if none was.
 func knownStatus(m *bourse.Machine, name string) bourse.CheckState {
 	if m.Checks == nil || m.Checks.Boot != m.Boot.Number {
 		return ""
@@ -183,8 +184,8 @@ func (p *prober) run(ctx context.Context) {
 	}
 }
 
-// record writes the check's status to the machine's record. If that fails, the next
-// probe tries again.
+// record writes the check's status to the machine's record. If that fails, the status is written again after the next
+// probe.
 func (p *prober) record(ctx context.Context, now bourse.CheckState, output string) {
 	status := bourse.CheckStatus{Name: p.check.Name, Status: now, Output: output, UpdatedAt: time.Now().UTC()}
 	err := p.state.Commit(ctx, p.machine, func(tx *store.Tx) error {

@@ -5,9 +5,9 @@
 //   - Checks runs health checks and records their results.
 //   - Standbys starts standbys for machines whose workers are lost.
 //
-// Each watcher is one goroutine. When a machine's record changes, the watcher reads the record and decides with a pure
-// function. It repeats the decision in the transaction that records its action. A watcher does not persist its own
-// state: after a restart, it reads all machines again.
+// Each watcher is one goroutine. When a machine's record changes, the watcher reads the record, and a pure function
+// decides whether to act. The watcher repeats the decision in the transaction that records its action. A watcher does
+// not persist its own state: after a restart, it reads all machines again.
 package watch
 
 import (
@@ -26,8 +26,7 @@ type follower struct {
 	changed map[bourse.MachineID]struct{} // guarded by mu
 }
 
-// follow returns a follower of a worker's machines. It must be called before the worker
-// runs.
+// follow returns a follower that collects changes to a worker's machines. It must be called before the worker runs.
 func follow(s *state.State) *follower {
 	f := &follower{wake: make(chan struct{}, 1), changed: map[bourse.MachineID]struct{}{}}
 	s.Machines.Follow(func(id bourse.MachineID, unsure bool) {

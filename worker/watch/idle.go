@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleAfter is the default time that a machine must be unused before it is stopped.
+// IdleAfter is the default for how long a machine must be unused before it is stopped.
 const IdleAfter = time.Minute
 
 const (
@@ -24,9 +24,8 @@ const (
 
 // Stopper stops the worker's machines.
 type Stopper interface {
-	// StopIf stops a machine, or suspends it if freeze is set. It calls check in the
-	// transaction that records the change. check returns the reason, or an error that
-	// prevents the stop.
+	// StopIf stops a machine, or suspends it if freeze is set. It calls check in the transaction that records the
+	// change. check must return the reason for the stop, or an error that prevents it.
 	StopIf(ctx context.Context, id bourse.MachineID, freeze bool, check func(*store.Tx, *bourse.Machine) (why string, err error)) error
 }
 
@@ -49,7 +48,7 @@ type Idle struct {
 	busy     busySet                        // machines that this watcher is stopping
 }
 
-// NewIdle returns a worker's idle watcher. Run starts it.
+// NewIdle returns a worker's idle watcher. It does nothing until Run is called.
 func NewIdle(cfg IdleConfig) *Idle {
 	if cfg.After == 0 {
 		cfg.After = IdleAfter
@@ -92,8 +91,8 @@ func (w *Idle) Run(ctx context.Context) error {
 	}
 }
 
-// look decides whether to stop a machine, and returns when to decide again. If that time is zero, the next
-// decision is due when the machine changes.
+// look decides whether to stop a machine, and begins to stop it if necessary. It returns the time of the next decision.
+// If that time is zero, the next decision is due when the machine changes.
 func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) time.Time {
 	v, app, err := w.decide(ctx, id, now)
 	switch {
@@ -128,8 +127,8 @@ type otherMachines struct {
 	unknown  bool // set if the machines are not known at the moment
 }
 
-// decide decides whether to stop a machine. It reads the app's other machines only if the
-// decision depends on them.
+// decide decides whether to stop a machine. It reads the app's machines on other workers only if the decision depends
+// on them.
 func (w *Idle) decide(ctx context.Context, id bourse.MachineID, now time.Time) (v IdleDecision, others otherMachines, err error) {
 	var app bourse.AppRef
 	ask := func(others otherMachines) error {
@@ -202,8 +201,8 @@ func (w *Idle) decideInTx(tx *store.Tx, m *bourse.Machine, others otherMachines,
 	return DecideIdle(s, now, w.After), nil
 }
 
-// startedAt returns when a running machine was last started or resumed. It returns the
-// zero time if the machine's recent events do not contain a start.
+// startedAt returns the time when a running machine was last started or resumed. It returns the zero time if the
+// machine's recent events do not include a start.
 func startedAt(tx *store.Tx, id bourse.MachineID) (time.Time, error) {
 	events, err := state.ReadEvents(tx, id, state.RecentEvents)
 	for i := range events {
@@ -214,7 +213,7 @@ func startedAt(tx *store.Tx, id bourse.MachineID) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// errUsed reports that a machine must keep running, because it is in use again.
+// errUsed is returned to prevent a stop if the machine is in use again.
 var errUsed = errors.New("in use")
 
 // stop stops or suspends a machine in the background, unless the machine is in use
@@ -251,7 +250,7 @@ func (w *Idle) stop(id bourse.MachineID, act IdleAct, others otherMachines) {
 	})
 }
 
-// running returns an app's machines that are on current members of the cluster.
+// running returns an app's machines on workers that are currently members of the cluster.
 func running(ctx context.Context, view StandbyView, app bourse.AppRef) ([]bourse.Machine, error) {
 	list, host, err := view.App(ctx, app)
 	return slices.DeleteFunc(list, func(m bourse.Machine) bool { return host(m.ID.Tag()) != HostReachable }), err

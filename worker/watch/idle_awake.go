@@ -19,11 +19,11 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// EnvKeepAlive is the name of the environment variable that contains the path of a machine's
-// socket.
+// EnvKeepAlive is the name of the environment variable with the path of the socket through which a
+// program keeps its machine awake.
 const EnvKeepAlive = "BOURSE_AWAKE_SOCKET"
 
-// Limits that protect the worker from programs.
+// Limits that protect the worker from misbehaving programs.
 const (
 	awakeConns   = 16 // maximum number of concurrent connections per machine
 	awakeTimeout = 5 * time.Second
@@ -31,7 +31,7 @@ const (
 	socketPath   = 107 // maximum length of a socket's path, in bytes
 )
 
-// programHolder is the name under which a program keeps its own machine awake.
+// programHolder is the holder's name if a program keeps its own machine awake.
 const programHolder = "its program"
 
 // Awake serves the sockets through which programs keep their machines awake. Each machine
@@ -51,9 +51,9 @@ type Awake struct {
 	paths   map[string]bourse.MachineID            // guarded by mu
 }
 
-// OpenAwake opens the directory for the sockets, creating it if it does not exist. Other users can
-// access files in the directory whose paths they know, but cannot list the directory. OpenAwake
-// does not listen on any socket yet.
+// OpenAwake opens the directory for the sockets, creating it if it does not exist. Other users
+// cannot list the directory, but they can access files in it if they know the paths. OpenAwake does
+// not listen on any sockets yet.
 func OpenAwake(dir string, tracker *Tracker) (*Awake, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return nil, bourse.Errorf(bourse.CodeInternal, "create the socket directory: %w", err)
@@ -138,7 +138,7 @@ func (a *Awake) Run(ctx context.Context) error {
 	return nil
 }
 
-// machine returns the machine on whose socket a request arrived.
+// machine returns the id of the machine on whose socket a request arrived.
 func (a *Awake) machine(r *http.Request) (id bourse.MachineID, ok bool) {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {

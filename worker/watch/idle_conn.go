@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// touchEvery is the minimum time between two calls of touch for one connection. It is
-// shorter than the shortest idle time after which a machine is stopped.
+// touchEvery is the minimum time between two calls of touch for one connection. It is shorter than
+// the shortest time after which an idle machine is stopped.
 const touchEvery = 50 * time.Millisecond
 
-// Conn calls touch, and returns a connection that calls touch again whenever bytes are
-// transferred, but at most once per touchEvery.
+// Conn calls touch, and wraps c in a connection that calls touch again when bytes are transferred,
+// but at most once per touchEvery.
 func Conn(c net.Conn, touch func()) net.Conn {
 	touch()
 	out := conn{Conn: c, flow: &flow{touch: touch, begin: time.Now()}}

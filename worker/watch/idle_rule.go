@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleInput contains the information on which DecideIdle bases its decision.
+// IdleInput contains the information that DecideIdle uses.
 type IdleInput struct {
 	Machine  *bourse.Machine
 	Services []workload.Service // the services in the machine's config
@@ -29,7 +29,7 @@ const (
 	Suspend     IdleAct = "suspend"
 )
 
-// IdleDecision is a decision about a machine, with the time of the next decision.
+// IdleDecision is a decision about a machine, including when to decide again.
 type IdleDecision struct {
 	Act  IdleAct
 	Why  string    // why the machine is stopped or kept running
@@ -38,7 +38,7 @@ type IdleDecision struct {
 	Others bool // whether the decision depends on which of the app's other machines are running
 }
 
-// primaryRegion is the name of an environment variable that flyctl sets on the machines that it deploys.
+// primaryRegion is the name of an environment variable that flyctl sets for the machines that it deploys.
 const primaryRegion = "PRIMARY_REGION"
 
 // minDecisionInterval is the minimum time between decisions that depend on other machines.
@@ -47,8 +47,8 @@ const minDecisionInterval = 5 * time.Second
 // DecideIdle decides whether to stop or suspend a machine. A machine is stopped once it has been unused for the
 // duration idleAfter, unless its app needs it. DecideIdle is a pure function of its arguments.
 //
-// If an app must keep some machines running, it keeps those with the lowest ids, so two workers with the same
-// information never both stop the last machine.
+// If an app needs a minimum number of running machines, it keeps those with the lowest ids. Two workers with the same
+// information therefore never both stop the last machine.
 func DecideIdle(s *IdleInput, now time.Time, idleAfter time.Duration) IdleDecision {
 	m := s.Machine
 	stop := workload.AutostopOf(s.Services)
@@ -81,8 +81,8 @@ func DecideIdle(s *IdleInput, now time.Time, idleAfter time.Duration) IdleDecisi
 	return v
 }
 
-// needed returns the reason why the app needs a machine that nobody uses, or "" if the app does not need it. The
-// app needs the machine if too few of its machines with lower ids are running.
+// needed returns the reason why the app needs the machine although nobody uses it, or "" if the app does not need it.
+// The app needs the machine if too few of its machines with lower ids are running.
 func (s *IdleInput) needed() string {
 	region := s.Machine.Region
 	if primary := s.Machine.Config.Env[primaryRegion]; primary != "" && primary != string(region) {
@@ -103,8 +103,8 @@ func (s *IdleInput) needed() string {
 	return ""
 }
 
-// running returns how many of the app's running machines in the same region have a lower
-// id, provide the service, and are not cordoned.
+// running counts the app's running machines in the same region that have a lower id, provide the service, and are not
+// cordoned.
 func (s *IdleInput) running(want *workload.Service) (n int) {
 	for i := range s.Others {
 		m := &s.Others[i]

@@ -8,21 +8,21 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Limits of a tracker. They also bound its memory if a proxy sends faulty requests.
+// Limits of a Tracker. They bound its memory even if a proxy sends faulty requests.
 const (
 	maxMachines = 1 << 16
 	maxHolders  = 64 // holders per machine; further holders share one hold
 )
 
-// MaxTTL is the longest time for which a single use can keep a machine awake.
+// MaxTTL is the maximum time for which a single use can keep a machine awake.
 const MaxTTL = time.Hour
 
-// Tracker records which machines are in use, by whom, and until when. It keeps its data only in memory, so when the
-// worker starts, all machines count as just used.
+// Tracker records which machines are in use, by whom, and until when. It keeps its data only in memory. When the worker
+// starts, all machines therefore count as just used.
 //
-// A user counts its use first and then reads the machine's state with [state.State.Machine]. A stop checks the uses
-// in the transaction that records the stop. Therefore, either the check finds the use and prevents the stop, or the
-// user finds that the machine is stopping and starts it again.
+// A user counts its use first and then reads the machine's state with [state.State.Machine]. The worker checks a
+// machine's uses in the transaction that records a stop. Therefore, either the check finds the use and prevents the
+// stop, or the user finds that the machine is stopping and starts it again.
 type Tracker struct {
 	now   func() time.Time
 	began time.Time
@@ -34,14 +34,14 @@ type Tracker struct {
 	ended func(bourse.MachineID) // called when a use ends early; may be nil
 }
 
-// uses records who is using one machine, and when it was last used.
+// uses records who is using a machine, and when the machine was last used.
 type uses struct {
 	holds map[string]hold // holds by holder
 	used  time.Time       // time of the latest use without a hold, or with a hold that has ended
 	busy  int             // number of uses in progress that were started with Begin
 }
 
-// hold prevents a machine from being stopped until a certain time.
+// hold prevents a machine from being stopped until a given time.
 type hold struct {
 	until    time.Time
 	used     time.Time // when it was last renewed
@@ -102,7 +102,7 @@ func (t *Tracker) use(id bourse.MachineID, holder string, requests int, ttl time
 	return sooner
 }
 
-// Touch records that a machine was used just now.
+// Touch records that a machine is being used now.
 func (t *Tracker) Touch(id bourse.MachineID) {
 	now := t.now()
 	t.mu.Lock()
@@ -114,7 +114,7 @@ func (t *Tracker) Touch(id bourse.MachineID) {
 	}
 }
 
-// Drop ends the holder's hold early. If the hold had not ended yet, the machine counts as used until now.
+// Drop ends the holder's hold. If the hold had not already ended, the machine counts as used until now.
 func (t *Tracker) Drop(id bourse.MachineID, holder string) {
 	now := t.now()
 	defer t.notify(id)
@@ -132,7 +132,7 @@ func (t *Tracker) Drop(id bourse.MachineID, holder string) {
 	delete(u.holds, holder)
 }
 
-// Begin marks a machine as in use until done is called. Calling done more than once has no further effect.
+// Begin marks a machine as in use until done is called. Further calls of done have no effect.
 func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	})
 }
 
-// Others returns the number of requests that all other holders have in progress.
+// Others returns the total number of requests that holders other than holder have in progress.
 func (t *Tracker) Others(id bourse.MachineID, holder string) (n int) {
 	now := t.now()
 	t.mu.Lock()
@@ -168,8 +168,8 @@ func (t *Tracker) Others(id bourse.MachineID, holder string) (n int) {
 	return n
 }
 
-// Held returns the time when the last of the machine's holds ends, and the holder. If the
-// machine is not held, the time is zero or in the past.
+// Held returns the time at which the last of the machine's holds ends, and the holder's name. If the machine is not
+// held, the time is zero or in the past.
 func (t *Tracker) Held(id bourse.MachineID) (until time.Time, by string) {
 	seen := t.Uses(id)
 	return seen.Until, seen.By
@@ -231,7 +231,7 @@ func (t *Tracker) of(id bourse.MachineID, now time.Time) *uses {
 	return u
 }
 
-// prune removes the holds that have ended, but records when the machine was last used.
+// prune removes the holds that have ended, and records when the machine was last used.
 func (u *uses) prune(now time.Time) {
 	maps.DeleteFunc(u.holds, func(_ string, h hold) bool {
 		if now.Before(h.until) {
@@ -242,13 +242,13 @@ func (u *uses) prune(now time.Time) {
 	})
 }
 
-// idleSince reports whether the machine was not used within the last d.
+// idleSince reports whether nobody is using the machine and nobody has used it for at least the duration d.
 func (u *uses) idleSince(now time.Time, d time.Duration) bool {
 	u.prune(now)
 	return u.busy == 0 && len(u.holds) == 0 && now.Sub(u.used) >= d
 }
 
-// maxOf returns a hold that covers both a and b.
+// maxOf returns a hold that covers both a and b: it has the later times, and the larger number of requests.
 func maxOf(a, b hold) hold {
 	return hold{until: later(a.until, b.until), used: later(a.used, b.used), requests: max(a.requests, b.requests)}
 }

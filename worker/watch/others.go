@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Others provides information about other workers. It reads the machines that they last
-// published from the view, and looks up in the membership which workers are members of
+// Others provides information about other workers. It reads the machines that other workers have
+// published from the view, and uses the gossip directory to find out which workers are members of
 // the cluster.
 type Others struct {
 	view       *view.View
@@ -23,7 +23,7 @@ type Others struct {
 
 var _ StandbyView = (*Others)(nil)
 
-// NewOthers returns a StandbyView based on a view and a membership.
+// NewOthers returns a StandbyView that is based on a view and a gossip directory.
 func NewOthers(v *view.View, r *replication.Replicator, d *gossip.Directory) *Others {
 	return &Others{v, r, d, v.Watch(wire.TableMachines, wire.TableRemoved, view.TableSites)}
 }

@@ -16,8 +16,9 @@ const (
 	scheduleRetry      = time.Minute // delay between attempts to start a machine that is due
 )
 
-// StartAt starts a machine. In the transaction that records the start, it calls check, which
-// may refuse the start with an error, and then write.
+// StartAt starts a machine. In the transaction that records the start, it first calls check, which
+// may prevent the start by returning an error. It then calls write, which may change the machine
+// and return additional events.
 type StartAt func(ctx context.Context, id bourse.MachineID, check func(*bourse.Machine) error, write func(*bourse.Machine) []bourse.Event) error
 
 // Schedules starts one worker's machines at the times in their configs.
@@ -30,7 +31,7 @@ type Schedules struct {
 	waits    map[bourse.MachineID]time.Time // due times that were delayed once because the machine was still running
 }
 
-// NewSchedules returns the schedules of a worker's machines. Run starts them.
+// NewSchedules returns the Schedules of a worker's machines. It does nothing until Run is called.
 func NewSchedules(s *state.State, start StartAt) *Schedules {
 	return &Schedules{follower: follow(s), state: s, start: start, due: map[bourse.MachineID]time.Time{}, waits: map[bourse.MachineID]time.Time{}}
 }
@@ -83,11 +84,11 @@ func (c *Schedules) try(ctx context.Context, id bourse.MachineID, do func(contex
 	}
 }
 
-// errNotDue reports that a machine is no longer due, because its record has changed since
-// it was read.
+// errNotDue is returned if a machine is no longer due, because its record has changed since it was
+// read.
 var errNotDue = errors.New("not due")
 
-// look determines from a machine's config when the machine is due, and records the time.
+// look determines from a machine's config when the machine is due to start, and records the time.
 func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 	delete(c.due, id)
 	m, err := c.read(id)
@@ -105,7 +106,7 @@ func (c *Schedules) look(ctx context.Context, id bourse.MachineID) error {
 				if every = wanted(now); every == "" {
 					now.Due = nil
 				} else if now.Due == nil || now.Due.Every != every {
-					now.Due = &bourse.Due{Every: every, At: every.Next(now.CreatedAt, id, now.Instance.Time())} // the next time after this config was set
+					now.Due = &bourse.Due{Every: every, At: every.Next(now.CreatedAt, id, now.Instance.Time())} // the first scheduled time after this config was set
 				}
 				m = *now
 				return true, nil, nil
@@ -128,8 +129,8 @@ func wanted(m *bourse.Machine) bourse.Schedule {
 	return m.Config.Schedule
 }
 
-// startDue starts a machine that is due. If the machine is still running, startDue tries
-// once more after scheduleRetry, and then waits for the next scheduled time.
+// startDue starts a machine that is due. If the machine is still running, startDue postpones the
+// start once, by scheduleRetry. If the machine is still running then, startDue skips this start.
 func (c *Schedules) startDue(ctx context.Context, id bourse.MachineID) error {
 	m, err := c.read(id)
 	if err != nil || m.Due == nil || m.Due.At.After(time.Now()) {
@@ -145,7 +146,7 @@ func (c *Schedules) startDue(ctx context.Context, id bourse.MachineID) error {
 	}
 	switch {
 	case !startable(&m) && !c.waits[id].Equal(due.At):
-		c.waits[id] = due.At // the program may have exited a moment ago, so try once more
+		c.waits[id] = due.At // the program may have exited a moment ago, so try again later
 		return nil
 	case startable(&m):
 		err = c.start(ctx, id, check, func(m *bourse.Machine) []bourse.Event {

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// DefaultFailoverDelay is the default time for which a worker must be lost before standbys replace its
-// machines. Restarting a worker's daemon after an upgrade takes only about a second, and
-// its machines keep running.
+// DefaultFailoverDelay is the default for how long a worker must be lost before standbys replace its machines. It is
+// longer than the restart of a worker's daemon after an upgrade, which takes about a second and during which machines
+// keep running.
 const DefaultFailoverDelay = 10 * time.Second
 
 const (
@@ -23,13 +23,13 @@ const (
 
 // StandbyView provides information about other workers and their machines.
 type StandbyView interface {
-	// App returns the machines of an app as they were last published, and a function that
-	// returns the state of the worker with the given tag.
+	// App returns an app's machines as they were last published, and a function that returns the state of the worker
+	// with a given tag.
 	App(ctx context.Context, app bourse.AppRef) ([]bourse.Machine, func(bourse.WorkerTag) Host, error)
 	// Complete reports whether the view contains all rows that other members have.
 	Complete() bool
-	// Changed returns a channel of capacity one that contains a token if the results of
-	// the other methods may have changed. It is always the same channel.
+	// Changed returns a channel of capacity one that contains a token if the results of the other methods may have
+	// changed. Every call returns the same channel.
 	Changed() <-chan struct{}
 }
 
@@ -40,9 +40,8 @@ type Promoter interface {
 	ResetStandby(ctx context.Context, id, primary bourse.MachineID) error
 }
 
-// Standbys watches the machines that this worker's standbys can replace, and promotes and
-// demotes the standbys. Only Run's goroutine may use its fields, except busy and the
-// follower.
+// Standbys watches the machines that this worker's standbys can replace, and promotes and demotes the standbys. Except
+// for busy and the follower, only Run's goroutine may use its fields.
 type Standbys struct {
 	*follower
 	state         *state.State
@@ -99,8 +98,7 @@ func (w *Standbys) Run(ctx context.Context) error {
 	return nil
 }
 
-// readChanged reads the records of changed machines, and remembers those that are
-// standbys.
+// readChanged reads the records of changed machines, and updates the list of standbys.
 func (w *Standbys) readChanged() error {
 	changed := w.take()
 	return w.state.Store.View(func(tx *store.Tx) error {
@@ -124,8 +122,7 @@ func (w *Standbys) update(m *bourse.Machine) {
 	}
 }
 
-// look begins the actions that are due, and returns how long to wait before the next
-// look.
+// look begins the actions that are due, and returns how long to wait before the next call.
 func (w *Standbys) look(ctx context.Context) time.Duration {
 	if len(w.standbys) == 0 || !w.view.Complete() {
 		clear(w.pending)
@@ -176,8 +173,8 @@ func (w *Standbys) readInputs(ctx context.Context) (map[bourse.AppRef]*StandbyIn
 	return out, nil
 }
 
-// remember fills in s.Wanted for the listed machines. For a machine that the view no longer contains, it keeps the
-// value from the last look.
+// remember fills in s.Wanted for the machines in list. If the view no longer contains a machine, it keeps the value
+// from the last look.
 func (w *Standbys) remember(s *StandbyInput, app bourse.AppRef, list []bourse.MachineID) {
 	for _, id := range list {
 		if m := s.Machines[id]; m != nil {
@@ -190,8 +187,8 @@ func (w *Standbys) remember(s *StandbyInput, app bourse.AppRef, list []bourse.Ma
 
 func refOf(m *bourse.Machine) bourse.AppRef { return bourse.AppRef{Name: m.App, ID: m.AppID} }
 
-// decide decides whether to change a standby, and begins the action if it is due. ok is
-// false if no action is pending for the standby.
+// decide decides whether to change a standby, and begins the action if it is due. wait is the time until the next
+// decision. ok is false if no action is pending for the standby.
 func (w *Standbys) decide(m *bourse.Machine, s *StandbyInput) (wait time.Duration, ok bool) {
 	v := DecideStandby(m, s, w.failoverDelay)
 	if v.Act == StayStandby {

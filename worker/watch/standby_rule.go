@@ -20,13 +20,12 @@ const (
 	HostRemoved   Host = "removed" // an operator has removed the worker
 )
 
-// StandbyInput contains a worker's information about an app's machines and the workers that
-// they run on.
+// StandbyInput contains what a worker knows about an app's machines and the workers that they run on.
 type StandbyInput struct {
 	Machines map[bourse.MachineID]*bourse.Machine // machines as they were last published
 	Host     func(tag bourse.WorkerTag) Host
-	// Wanted contains the machines that should have been running when the view last
-	// contained them. When a worker is removed, its machines disappear from the view.
+	// Wanted contains the machines that should have been running when they were last in the view. When a worker is
+	// removed, its machines disappear from the view.
 	Wanted map[bourse.MachineID]bool
 }
 
@@ -41,7 +40,7 @@ const (
 	ResetStandby StandbyAct = "reset"   // record that the standby may be promoted again
 )
 
-// StandbyDecision is a decision about a standby. It takes effect once it has been the same for the duration After.
+// StandbyDecision is a decision about a standby. It takes effect once it has remained the same for the duration After.
 type StandbyDecision struct {
 	Act     StandbyAct
 	Primary bourse.MachineID // the machine that the standby replaces or would replace
@@ -49,23 +48,22 @@ type StandbyDecision struct {
 	Why     string
 }
 
-// minSettleTime is the minimum result of SettleTime. It gives a worker's changes time to reach
-// other workers, for example the start of another standby, or the states of machines on a
-// host that has returned.
+// minSettleTime is the minimum result of SettleTime. It gives changes time to reach other workers, such as the start of
+// another standby, or the states of the machines on a host that has returned.
 const minSettleTime = 2 * time.Second
 
-// Pending is a decision that is not due yet, or whose action has begun. The zero value is empty.
+// Pending tracks a decision that is not due yet, or whose action has begun. The zero value contains no decision.
 type Pending struct {
 	verdict StandbyDecision
 	since   time.Time
 	tried   time.Time // time of the last attempt; zero if there was none
 }
 
-// standbyRetry is the delay before an action is repeated that had no effect.
+// standbyRetry is the delay before an action that had no effect is repeated.
 const standbyRetry = 5 * time.Second
 
-// Due reports whether v, the current decision, must be carried out now, and returns how long to wait before the next
-// call.
+// Due updates p with the current decision, v. It reports whether v must be carried out now, and returns how long to
+// wait before the next call.
 func (p *Pending) Due(v StandbyDecision, now time.Time) (due bool, wait time.Duration) {
 	if p.verdict.Act != v.Act || p.verdict.Primary != v.Primary {
 		*p = Pending{since: now}
@@ -82,7 +80,7 @@ func (p *Pending) Due(v StandbyDecision, now time.Time) (due bool, wait time.Dur
 	return true, standbyRetry
 }
 
-// SettleTime returns how much longer each of a machine's standbys waits than the previous one. It is also how long a
+// SettleTime returns how much longer each of a machine's standbys waits than the one before it. It is also how long a
 // machine that has returned must be running before its standby is demoted.
 func SettleTime(failoverDelay time.Duration) time.Duration {
 	return max(minSettleTime, failoverDelay/2)
@@ -91,11 +89,10 @@ func SettleTime(failoverDelay time.Duration) time.Duration {
 // DecideStandby decides whether to promote, demote or reset a standby on this worker. It is a pure function of its
 // arguments. self is the worker's own record of the standby.
 //
-// A standby is promoted if the worker of its primary machine is lost or was removed, or
-// if the primary machine could not be started, and no other standby replaces the machine.
-// If a machine has several standbys, they are promoted in the order of their ids, and
-// each waits longer than the previous one. A standby is demoted when the primary machine
-// runs again, or if another standby with a lower id also replaces the machine.
+// A standby is promoted if its primary machine's worker is lost or was removed, or if the primary machine could not be
+// started, provided that no other standby replaces the machine. If a machine has several standbys, they are promoted in
+// the order of their ids, and each waits longer than the previous one. A standby is demoted when the primary machine is
+// running again, or if another standby with a lower id also replaces the machine.
 func DecideStandby(self *bourse.Machine, s *StandbyInput, failoverDelay time.Duration) StandbyDecision {
 	list := self.Config.Standbys
 	if primary := self.Boot.PromotedFor; primary != "" {
@@ -118,7 +115,7 @@ func DecideStandby(self *bourse.Machine, s *StandbyInput, failoverDelay time.Dur
 	return StandbyDecision{}
 }
 
-// decidePromoted decides whether to demote or reset a promoted standby. The standby's program may already have exited.
+// decidePromoted decides whether to demote or reset a promoted standby, whose program may already have exited.
 func (s *StandbyInput) decidePromoted(self *bourse.Machine, primary bourse.MachineID, failoverDelay time.Duration) StandbyDecision {
 	m, heard := s.Machines[primary], s.Host(primary.Tag()) == HostReachable
 	_, _, lost := s.lost(primary, failoverDelay)
@@ -139,8 +136,8 @@ func (s *StandbyInput) decidePromoted(self *bourse.Machine, primary bourse.Machi
 	return StandbyDecision{}
 }
 
-// lost reports whether a standby must replace a machine. It also returns the reason and
-// the delay. A machine that was stopped or destroyed is not lost.
+// lost reports whether a standby must replace a machine. It also returns the reason, and how long the standby must
+// wait. A machine that was stopped or destroyed is not lost.
 func (s *StandbyInput) lost(id bourse.MachineID, failoverDelay time.Duration) (why string, after time.Duration, lost bool) {
 	m := s.Machines[id]
 	switch s.Host(id.Tag()) {
@@ -176,9 +173,9 @@ func (s *StandbyInput) otherStandbys(self *bourse.Machine, primary bourse.Machin
 	return out
 }
 
-// covered reports whether another standby already covers the primary machine. That is the case
-// if the other standby was promoted for it and has not failed, even if it has stopped since, or
-// if a user started the other standby and it is running.
+// covered reports whether another standby already covers the primary machine. That is the case if the other standby was
+// promoted for the machine and has not failed, even if it has stopped since. It is also the case if a user has started
+// the other standby and it is running.
 func (s *StandbyInput) covered(self *bourse.Machine, primary bourse.MachineID) bool {
 	return slices.ContainsFunc(s.otherStandbys(self, primary), func(m *bourse.Machine) bool {
 		if m.Boot.PromotedFor == "" {
@@ -198,8 +195,8 @@ func (s *StandbyInput) before(self *bourse.Machine, primary bourse.MachineID) (n
 	return n
 }
 
-// Wanted reports whether, according to its state, a machine should be running. A machine
-// that was stopped, or whose program has exited, should not.
+// Wanted reports whether a machine's state indicates that the machine should be running. A machine that was stopped, or
+// whose program has exited, should not be running.
 func Wanted(m *bourse.Machine) bool { return runs(m) || m.State == bourse.StateFailed }
 
 // runs reports whether a machine is running or about to run.

@@ -52,7 +52,7 @@ func AwaitMembers(ctx context.Context, group []*Node, want int) error {
 	return nil
 }
 
-// StopAll stops all nodes in the group concurrently, and returns their errors.
+// StopAll stops all nodes in the group concurrently and returns their errors.
 func StopAll(group []*Node) error {
 	errs := make([]error, len(group))
 	var wg sync.WaitGroup

@@ -43,7 +43,7 @@ type Measured struct {
 	// nodes: the median, the 99th percentile and the maximum.
 	P50, P99, Max time.Duration
 	// RumorBytes and HTTPBytes are the total sizes of all messages about the view, divided by the
-	// numbers of changes and members. They do not include packet and HTTP headers.
+	// number of changes and by the number of members. They do not include packet and HTTP headers.
 	RumorBytes, HTTPBytes float64
 	ChangeBytes           float64 // average size of an encoded change
 	Pulled, Compared      uint64  // numbers of transactions that nodes pulled, and of comparisons of views
@@ -162,7 +162,8 @@ func (w *watch) add(p wire.Position, at time.Time, group []*Node) {
 	}
 }
 
-// run calls look after each commit of a node's view, until stop is called.
+// run starts goroutines that call look after each commit of a node's view. They end when stop is
+// called.
 func (w *watch) run(group []*Node) (stop func()) {
 	var wg sync.WaitGroup
 	end := make(chan struct{})

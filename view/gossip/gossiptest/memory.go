@@ -11,9 +11,10 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Memory is an in-memory Network for tests. Its ends can be killed, or partitioned from each other.
-// Packets are dropped and delayed pseudo-randomly, as determined by a seed. Calls (see Caller) are
-// also delayed, but fail only if one of the two ends is killed or if the ends are partitioned.
+// Memory is an in-memory Network for tests. Each member has an End, which can be killed or
+// partitioned from other ends. Packets are dropped and delayed pseudo-randomly, as determined by a
+// seed. Calls (see Caller) are also delayed, but fail only if one of the two ends is killed or if
+// the ends are partitioned.
 type Memory struct {
 	mu    sync.Mutex
 	ends  map[string]*End
@@ -31,7 +32,7 @@ func NewMemory(seed uint64) *Memory {
 	return &Memory{ends: map[string]*End{}, apis: map[string]*End{}, dice: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// End is one member's access to a Memory network. It implements memberlist.Transport.
+// End is one member's endpoint in a Memory network. It implements memberlist.Transport.
 type End struct {
 	net     *Memory
 	number  int
@@ -101,7 +102,7 @@ func (e *End) Kill() {
 // Addr returns the end's gossip address.
 func (e *End) Addr() string { return fmt.Sprintf("%s:%d", e.ip, memoryPort) }
 
-// API returns the address where a MemoryCaller reaches the end.
+// API returns the address at which a MemoryCaller reaches the end.
 func (e *End) API() string { return fmt.Sprintf("%s:%d", e.ip, 4280) }
 
 // reaches reports whether e can currently send to another end. The caller holds the lock.

@@ -29,8 +29,8 @@ func (e *End) Caller() *MemoryCaller { return &MemoryCaller{e} }
 // MemoryCaller sends HTTP requests from one end of a Memory network to others.
 type MemoryCaller struct{ from *End }
 
-// Call sends a request to the end that has the API address of a member. It returns once the whole
-// response body has been received.
+// Call sends a request to the end at the given member's API address. It returns once it has
+// received the whole response body.
 func (c *MemoryCaller) Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {
 	if err := c.travel(ctx, to); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (c *MemoryCaller) handler(to bourse.Member) http.Handler {
 	return nil
 }
 
-// travel waits for the time that a message takes from one end to the other. If the two ends are
+// travel waits as long as a message takes from one end to the other. If the two ends are
 // partitioned, it waits until ctx is done, as if the message had been lost.
 func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
 	n := c.from.net

@@ -37,7 +37,7 @@ type Host struct {
 	Close     func()
 }
 
-// Host creates an end with this number, and returns access to it.
+// Host creates an end with this number and returns the Host that gives access to it.
 func (n *Memory) Host(number int) (*Host, error) {
 	e := n.End(number)
 	return &Host{Transport: e, API: e.API(), Caller: e.Caller(), Serve: e.Serve, Kill: e.Kill, Close: e.Kill}, nil
@@ -148,7 +148,7 @@ func (n *Node) run() {
 // Addr returns the node's gossip address, which other nodes can use in NodeConfig.Join.
 func (n *Node) Addr() string { return n.Members.Addr() }
 
-// Stop stops the node cleanly, and returns the errors that occurred while it was running.
+// Stop stops the node cleanly and returns the errors that occurred while it was running.
 func (n *Node) Stop() error {
 	if n.ending.CompareAndSwap(false, true) {
 		n.cancel()

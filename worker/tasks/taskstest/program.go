@@ -1,5 +1,4 @@
-// Package taskstest provides programs that answer the payloads of warm machines, and
-// orders for warm tasks.
+// Package taskstest provides programs for warm machines that answer payloads, and orders for warm tasks.
 package taskstest
 
 import (
@@ -29,7 +28,7 @@ type Program struct {
 	Arrived, Left chan struct{} // receive a value when a payload arrives, and when the program has answered it
 
 	mu   sync.Mutex
-	seen map[bourse.OrderID]int // guarded by mu; how often the payload of each order has arrived
+	seen map[bourse.OrderID]int // guarded by mu; how many times each order's payload has arrived
 }
 
 // NewProgram returns a program that serves calls over HTTP with the handler h. If h is
@@ -39,8 +38,8 @@ func NewProgram(t testing.TB, h http.HandlerFunc) *Program {
 	return NewProgramOf(t, bourse.TaskHTTP, h)
 }
 
-// NewProgramOf is like NewProgram, for a given protocol. Over frames, h gets the same
-// request and response as over HTTP, but cannot hijack the connection.
+// NewProgramOf is like NewProgram, but serves calls over the given protocol. With frames, h gets the same request and
+// response as with HTTP, but cannot hijack the connection.
 func NewProgramOf(t testing.TB, protocol bourse.TaskProtocol, h http.HandlerFunc) *Program {
 	t.Helper()
 	p := &Program{Protocol: protocol, seen: map[bourse.OrderID]int{}, Arrived: make(chan struct{}, 1<<12), Left: make(chan struct{}, 1<<12)}
@@ -114,14 +113,15 @@ func (p *Program) arrive(order string) func() {
 // Port returns the port on which the program listens.
 func (p *Program) Port() int { return p.Listener.Addr().(*net.TCPAddr).Port }
 
-// Times returns how often an order's payload has arrived.
+// Times returns how many times an order's payload has arrived.
 func (p *Program) Times(id bourse.OrderID) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen[id]
 }
 
-// Warmed returns a function that configures an order's machine as warm for the named task, with p as its program.
+// Warmed returns a function that changes an order so that its machine is warm for the named task, with p as its
+// program.
 func (p *Program) Warmed(name string, places int) func(*bourse.Order) {
 	return func(o *bourse.Order) {
 		o.Config.Task = &bourse.TaskConfig{Name: name, Concurrency: places, Port: p.Port(), Protocol: p.Protocol}

@@ -14,7 +14,7 @@ import (
 
 func digestOf(s string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(s))) }
 
-// memPiece is the number of bytes that Fill reads from a stream at once.
+// memPiece is the number of bytes that Fill reads from a stream at a time.
 const memPiece = 4
 
 // head is the first line of a stream that Export writes. The data follows.
@@ -66,7 +66,7 @@ func (f *Host) Export(ctx context.Context, id string, from volume.Position, w io
 	return nil
 }
 
-// filling is the data that has arrived so far for a volume that is being filled.
+// filling is the data received so far for a volume that is being filled.
 type filling struct {
 	moment, data string
 }
@@ -131,7 +131,7 @@ func (f *Host) Copy(ctx context.Context, id bourse.VolumeID, spec bourse.VolumeO
 	})
 }
 
-// stream returns a reader of the data that write writes.
+// stream returns a reader for the data that write writes.
 func stream(write func(io.Writer) error) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() { _ = w.CloseWithError(write(w)) }()

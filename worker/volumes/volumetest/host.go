@@ -15,14 +15,14 @@ import (
 )
 
 // Host is an in-memory implementation of volumes.Host. It outlives the daemons that use it. Like a real host, it
-// refuses operations that would lose data, and resumes an interrupted fill where it stopped.
+// refuses operations that would lose data, and resumes an interrupted Fill where it stopped.
 type Host struct {
 	mu      sync.Mutex
 	labels  map[string]string
 	volumes map[bourse.VolumeID]*Volume
 	snaps   map[bourse.SnapshotID]snapshot
 	filling map[bourse.VolumeID]filling
-	forks   map[string]snapshot // copies of volumes in use that are being exported, by moment
+	forks   map[string]snapshot // copies of volumes in use, made for exports in progress; keyed by moment
 	scratch map[bourse.MachineID]int64
 	forked  int
 	fetched int // total number of bytes that Fill has received
@@ -37,7 +37,7 @@ type Volume struct {
 	Used    int64 // number of blocks in use in addition to Data
 	Mounted bool  // whether the volume is mounted or attached now
 	VM      bool  // whether a virtual machine has used the volume
-	Mounts  int   // how often the volume was mounted
+	Mounts  int   // how many times the volume was mounted
 }
 
 type snapshot struct {
@@ -70,7 +70,7 @@ func (f *Host) call(ctx context.Context, name, id string, fn func() error) error
 		f.busy[id]--
 	}()
 	if !alone && strings.HasPrefix(id, "vol_") && name != "Mount" && name != "Attach" && name != "Unmount" {
-		return bourse.Errorf(bourse.CodeInternal, "%s of %s while something else is done to it", name, id)
+		return bourse.Errorf(bourse.CodeInternal, "%s of %s while another operation on it is in progress", name, id)
 	}
 	if fault != nil {
 		if err := fault(name, id); err != nil {
@@ -271,7 +271,7 @@ func (f *Host) SetFault(fault func(call, id string) error) {
 	f.fault = fault
 }
 
-// Left returns the ids of all objects that remain on the host, and the mounted volumes.
+// Left returns the ids of all objects that remain on the host, and of the mounted volumes.
 func (f *Host) Left() (things []string, mounted []bourse.VolumeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -300,7 +300,7 @@ func (f *Host) Fetched() int {
 	return f.fetched
 }
 
-// Stray creates a volume and a snapshot without records.
+// Stray creates a volume and a snapshot that no worker has a record of.
 func (f *Host) Stray(id bourse.VolumeID, snap bourse.SnapshotID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

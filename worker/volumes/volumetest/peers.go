@@ -10,8 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/worker/volumes"
 )
 
-// Peers gives access to other workers' volumes. With SetAway, tests can make the other
-// workers unavailable.
+// Peers reads other workers' volumes. With SetAway, tests can make the other workers unavailable.
 type Peers struct {
 	Find func(bourse.WorkerTag) *volumes.Volumes // returns the volumes of a worker, or nil if it is down or does not exist
 
