@@ -22,9 +22,6 @@ type Config struct {
 	Now       func() time.Time // default time.Now
 	Log       *slog.Logger     // default: discards all records
 
-	QueueBytes int // maximum size of all transactions that wait to be applied; default 64 MiB
-	RingBytes  int // maximum size of all recent transactions that are retained for other members; default 32 MiB
-
 	// Fault is for tests. It is called at each FaultStage of the n-th commit, counted from 1. If it
 	// returns an SQLite error for an unavailable or damaged file (see sqlite.ResultCode), the
 	// commit fails with that error. At FaultApply, any other error counts as a failure of the
@@ -43,8 +40,7 @@ const (
 	FaultApply                        // before another site's transaction is applied
 )
 
-// Default values of Config.
 const (
-	DefaultQueueBytes = 64 << 20
-	DefaultRingBytes  = 32 << 20
+	queueBytes = 64 << 20 // maximum size of all transactions that wait to be applied
+	ringBytes  = 32 << 20 // maximum size of all recent transactions that are retained for other members
 )

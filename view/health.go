@@ -60,6 +60,14 @@ type StreamHealth struct {
 	Gaps int           `json:"gaps,omitzero"` // transactions that wait for earlier ones
 }
 
+// Overloaded reports whether transactions arrive faster than they are applied: those that wait occupy more than half of
+// the queue.
+func (v *View) Overloaded() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.intake.overloaded()
+}
+
 // Health returns the state of the view. It is cheap enough to be called every few seconds.
 func (v *View) Health() Health {
 	now := v.config.Now()

@@ -157,6 +157,9 @@ func (q *intake) push(in *incoming) {
 	}
 }
 
+// overloaded reports whether more than half of the queue is occupied.
+func (q *intake) overloaded() bool { return q.bytes > q.max/2 }
+
 func (q *intake) pop() *incoming {
 	in := q.items[0]
 	q.items[0] = nil

@@ -97,6 +97,9 @@ func TestFullQueueDropsTheOldest(t *testing.T) {
 		if out := q.admit(&incoming{Position: wire.Position{Stream: wire.Stream{Site: site, Epoch: 1}, Seq: 1}, encoded: make([]byte, 1000)}, 0); out != Queued {
 			t.Fatalf("transaction %d: outcome %d", i, out)
 		}
+		if want := i >= 5; q.overloaded() != want {
+			t.Errorf("overloaded after %d of 10 transactions: %t, want %t", i+1, !want, want)
+		}
 	}
 	if len(q.items) != 10 || q.dropped != 15 || q.items[0].Site != "w15" {
 		t.Errorf("%d in the queue from %s on, %d dropped", len(q.items), q.items[0].Site, q.dropped)

@@ -46,7 +46,7 @@ func (w *writer) replace(cause error) {
 	w.view.faults.writing = nil
 	w.view.faults.reading = nil
 	w.view.intake.reset()
-	w.view.ring = newRing(w.view.config.RingBytes)
+	w.view.ring = newRing(ringBytes)
 	for site, p := range w.view.sites.seen {
 		p.written = 0
 		w.view.sites.seen[site] = p

@@ -59,7 +59,7 @@ func Open(cfg Config) (*View, error) {
 	cfg = cfg.withDefaults()
 	v := &View{
 		config: cfg, work: make(chan struct{}, 1), stopped: make(chan struct{}), lost: make(chan struct{}),
-		intake: newIntake(cfg.QueueBytes), ring: newRing(cfg.RingBytes), watchers: map[*Watcher]struct{}{},
+		intake: newIntake(queueBytes), ring: newRing(ringBytes), watchers: map[*Watcher]struct{}{},
 		sites: sites{map[bourse.WorkerID]presence{}, map[bourse.WorkerID]bool{}},
 	}
 	v.writer = writer{view: v, onPublish: func(*wire.Transaction, []byte) {}}
@@ -129,12 +129,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.QueueBytes <= 0 {
-		c.QueueBytes = DefaultQueueBytes
-	}
-	if c.RingBytes <= 0 {
-		c.RingBytes = DefaultRingBytes
 	}
 	if c.Fault == nil {
 		c.Fault = func(FaultStage, uint64) error { return nil }

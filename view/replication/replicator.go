@@ -36,7 +36,6 @@ type Replicator struct {
 	syncedFile atomic.Uint64 // generation of the view's file at the last synchronization, plus one; 0 if there was none
 	syncedOnce sync.Once
 	renewals   chan wire.Stream // capacity 1; requests for a new epoch: a stream of ours in which other members are ahead
-	overloaded atomic.Bool      // whether the view's queue is longer than half of the default limit
 	limits     limits           // limits on concurrent requests that are being served
 }
 
@@ -66,7 +65,7 @@ func New(c Config) *Replicator {
 func (r *Replicator) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	here := presence{config: &r.config, peers: r.peers, noted: map[bourse.WorkerID]time.Time{}}
-	for _, part := range []func(context.Context){r.compareAll, r.pullWanted, here.watch, r.renewAll, r.watchLoad} {
+	for _, part := range []func(context.Context){r.compareAll, r.pullWanted, here.watch, r.renewAll} {
 		wg.Go(func() { part(ctx) })
 	}
 	wg.Wait()
@@ -137,20 +136,3 @@ func (r *Replicator) renew(ctx context.Context, seen wire.Stream) {
 		r.config.Log.Warn("start new epoch failed: other members claim to have newer rows of this server", "seen", seen.Epoch, "err", err)
 	}
 }
-
-// watchLoad periodically records whether the view keeps up with the transactions that it receives.
-// It returns when ctx is done.
-func (r *Replicator) watchLoad(ctx context.Context) {
-	for tick := time.NewTicker(pressureEvery); ; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		case <-tick.C:
-			r.overloaded.Store(r.view.Health().Queue.Bytes > view.DefaultQueueBytes/2)
-		}
-	}
-}
-
-// pressureEvery is the interval at which the length of the view's queue is checked.
-const pressureEvery = 2 * time.Second

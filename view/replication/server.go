@@ -139,7 +139,7 @@ func readPull(frames []frame) (budget int, positions []wire.Position) {
 // transactions, it waits until they are in the view's file, and responds with the heads of their
 // streams.
 func (s *server) servePush(w http.ResponseWriter, req *http.Request) {
-	if s.r.overloaded.Load() {
+	if s.r.view.Overloaded() {
 		s.refuseBusy(w)
 		return
 	}
