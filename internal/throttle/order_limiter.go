@@ -82,7 +82,7 @@ func (t *OrderLimiter) Take(ctx context.Context, lease time.Duration) (*Slot, er
 	case !t.hasSlot() && (t.all >= t.config.InProgress || t.waiting.Len() >= t.config.Queue):
 		n := t.all + t.waiting.Len()
 		t.mu.Unlock()
-		return nil, bourse.Errorf(bourse.CodeRateLimited, "%d orders are in progress, which is this server's limit: nothing was done, try again later", n)
+		return nil, bourse.Errorf(bourse.CodeRateLimited, "%d orders are in progress or waiting, as many as this server allows: nothing was done, try again later", n)
 	case t.hasSlot():
 		t.taken++
 		t.all++
