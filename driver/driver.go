@@ -82,7 +82,7 @@ type File struct {
 // the host can enforce.
 type Limits struct {
 	CPUWeight bourse.MilliCPU `json:"cpu_weight,omitempty"` // the task's share when processors are contended
-	CPUQuota  bourse.MilliCPU `json:"cpu_quota,omitempty"`  // hard limit of processor time
+	CPUQuota  bourse.MilliCPU `json:"cpu_quota,omitempty"`  // hard limit on processor time
 	CPUPeriod time.Duration   `json:"cpu_period,omitempty"` // the period to which the quota applies; 1 ms to 1 s, default 100 ms
 	CPUBurst  time.Duration   `json:"cpu_burst,omitempty"`  // unused time that may accumulate; at most what the quota allows in one period
 	Memory    bourse.MiB      `json:"memory,omitempty"`
@@ -133,8 +133,8 @@ type Driver interface {
 // Lifecycle contains the methods that the worker's state machines use.
 type Lifecycle interface {
 	// Recover must be called once after the daemon has started, before all other methods. It finds or starts the
-	// driver's own processes. It returns every running task, and every ended task that was not destroyed. Discarded
-	// tasks may be missing.
+	// driver's own processes. It returns every running task, and every ended task whose machine was not destroyed.
+	// Tasks whose exits were discarded may be missing.
 	Recover(ctx context.Context) ([]Status, error)
 	// Start starts a task. It is idempotent: a repeated Start with the same id returns the task's
 	// status, even if the task has ended. It returns CodeInvalid if the program cannot be started; the driver then
@@ -142,8 +142,8 @@ type Lifecycle interface {
 	Start(ctx context.Context, task Task) (Status, error)
 	// Inspect returns the status of a task.
 	Inspect(ctx context.Context, id TaskID) (Status, error)
-	// Wait blocks until the task has ended and its output is in its log. If the driver does not
-	// know how the task ended, the Exit's Code is -1 and its Error is set.
+	// Wait blocks until the task has ended and its output has been logged. If the driver does not know how the task
+	// ended, the Exit's Code is -1 and its Error is set.
 	Wait(ctx context.Context, id TaskID) (bourse.Exit, error)
 	// Stop sends signal to the task's process group and, if processes remain after timeout, sends them SIGKILL. It
 	// returns when all of the task's processes have ended, and returns nil if the task had already ended. For a task
@@ -195,7 +195,7 @@ type Usage struct {
 	PIDs      int64         `json:"pids"`       // current number of processes
 	ReadByte  int64         `json:"read_byte"`  // bytes read from disks since the start
 	WriteByte int64         `json:"write_byte"` // bytes written to disks since the start
-	Throttled time.Duration `json:"throttled"`  // total time during which its quota throttled the task
+	Throttled time.Duration `json:"throttled"`  // total time for which the task was throttled by its quota
 }
 
 // ExecResult is the result of an Exec.

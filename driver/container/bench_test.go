@@ -37,8 +37,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// inParallel measures calls of op by the given number of concurrent clients. The function that op returns undoes the
-// call and is not measured.
+// inParallel measures calls to op by the given number of concurrent clients. The function that op returns must undo the
+// call; it is not measured.
 func inParallel(b *testing.B, clients int, op func() (func(), error)) {
 	b.Helper()
 	var left []func()

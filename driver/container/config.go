@@ -17,9 +17,8 @@ import (
 type Config struct {
 	// Address is the path of containerd's socket.
 	Address string
-	// If Client is set, the driver uses the shared client that it returns, instead of connecting
-	// to Address. The driver calls Client when it needs a client, and again after an error. The
-	// driver does not close the client.
+	// If Client is set, the driver uses the shared client that it returns, instead of connecting to Address. The driver
+	// calls Client until a call succeeds, keeps the client, and does not close it.
 	Client func() (*containerd.Client, error)
 	// Namespace is the containerd namespace that contains the images; default "bourse".
 	Namespace string
@@ -27,7 +26,7 @@ type Config struct {
 	// containerd and its cgroups with a hash of the directory's path. Several drivers may use one
 	// containerd, each with its own directory.
 	Dir string
-	// Runtime is the default runtime, by containerd's name or its short form ("runsc"); default
+	// Runtime is the name of the default runtime: containerd's name or its short form, such as "runsc". The default is
 	// io.containerd.runc.v2.
 	Runtime     string
 	Snapshotter string   // default overlayfs
@@ -47,11 +46,11 @@ type Keeper interface {
 	Start(ctx context.Context) error
 	// Keep starts reading a task's output. It is idempotent.
 	Keep(ctx context.Context, s logs.Source) error
-	// Done waits until all output of an ended task is in its log. It does nothing if the source is unknown.
+	// Done waits until all of an ended task's output has been logged. It does nothing if the source is unknown.
 	Done(ctx context.Context, s logs.Source) error
 	// Logs implements driver.Driver's Logs.
 	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
-	// Destroy removes a machine's log. Calls of Logs that follow the log then return.
+	// Destroy removes a machine's log. Calls to Logs that are following it then return.
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 
@@ -87,7 +86,7 @@ const (
 	bootTimeout   = 2 * time.Minute        // limit for a virtual machine's boot
 	removeTimeout = 30 * time.Second       // limit for undoing a start or for one attempt to remove leftovers
 	drainGrace    = 500 * time.Millisecond // limit for reading output that an exec's child processes hold open
-	startGrace    = 15 * time.Second       // limit for starting an exec's command after its caller's context has ended
+	startGrace    = 15 * time.Second       // limit for starting an exec's command once its caller's context is done
 	killGrace     = 5 * time.Second        // limit for killed processes to exit
 	doneTimeout   = 10 * time.Second       // limit for the keeper to finish a log before an exit is reported
 	minRetryDelay = 10 * time.Millisecond  // initial pause between attempts

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestContainerdRestarted kills and restarts containerd while containers run and end. The driver
-// must not report anything false in the meantime, and must not lose an exit or output.
+// TestContainerdRestarted kills and restarts containerd while containers are running and ending. The driver must not
+// report anything untrue in the meantime, and must not lose any exits or output.
 func TestContainerdRestarted(t *testing.T) {
 	server := containerdtest.New(t)
 	h := newHostOn(t, server, nil)
@@ -39,7 +39,7 @@ func TestContainerdRestarted(t *testing.T) {
 	// The program ends while containerd is down.
 	eventually(t, "the program has ended", func() bool { return h.Processes(t) == 1 })
 	if status, err := d.Inspect(t.Context(), runs.ID); err != nil || status != began[runs.ID] {
-		t.Errorf("without containerd: %+v, %v, want %+v", status, err, began[runs.ID])
+		t.Errorf("without containerd: got %+v, %v, want %+v", status, err, began[runs.ID])
 	}
 	for what, err := range map[string]error{
 		"Start":   second(d.Start(t.Context(), order(image, "true"))),
@@ -53,22 +53,22 @@ func TestContainerdRestarted(t *testing.T) {
 		}
 	}
 	if u, err := d.Usage(t.Context(), runs.ID); err != nil || u.PIDs < 1 {
-		t.Errorf("usage without containerd: %+v, %v", u, err)
+		t.Errorf("usage without containerd: got %+v, %v", u, err)
 	}
 	server.Restart(t)
 	if e := <-exit; e.Code != 5 {
-		t.Errorf("exit of a program that ended without containerd: %+v, want code 5", e)
+		t.Errorf("exit of a program that ended while containerd was down: got %+v, want code 5", e)
 	}
 	if got := texts(t, d, ends.ID.Machine); len(got) != 2 || got[1] != "after" {
-		t.Errorf("log %q, want also the lines that were printed without containerd", got)
+		t.Errorf("log: got %q, want it to include the lines that were printed while containerd was down", got)
 	}
 	eventually(t, "containerd answers again", func() bool { return d.Stop(t.Context(), runs.ID, "SIGTERM", 5*time.Second) == nil })
 	if e, err := d.Wait(t.Context(), runs.ID); err != nil || e.Signal != 15 {
-		t.Errorf("exit %+v, %v, want SIGTERM", e, err)
+		t.Errorf("got exit %+v, %v, want SIGTERM", e, err)
 	}
 }
 
-// second returns its second argument, the error of a call with two results.
+// second returns its second argument, for example the error from a call with two results.
 func second[T any](_ T, err error) error { return err }
 
 // texts returns the lines of a machine's log.
@@ -81,8 +81,8 @@ func texts(t testing.TB, d *Driver, id bourse.MachineID) []string {
 	return out
 }
 
-// TestContainerdKilledUnderLoad kills containerd during starts and stops. A container whose start was reported must be
-// running; a failed start must leave nothing behind.
+// TestContainerdKilledUnderLoad kills containerd during starts and stops. A container that was reported as started must
+// be running. A failed start must not leave anything behind.
 func TestContainerdKilledUnderLoad(t *testing.T) {
 	server := containerdtest.New(t)
 	h := newHostOn(t, server, nil)
@@ -140,7 +140,7 @@ func killUnderLoad(t *testing.T, server *containerdtest.Server, d *Driver, image
 	server.Restart(t)
 	for _, id := range running {
 		if status, err := d.Inspect(t.Context(), id); err == nil && status.Exit != nil && status.Exit.Error != "" {
-			t.Errorf("%v was lost: %+v", id, status.Exit)
+			t.Errorf("%v was lost: got exit %+v", id, status.Exit)
 		}
 		eventually(t, "destroyed", func() bool { return d.Destroy(t.Context(), id.Machine) == nil })
 	}

@@ -36,7 +36,7 @@ func TestExitFrom(t *testing.T) {
 	} {
 		want.At = at
 		if got := exitFrom(status, timestamppb.New(at)); got != want {
-			t.Errorf("status %d: %+v, want %+v", status, got, want)
+			t.Errorf("status %d: got %+v, want %+v", status, got, want)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func TestExitLabel(t *testing.T) {
 	}
 	want.Error = strings.Repeat("é", 5000)
 	if label, err = exitLabel(want); err != nil || len(label) > 4000 || !utf8.ValidString(label) {
-		t.Errorf("a label has %d bytes, %v; containerd accepts 4096", len(label), err)
+		t.Errorf("got a label of %d bytes, %v; want at most 4096, which is containerd's limit", len(label), err)
 	}
 	if got := exitOf(containers.Container{Labels: map[string]string{labelExit: "{"}}); got != nil {
 		t.Errorf("a truncated label was decoded as %+v", got)
@@ -111,7 +111,7 @@ func TestErrorCodes(t *testing.T) {
 		"nothing":        {nil, ""},
 	} {
 		if got := bourse.CodeOf(withCode(t.Context(), c.err)); got != c.want {
-			t.Errorf("%s: %q, want %q", what, got, c.want)
+			t.Errorf("%s: got %q, want %q", what, got, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -127,7 +127,7 @@ func TestErrorCodes(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), c.remaining)
 		defer cancel()
 		if got := bourse.CodeOf(withCode(ctx, status.Error(c.code, "context deadline exceeded"))); got != c.want {
-			t.Errorf("%v while the caller had %v left: %q, want %q", c.code, c.remaining, got, c.want)
+			t.Errorf("%v while the caller had %v left: got %q, want %q", c.code, c.remaining, got, c.want)
 		}
 	}
 	const task = "/run/containerd/io.containerd.runtime.v2.task/bourse/a1-3/rootfs"
@@ -137,7 +137,7 @@ func TestErrorCodes(t *testing.T) {
 	} {
 		got := startError(t.Context(), status.Error(codes.Unknown, text), "", "/data/w1")
 		if bourse.MessageOf(got) != "the container cannot be started: "+want {
-			t.Errorf("%s: %s, want %s", text, bourse.MessageOf(got), want)
+			t.Errorf("%s: got %s, want %s", text, bourse.MessageOf(got), want)
 		}
 	}
 	for what, c := range map[string]struct {
@@ -149,7 +149,7 @@ func TestErrorCodes(t *testing.T) {
 		"cgroup":  {"runc create failed: unable to apply cgroup configuration: device or resource busy", bourse.CodeInternal},
 	} {
 		if got := bourse.CodeOf(startError(t.Context(), status.Error(codes.Unknown, c.text))); got != c.want {
-			t.Errorf("%s: %q, want %q", what, got, c.want)
+			t.Errorf("%s: got %q, want %q", what, got, c.want)
 		}
 	}
 	if !isNotFound(status.Error(codes.NotFound, "x")) || isNotFound(errors.New("not found")) || isNotFound(nil) {
@@ -179,12 +179,12 @@ func TestOverlayOn(t *testing.T) {
 		got, err := overlayOn(c.view, c.scratch)
 		if c.want == nil {
 			if bourse.CodeOf(err) != bourse.CodeInvalid {
-				t.Errorf("%s: %v, %v, want invalid", what, got, err)
+				t.Errorf("%s: got %v, %v, want invalid", what, got, err)
 			}
 			continue
 		}
 		if err != nil || len(got) != 1 || got[0].Type != "overlay" || !slices.Equal(got[0].Options, c.want) {
-			t.Errorf("%s: %+v, %v, want %q", what, got, err, c.want)
+			t.Errorf("%s: got %+v, %v, want %q", what, got, err, c.want)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func TestShims(t *testing.T) {
 	for name, want := range map[string]string{"kata": "io.containerd.kata.v2", "io.containerd.other.v1": "io.containerd.other.v1", "/bin/sh": "", "a..b": "", "other": ""} {
 		long, err := runtimeOf(name, got)
 		if long != want || (want == "") != (bourse.CodeOf(err) == bourse.CodeInvalid) {
-			t.Errorf("runtime %q is %q, %v, want %q", name, long, err, want)
+			t.Errorf("runtime %q: got %q, %v, want %q", name, long, err, want)
 		}
 	}
 }

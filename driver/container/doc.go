@@ -38,8 +38,8 @@
 // # Isolation
 //
 // Containers have containerd's default capabilities, its default seccomp profile, no new
-// privileges, and only the usual devices and the ordered CDI devices. Of the host's files, a
-// container sees only the ordered mounts and the name resolution files. /run comes from the image
+// privileges, and only the usual devices and the ordered CDI devices. The only host files that a
+// container sees are the ordered mounts and the name resolution files. /run comes from the image
 // and is not a tmpfs. There is no privileged mode, and a runtime is selected by name, never by
 // path.
 //
@@ -82,7 +82,7 @@
 //     process handles it.
 //   - While a runtime starts a container, it uses part of the container's memory and threads.
 //     The minimum memory limit is therefore 16 MiB, and a limit of fewer than 32 processes
-//     applies only from the program's first instruction on.
+//     is not set until just before the program starts.
 //   - Writing files into an image's root requires a temporary mount. The kernel syncs
 //     the file system when it is unmounted.
 //   - When an exec ends normally, its background processes keep running.

@@ -80,9 +80,9 @@ func (d *Driver) beginCall() bool {
 	return d.ctx.Err() == nil
 }
 
-// connect returns a client, and a context that contains the namespace and is canceled when the driver is closed.
-// The caller must call release when done. connect does not contact containerd, so if containerd is unavailable,
-// only the client's first call fails.
+// connect returns a client and a context for calls to it. The context contains the namespace, and is canceled when the
+// driver is closed. The caller must call release when done. connect does not contact containerd: if containerd is
+// unavailable, connect succeeds and the client's first call fails.
 func (d *Driver) connect(ctx context.Context) (_ context.Context, _ *containerd.Client, release func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, nil, err
@@ -163,7 +163,7 @@ func (d *Driver) newTask(id driver.TaskID) *task {
 	}
 }
 
-// await waits until a channel is closed, ctx is done, or the driver is closed.
+// await waits until ch is closed, ctx is done, or the driver is closed.
 func (d *Driver) await(ctx context.Context, ch <-chan struct{}) error {
 	select {
 	case <-ch:

@@ -16,9 +16,9 @@ func sh(script string, args ...string) []string {
 	return append([]string{"sh", "-c", script, "sh"}, args...)
 }
 
-// These scripts wait for a signal without starting another process: they read from a terminal
-// that nobody writes to. They trap signals, because the first process of a container receives
-// only signals that it handles.
+// These scripts wait for a signal without starting another process: they read from a terminal to
+// which nothing is written. They trap signals, because the first process of a container receives
+// only the signals that it handles.
 const (
 	trapScript   = `for s in HUP:1 INT:2 QUIT:3 USR1:10 USR2:12 TERM:15; do trap "exit $((128+${s#*:}))" ${s%:*}; done;`
 	runScript    = `exec 3<>/dev/ptmx;` + trapScript + `echo ready; while :; do read x <&3; done`

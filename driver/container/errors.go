@@ -30,8 +30,8 @@ func errUnavailable(cause error) error {
 	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "cannot reach containerd", Err: cause}
 }
 
-// toErrdefs converts an error of containerd's API into the corresponding error of containerd's
-// errdefs package, and returns other errors unchanged.
+// toErrdefs converts an error from containerd's API to the corresponding error of containerd's errdefs package. It
+// returns other errors unchanged.
 func toErrdefs(err error) error {
 	if _, ok := status.FromError(err); !ok || err == nil {
 		return err
@@ -42,9 +42,9 @@ func toErrdefs(err error) error {
 // isNotFound reports whether err means that the object does not exist in containerd.
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(toErrdefs(err)) }
 
-// withCode adds a code to an error from a call to containerd. If the caller's context is done, it returns the context's
-// error instead. If the deadline has passed, but only containerd has noticed it so far, withCode returns
-// context.DeadlineExceeded.
+// withCode adds a code to an error from a call to containerd. If ctx is done, it returns ctx's error instead, or
+// CodeUnavailable if the driver was closed. If ctx's deadline has passed, but only containerd has noticed it so far,
+// withCode returns context.DeadlineExceeded.
 func withCode(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -92,8 +92,8 @@ func isTransport(err error) bool {
 // containerd reports this only as text.
 func isShimGone(err error) bool { return err != nil && strings.Contains(err.Error(), "ttrpc: closed") }
 
-// refusals lists phrases that identify a runtime's error as the order's fault. Runtimes report errors only
-// as text, without codes.
+// refusals lists phrases in runtimes' errors that mean that the order is at fault. Runtimes report errors only as text,
+// without codes.
 var refusals = []string{
 	"executable file not found", // command not found
 	"no such file or directory",
@@ -111,10 +111,10 @@ var refusals = []string{
 	"OOM-killed", // out of memory before the program started
 }
 
-// startError converts containerd's error from creating or starting a task to an error for the caller that
-// contains the runtime's message. Its code is invalid if the order caused the failure,
-// insufficient_capacity if the disk is full, unavailable if containerd is unreachable, and internal
-// otherwise. hidden lists paths on the host that the message must not reveal.
+// startError converts an error from creating or starting a task in containerd. The returned error contains the
+// runtime's message. Its code is invalid if the order caused the failure, insufficient_capacity if the disk is full,
+// unavailable if containerd is unreachable, and internal otherwise. hidden lists paths on the host that the message
+// must not reveal.
 func startError(ctx context.Context, err error, hidden ...string) error {
 	if _, ok := errors.AsType[*bourse.Error](err); ok || ctx.Err() != nil {
 		return withCode(ctx, err)
@@ -137,8 +137,8 @@ func startError(ctx context.Context, err error, hidden ...string) error {
 
 const cannotStart = "the container cannot be started: "
 
-// rootfs matches the host's path of a container's root directory. The part of a path after the match is a
-// path in the container.
+// rootfs matches the host path of a container's root directory. The rest of the path, after the match, is a path in the
+// container.
 var rootfs = regexp.MustCompile(`[^\s"'=:,]*/io\.containerd\.[^\s"'=:,]*/rootfs`)
 
 // removePaths removes host paths from a runtime's error: the root directories of containers, and all paths

@@ -224,7 +224,7 @@ func (x *execution) await(ctx context.Context, pid int) (bourse.Exit, error) {
 }
 
 // kill kills the command and the processes in its session. It also asks the shim to kill the
-// command, because with some runtimes, the host does not see the processes in a container.
+// command, because with some runtimes, a container's processes are not visible on the host.
 func (x *execution) kill(ctx context.Context, pid int) {
 	_, _ = x.c.TaskService().Kill(ctx, &tasks.KillRequest{
 		ContainerID: x.task.container, ExecID: x.id, Signal: uint32(unix.SIGKILL),
@@ -263,7 +263,7 @@ func (x *execution) resize(ctx context.Context) {
 }
 
 // drain waits until the rest of an exited command's output has been received and forwarded, however
-// slowly the receiver accepts it. It does not wait until the command's children close the output.
+// slow the receiver is. It does not wait for the command's children to close the output.
 func (x *execution) drain(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { // exits once closeIO has closed the FIFOs
@@ -296,7 +296,7 @@ func (x *execution) closeIO() {
 }
 
 // clear removes the FIFOs and the shim's data about the command. If the command is still running,
-// for example because start has failed halfway, clear kills it first.
+// for example because start failed halfway, clear kills it first.
 func (x *execution) clear(ctx context.Context, dir string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
 	defer cancel()

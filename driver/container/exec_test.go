@@ -48,13 +48,13 @@ func TestTerminals(t *testing.T) {
 	_ = typed.Close() // ends the command's input
 	wg.Wait()
 	if err != nil || got.Exit.Code != 3 || !strings.Contains(out.String(), "vt100") || !strings.Contains(out.String(), "44 88") {
-		t.Errorf("exit %+v, %v, output %q", got.Exit, err, out.String())
+		t.Errorf("got exit %+v, %v, output %q", got.Exit, err, out.String())
 	}
 	if err := d.Stop(t.Context(), o.ID, "SIGTERM", 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if got := texts(t, d, o.ID.Machine); !slices.Equal(got[:2], []string{"terminal xterm\r", "to err\r"}) && !slices.Equal(got[:2], []string{"terminal xterm", "to err"}) {
-		t.Errorf("log %q, want both outputs", got)
+		t.Errorf("log: got %q, want both outputs", got)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 // execLimit is the default for the maximum number of bytes that an exec returns from each of stdout and stderr.
 const execLimit = 1 << 20
 
-// output receives an exec's stdout or stderr. It forwards the data to a writer or, if there is none, stores the
-// beginning.
+// output receives an exec's stdout or stderr. It forwards the data to a writer or, if there is none, stores the data up
+// to a limit.
 type output struct {
 	to    io.Writer // if nil, the output is stored
 	limit int       // maximum number of bytes to store
@@ -35,8 +35,8 @@ func newOutput(to io.Writer, limit int) *output {
 	return &output{to: to, limit: limit}
 }
 
-// Write implements io.Writer. It never fails, so that the command is not blocked: it drops data beyond the
-// limit and, after a write to o.to has failed, all further data.
+// Write implements io.Writer. It never fails, so that the command is not blocked. Stored data beyond the limit is
+// dropped. Once a write to o.to has failed, Write drops all further data.
 func (o *output) Write(b []byte) (int, error) {
 	o.writing.Add(1)
 	defer o.writing.Add(-1)
@@ -69,7 +69,7 @@ func (o *output) close() []byte {
 }
 
 // input provides an exec's stdin, which it reads from Reader. After the last byte, it calls end. If stdin is a
-// terminal, it instead returns an end-of-transmission character, and then waits until the command has ended.
+// terminal, it does not call end: it returns an end-of-transmission character, and then waits for the command to exit.
 type input struct {
 	io.Reader
 	terminal bool
@@ -82,8 +82,8 @@ type input struct {
 	last  []byte // bytes that Read still has to return after the Reader's last byte
 }
 
-// endOfTransmission is the character ^D. At the beginning of a line, it ends a terminal's input. Within a line,
-// it only submits what was typed so far.
+// endOfTransmission is the character ^D. At the beginning of a line, it ends a terminal's input. Within a line, it only
+// submits what has been typed so far.
 const endOfTransmission = "\x04"
 
 // Read implements io.Reader.

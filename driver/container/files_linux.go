@@ -61,7 +61,7 @@ func makeDirs(root int, dir string) (int, error) {
 		done = path.Join(done, name)
 		next, err := inRoot(root, done)
 		if errors.Is(err, unix.ENOENT) {
-			// Mkdirat returns EEXIST for a dangling link.
+			// If name is a dangling link, Mkdirat returns EEXIST.
 			if err = unix.Mkdirat(at, name, 0o755); err == nil {
 				next, err = inRoot(root, done)
 			}
@@ -88,7 +88,7 @@ func replaceFile(dir int, name string, f driver.File) error {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	_, err = file.Write(f.Data)
-	// os.File.Chmod would ignore the setuid bits in this mode
+	// Do not use os.File.Chmod, which would ignore the setuid bits in this mode.
 	return errors.Join(err, unix.Fchmod(fd, f.Mode&0o7777), file.Close())
 }
 

@@ -11,13 +11,13 @@ import (
 
 // TestFoundWithAnEmptyDirectory runs a daemon whose directory is empty because its disk is not mounted. Found must list
 // every container of the directory, including ended ones, because the worker would remove a container that is not
-// listed. It must not change any of them.
+// listed. It must not change any containers.
 func TestFoundWithAnEmptyDirectory(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
 	d, _ := h.recovered(t)
 	if found, err := d.Found(t.Context()); err != nil || len(found) != 0 {
-		t.Errorf("before anything was started: %v, %v", found, err)
+		t.Errorf("before anything was started: found %v, %v", found, err)
 	}
 	runs, ends := order(image, sh(runScript)...), order(image, "true")
 	for _, o := range []driver.Task{runs, ends} {
@@ -49,9 +49,9 @@ func TestFoundWithAnEmptyDirectory(t *testing.T) {
 	}
 	d, list := h.recovered(t)
 	if status, err := d.Inspect(t.Context(), runs.ID); err != nil || status.Exit != nil {
-		t.Errorf("afterwards: %+v, %v, want a running task", status, err)
+		t.Errorf("afterwards: got %+v, %v, want a running task", status, err)
 	}
 	if len(list) != 2 {
-		t.Errorf("recovered %v, want both", list)
+		t.Errorf("recovered %v, want both tasks", list)
 	}
 }

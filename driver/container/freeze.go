@@ -52,7 +52,8 @@ func (d *Driver) thaw(ctx context.Context, c *containerd.Client, t *task) error 
 	return freeze(ctx, c, t.container, false)
 }
 
-// freeze pauses or resumes a container, unless it is already in that state.
+// freeze pauses a container or, if frozen is false, resumes it. It does nothing if the container is
+// already in the requested state.
 func freeze(ctx context.Context, c *containerd.Client, container string, frozen bool) error {
 	is, err := isFrozen(ctx, c, container)
 	switch {
@@ -73,7 +74,7 @@ func isFrozen(ctx context.Context, c *containerd.Client, container string) (bool
 	return r.Process.Status == tasktypes.Status_PAUSED || r.Process.Status == tasktypes.Status_PAUSING, nil
 }
 
-// errFrozen returns the error of an Exec call for a frozen task.
+// errFrozen returns the error for an Exec in a frozen task.
 func errFrozen(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 }

@@ -159,8 +159,8 @@ func hostSMI() SMI {
 	}
 }
 
-// addSMI replaces the cards' indices, UUIDs and models with those that nvidia-smi reports, and derives
-// each card's Kind from its model and memory size. If nvidia-smi fails, cards are unchanged.
+// addSMI replaces the cards' indices, UUIDs and models with those that nvidia-smi reports, and derives each card's Kind
+// from its model and memory size. If nvidia-smi fails, it leaves the cards unchanged.
 func addSMI(ctx context.Context, smi SMI, cards []GPU) []GPU {
 	if smi == nil {
 		return cards

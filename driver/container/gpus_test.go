@@ -46,7 +46,7 @@ func TestDetectGPUs(t *testing.T) {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 	if len(got.Unnamed) != 1 || got.Unnamed[0].Kind != "a100-pcie-40gb" || got.Unnamed[0].UUID != "" {
-		t.Errorf("unnamed cards: %+v, want only the A100, whose UUID is not known yet", got.Unnamed)
+		t.Errorf("unnamed cards: got %+v, want only the A100, whose UUID is still unknown", got.Unnamed)
 	}
 }
 
@@ -80,7 +80,8 @@ func TestDetectGPUsWithABrokenSpecification(t *testing.T) {
 	}
 }
 
-// FuzzSmi checks that a kind can be part of a resource's name, whatever the driver's tools print.
+// FuzzSmi checks that a kind can be part of a resource's name, no matter what the driver's tools
+// print.
 func FuzzSmi(f *testing.F) {
 	f.Add("0, 00000000:17:00.0, GPU-a, NVIDIA L40S, 46068", "NVIDIA L40S")
 	f.Add(",,,,", "Tesla T4")

@@ -24,7 +24,7 @@ import (
 
 var keeperCommand = []string{"/proc/self/exe", "keeper"}
 
-// host consists of a containerd and a directory. One driver at a time runs on it.
+// host is a containerd and a directory, on which one driver at a time runs.
 type host struct {
 	server *containerdtest.Server
 	cfg    Config
@@ -109,7 +109,8 @@ func (h *host) close(t testing.TB) {
 	h.d = nil
 }
 
-// recovered opens a new driver and returns it after its Recover.
+// recovered opens a new driver, calls its Recover method, and returns the driver and the recovered
+// tasks.
 func (h *host) recovered(t testing.TB) (*Driver, []driver.Status) {
 	t.Helper()
 	d := h.open(t)
@@ -157,7 +158,7 @@ func (h *host) clear(t testing.TB) {
 	}
 	now := measure(t)
 	for deadline := time.Now().Add(5 * time.Second); (now.goroutines > h.began.goroutines || now.files > h.began.files) && time.Now().Before(deadline); {
-		runtime.Gosched() // goroutines that are ending may need a moment
+		runtime.Gosched() // goroutines may take a moment to exit
 		now = measure(t)
 	}
 	if now.goroutines > h.began.goroutines || now.files > h.began.files {
@@ -166,8 +167,8 @@ func (h *host) clear(t testing.TB) {
 	}
 }
 
-// mine returns the leftovers in list that belong to the driver with a mark. Some shims and mounts
-// contain no mark; those of a container do.
+// mine returns the leftovers in list that belong to the driver with the given mark. Some shims and
+// mounts do not contain a mark, but those of a container do.
 func mine(list []string, mark string) []string {
 	return slices.DeleteFunc(list, func(s string) bool { return !strings.Contains(s, mark) })
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // TestHostileOrders starts orders that refer to missing objects or to objects that belong to others. Each must be
-// refused with a message that names the problem, and must leave nothing behind, which newHost checks.
+// refused with a message that names the problem, and must not leave anything behind, which newHost checks.
 func TestHostileOrders(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -50,7 +50,7 @@ func TestHostileOrders(t *testing.T) {
 		o := order(image, "true")
 		c.change(&o)
 		if why := h.refuse(t, what, o); !strings.Contains(why, c.says) {
-			t.Errorf("%s: %q does not contain %q", what, why, c.says)
+			t.Errorf("%s: got %q, want it to contain %q", what, why, c.says)
 		}
 	}
 	missing := order("test.local/missing@sha256:"+digest.FromString("x").Encoded(), "true")
@@ -60,7 +60,7 @@ func TestHostileOrders(t *testing.T) {
 	big := order(image, "printenv")
 	big.Command, big.Env = sh(`echo ${#BIG}`), []string{"BIG=" + strings.Repeat("x", 100<<10)}
 	if got, exit := h.run(t, big); !slices.Equal(got, []string{"102400"}) || exit.Failed() {
-		t.Errorf("a variable of 100 KiB: %q, exit %+v", got, exit)
+		t.Errorf("a variable of 100 KiB: got %q, exit %+v", got, exit)
 	}
 }
 
@@ -87,12 +87,12 @@ func TestHostileImages(t *testing.T) {
 			c.config.Cmd = []string{"true"}
 		}
 		if why := h.refuse(t, what, order(h.image(t, with, c.config))); !strings.Contains(why, c.says) {
-			t.Errorf("%s: %q does not contain %q", what, why, c.says)
+			t.Errorf("%s: got %q, want it to contain %q", what, why, c.says)
 		}
 	}
 	odd := h.image(t, files, ocispec.ImageConfig{Cmd: []string{"pwd"}, WorkingDir: "../../../../new/dir", Env: []string{"A", "=", "\xff=x"}})
 	if got, exit := h.run(t, order(odd)); !slices.Equal(got, []string{"/new/dir"}) || exit.Failed() {
-		t.Errorf("an unusual directory: %q, exit %+v", got, exit)
+		t.Errorf("an unusual directory: got %q, exit %+v", got, exit)
 	}
 }
 
@@ -115,25 +115,25 @@ func TestExitsAtOnce(t *testing.T) {
 					return
 				}
 				if exit, err := d.Wait(t.Context(), o.ID); err != nil || exit.Code != lane+boot {
-					t.Errorf("exit %+v, %v, want %d", exit, err, lane+boot)
+					t.Errorf("got exit %+v, %v, want %d", exit, err, lane+boot)
 				}
 				if err := d.DiscardExit(t.Context(), o.ID); err != nil {
 					t.Errorf("forget: %v", err)
 				}
 			}
 			if got := texts(t, d, o.ID.Machine); len(got) != boots {
-				t.Errorf("%d lines of %d boots", len(got), boots)
+				t.Errorf("got %d lines from %d boots", len(got), boots)
 			}
 		})
 	}
 	wg.Wait()
 	if left := mine(h.server.Leftovers(), d.layout.mark()); len(left) > 0 {
-		t.Errorf("discarded tasks have left %q", left)
+		t.Errorf("discarded tasks left %q behind", left)
 	}
 }
 
-// TestForksWithoutEnd runs a fork bomb in a container with a process limit. The limit must hold,
-// other containers must run, and Stop must end it.
+// TestForksWithoutEnd runs a fork bomb in a container with a process limit. The limit must hold, other containers must
+// continue to work, and Stop must end the fork bomb.
 func TestForksWithoutEnd(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -141,7 +141,7 @@ func TestForksWithoutEnd(t *testing.T) {
 	if how := d.Labels()["limit.pids"]; how != "cgroup" {
 		t.Skipf("limit.pids is %q on this host", how)
 	}
-	// A shell exits if its fork fails, so the first shell does not fork at the limit.
+	// A shell exits if its fork fails, so the first shell must not fork while the limit is reached.
 	o := order(image, sh("trap '' TERM; (while :; do sleep 1000 & done); exec sleep 1000")...)
 	o.Limits = driver.Limits{PIDs: 40, CPUQuota: 500}
 	if _, err := d.Start(t.Context(), o); err != nil {
@@ -149,16 +149,16 @@ func TestForksWithoutEnd(t *testing.T) {
 	}
 	eventually(t, "it has forked", func() bool { return h.Processes(t) >= 30 })
 	if n := h.Processes(t); n > 40 {
-		t.Errorf("%d processes under a limit of 40", n)
+		t.Errorf("got %d processes, want at most the limit of 40", n)
 	}
 	if got, exit := h.run(t, order(image, "echo", "others run")); len(got) != 1 || exit.Failed() {
-		t.Errorf("another container: %q, exit %+v", got, exit)
+		t.Errorf("another container: got %q, exit %+v", got, exit)
 	}
 	if err := d.Stop(t.Context(), o.ID, "SIGTERM", 50*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.Processes(t); n > 0 {
-		t.Errorf("%d processes after Stop", n)
+		t.Errorf("got %d processes after Stop, want none", n)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestUsage(t *testing.T) {
 	}
 	path := cgroup.PathOf(d.layout.mark(), d.layout.container(o.ID))
 	if got := strings.TrimSpace(d.groups.Read("cpu", path, d.groups.BurstFile())); got != "5000" && got != "" {
-		t.Errorf("a burst of %s µs, want 5000", got)
+		t.Errorf("got a burst of %s µs, want 5000", got)
 	}
 	if err := d.Stop(t.Context(), o.ID, "SIGKILL", 0); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// imageInfo contains the data about an image that a container needs.
+// imageInfo contains the data that a container needs about its image.
 type imageInfo struct {
 	chain  string // chain id of the unpacked layers, which is the key of the containers' parent snapshot
 	config ocispec.ImageConfig

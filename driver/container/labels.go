@@ -98,8 +98,8 @@ func shimsIn(path string) map[string]string {
 	return out
 }
 
-// driverLabels returns the labels for driver.Driver's Labels method: the enforceable limits, support for virtual
-// machines, and one label for each runtime in shims.
+// driverLabels returns this driver's labels: the enforceable limits, support for virtual machines, the default runtime,
+// and one label for each runtime in shims.
 func (d *Driver) driverLabels(shims map[string]string) map[string]string {
 	out := d.groups.Labels()
 	out["container"] = "containerd"

@@ -22,7 +22,7 @@ import (
 //	tasks/<machine>-<boot>/   directory of a task that has a container
 //	  stdout, stderr          FIFOs that the shim writes to and the keeper reads from
 //	  stdin                   the program's stdin; see makeStdin
-//	  started                 exists once the program was started; if containerd then has no such task, it was lost
+//	  started                 exists once the program has been started; if containerd then has no task, the task was lost
 //	  hosts, resolv.conf, …   name resolution files of the task's network
 //	  exec-…/                 FIFOs of a command executed in the task
 //	  machine/                sockets and status files of its virtual machine
@@ -65,8 +65,8 @@ func parseTaskName(name string) (driver.TaskID, bool) {
 	return id, err == nil && n >= 1 && id.Machine.Validate() == nil && taskName(id) == name
 }
 
-// taskOf returns the task of a container. It returns false if the container does not belong to
-// this driver.
+// taskOf returns the task that a container belongs to. It returns false if the container does not
+// belong to this driver.
 func (l layout) taskOf(container string) (driver.TaskID, bool) {
 	name, ok := strings.CutPrefix(container, l.mark()+"-")
 	if !ok {
@@ -75,8 +75,8 @@ func (l layout) taskOf(container string) (driver.TaskID, bool) {
 	return parseTaskName(name)
 }
 
-// Task ids are safe to use in these paths: they have been validated and consist of hex digits and a
-// number.
+// Task ids are safe to use in these paths: they have been validated, and consist of hex digits and
+// a number.
 
 func (l layout) tasks() string                { return filepath.Join(l.dir, "tasks") }
 func (l layout) task(id driver.TaskID) string { return filepath.Join(l.tasks(), taskName(id)) }
@@ -90,7 +90,7 @@ func (l layout) machine(id driver.TaskID) string {
 func (l layout) mounts() string                { return filepath.Join(l.dir, "mnt") }
 func (l layout) mount(id driver.TaskID) string { return filepath.Join(l.mounts(), taskName(id)) }
 
-// source returns the description of a task's output for the keeper.
+// source describes a task's output to the keeper.
 func (l layout) source(id driver.TaskID, tty bool) logs.Source {
 	s := logs.Source{Machine: id.Machine, Boot: id.Boot, Stdout: filepath.Join(l.task(id), "stdout")}
 	if !tty {

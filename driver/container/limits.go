@@ -10,8 +10,8 @@ import (
 )
 
 // minMemory (in MiB) and minPIDs are the lowest limits at which a runtime can start a container.
-// The limits also apply to the runtime itself, which is a Go program. Once the container is
-// created, the process limit is lowered to the ordered value; the memory limit is not.
+// The limits also apply to the runtime itself, which is a Go program. Once the container has been
+// created, the process limit is lowered to the value in the order; the memory limit is not.
 const minMemory, minPIDs = 16, 32
 
 // resourcesOf converts a task's limits to the form that a runtime expects. A nil field means no
@@ -29,8 +29,8 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 		r.Pids = &specs.LinuxPids{Limit: new(int64(max(l.PIDs, minPIDs)))}
 	}
 	if l.CPUWeight > 0 {
-		// One CPU is 1024 shares, the kernel's default. The bounds are also the kernel's. With
-		// cgroup v2, runtimes convert the shares to a weight.
+		// One CPU corresponds to 1024 shares, the kernel's default. The bounds are also the
+		// kernel's. With cgroup v2, runtimes convert the shares to a weight.
 		shares := min(max(2, uint64(l.CPUWeight)*1024/1000), 262144)
 		r.CPU = &specs.LinuxCPU{Shares: &shares}
 	}
@@ -44,8 +44,9 @@ func resourcesOf(l driver.Limits, swap bool) *specs.LinuxResources {
 	return r
 }
 
-// setLateLimits sets limits that the runtime does not support, and limits that are too low for the
-// runtime itself. Call it after the container was created and before its program is started.
+// setLateLimits sets the limits that the runtime does not support, and a process limit that would
+// be too low for the runtime itself. Call it after the container has been created and before its
+// program starts.
 func setLateLimits(g *cgroup.Tree, path string, l driver.Limits) error {
 	if l.PIDs > 0 && l.PIDs < minPIDs && g.Has("pids") {
 		if err := g.Set("pids", path, "pids.max", strconv.Itoa(l.PIDs)); err != nil {

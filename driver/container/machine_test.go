@@ -36,7 +36,7 @@ func (h *host) refuse(t *testing.T, what string, o driver.Task) string {
 	t.Helper()
 	_, err := h.d.Start(t.Context(), o)
 	if got := bourse.CodeOf(err); got != bourse.CodeInvalid {
-		t.Errorf("%s: %q (%v), want invalid", what, got, err)
+		t.Errorf("%s: got %q (%v), want invalid", what, got, err)
 	}
 	return bourse.MessageOf(err)
 }
@@ -83,7 +83,7 @@ func TestImageConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit, err := h.d.Wait(t.Context(), o.ID); err != nil || exit.Signal != 10 {
-		t.Errorf("stopped without a signal: %+v, %v, want the image's signal SIGUSR1", exit, err)
+		t.Errorf("stopped without a signal: got %+v, %v, want the image's signal SIGUSR1", exit, err)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestStopWithoutASignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit, err := h.d.Wait(t.Context(), o.ID); err != nil || exit.Signal != bourse.DefaultStopSignal.Number() {
-		t.Errorf("ended with %+v, %v, want %s", exit, err, bourse.DefaultStopSignal)
+		t.Errorf("got exit %+v, %v, want %s", exit, err, bourse.DefaultStopSignal)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestRootFiles(t *testing.T) {
 		h.refuse(t, what, o)
 	}
 	if text, err := os.ReadFile(outside); err != nil || string(text) != "untouched" {
-		t.Errorf("the host's file has %q, %v", text, err)
+		t.Errorf("the host's file contains %q, %v", text, err)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestReadOnlyRoot(t *testing.T) {
 	o.Root.ReadOnly = true
 	o.Mounts = []driver.Mount{{Source: volume, Target: "/rw"}, {Source: volume, Target: "/ro", ReadOnly: true}}
 	if got, exit := h.run(t, o); !slices.Equal(got, []string{"rw"}) || exit.Failed() {
-		t.Errorf("could write to %q, exit %+v, want only the writable mount", got, exit)
+		t.Errorf("the program could write to %q, exit %+v, want only the writable mount", got, exit)
 	}
 	if _, err := os.Stat(filepath.Join(volume, "x")); err != nil {
 		t.Errorf("the written file is not on the host: %v", err)
@@ -173,7 +173,7 @@ func TestReadOnlyRoot(t *testing.T) {
 }
 
 // TestScratch checks that a container's writes go to its scratch directory, which limits their
-// size. Every boot must start with an empty one, and the image must not change.
+// size. Every boot must start with an empty directory, and the image must not change.
 func TestScratch(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -197,12 +197,12 @@ func TestScratch(t *testing.T) {
 		o.ID.Boot = boot + 1
 		got, exit := h.run(t, o)
 		if !slices.Equal(got, slices.Repeat([]string{"full"}, boot+1)) || exit.Failed() {
-			t.Errorf("boot %d: %q, exit %+v, want an empty directory that becomes full", boot+1, got, exit)
+			t.Errorf("boot %d: got %q, exit %+v, want an empty directory that becomes full", boot+1, got, exit)
 		}
 	}
 	plain := order(image, sh("ls /left /big /bin/vi 2>/dev/null; true")...)
 	if got, _ := h.run(t, plain); !slices.Equal(got, []string{"/bin/vi"}) {
-		t.Errorf("another container of the same image has %q", got)
+		t.Errorf("another container of the same image contains %q", got)
 	}
 	o.ID.Boot, o.Command = 3, []string{"no-such-command"}
 	h.refuse(t, "a missing command", o)
@@ -212,7 +212,7 @@ func TestScratch(t *testing.T) {
 		}
 	}
 	if left, _ := os.ReadDir(small); len(left) > 0 {
-		t.Errorf("a failed start has left %v in the scratch directory", left)
+		t.Errorf("a failed start left %v in the scratch directory", left)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestNetworkFiles(t *testing.T) {
 	got, exit := h.run(t, o)
 	for _, line := range []string{want, "web-1", "127.0.0.1\tlocalhost", "fdaa::3 web-1.internal 6.6.6.6 bad", "nameserver fdaa::53", "search internal", "options ndots:1", "may listen"} {
 		if !slices.Contains(got, line) {
-			t.Errorf("no line %q in %q", line, got)
+			t.Errorf("want a line %q in %q", line, got)
 		}
 	}
 	if exit.Failed() {
@@ -252,7 +252,7 @@ func TestNetworkFiles(t *testing.T) {
 	plain := order(image, "readlink", "/proc/self/ns/net")
 	host, _ := os.Readlink("/proc/self/ns/net")
 	if got, _ := h.run(t, plain); len(got) != 1 || got[0] != host {
-		t.Errorf("without a network: %q, want the host's, %s", got, host)
+		t.Errorf("without a network: got %q, want the host's: %s", got, host)
 	}
 }
 
@@ -276,18 +276,19 @@ func TestDevices(t *testing.T) {
 		o := order(image, "true")
 		o.Devices = []string{name}
 		if why := h.refuse(t, name, o); !strings.Contains(why, "test.local/zero=z0") {
-			t.Errorf("%q does not list the available devices", why)
+			t.Errorf("got %q, want a list of the available devices", why)
 		}
 	}
 }
 
-// TestStopFrozen checks that a frozen task whose grace period is over before it is resumed is killed.
+// TestStopFrozen checks that Stop kills a frozen task if the grace period is over before the task
+// has been resumed.
 func TestStopFrozen(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
 	d, _ := h.recovered(t)
 	if d.Labels()["suspend"] == "" {
-		t.Skip("this host does not freeze processes")
+		t.Skip("this host cannot freeze processes")
 	}
 	o := order(image, sh(runScript)...)
 	if _, err := d.Start(t.Context(), o); err != nil {
@@ -300,6 +301,6 @@ func TestStopFrozen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit, err := d.Wait(t.Context(), o.ID); err != nil || exit.Signal != int(unix.SIGKILL) {
-		t.Errorf("exit %+v, %v; want SIGKILL", exit, err)
+		t.Errorf("got exit %+v, %v, want SIGKILL", exit, err)
 	}
 }

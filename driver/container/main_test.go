@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestMain makes the test binary act as the programs under test: depending on its first argument
+// TestMain makes the test binary act as the programs under test: depending on its first argument,
 // it is a keeper, runc, or a daemon to be killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "keeper" {

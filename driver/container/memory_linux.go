@@ -26,7 +26,7 @@ func tmpfs() (string, error) {
 	return "", bourse.Errorf(bourse.CodeFailedPrecondition, "containers' secrets require a tmpfs, but neither /run nor /dev/shm is one")
 }
 
-// checkPrivate returns an error if a directory belongs to another user.
+// checkPrivate returns an error unless dir is a directory that only this process's user can access.
 func checkPrivate(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// setNetwork makes the container join the namespace of n and mounts the name resolution files in
-// dir. If n is nil, the container uses the host's network and name resolution files.
+// setNetwork makes the container join n's namespace, and mounts the name resolution files in dir.
+// If n is nil, the container uses the host's network and name resolution files.
 func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	bind := func(target, source, mode string) {
 		s.Mounts = append(s.Mounts, specs.Mount{
@@ -51,7 +51,7 @@ func setNetwork(s *specs.Spec, n *driver.Network, dir string) {
 	}
 }
 
-// writeNetwork writes the name resolution files that setNetwork mounts to dir.
+// writeNetwork creates, in dir, the name resolution files that setNetwork mounts.
 func writeNetwork(n *driver.Network, hostname, dir string) error {
 	if n == nil || n.Namespace == "" {
 		return nil

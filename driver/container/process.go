@@ -67,7 +67,7 @@ func envOf(image, task []string) []string {
 // program.
 func validCString(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// checkTask returns an error if a task is invalid, whatever its image.
+// checkTask returns an error if a task is invalid regardless of its image.
 func checkTask(task driver.Task) error {
 	if err := checkID(task.ID); err != nil {
 		return err
@@ -82,7 +82,7 @@ func checkTask(task driver.Task) error {
 	}
 	switch {
 	case len(task.Stdin) > driver.MaxStdin:
-		return bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes, at most %d are allowed", len(task.Stdin), driver.MaxStdin)
+		return bourse.Errorf(bourse.CodeInvalid, "stdin is %d bytes long; the maximum is %d", len(task.Stdin), driver.MaxStdin)
 	case len(task.Stdin) > 0 && task.TTY:
 		return bourse.Errorf(bourse.CodeInvalid, "stdin is not supported with a terminal")
 	}
@@ -112,7 +112,7 @@ func checkID(id driver.TaskID) error {
 	return nil
 }
 
-// checkSecrets is like checkSize, but its errors contain no secret values.
+// checkSecrets is like checkSize, but its errors do not contain the secrets' values.
 func checkSecrets(task driver.Task) error {
 	total := 0
 	for _, entry := range task.Env {
@@ -135,11 +135,11 @@ func checkSize(list []string) error {
 	for _, s := range list {
 		total += len(s) + 1
 		if len(s) > maxString || !validCString(s) {
-			return bourse.Errorf(bourse.CodeInvalid, "argument or variable has %d bytes (%s): use at most %d bytes of UTF-8 without NUL", len(s), bourse.Quoted(s), maxString)
+			return bourse.Errorf(bourse.CodeInvalid, "invalid argument or variable (%d bytes, %s): use at most %d bytes of UTF-8 without NUL", len(s), bourse.Quoted(s), maxString)
 		}
 	}
 	if total > maxTotal {
-		return bourse.Errorf(bourse.CodeInvalid, "command and environment have %d bytes, at most %d are allowed", total, maxTotal)
+		return bourse.Errorf(bourse.CodeInvalid, "command and environment are %d bytes long; the maximum is %d", total, maxTotal)
 	}
 	return nil
 }

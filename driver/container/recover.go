@@ -91,8 +91,8 @@ func (d *Driver) findObjects(ctx context.Context, c *containerd.Client) (*foundO
 		others: map[driver.TaskID]bool{},
 	}
 	filter := fmt.Sprintf("labels.%q==%s", labelMark, d.layout.mark())
-	// List tasks before containers. If a task is missing from both lists, its container has been
-	// removed or has not been created yet.
+	// List tasks before containers. If a task is then missing from both lists, its container has been removed or has
+	// not been created yet.
 	list, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (d *Driver) findObjects(ctx context.Context, c *containerd.Client) (*foundO
 	return s, err
 }
 
-// adoptAll adopts the tasks in s whose start was completed, and removes all other objects in s.
+// adoptAll adopts the tasks in s that were completely started, and removes the objects of all other tasks in s.
 func (d *Driver) adoptAll(ctx context.Context, c *containerd.Client, s *foundObjects) error {
 	var half atomic.Bool // whether a start was incomplete
 	parts, ctx := errgroup.WithContext(ctx)
@@ -218,7 +218,7 @@ func (d *Driver) adoptContainer(ctx context.Context, c *containerd.Client, id dr
 	return true, os.WriteFile(d.layout.started(id), nil, 0o600)
 }
 
-// endTask records that no goroutine uses an ended task any more. If release is true, it first releases the task in
+// endTask closes t.gone, after which the ended task can be discarded. If release is true, it first releases the task in
 // the background; see Driver.release.
 func (d *Driver) endTask(t *task, release bool) {
 	if !release {
@@ -240,7 +240,7 @@ func (d *Driver) sweepMounts() {
 	for _, e := range entries {
 		if id, ok := parseTaskName(e.Name()); ok {
 			if err := unmount(d.layout.mount(id)); err != nil {
-				d.cfg.Log.Warn("unmount leftover of earlier daemon failed", "path", d.layout.mount(id), "err", err)
+				d.cfg.Log.Warn("unmount of earlier daemon's leftover failed", "path", d.layout.mount(id), "err", err)
 			}
 		}
 	}

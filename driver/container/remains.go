@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Remains are objects of tasks that, as far as callers know, do not exist. A start that fails while containerd is
-// unavailable leaves such objects behind. They also appear if containerd finishes creating an object after the daemon
-// that requested it has died. The driver removes remains as soon as possible.
+// Remains are leftover objects of tasks that no caller knows about. A start that fails while containerd is unavailable
+// leaves such objects behind. They also appear if containerd finishes creating an object after the daemon that
+// requested it has died. The driver removes remains as soon as possible.
 
 // remains lists the known remains. Driver.mu guards it.
 type remains struct {
@@ -78,8 +78,8 @@ func (d *Driver) removeRemains(ctx context.Context, machine bourse.MachineID) er
 	return nil
 }
 
-// purge removes all objects of a task that callers do not know about, including objects that containerd has lost
-// track of. It also makes the keeper stop reading the task's output.
+// purge removes all objects of a task that no caller knows about, including objects that containerd has lost track of.
+// It also makes the keeper stop reading the task's output.
 func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.TaskID) error {
 	if err := d.remove(ctx, c, id); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	if err == nil {
 		d.forgetRemains(id)
 	}
-	d.tasks.settle(t, driver.Status{}, bourse.Errorf(bourse.CodeUnavailable, "the remains of an earlier start of %s/%d were being removed", id.Machine, id.Boot))
+	d.tasks.settle(t, driver.Status{}, bourse.Errorf(bourse.CodeUnavailable, "the leftovers of an earlier start of %s/%d were being removed; try again", id.Machine, id.Boot))
 	return err
 }
 

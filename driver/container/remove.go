@@ -136,8 +136,8 @@ func deleteTask(ctx context.Context, c *containerd.Client, container string) err
 		if e := withCode(ctx, err); ctx.Err() != nil || bourse.CodeOf(e) == bourse.CodeUnavailable && !isShimGone(err) {
 			return e
 		}
-		// The task is running or being created, or its shim has died and containerd has not
-		// noticed yet.
+		// The task is running or being created, or its shim has died and containerd has not noticed
+		// that yet.
 		if err := kill(ctx, c, container, uint32(unix.SIGKILL), true); err != nil && !isEnded(err) && !isShimGone(err) {
 			return err
 		}

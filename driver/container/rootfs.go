@@ -20,15 +20,14 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm"
 )
 
-// prepare creates a container's snapshot and returns the mounts of its root file system. Because the
-// container, which will refer to the snapshot, does not exist yet, a label protects the snapshot from
-// containerd's garbage collector.
+// prepare creates a container's snapshot and returns the mounts of its root file system. A label protects the snapshot
+// from containerd's garbage collector, because the container that will refer to it does not exist yet.
 func (d *Driver) prepare(ctx context.Context, c *containerd.Client, task driver.Task, image *imageInfo) ([]mount.Mount, error) {
 	service := c.SnapshotService(d.cfg.Snapshotter)
 	mounts, err := d.snapshot(ctx, service, task, image)
 	if cleaner, ok := service.(snapshots.Cleaner); ok && err != nil && bourse.CodeOf(withCode(ctx, err)) == bourse.CodeInternal && !errdefs.IsAlreadyExists(err) && !errdefs.IsNotFound(err) {
-		// If containerd was killed while it created a snapshot, the directory that it left behind prevents the
-		// snapshot's creation until Cleanup is called.
+		// If containerd was killed while it was creating a snapshot, the leftover directory makes further attempts to
+		// create that snapshot fail until Cleanup is called.
 		if cleaner.Cleanup(ctx) == nil {
 			return d.snapshot(ctx, service, task, image)
 		}
@@ -132,8 +131,8 @@ func (d *Driver) writeFiles(task driver.Task, root []mount.Mount) (err error) {
 	return nil
 }
 
-// isMounted reports whether dir is the root directory, or is at or below a mount's target. Such a directory
-// need not exist in the image.
+// isMounted reports whether dir is the root directory, a mount's target, or a directory below such a target. Such a
+// directory does not have to exist in the image.
 func isMounted(dir string, mounts []driver.Mount) bool {
 	dir = path.Clean("/" + dir)
 	return dir == "/" || slices.ContainsFunc(mounts, func(m driver.Mount) bool {
@@ -142,8 +141,8 @@ func isMounted(dir string, mounts []driver.Mount) bool {
 	})
 }
 
-// unmount removes the mount at target, if there is one, and the directory. An earlier daemon may have died
-// before it removed the mount.
+// unmount removes the mount at target, if there is one, and then the directory target. The mount may be a leftover of
+// an earlier daemon.
 func unmount(target string) error {
 	return errors.Join(mount.UnmountAll(target, 0), os.Remove(target))
 }

@@ -48,8 +48,8 @@ func Wrapper(dir string, command []string) (string, error) {
 	return path, nil
 }
 
-// StoreSecrets writes a container's secret variables and files to memory, replacing earlier ones. It
-// returns the paths of the files, in the same order.
+// StoreSecrets writes a container's secret variables and files to memory, replacing earlier ones.
+// It returns the files' paths, in the order of the parameter files.
 func StoreSecrets(container string, env []string, files []driver.File) ([]string, error) {
 	base, err := tmpfs()
 	if err != nil {

@@ -32,7 +32,7 @@ func TestRuncReadsTheVariables(t *testing.T) {
 	for range 2 { // a repeated create finds the link
 		got, err := prepare(args)
 		if err != nil || !cmp.Equal(got, args[1:]) {
-			t.Errorf("create: %q, %v, want unchanged arguments", got, err)
+			t.Errorf("create: got %q, %v, want unchanged arguments", got, err)
 		}
 		if text, err := os.ReadFile(config); err != nil || string(text) != `{"ociVersion":"1","process":`+want+`}` {
 			t.Errorf("the bundle's config: %s, %v", text, err)
@@ -43,7 +43,7 @@ func TestRuncReadsTheVariables(t *testing.T) {
 	}
 	got, err := prepare([]string{base, "exec", "--process", other, "--detach", "c1"})
 	if err != nil || len(got) != 5 || got[2] == other {
-		t.Fatalf("exec: %q, %v, want another file", got, err)
+		t.Fatalf("exec: got %q, %v, want another file", got, err)
 	}
 	if text, err := os.ReadFile(got[2]); err != nil || string(text) != want {
 		t.Errorf("the command's config: %s, %v", text, err)
@@ -53,7 +53,7 @@ func TestRuncReadsTheVariables(t *testing.T) {
 	}
 }
 
-// TestRuncIsRefused checks that invalid arguments and files cause an error that contains no
+// TestRuncIsRefused checks that invalid arguments and files cause an error that does not contain a
 // secret.
 func TestRuncIsRefused(t *testing.T) {
 	base := t.TempDir()
@@ -67,7 +67,7 @@ func TestRuncIsRefused(t *testing.T) {
 		{}, {base}, {base, "create"}, {base, "create", "--bundle", base, "c2"}, {base, "create", "--bundle", base, "../c1"}, {base, "create", "--bundle", base, "c1"},
 	} {
 		if _, err := prepare(args); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%q: %v, want an error without the value", args, err)
+			t.Errorf("%q: got %v, want an error without the value", args, err)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestWrapper(t *testing.T) {
 		t.Errorf("%v:\n%s", err, text)
 	}
 	if again, err := Wrapper(dir, []string{"/usr/bin/bourse", "runc"}); err != nil || again != path {
-		t.Errorf("script for another program: %s, %v, want path %s", again, err, path)
+		t.Errorf("script for another program: got %s, %v, want path %s", again, err, path)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
 		t.Errorf("files are %q, want one", left)

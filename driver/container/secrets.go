@@ -14,10 +14,10 @@ import (
 // arguments that the driver appended to Config.Runc. BecomeRunc returns only if it fails.
 func BecomeRunc(args []string) error { return ExecRunc(args) }
 
-// storeSecrets stores a task's secrets in memory and mounts its secret files in s. It returns
-// runtime options that make the shim pass the secret variables to the program, or nil if there are
-// none. If the runtime does not support this, storeSecrets instead adds the variables to the
-// environment in s.
+// storeSecrets stores a task's secrets in memory, and adds mounts for the secret files to s. It
+// returns runtime options that make the shim pass the secret variables to the program, or nil if
+// there are none. If the runtime does not support this, storeSecrets instead adds the variables to
+// the environment in s.
 func (l *launch) storeSecrets(s *specs.Spec, runtime string) (typeurl.Any, error) {
 	env := l.order.Secrets
 	hidden := len(l.cfg.Runc) > 0 && runtime == DefaultRuntime

@@ -15,10 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// TestSecrets checks that a container's program has its secret variables, which override its
-// environment, and its secret files. The same must hold for a command in the container, even if a
-// later daemon runs it. Neither containerd's files nor the driver's may contain a secret, while
-// the container runs or afterwards.
+// TestSecrets checks that a container's program receives its secret variables, which override its environment, and its
+// secret files. The same must be true of a command in the container, even if a later daemon runs it. Neither
+// containerd's files nor the driver's may contain a secret, while the container is running or afterwards.
 func TestSecrets(t *testing.T) {
 	h := newHostOn(t, containerdtest.New(t), nil)
 	image := h.busybox(t)
@@ -39,7 +38,7 @@ func TestSecrets(t *testing.T) {
 		out, err := d.Exec(t.Context(), task.ID, driver.Exec{Command: sh(`cat /proc/1/environ | tr '\0' '\n' | grep PASSWORD; echo "$PASSWORD $PLAIN"; stat -c %a /etc/secret/key; cat /etc/other; echo x > /etc/other && echo written`)})
 		want := "PASSWORD=" + value + "\n" + value + " plain\n440\n" + inFile
 		if err != nil || string(out.Stdout) != want {
-			t.Errorf("a command in the container: %v, %q %q, want %q", err, out.Stdout, out.Stderr, want)
+			t.Errorf("a command in the container: got %v, %q %q, want %q", err, out.Stdout, out.Stderr, want)
 		}
 	}
 	has(d)
@@ -75,8 +74,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestSecretsOfAFailedStart checks that a failed start leaves no secrets, and that the error says
-// why it failed.
+// TestSecretsOfAFailedStart checks that a failed start does not leave secrets behind, and that the error states why it
+// failed.
 func TestSecretsOfAFailedStart(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -84,7 +83,7 @@ func TestSecretsOfAFailedStart(t *testing.T) {
 	task := order(image, "/bin/none-such")
 	task.Secrets = []string{"PASSWORD=hunter2"}
 	if _, err := d.Start(t.Context(), task); bourse.CodeOf(err) != bourse.CodeInvalid || !strings.Contains(err.Error(), "none-such") {
-		t.Errorf("a missing program: %v, want invalid with its name", err)
+		t.Errorf("a missing program: got %v, want an invalid error with the program's name", err)
 	}
 	if left := d.layout.secretTasks(); len(left) > 0 {
 		t.Errorf("secrets of %v were left behind", left)
@@ -92,7 +91,7 @@ func TestSecretsOfAFailedStart(t *testing.T) {
 	task = order(image, sh(runScript)...)
 	task.Secrets = []string{"PASSWORD=hunter2\x00"}
 	if _, err := d.Start(t.Context(), task); bourse.CodeOf(err) != bourse.CodeInvalid || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("an invalid secret: %v, want invalid without its value", err)
+		t.Errorf("an invalid secret: got %v, want an invalid error without the secret's value", err)
 	}
 }
 
@@ -152,7 +151,7 @@ func filesWith(t *testing.T, dir string, values ...string) []string {
 		return nil
 	})
 	if err != nil || files == 0 {
-		t.Errorf("searched %d files of %s: %v", files, dir, err)
+		t.Errorf("searched %d files below %s: %v", files, dir, err)
 	}
 	return out
 }

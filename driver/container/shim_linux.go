@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// If the daemon dies at the wrong moment during a start, containerd loses track of the shim, and the
-// shim keeps running. The driver finds such shims by their command lines, which contain the
+// If the daemon dies at a certain moment during a start, containerd loses track of the shim, and
+// the shim keeps running. The driver finds such shims by their command lines, which contain the
 // container's id.
 
 // shims returns the process ids of the running shims for this driver's tasks.
@@ -68,7 +68,7 @@ func argAfter(args []string, name string) string {
 	return ""
 }
 
-// endShims terminates shims of a task that containerd has lost track of, and removes their mounts.
+// endShims terminates a task's shims, which containerd has lost track of, and removes their mounts.
 func (d *Driver) endShims(id driver.TaskID) {
 	of := func(pid int) bool {
 		got, ok := d.layout.shimOf(pid, d.cfg.Namespace)
@@ -124,7 +124,7 @@ func endShim(pid int, is func(pid int) bool) bool {
 	return true
 }
 
-// childrenOf returns open pidfds of a process's children that have not ended.
+// childrenOf returns pidfds of a process's children. The caller must close the pidfds.
 func childrenOf(pid int) (pidfds []int) {
 	lists, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
 	for _, list := range lists {

@@ -58,7 +58,7 @@ func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo,
 	if err := injectDevices(d.cfg.Devices, s, task.Devices); err != nil {
 		return nil, err
 	}
-	// must be last, because the seccomp profile depends on the capabilities
+	// This must be last, because the seccomp profile depends on the capabilities.
 	return s, seccomp.WithDefaultProfile()(ctx, nil, record, s)
 }
 
@@ -83,7 +83,7 @@ func (d *Driver) setGroups(s *specs.Spec, l driver.Limits, container string) {
 	s.Linux.Resources.Devices = devices
 }
 
-// setMounts adds the order's mounts. Device nodes in the mounted directories cannot be used.
+// setMounts adds the order's mounts. Programs cannot use device nodes in the mounted directories.
 func setMounts(s *specs.Spec, list []driver.Mount) {
 	for _, m := range list {
 		options := []string{"rbind", "rprivate", "nodev", "rw"}
@@ -94,8 +94,8 @@ func setMounts(s *specs.Spec, list []driver.Mount) {
 	}
 }
 
-// setUser sets the program's user. user has the form "user[:group]", with names or numbers, which are looked up in
-// the /etc/passwd and /etc/group of the root file system.
+// setUser sets the program's user. user has the form "user[:group]". Its parts are names or numbers, which are looked
+// up in the root file system's /etc/passwd and /etc/group.
 func setUser(ctx context.Context, s *specs.Spec, user string, record *containers.Container, root []mount.Mount) error {
 	client := rootOf{mounts: root}
 	if user != "" {
@@ -110,8 +110,8 @@ func setUser(ctx context.Context, s *specs.Spec, user string, record *containers
 	return nil
 }
 
-// rootOf is a client for containerd's spec options, which use it to look up users. It provides access to only one
-// root file system.
+// rootOf is the client with which containerd's spec options look up users. It provides access to only one root file
+// system.
 type rootOf struct {
 	snapshots.Snapshotter
 	mounts []mount.Mount

@@ -20,8 +20,8 @@ import (
 )
 
 // Start implements driver.Driver. If ctx is done first, the start continues in the background,
-// because containerd's operations cannot be interrupted halfway. A repeated Start of the same task
-// waits for it, and Destroy undoes it.
+// because containerd's operations cannot be interrupted halfway. If Start is called again for the
+// same task, it waits for that start. Destroy undoes the start.
 func (d *Driver) Start(ctx context.Context, order driver.Task) (driver.Status, error) {
 	if err := ctx.Err(); err != nil {
 		return driver.Status{}, err
@@ -123,13 +123,13 @@ func (l *launch) undo(failure error) bool {
 		err = errors.Join(err, l.withClient(ctx, func(ctx context.Context, c *containerd.Client) error { return remove(ctx, c, l.order.ID) }))
 	}
 	if err != nil {
-		l.cfg.Log.Warn("remove remains of failed start failed", "machine", l.order.ID.Machine, "boot", l.order.ID.Boot, "err", err)
+		l.cfg.Log.Warn("cleanup after failed start failed", "machine", l.order.ID.Machine, "boot", l.order.ID.Boot, "err", err)
 	}
 	return err == nil && code != bourse.CodeUnavailable
 }
 
-// run creates a task's objects in an order that lets Recover find all of them after a crash:
-// first a directory, then a snapshot with the driver's mark, a container and the container's
+// run creates a task's objects in an order that lets Recover find all of them after a crash: first
+// a directory, then a snapshot with the driver's mark, then a container, and then the container's
 // task. The keeper begins to read the output before the program starts.
 func (l *launch) run(ctx context.Context) (driver.Status, error) {
 	var err error
@@ -205,7 +205,7 @@ func (l *launch) chooseRuntime() error {
 	return err
 }
 
-// record returns the container's record, which is then created in containerd.
+// record prepares the container's record, which the caller must create in containerd.
 func (l *launch) record(ctx context.Context) (containers.Container, error) {
 	spec, err := l.specOf(ctx, l.order, l.image, l.root)
 	if err != nil {

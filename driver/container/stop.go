@@ -19,8 +19,8 @@ import (
 )
 
 // Signal implements driver.Driver. A container's main process is the init process of its pid
-// namespace. To such a process, the kernel delivers only SIGKILL, SIGSTOP and the signals that
-// the process handles.
+// namespace. The kernel delivers only SIGKILL, SIGSTOP and the signals that the process handles to
+// such a process.
 func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Signal) error {
 	if err := signal.Validate(); err != nil {
 		return err
@@ -100,16 +100,16 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 	if err := kill(ctx, c, t.container, uint32(unix.SIGKILL), true); err != nil && !isEnded(err) {
 		return err
 	}
-	// With cgroup v1, a killed process that is frozen dies only when it is thawed, before it
-	// executes another instruction. If the runtime has already thawed the container, as most
-	// runtimes do, this call fails.
+	// With cgroup v1, a frozen process that has been killed does not die until it is thawed. It
+	// then dies without executing another instruction. If the runtime has already thawed the
+	// container, as most runtimes do, this call fails.
 	_ = freeze(ctx, c, t.container, false)
 	return d.await(ctx, t.done)
 }
 
 // signalAndWait sends a signal to a task and waits until the task ends. The kernel drops signals
 // that the main process does not handle. If the program is still starting and does not handle the
-// signal yet, signalAndWait sends it again as soon as the program does.
+// signal yet, signalAndWait sends the signal again once the program handles it.
 func (d *Driver) signalAndWait(ctx context.Context, c *containerd.Client, t *task, signal bourse.Signal) error {
 	pid := d.tasks.status(t).PID
 	awaitProgram(ctx, pid)
@@ -153,8 +153,8 @@ func (d *Driver) signalAndWait(ctx context.Context, c *containerd.Client, t *tas
 	}
 }
 
-// awaitProgram waits briefly until a newly started container executes its program. Until then, the
-// process still executes runc, which handles signals differently.
+// awaitProgram waits for up to about a second until a newly started container executes its program.
+// Until then, its process is still running runc, which handles signals differently.
 func awaitProgram(ctx context.Context, pid int) {
 	for range 1000 {
 		name, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "comm"))
@@ -189,7 +189,7 @@ func handlesSignal(pid, signal int) bool {
 	return false
 }
 
-// isStopped reports whether a process is stopped by a signal; see proc_pid_stat(5).
+// isStopped reports whether a process has been stopped by a signal; see proc_pid_stat(5).
 func isStopped(pid int) bool {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil || pid <= 0 {

@@ -21,7 +21,7 @@ type table struct {
 type machine struct {
 	tasks      map[int]*task // by boot; discarded tasks are removed
 	newest     int           // the highest boot that this daemon has started or adopted
-	destroying int           // number of calls of Destroy in progress
+	destroying int           // number of calls to Destroy in progress
 }
 
 // task is one run of a machine's program.
@@ -30,7 +30,7 @@ type task struct {
 	container string        // id of the task's container
 	started   chan struct{} // closed when the task's launch has succeeded or failed
 	done      chan struct{} // closed when the task's exit is known
-	gone      chan struct{} // closed when no goroutine of the driver uses the task any more
+	gone      chan struct{} // closed when the driver's goroutines no longer use the task
 
 	// Immutable.
 	clearing bool // a placeholder that reserves the id while the remains of an earlier task are removed
@@ -86,7 +86,7 @@ func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err err
 	}
 	for boot, held := range m.tasks {
 		if held.status.Exit == nil && !held.clearing {
-			return nil, false, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d still runs", id.Machine, boot)
+			return nil, false, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d is still running", id.Machine, boot)
 		}
 	}
 	if !begin() {
@@ -96,8 +96,8 @@ func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err err
 	return n, true, nil
 }
 
-// clear adds the placeholder n to the table, so that nobody can start the same boot while the remains of
-// an earlier start are removed. It returns false if the table already contains a task with that id.
+// clear adds the placeholder n to the table, so that the same boot cannot be started while the remains of an earlier
+// start are being removed. It returns false if the table already contains a task with that id.
 func (t *table) clear(n *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -52,12 +52,12 @@ func (d *Driver) removeDisks(ctx context.Context, c *containerd.Client) {
 		return !isNotFound(err)
 	})
 	if err != nil {
-		d.cfg.Log.Warn("remove images' disks failed", "err", err)
+		d.cfg.Log.Warn("remove unused image disks failed", "err", err)
 	}
 }
 
 // machineSpec returns the specification of a container that runs a virtual machine. inner is the specification of an
-// ordinary container with the same program, whose settings the guest applies.
+// ordinary container with the same program; the guest applies its settings.
 func (l *launch) machineSpec(ctx context.Context, inner *specs.Spec) (*specs.Spec, error) {
 	inner.Process.Env = envOf(inner.Process.Env, l.order.Secrets)
 	if err := clearScratch(l.order.Root.Scratch); err != nil {
@@ -150,8 +150,8 @@ func (d *Driver) freezeMachine(ctx context.Context, c *containerd.Client, t *tas
 }
 
 // askAgent makes the agent in a virtual machine's container suspend or resume the machine. If ctx is done first, the
-// agent continues. askAgent returns CodeFailedPrecondition if the agent refused. After any other error, the machine may
-// or may not have been suspended or resumed.
+// agent continues. askAgent returns CodeFailedPrecondition if the agent refused. After any other error, it is unknown
+// whether the machine was suspended or resumed.
 func (d *Driver) askAgent(ctx context.Context, c *containerd.Client, t *task, suspend bool) error {
 	if !d.beginCall() {
 		return errUnavailable(errClosed)

@@ -78,7 +78,7 @@ const lostAfter = 8
 
 // lostExit returns the exit to report for a task whose shim no longer exists.
 func lostExit(at time.Time) bourse.Exit {
-	return bourse.Exit{Code: -1, Error: "lost: the container's shim ended without reporting the exit", At: at.UTC()}
+	return bourse.Exit{Code: -1, Error: "lost: the container's shim exited without reporting the program's exit status", At: at.UTC()}
 }
 
 // askExit waits until containerd reports a task's exit, or until the call fails.
@@ -92,12 +92,12 @@ func (d *Driver) askExit(t *task) (bourse.Exit, error) {
 	if err == nil {
 		return exitFrom(r.ExitStatus, r.ExitedAt), nil
 	}
-	// the call may have failed after the task ended, so ask for the task's current state
+	// The call may have failed after the task ended, so ask for the task's current state.
 	return d.askState(ctx, c, t)
 }
 
-// askState returns a task's exit. If isNotFound(err) is true, containerd does not have the task.
-// After any other error, the task is running or its state is unknown.
+// askState returns a task's exit. If isNotFound(err) is true, the task does not exist in
+// containerd. After any other error, the task is running or its state is unknown.
 func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (bourse.Exit, error) {
 	r, err := c.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: t.container})
 	if err != nil {
@@ -109,9 +109,9 @@ func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (b
 	return bourse.Exit{}, bourse.Errorf(bourse.CodeUnavailable, "task %s is %s", t.container, r.Process.Status)
 }
 
-// exitFrom converts a shim's exit status. A status of 128+n means that the program was killed by
-// signal n or exited with that code. If n is the number of a signal, exitFrom assumes the former,
-// which is nearly always right.
+// exitFrom converts an exit status that a shim reported. A status of 128+n means either that signal
+// n killed the program, or that the program exited with that code. If n is the number of a signal,
+// exitFrom assumes that the signal killed the program, which is nearly always right.
 func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	const firstRealtime = 32
 	exit := bourse.Exit{Code: int(status & 0xff), At: at.AsTime().UTC()}
@@ -121,10 +121,10 @@ func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	return exit
 }
 
-// finish kills the remaining processes of an ended task, waits for its output to be in the log, and
-// then publishes its exit. Before that, it stores the exit in the container's record, where it
-// survives this process and containerd. If that succeeds, finish returns true, and the caller may
-// delete the task and its shim.
+// finish kills the remaining processes of an ended task, waits until its output has been logged,
+// stores its exit in the container's record, and then publishes the exit. The record survives this
+// process and containerd. finish returns true if the exit was stored; the caller may then delete
+// the task and its shim.
 func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	path := cgroup.PathOf(d.layout.mark(), t.container)
 	// Only a lost container can still have processes. The kernel has killed the processes of other
@@ -137,7 +137,7 @@ func (d *Driver) finish(t *task, exit bourse.Exit) (recorded bool) {
 	return recorded
 }
 
-// drain waits until the keeper has finished a task's output.
+// drain waits, for a limited time, until the keeper has logged all of a task's output.
 func (d *Driver) drain(t *task) {
 	ctx, cancel := context.WithTimeout(d.ctx, doneTimeout)
 	defer cancel()
@@ -152,7 +152,7 @@ func (d *Driver) drain(t *task) {
 		case <-ctx.Done():
 			timer.Stop()
 			if d.ctx.Err() == nil {
-				d.cfg.Log.Warn("reporting exit before the output is complete in the log", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
+				d.cfg.Log.Warn("reporting exit before all output was logged", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
 			}
 			return
 		}
@@ -172,13 +172,13 @@ func (d *Driver) recordExit(t *task, exit bourse.Exit) bool {
 		return setLabel(ctx, c, t.container, labelExit, label)
 	})
 	if err != nil && d.ctx.Err() == nil {
-		d.cfg.Log.Warn("record exit with container failed", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
+		d.cfg.Log.Warn("store exit in container's record failed", "machine", t.id.Machine, "boot", t.id.Boot, "err", err)
 	}
 	return err == nil
 }
 
-// release deletes an ended container's containerd task, and with it the shim and mounts. If that
-// fails, DiscardExit deletes them.
+// release deletes an ended container's task from containerd, together with the shim and the mounts.
+// If that fails, DiscardExit deletes them.
 func (d *Driver) release(t *task) {
 	ctx, cancel := context.WithTimeout(d.ctx, removeTimeout)
 	defer cancel()

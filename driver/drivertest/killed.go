@@ -15,14 +15,14 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Killed is a test that repeatedly kills a daemon under load and then checks the recovered driver: the effects
-// of all operations that a daemon reported as completed must have survived, and every machine that exists must
-// have been announced by a daemon.
+// Killed is a test that repeatedly kills a daemon under load, and then checks the driver that recovers. The effects of
+// all operations that a daemon reported as completed must have survived. If a machine exists, a daemon must have
+// announced it.
 type Killed struct {
-	// Daemon returns the command of a process that calls LiveOn with first and os.Stdout.
+	// Daemon returns a command that starts a daemon: a process that calls LiveOn with first and os.Stdout.
 	Daemon func(ctx context.Context, first int) *exec.Cmd
 	Kills  int
-	Every  int           // number of kills between two calls of Look
+	Every  int           // number of kills between two calls to Look
 	Within time.Duration // maximum delay of the kill after a daemon's first output, or after the start of its second or fourth machine
 	// Look recovers a driver and calls check with the driver and the recovered tasks. It may also inspect the
 	// host directly.
@@ -50,8 +50,9 @@ func (k Killed) Run(t *testing.T) {
 	}
 }
 
-// kill starts a daemon, records its output in known, and kills it after a delay. Depending on the round, the
-// delay begins with the daemon's first output, or when its second or fourth machine has started.
+// kill starts a daemon, adds the operations that the daemon reports to known, and kills the daemon after a delay.
+// Depending on the round, the delay begins with the daemon's first output, or when its second or fourth machine has
+// started.
 func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Duration) {
 	t.Helper()
 	const numbers = 100_000 // machine numbers reserved for each daemon
@@ -81,7 +82,7 @@ func (k Killed) kill(t *testing.T, known *acknowledged, round int, after time.Du
 	_ = cmd.Wait() // an error is expected, because the process was killed
 }
 
-// acknowledged contains the operations that killed daemons reported, like the records in a daemon's store.
+// acknowledged records the operations that the killed daemons reported, as a real daemon's store would.
 type acknowledged struct {
 	intents    map[bourse.MachineID]bool
 	started    map[bourse.MachineID]int // process ids of the machines
@@ -89,8 +90,8 @@ type acknowledged struct {
 	destroyed  map[bourse.MachineID]bool
 }
 
-// read parses the daemon's output until the daemon exits, and adds the operations to the records. It calls
-// started whenever the daemon reports a started machine.
+// read parses the daemon's output until the daemon exits, and adds the operations to the records. It calls started
+// whenever the daemon reports that a machine has started.
 func (a *acknowledged) read(t *testing.T, r io.Reader, started func()) {
 	t.Helper()
 	lines := bufio.NewScanner(r)
@@ -116,7 +117,7 @@ func (a *acknowledged) read(t *testing.T, r io.Reader, started func()) {
 	}
 }
 
-// check compares the records with the tasks in list, which the driver d recovered.
+// check compares the records with list, the tasks that the driver d has recovered.
 func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status) {
 	t.Helper()
 	got := map[bourse.MachineID]driver.Status{}
@@ -130,12 +131,12 @@ func (a *acknowledged) check(t *testing.T, d driver.Driver, list []driver.Status
 		status, ok := got[id]
 		switch fate := fateOf(id); {
 		case a.destroyed[id] && ok:
-			t.Errorf("%s was destroyed but still exists: %+v", id, status)
+			t.Errorf("destroyed machine %s: got %+v, want no such machine", id, status)
 		case a.destroying[id]: // the machine may or may not exist
 		case !ok:
 			t.Errorf("%s was started but no longer exists", id)
 		case fate == fateLeft && (status.Exit != nil || status.PID != pid):
-			t.Errorf("%s was started with pid %d; got %+v with exit %+v, want it running with that pid", id, pid, status, status.Exit)
+			t.Errorf("%s was started with pid %d: got %+v with exit %+v, want it running with that pid", id, pid, status, status.Exit)
 		case fate == fateEnds:
 			checkEnded(t, d, status.ID)
 		}
@@ -147,7 +148,7 @@ func checkEnded(t *testing.T, d driver.Driver, id driver.TaskID) {
 	t.Helper()
 	n := numberOf(id.Machine)
 	if exit, err := d.Wait(t.Context(), id); err != nil || exit.Code != n%100 {
-		t.Errorf("%s ended with %+v, %v, want code %d", id.Machine, exit, err, n%100)
+		t.Errorf("exit of %s: got %+v, %v, want code %d", id.Machine, exit, err, n%100)
 	}
 	lines := 0
 	err := d.Logs(t.Context(), id.Machine, driver.LogQuery{}, func(l driver.LogLine) error {
@@ -157,6 +158,6 @@ func checkEnded(t *testing.T, d driver.Driver, id driver.TaskID) {
 		return nil
 	})
 	if err != nil || lines != 1 {
-		t.Errorf("the log of %s contains its line %d times, %v, want once", id.Machine, lines, err)
+		t.Errorf("the log of %s: got the line %d times, error %v, want the line once", id.Machine, lines, err)
 	}
 }

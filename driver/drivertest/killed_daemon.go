@@ -12,13 +12,13 @@ import (
 )
 
 // liveLanes is the number of goroutines that concurrently handle machines. It is coprime to the number of fates, so
-// that every fate occurs in each goroutine.
+// each goroutine handles machines with every fate.
 const liveLanes = 5
 
 // LiveOn acts as a daemon that a test will kill. It recovers d, then starts, stops and destroys machines as fast as it
-// can. The machines are numbered starting with first. LiveOn writes a line before each operation and another line after
-// the operation has succeeded. like is the template for all tasks, with the image, which must contain a shell, and the
-// environment. LiveOn returns only if d cannot be recovered.
+// can. The machines are numbered starting with first. Before each operation, LiveOn writes a line to the given writer,
+// and another line after the operation has succeeded. like is the template for all tasks: it specifies their
+// environment and their image, which must contain a shell. LiveOn returns only if d cannot be recovered.
 func LiveOn(d driver.Driver, like driver.Task, first int, to io.Writer) error {
 	ctx := context.Background()
 	if _, err := d.Recover(ctx); err != nil {
@@ -62,8 +62,8 @@ func numberOf(id bourse.MachineID) (n int) {
 	return n
 }
 
-// killedInput is the number of bytes that a fateEnds program reads from stdin. It is more than the pipe to the program
-// can hold.
+// killedInput is the number of bytes that a program with fateEnds reads from stdin. It exceeds the capacity of the pipe
+// to the program.
 const killedInput = 300 << 10
 
 // live starts machine number n and then performs the operations that the machine's fate requires.

@@ -18,8 +18,8 @@ import (
 //	…
 //	d = host.Driver()          // the daemon was killed and restarted
 //
-// A Memory starts no goroutines and has no separate clock, so it can be used in a synctest bubble if it is created
-// there.
+// A Memory does not start any goroutines, and measures time with package time, so it can be used in a synctest bubble
+// if it is created there.
 type Memory struct {
 	mu       sync.Mutex
 	hooks    Hooks
@@ -33,15 +33,15 @@ type Memory struct {
 // Hooks are functions that the host's drivers call before and after every operation, without holding the host's locks.
 // A hook may block, return an error, panic, or call runtime.Goexit to simulate the death of the daemon at that point.
 type Hooks struct {
-	// Before is called before the call has an effect. If it returns an error, the call returns
-	// that error and has no effect.
+	// Before is called before the driver method has an effect. If it returns an error, the call returns that error and
+	// has no effect.
 	Before func(ctx context.Context, call Call) error
-	// After is called after the call has had its effect. If it returns an error, the call returns that error, as if the
-	// answer had been lost.
+	// After is called after the driver method has succeeded. If it returns an error, the call returns that error, as if
+	// the answer had been lost.
 	After func(ctx context.Context, call Call) error
 }
 
-// Call describes the driver method call for which a hook is called.
+// Call identifies the driver method that was called, and the task or machine.
 type Call struct {
 	Op      string // the method's name: "Start", "Stop", …
 	ID      driver.TaskID
@@ -67,7 +67,7 @@ type memTask struct {
 	done    chan struct{}
 }
 
-// NewMemory returns an empty host, which reports that it enforces every limit.
+// NewMemory returns an empty host. Its drivers report that they enforce limits on memory, CPU and processes.
 func NewMemory() *Memory {
 	return &Memory{
 		machines: map[bourse.MachineID]*memMachine{},
@@ -83,7 +83,7 @@ func (m *Memory) SetHooks(h Hooks) {
 	m.hooks = h
 }
 
-// SetLabels sets the labels that Labels returns on all of the host's drivers.
+// SetLabels sets the labels that all of the host's drivers return from Labels.
 func (m *Memory) SetLabels(labels map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,8 +103,7 @@ func (m *Memory) Driver() *MemoryDriver {
 	return m.current
 }
 
-// Running returns the ids of the running tasks in no particular order, like a host's process
-// table.
+// Running returns the ids of the running tasks, in no particular order.
 func (m *Memory) Running() []driver.TaskID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -156,7 +155,7 @@ func (m *Memory) Machines() []bourse.MachineID {
 	defer m.mu.Unlock()
 	out := make([]bourse.MachineID, 0, len(m.machines))
 	for id, machine := range m.machines {
-		if machine.newest > 0 { // otherwise the entry exists only because a call of Logs waits for the first line
+		if machine.newest > 0 { // otherwise the entry exists only because a call to Logs is waiting for the first line
 			out = append(out, id)
 		}
 	}
@@ -180,8 +179,8 @@ func (m *Memory) End(id driver.TaskID, exit bourse.Exit) {
 	}
 }
 
-// Lose ends all running tasks with an unknown result, as if a driver's own processes had been
-// killed together with the tasks.
+// Lose ends all running tasks with an unknown exit status, as if a driver's own processes had been killed together with
+// the tasks.
 func (m *Memory) Lose() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -54,8 +54,7 @@ func (d *MemoryDriver) do(ctx context.Context, call Call, fn func() error) error
 	return nil
 }
 
-// locked is like do but holds the host's mutex during fn, and does not call fn once the driver is
-// disconnected.
+// locked is like do, but holds the host's mutex while it calls fn, and does not call fn if the driver is disconnected.
 func (d *MemoryDriver) locked(ctx context.Context, call Call, fn func() error) error {
 	return d.do(ctx, call, func() error {
 		d.host.mu.Lock()
@@ -104,7 +103,7 @@ func (d *MemoryDriver) Start(ctx context.Context, task driver.Task) (driver.Stat
 			return err
 		}
 		if len(task.Stdin) > driver.MaxStdin {
-			return bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes: at most %d", len(task.Stdin), driver.MaxStdin)
+			return bourse.Errorf(bourse.CodeInvalid, "stdin is %d bytes long; the maximum is %d", len(task.Stdin), driver.MaxStdin)
 		}
 		if machine := m.machines[task.ID.Machine]; machine != nil {
 			if err := machine.admits(task.ID); err != nil {
@@ -123,7 +122,7 @@ func (machine *memMachine) admits(id driver.TaskID) error {
 	}
 	for boot, t := range machine.tasks {
 		if t.status.Exit == nil {
-			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d still runs", id.Machine, boot)
+			return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d is still running", id.Machine, boot)
 		}
 	}
 	return nil
@@ -149,9 +148,9 @@ func (m *Memory) startLocked(task driver.Task) *memTask {
 	return t
 }
 
-// timerFor returns the function that the program p must use to run callbacks of timers. This function runs a
-// callback with the host's mutex held. If the task is frozen, it runs the callback when the task is resumed. If
-// p was stopped, it drops the callback.
+// timerFor returns a function that the program p must use to run its timers' callbacks. The function runs a callback
+// with the host's mutex held. If the task is frozen, the callback is delayed until the task is resumed. If p was
+// stopped, the callback is dropped.
 func (m *Memory) timerFor(t *memTask, p *program) func(func()) {
 	return func(fn func()) {
 		m.mu.Lock()
@@ -164,7 +163,7 @@ func (m *Memory) timerFor(t *memTask, p *program) func(func()) {
 	}
 }
 
-// do calls fn immediately or, if the task is frozen, when it is resumed.
+// do calls fn immediately or, if the task is frozen, when the task is resumed.
 func (t *memTask) do(fn func()) {
 	if t.frozen {
 		t.waiting = append(t.waiting, fn)
@@ -183,7 +182,7 @@ func (d *MemoryDriver) Freeze(ctx context.Context, id driver.TaskID, frozen bool
 		case t.status.Exit != nil:
 			return errEnded(id)
 		case d.host.labels["suspend"] == "":
-			return bourse.Errorf(bourse.CodeFailedPrecondition, "this host has no cgroups that freeze processes")
+			return bourse.Errorf(bourse.CodeFailedPrecondition, "this host has no cgroups that can freeze processes")
 		case frozen:
 			t.frozen = true
 		default:

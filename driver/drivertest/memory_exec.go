@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Exec implements driver.Driver. It reads all of Stdin before it starts the program. Of a terminal,
-// it simulates only the size and the single output stream.
+// Exec implements driver.Driver. It reads all of Stdin before it starts the program. Its simulation
+// of a terminal is limited to the terminal's size and to the single output stream.
 func (d *MemoryDriver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	err := d.do(ctx, Call{Op: "Exec", ID: id}, func() error {
@@ -18,7 +18,7 @@ func (d *MemoryDriver) Exec(ctx context.Context, id driver.TaskID, exec driver.E
 			return err
 		}
 		if exec.Terminal != nil && exec.Stdout == nil {
-			return bourse.Errorf(bourse.CodeInvalid, "a terminal without stdout")
+			return bourse.Errorf(bourse.CodeInvalid, "a terminal requires stdout")
 		}
 		p := &program{rest: exec.Command}
 		if exec.Stdin != nil {
@@ -146,7 +146,7 @@ func (o *memOutput) add(stream, text string, partial bool) {
 	}
 }
 
-// flush writes the pending output. After a write has failed, flush no longer writes to that writer.
+// flush writes the pending output. Once a write has failed, flush no longer writes to that writer.
 func (o *memOutput) flush(m *Memory) {
 	m.mu.Lock()
 	pending := o.pending

@@ -16,7 +16,7 @@ type memLog struct {
 	more  chan struct{}
 }
 
-// add adds a line. partial means that the end of the line is missing.
+// add adds a line. If partial is true, the end of the line is missing.
 func (l *memLog) add(stream, text string, partial bool) {
 	l.lines = append(l.lines, driver.LogLine{At: time.Now(), Stream: stream, Text: text, Partial: partial, Position: strconv.Itoa(len(l.lines) + 1)})
 	close(l.more)
@@ -42,7 +42,7 @@ func (l *memLog) since(want driver.LogQuery) int {
 }
 
 // Logs implements driver.Driver. An unknown machine has no lines yet; if want.Follow is set, Logs
-// waits for them.
+// waits for the first ones.
 func (d *MemoryDriver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	return d.do(ctx, Call{Op: "Logs", Machine: id}, func() error {
 		m := d.host

@@ -15,7 +15,7 @@ func (h memoryHost) Open(*testing.T) driver.Driver { return h.Driver() }
 
 func (h memoryHost) Processes(*testing.T) int { return h.Memory.Processes() }
 
-// TestMemory runs the cases of the suite that a host without a kernel can pass.
+// TestMemory runs the suite's cases that a host without a kernel can pass.
 func TestMemory(t *testing.T) {
 	script := drivertest.Script
 	drivertest.Run(t, drivertest.Harness{

@@ -40,7 +40,7 @@ func TestMemoryInBubble(t *testing.T) {
 	})
 }
 
-// TestMemoryHooks checks whether a call has its effect when a hook makes it fail.
+// TestMemoryHooks checks whether a call has an effect if a hook makes it fail.
 func TestMemoryHooks(t *testing.T) {
 	host := drivertest.NewMemory()
 	d := host.Driver()
@@ -49,11 +49,11 @@ func TestMemoryHooks(t *testing.T) {
 	task := driver.Task{ID: id, Command: drivertest.Script("run")}
 	host.SetHooks(drivertest.Hooks{Before: func(context.Context, drivertest.Call) error { return failure }})
 	if _, err := d.Start(t.Context(), task); !errors.Is(err, failure) || host.Starts() != 0 {
-		t.Errorf("Before: got %v and %d starts, want the hook's error and none", err, host.Starts())
+		t.Errorf("Before: got %v and %d starts, want the hook's error and no starts", err, host.Starts())
 	}
 	host.SetHooks(drivertest.Hooks{After: func(context.Context, drivertest.Call) error { return failure }})
 	if _, err := d.Start(t.Context(), task); !errors.Is(err, failure) || host.Starts() != 1 {
-		t.Errorf("After: got %v and %d starts, want the hook's error and one", err, host.Starts())
+		t.Errorf("After: got %v and %d starts, want the hook's error and one start", err, host.Starts())
 	}
 	if got := host.Running(); len(got) != 1 || got[0] != id {
 		t.Errorf("running %v, want %v", got, id)

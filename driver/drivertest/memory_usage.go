@@ -11,8 +11,8 @@ import (
 // memory is the simulated memory usage of each running program, in bytes.
 const memory = 1 << 20
 
-// Usage implements driver.Driver. A running task uses one processor, or less if its CPUQuota is
-// lower, and 1 MiB of memory for each of its programs.
+// Usage implements driver.Driver. A running task uses one processor (less if its CPUQuota is
+// lower), and 1 MiB of memory for each of its programs.
 func (d *MemoryDriver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	var usage driver.Usage
 	err := d.locked(ctx, Call{Op: "Usage", ID: id}, func() error {

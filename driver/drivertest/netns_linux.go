@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Netns creates an empty network namespace, whose only interface is a loopback interface that is
-// down, and returns its path. The namespace is removed when the test ends. If the test does not
-// run as root, Netns skips it.
+// Netns creates a network namespace and returns its path. The namespace's only interface is a
+// loopback interface that is down. The namespace is removed when the test ends. If the test does
+// not run as root, Netns skips it.
 func Netns(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
@@ -31,9 +31,9 @@ func Netns(t *testing.T) string {
 	return path
 }
 
-// mountNewNetns creates a network namespace and mounts it at a path. Creating the namespace moves a
-// thread into it, so mountNewNetns uses a thread that exits with its goroutine. It avoids the
-// process's first thread, which would never exit.
+// mountNewNetns creates a network namespace and mounts it at a path. Creating the namespace moves
+// the calling thread into it, so mountNewNetns uses a thread that exits with its goroutine. It
+// avoids the process's first thread, which would never exit.
 func mountNewNetns(path string) error {
 	made := make(chan error, 1)
 	go func() {

@@ -13,8 +13,8 @@ import (
 
 // Harness configures the suite for a driver.
 type Harness struct {
-	// New creates an empty host. It registers a cleanup function that checks that no process,
-	// file, cgroup or goroutine remains, and removes those that do.
+	// New creates an empty host. It registers a cleanup function, which reports and removes any processes, files,
+	// cgroups and goroutines that remain.
 	New func(t *testing.T) Host
 	// Image is the image of the tasks; default bourse.ImageHost.
 	Image string
@@ -22,14 +22,14 @@ type Harness struct {
 	Env      []string
 	Programs Programs
 	Many     int           // number of machines in the case "many at once"; default 200
-	Sizes    bool          // limits determine the size of a machine, which must be able to boot with them
+	Sizes    bool          // limits determine a machine's size, and the machine can boot only if they are high enough
 	Limit    time.Duration // time limit for each case; default 3 minutes, far longer than any case should take
 }
 
-// Host is a machine on which drivers run.
+// Host is a real or simulated host on which drivers run.
 type Host interface {
-	// Open returns the driver of a daemon that has just started. It disconnects the previous
-	// driver as if its daemon had been killed; the tasks continue to run.
+	// Open simulates the start of a daemon, and returns the daemon's driver. It disconnects the previous driver as if
+	// its daemon had been killed; the tasks continue to run.
 	Open(t *testing.T) driver.Driver
 }
 
@@ -127,8 +127,8 @@ func (s *suite) reopen() []driver.Status {
 	return got
 }
 
-// need skips the test case unless ok is true, which means that the harness provides a program for it. what
-// describes the program.
+// need skips the test case unless provided is true, which means that the harness provides the program that the case
+// needs. what describes that program.
 func (s *suite) need(what string, provided bool) {
 	s.Helper()
 	if !provided {
@@ -189,7 +189,7 @@ func (s *suite) run(task driver.Task) bourse.Exit {
 	return s.wait(task.ID)
 }
 
-// wantCode reports a test error unless the code of err is want.
+// wantCode reports a test error unless err's code is want.
 func (s *suite) wantCode(what string, err error, want bourse.Code) {
 	s.Helper()
 	if got := bourse.CodeOf(err); got != want {
@@ -239,7 +239,7 @@ func (s *suite) awaitReady(id bourse.MachineID) {
 		return nil
 	})
 	if !found {
-		s.Fatalf("the log of %s ended without \"ready\": %v", id, err)
+		s.Fatalf("the log of %s ended with %v, want a line \"ready\"", id, err)
 	}
 }
 
@@ -254,8 +254,8 @@ func (s *suite) destroy(id bourse.MachineID) {
 	}
 }
 
-// wantProcesses reports a test error unless the tasks on the host have this many processes. If there are fewer, it
-// waits for more to appear, because a newly executed process may not be recognizable yet.
+// wantProcesses counts the processes of all tasks on the host, and reports a test error unless their number is want. If
+// there are fewer, it waits for more to appear, because a newly executed process may not be recognizable yet.
 func (s *suite) wantProcesses(want int) {
 	s.Helper()
 	if l, ok := s.host.(Lister); ok {

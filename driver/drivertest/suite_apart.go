@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// apartCases check that a task has its own network and name servers instead of its host's. They
-// need root.
+// apartCases check that a task can have its own network, name servers and mounts instead of its
+// host's. They require root.
 var apartCases = map[string]func(*suite){
 	"a private network": func(s *suite) {
 		s.need("its networks", s.p.Networks != nil)
@@ -67,7 +67,7 @@ var apartCases = map[string]func(*suite){
 			}
 		}
 		if now, _ := os.ReadFile("/etc/resolv.conf"); string(now) != string(hosts) {
-			s.Errorf("the host's resolv.conf is %q, want it unchanged: %q", now, hosts)
+			s.Errorf("the host's resolv.conf is now %q, want %q as before", now, hosts)
 		}
 		s.stop(task.ID)
 	},
@@ -79,7 +79,7 @@ var apartCases = map[string]func(*suite){
 		task := s.task(s.p.Write(file, "hello"))
 		task.Mounts = []driver.Mount{{Source: source, Target: target}}
 		if exit := s.run(task); exit.Failed() {
-			s.Errorf("writing through the mount: exit %+v, want success", exit)
+			s.Errorf("writing through the mount: got exit %+v, want success", exit)
 		}
 		if got, err := os.ReadFile(filepath.Join(source, "file")); err != nil || string(got) != "hello" {
 			s.Errorf("the mount's source contains %q, %v, want the text that was written through the mount", got, err)
@@ -89,14 +89,14 @@ var apartCases = map[string]func(*suite){
 		}
 		task.ID.Boot, task.Command, task.Mounts[0].ReadOnly = 2, s.p.Write(file, "changed"), true
 		if exit := s.run(task); !exit.Failed() {
-			s.Errorf("writing through a read-only mount: exit %+v, want a failure", exit)
+			s.Errorf("writing through a read-only mount: got exit %+v, want a failure", exit)
 		}
 		task.ID.Boot, task.Command = 3, s.p.Run
 		s.start(task)
 		s.awaitReady(task.ID.Machine)
 		got, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Read(file)})
 		if err != nil || string(got.Stdout) != "hello" {
-			s.Errorf("reading the file with Exec: %q, %v", got.Stdout, err)
+			s.Errorf("reading the file with Exec: got %q, %v, want \"hello\"", got.Stdout, err)
 		}
 		s.stop(task.ID)
 	},

@@ -95,8 +95,8 @@ func (s *suite) running() driver.TaskID {
 	return task.ID
 }
 
-// awaitProcesses waits until the tasks on the host have this many processes. It polls, because
-// there are no notifications about new processes.
+// awaitProcesses waits until the number of processes of all tasks on the host is want. It polls,
+// because there are no notifications about new processes.
 func (s *suite) awaitProcesses(want int) {
 	s.Helper()
 	l, ok := s.host.(Lister)

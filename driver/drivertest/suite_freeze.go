@@ -97,7 +97,7 @@ var freezeCases = map[string]func(*suite){
 		}
 		s.freeze(task.ID, false)
 		if exit := s.wait(task.ID); exit.Signal != bourse.Signal("SIGUSR1").Number() {
-			s.Errorf("exit %+v, want SIGUSR1", exit)
+			s.Errorf("got exit %+v, want SIGUSR1", exit)
 		}
 	},
 	"killed driver processes end frozen tasks": func(s *suite) {
@@ -112,7 +112,7 @@ var freezeCases = map[string]func(*suite){
 		s.freeze(task.ID, true)
 		killer.KillMachinery(s.T)
 		if exit := s.wait(task.ID); exit.Code != -1 || exit.Error == "" {
-			s.Errorf("exit of a lost task: %+v, want code -1 and an error", exit)
+			s.Errorf("exit of a lost task: got %+v, want code -1 and an error", exit)
 		}
 		s.wantProcesses(0)
 	},

@@ -17,7 +17,7 @@ var lifeCases = map[string]func(*suite){
 		for _, code := range []int{0, 1, 3, 255} {
 			exit := s.run(s.task(s.p.Exit(code)))
 			if exit.Code != code || exit.Signal != 0 || exit.OOMKilled || exit.Error != "" {
-				s.Errorf("exit %+v, want code %d", exit, code)
+				s.Errorf("got exit %+v, want code %d", exit, code)
 			}
 		}
 	},
@@ -98,7 +98,7 @@ var lifeCases = map[string]func(*suite){
 			s.run(task)
 		}
 		if got := s.reopen(); len(got) != len(commands)-boolToInt(s.p.Refused == nil) {
-			s.Errorf("recovered %d tasks, want only the started ones", len(got))
+			s.Errorf("recovered %d tasks, want only those that were started", len(got))
 		}
 	},
 	"unknown tasks": func(s *suite) {
@@ -120,7 +120,7 @@ var lifeCases = map[string]func(*suite){
 		task := s.task(s.p.Run)
 		s.start(task)
 		if err := s.d.DiscardExit(s.ctx, task.ID); err != nil {
-			s.Errorf("DiscardExit of a running task: %v, want no error", err)
+			s.Errorf("DiscardExit of a running task: got %v, want no error", err)
 		}
 		if _, err := s.d.Inspect(s.ctx, task.ID); err != nil {
 			s.Errorf("DiscardExit removed a running task: %v", err)
@@ -135,7 +135,7 @@ var lifeCases = map[string]func(*suite){
 		_, err := s.d.Inspect(s.ctx, task.ID)
 		s.wantCode("Inspect after DiscardExit", err, bourse.CodeNotFound)
 		if got := s.reopen(); len(got) != 0 {
-			s.Errorf("recovered %+v, want nothing", got)
+			s.Errorf("recovered %+v, want no tasks", got)
 		}
 	},
 	"destroy ends a running task and can be repeated": func(s *suite) {

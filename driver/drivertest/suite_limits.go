@@ -11,12 +11,12 @@ var limitCases = map[string]func(*suite){
 		small := s.task(s.p.Allocate(256))
 		small.Limits = driver.Limits{Memory: 64}
 		if exit := s.run(small); !exit.Failed() || !exit.OOMKilled && !s.h.Sizes { // a small machine may refuse the allocation
-			s.Errorf("256 MiB under a limit of 64: exit %+v, want it OOM-killed", exit)
+			s.Errorf("256 MiB under a limit of 64: got exit %+v, want it OOM-killed", exit)
 		}
 		large := s.task(s.p.Allocate(32))
 		large.Limits = driver.Limits{Memory: 512}
 		if exit := s.run(large); exit.OOMKilled || exit.Failed() {
-			s.Errorf("32 MiB under a limit of 512: exit %+v, want success", exit)
+			s.Errorf("32 MiB under a limit of 512: got exit %+v, want success", exit)
 		}
 		s.wantProcesses(0)
 	},
@@ -25,7 +25,7 @@ var limitCases = map[string]func(*suite){
 		task := s.task(s.p.Allocate(256))
 		task.Limits = driver.Limits{Memory: 1}
 		if exit := s.run(task); !exit.OOMKilled {
-			s.Errorf("exit %+v, want it OOM-killed", exit)
+			s.Errorf("got exit %+v, want it OOM-killed", exit)
 		}
 		s.run(s.task(s.p.Exit(0))) // other tasks can still run
 	},
@@ -36,7 +36,7 @@ var limitCases = map[string]func(*suite){
 		s.start(task)
 		got, err := s.d.Exec(s.ctx, task.ID, driver.Exec{Command: s.p.Allocate(256)})
 		if err != nil || !got.Exit.Failed() {
-			s.Errorf("an exec that allocates 256 MiB in a task limited to 64 MiB: exit %+v, %v, want it killed", got.Exit, err)
+			s.Errorf("an exec that allocates 256 MiB in a task limited to 64 MiB: got exit %+v, %v, want it killed", got.Exit, err)
 		}
 	},
 	"pids": func(s *suite) {
@@ -44,12 +44,12 @@ var limitCases = map[string]func(*suite){
 		task := s.task(s.p.Forks(50))
 		task.Limits = driver.Limits{PIDs: 10}
 		if exit := s.run(task); !exit.Failed() {
-			s.Errorf("50 processes under a limit of 10: exit %+v, want a failure", exit)
+			s.Errorf("50 processes under a limit of 10: got exit %+v, want a failure", exit)
 		}
 		task = s.task(s.p.Forks(50))
 		task.Limits = driver.Limits{PIDs: 100}
 		if exit := s.run(task); exit.Failed() {
-			s.Errorf("50 processes under a limit of 100: exit %+v, want success", exit)
+			s.Errorf("50 processes under a limit of 100: got exit %+v, want success", exit)
 		}
 		s.wantProcesses(0)
 	},
@@ -66,7 +66,7 @@ var limitCases = map[string]func(*suite){
 			task := s.task(s.p.Exit(0))
 			task.Limits = l
 			if exit := s.run(task); exit.Failed() {
-				s.Errorf("limits %+v: exit %+v, want success", l, exit)
+				s.Errorf("limits %+v: got exit %+v, want success", l, exit)
 			}
 		}
 	},

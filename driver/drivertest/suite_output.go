@@ -20,7 +20,7 @@ var outputCases = map[string]func(*suite){
 		lines := s.logs(task.ID.Machine, driver.LogQuery{})
 		for stream, want := range map[string]string{"stdout": "to out", "stderr": "to err"} {
 			if got := texts(lines, stream); len(got) != 1 || got[0] != want {
-				s.Errorf("%s: %q, want %q", stream, got, want)
+				s.Errorf("%s: got %q, want %q", stream, got, want)
 			}
 		}
 		for _, l := range lines {
@@ -76,7 +76,7 @@ var outputCases = map[string]func(*suite){
 		if err := <-done; err != nil {
 			s.Errorf("Logs returned %v after Destroy, want no error", err)
 		}
-		// Lines that had not been read when the machine was destroyed are lost.
+		// Lines that had not been read yet when the machine was destroyed are lost.
 		all := texts(got, "stdout")
 		s.wantLines(all, 0, len(all))
 	},
@@ -163,7 +163,7 @@ var outputCases = map[string]func(*suite){
 func (s *suite) wantLines(got []string, from, to int) {
 	s.Helper()
 	if len(got) != to-from {
-		s.Errorf("%d lines, want %d", len(got), to-from)
+		s.Errorf("got %d lines, want %d", len(got), to-from)
 		return
 	}
 	for i, text := range got {
@@ -174,15 +174,15 @@ func (s *suite) wantLines(got []string, from, to int) {
 	}
 }
 
-// writesOn waits for a new line in the log, and reports whether it appeared before the task
-// ended.
+// writesOn waits for a new line in the task's log. It returns false if the task ends before a new
+// line appears.
 func (s *suite) writesOn(id driver.TaskID) bool {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = s.d.Wait(ctx, id) // fails only if ctx ends
+		_, _ = s.d.Wait(ctx, id) // fails only if ctx is canceled
 		cancel()
 	}()
 	enough := errors.New("enough")

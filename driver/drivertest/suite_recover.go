@@ -26,7 +26,7 @@ var recoverCases = map[string]func(*suite){
 		for _, status := range want {
 			s.stop(status.ID)
 			if exit := s.wait(status.ID); exit.Signal == 0 {
-				s.Errorf("exit %+v, want a signal", exit)
+				s.Errorf("got exit %+v, want a signal", exit)
 			}
 		}
 	},
@@ -39,7 +39,7 @@ var recoverCases = map[string]func(*suite){
 			s.wantCode("the old daemon's driver", err, bourse.CodeUnavailable)
 		}
 		if exit := s.wait(task.ID); exit.Code != 9 {
-			s.Errorf("exit %+v, want code 9", exit)
+			s.Errorf("got exit %+v, want code 9", exit)
 		}
 		for range 2 {
 			got := s.reopen()
@@ -62,15 +62,15 @@ var recoverCases = map[string]func(*suite){
 		killer.KillMachinery(s.T)
 		exit := s.wait(runs.ID)
 		if exit.Code != -1 || exit.Error == "" {
-			s.Errorf("exit of a lost task: %+v, want code -1 and an error", exit)
+			s.Errorf("exit of a lost task: got %+v, want code -1 and an error", exit)
 		}
 		s.wantProcesses(0)
 		if exit := s.wait(ended.ID); exit.Code != 4 {
-			s.Errorf("exit of a task that had already ended: %+v, want code 4", exit)
+			s.Errorf("exit of a task that had already ended: got %+v, want code 4", exit)
 		}
 		s.retry(func() error { _, err := s.d.Start(s.ctx, s.task(s.p.Run)); return err })
 		if got := s.reopen(); len(got) != 3 {
-			s.Errorf("recovered %+v, want the lost, the ended and the new task", got)
+			s.Errorf("recovered %+v, want three tasks: the lost, the ended and the new one", got)
 		}
 	},
 	"driver processes are killed between two daemons": func(s *suite) {

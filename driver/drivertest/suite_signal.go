@@ -18,7 +18,7 @@ var signalCases = map[string]func(*suite){
 				s.Fatalf("Signal: %v", err)
 			}
 			if exit := s.wait(task.ID); exit.Signal != signal.Number() || exit.Code != -1 {
-				s.Errorf("%s: exit %+v, want its signal and code -1", signal, exit)
+				s.Errorf("%s: got exit %+v, want its signal and code -1", signal, exit)
 			}
 			s.wantCode("a signal after the end", s.d.Signal(s.ctx, task.ID, signal), bourse.CodeFailedPrecondition)
 		}
@@ -35,7 +35,7 @@ var signalCases = map[string]func(*suite){
 		}
 		s.wantProcesses(0)
 		if exit := s.wait(task.ID); exit.Signal != bourse.Signal("SIGKILL").Number() {
-			s.Errorf("exit %+v, want SIGKILL", exit)
+			s.Errorf("got exit %+v, want SIGKILL", exit)
 		}
 		if err := s.d.Stop(s.ctx, task.ID, "SIGTERM", time.Second); err != nil {
 			s.Errorf("Stop after the end: %v", err)
@@ -65,7 +65,7 @@ var signalCases = map[string]func(*suite){
 		}
 		s.stop(task.ID)
 		if exit := s.wait(task.ID); exit.Signal != bourse.Signal("SIGTERM").Number() {
-			s.Errorf("exit %+v, want SIGTERM", exit)
+			s.Errorf("got exit %+v, want SIGTERM", exit)
 		}
 	},
 	"stop kills the whole process tree": func(s *suite) {
@@ -82,7 +82,7 @@ var signalCases = map[string]func(*suite){
 		s.need("leaving child processes behind", s.p.Leaver != nil)
 		task := s.task(s.p.Leaver)
 		if exit := s.run(task); exit.Failed() {
-			s.Errorf("exit %+v, want success", exit)
+			s.Errorf("got exit %+v, want success", exit)
 		}
 		s.wantProcesses(0)
 	},
@@ -90,7 +90,7 @@ var signalCases = map[string]func(*suite){
 		s.need("escaping from the process group", s.p.Escaper != nil)
 		task := s.task(s.p.Escaper)
 		if exit := s.run(task); exit.Failed() {
-			s.Errorf("exit %+v, want success", exit)
+			s.Errorf("got exit %+v, want success", exit)
 		}
 		if got := texts(s.logs(task.ID.Machine, driver.LogQuery{}), "stdout"); len(got) != 1 || got[0] != "left" {
 			s.Errorf("got output %q, want the line that the task printed before it exited", got)

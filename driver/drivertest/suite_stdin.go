@@ -24,7 +24,7 @@ var stdinCases = map[string]func(*suite){
 		task.Stdin = bytes.Repeat([]byte("x"), driver.MaxStdin)
 		s.start(task)
 		if exit := s.wait(task.ID); exit.Code != 5 {
-			s.Errorf("exit %+v, want code 5", exit)
+			s.Errorf("got exit %+v, want code 5", exit)
 		}
 	},
 	"stdin survives the daemon's death": func(s *suite) {
@@ -35,7 +35,7 @@ var stdinCases = map[string]func(*suite){
 		s.reopen()
 		s.wait(task.ID)
 		if again := s.start(task); again.Exit == nil {
-			s.Errorf("Start returned %+v, want the exit: the program must not run twice", again)
+			s.Errorf("repeated Start returned %+v, want the first run's exit", again)
 		}
 		if got := s.written(task.ID.Machine); got != in {
 			s.Errorf("got %d of %d bytes", len(got), len(in))

@@ -91,7 +91,7 @@ type terminalResult struct {
 	err error
 }
 
-// terminal executes a command in a new task.
+// terminal starts a new task, and executes a command with a terminal in it.
 func (s *suite) terminal(ctx context.Context, command []string, size driver.Size) *terminal {
 	s.Helper()
 	inR, inW := io.Pipe()

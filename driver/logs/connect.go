@@ -68,9 +68,9 @@ func (k *Keeper) connect(ctx context.Context) error {
 	}
 	conn, err := k.connectOrSpawn(ctx, l)
 	if errors.Is(err, errVersion) {
-		// The old process exits without discarding anything, and a process of this release takes
+		// The old process exits without discarding anything, and a process from this release takes
 		// over.
-		k.cfg.Log.Info("replacing a keeper of another release", "err", err)
+		k.cfg.Log.Info("replacing keeper from another release", "err", err)
 		if err := endProcess(ctx, l); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (k *Keeper) connect(ctx context.Context) error {
 			if isUnreached(err) {
 				return errors.Join(err, conn.Close())
 			}
-			k.cfg.Log.Warn("resume logging of output failed", "machine", h.Machine, "boot", h.Boot, "err", err)
+			k.cfg.Log.Warn("resume logging failed", "machine", h.Machine, "boot", h.Boot, "err", err)
 		}
 	}
 	k.mu.Lock()
@@ -129,7 +129,7 @@ func (k *Keeper) watchProcess(conn *net.UnixConn) {
 	}
 }
 
-// drop closes a connection. If it is the current lease, drop also discards the lease.
+// drop closes a connection. If conn is the current lease, drop also clears the lease.
 func (k *Keeper) drop(conn *net.UnixConn) {
 	if conn == nil {
 		return
@@ -182,13 +182,14 @@ func isUnreached(err error) bool {
 	return ok
 }
 
-// unreached wraps errors that mean that the process could not be reached or the connection broke.
+// unreached wraps the errors that mean that the process could not be reached or that the connection
+// broke.
 type unreached struct{ error }
 
 func (u *unreached) Unwrap() error { return u.error }
 
 // ask sends one request on a new connection and waits for the final frame of the answer. It calls
-// news for each frame before that.
+// news for each frame before the final one.
 func (k *Keeper) ask(ctx context.Context, req *request, news func()) error {
 	lost := func(err error) error {
 		if ctx.Err() != nil {

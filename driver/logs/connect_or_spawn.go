@@ -90,8 +90,8 @@ func (k *Keeper) spawn(ctx context.Context, l layout) error {
 	return nil
 }
 
-// endProcess terminates the keeper's process that uses the directory, whatever the process's
-// release.
+// endProcess terminates the keeper's process that uses the directory, even if the process belongs
+// to another release.
 func endProcess(ctx context.Context, l layout) error {
 	conn, err := companion.Dial(ctx, l.run())
 	if err != nil {

@@ -20,7 +20,7 @@ func (f Files) path(id bourse.MachineID, n int) string {
 	return filepath.Join(f.dir(id), strconv.Itoa(n))
 }
 
-// numbers returns the numbers of a machine's log files, oldest first. It returns none if the machine has no
+// numbers returns the numbers of a machine's log files, oldest first. The list is empty if the machine has no
 // directory.
 func (f Files) numbers(id bourse.MachineID) ([]int, error) {
 	entries, err := os.ReadDir(f.dir(id))
@@ -52,8 +52,7 @@ func (f Files) Machines() ([]bourse.MachineID, error) {
 	return out, nil
 }
 
-// Read calls line with the existing lines of a machine's log that want selects. An unknown machine has no
-// lines.
+// Read calls line with each existing line of a machine's log that want selects. An unknown machine has no lines.
 func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	r, err := f.open(id, want)
 	if err != nil {
@@ -63,5 +62,5 @@ func (f Files) Read(id bourse.MachineID, want driver.LogQuery, line func(driver.
 	return r.read(line)
 }
 
-// Remove removes a machine's log. If the machine has a [Log], it must have been destroyed.
+// Remove removes a machine's log. If a [Log] exists for the machine, call Log.Destroy first.
 func (f Files) Remove(id bourse.MachineID) error { return os.RemoveAll(f.dir(id)) }

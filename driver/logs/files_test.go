@@ -45,8 +45,8 @@ func numbered(from, to int) []string {
 	return out
 }
 
-// TestRotation checks which lines remain after rotation, and that a reader that keeps up misses
-// none while files are created and removed.
+// TestRotation checks which lines remain after rotation, and that a reader that keeps up does not miss any lines while
+// files are created and removed.
 func TestRotation(t *testing.T) {
 	record := int64(len(appendLine(nil, noon, "stdout", false, []byte("line 0000"))))
 	m, l := newLog(t, 10*record, 3)
@@ -65,10 +65,10 @@ func TestRotation(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(numbered(0, 92), followed); diff != "" {
-		t.Errorf("a follower saw (-want +got):\n%s", diff)
+		t.Errorf("lines that a follower received (-want +got):\n%s", diff)
 	}
 	if files, err := l.numbers(someMachine); err != nil || len(files) != 3 {
-		t.Errorf("files %v, %v, want 3", files, err)
+		t.Errorf("got files %v, %v, want 3", files, err)
 	}
 	for tail, want := range map[int][]string{0: numbered(70, 95), 3: numbered(92, 95), 12: numbered(83, 95), 500: numbered(70, 95), -1: nil} {
 		if diff := cmp.Diff(want, readLog(t, l, driver.LogQuery{Tail: tail})); diff != "" {
@@ -98,7 +98,7 @@ func TestPositions(t *testing.T) {
 	all := read("")
 	for i, x := range all {
 		if got := read(x.position); !slices.Equal(got, all[i+1:]) {
-			t.Errorf("after %v: %v, want %v", x, got, all[i+1:])
+			t.Errorf("after %v: got %v, want %v", x, got, all[i+1:])
 		}
 	}
 	early := all[0]
@@ -107,7 +107,7 @@ func TestPositions(t *testing.T) {
 	}
 	whole := read("")
 	if got := read(early.position); whole[0] == early || !slices.Equal(got, whole) {
-		t.Errorf("after a line in a removed file: %v, want all of %v", got, whole)
+		t.Errorf("after a line in a removed file: got %v, want all of %v", got, whole)
 	}
 	last := whole[len(whole)-1]
 	number, _, _ := parsePosition(last.position)
@@ -116,7 +116,7 @@ func TestPositions(t *testing.T) {
 	}
 	for _, bad := range []string{"x", "1", "1.", ".1", "0.1", "-1.1", "1.-1", "1.1.1", "99999999999999999999.1", "1.99999999999999999999"} {
 		if err := l.Read(someMachine, driver.LogQuery{After: bad}, nil); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("position %q: %v, want invalid", bad, err)
+			t.Errorf("position %q: got %v, want invalid", bad, err)
 		}
 	}
 }
@@ -140,13 +140,13 @@ func TestTornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := readLog(t, l, driver.LogQuery{}); !cmp.Equal(got, []string{"before"}) {
-		t.Errorf("with a partly written line: %q, want only the complete line", got)
+		t.Errorf("with a partly written line: got %q, want only the complete line", got)
 	}
 	next := l.Log(someMachine)
 	t.Cleanup(next.Close)
 	say(next, "after")
 	if got, want := readLog(t, l, driver.LogQuery{}), []string{"before", "torn in the mi", "after"}; !cmp.Equal(got, want) {
-		t.Errorf("after a crash: %q, want %q", got, want)
+		t.Errorf("after a crash: got %q, want %q", got, want)
 	}
 }
 

@@ -51,7 +51,7 @@ const (
 
 // Keep is the main function of a keeper's process. It copies the output of containers to log files,
 // even while no daemon is running. It returns if it has been idle for Grace, on SIGTERM, when a
-// daemon requests it, or when ctx is done. Another keeper can then take over.
+// daemon requests it, or when ctx is done. Another keeper process can then take over.
 func Keep(ctx context.Context, cfg KeepConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

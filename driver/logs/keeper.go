@@ -53,7 +53,7 @@ type Keeper struct {
 	removals  map[bourse.MachineID]*removal
 }
 
-// heldSource is a source that must be read. It is sent to every new keeper process.
+// heldSource is a source that must be read until Done or Destroy discards it. It is sent to every new keeper process.
 type heldSource struct {
 	Source
 	// The read ends of the FIFOs. The daemon never reads from them. They preserve the FIFOs' contents while the keeper's
@@ -61,7 +61,7 @@ type heldSource struct {
 	pipes []*os.File
 }
 
-// removal notifies the followers of a machine's log of the log's removal.
+// removal tells the goroutines that follow a machine's log that the log was removed.
 type removal struct {
 	refs int
 	done chan struct{}
@@ -82,8 +82,8 @@ func NewKeeper(cfg KeeperConfig) *Keeper {
 	}
 }
 
-// Start creates the directory. If the keeper's process of an earlier daemon is still running, Start connects to
-// it. Otherwise, a process is started later, when there is output to read.
+// Start creates the directory. If a process that an earlier daemon started is still running, Start connects to it.
+// Otherwise, a process is started later, when there is output to read.
 func (k *Keeper) Start(ctx context.Context) error {
 	l, err := k.prepare()
 	if err != nil {
@@ -110,9 +110,8 @@ func (k *Keeper) prepare() (layout, error) {
 	return l, nil
 }
 
-// Keep starts copying the output of one boot of a machine to the machine's log. Once Keep has returned, a
-// container that writes to the FIFOs may be started. Keep is idempotent. It returns CodeNotFound if a FIFO does
-// not exist.
+// Keep starts copying the output of one boot of a machine to the machine's log. Once Keep has returned nil, a container
+// that writes to the FIFOs may be started. Keep is idempotent. It returns CodeNotFound if a FIFO does not exist.
 func (k *Keeper) Keep(ctx context.Context, src Source) error {
 	if err := src.validate(); err != nil {
 		return err
@@ -121,7 +120,7 @@ func (k *Keeper) Keep(ctx context.Context, src Source) error {
 	if err != nil {
 		return err
 	}
-	// From here on, every new process receives the source, even if this call of Keep fails.
+	// From here on, the source is sent to every new process, even if this call to Keep fails.
 	k.mu.Lock()
 	if have := k.held[src.id()]; have != nil {
 		h.release()

@@ -17,8 +17,8 @@ import (
 )
 
 // TestKeeperKilled kills the keeper repeatedly while two streams are written in pieces that may end within a line. Only
-// data that a killed keeper had read but not written may be lost. Lines must be in order and appear once, and all lines
-// after the last kill must exist. A follower must see the same lines.
+// data that a killed keeper had read but not yet written may be lost. Lines must be in order and appear once, and all
+// lines after the last kill must be in the log. A follower must receive the same lines.
 func TestKeeperKilled(t *testing.T) {
 	k := newKeeper(t, func(c *KeeperConfig) { c.Bytes, c.Files = 100_000, 10_000 })
 	seed := rand.Uint64()
@@ -94,8 +94,8 @@ func writeNumbered(t *testing.T, f *os.File, random *rand.Rand, stop *atomic.Boo
 	return n
 }
 
-// checkNumbered checks that the lines are in order and end with all of more. For each kill, a
-// chunk of lines may be missing and two lines may be broken.
+// checkNumbered checks that the lines are in order and end with all lines in more. For each kill, a chunk of lines may
+// be missing and two lines may be broken.
 func checkNumbered(t *testing.T, what string, got []string, n, kills int, more ...string) {
 	t.Helper()
 	if len(got) < len(more) || !slices.Equal(got[len(got)-len(more):], more) {
@@ -120,8 +120,8 @@ func checkNumbered(t *testing.T, what string, got []string, n, kills int, more .
 	t.Logf("%s: %d of %d lines are missing, %d are broken", what, lost, n, broken)
 }
 
-// TestBothKilled kills the keeper and the daemon. The container writes until its FIFO is full,
-// and ends. Once both are running again, the log must contain everything.
+// TestBothKilled kills the keeper and the daemon. The container writes until its FIFO is full, and then ends. Once
+// keeper and daemon are running again, the log must contain everything.
 func TestBothKilled(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
@@ -146,8 +146,8 @@ func TestBothKilled(t *testing.T) {
 	checkLines(t, k, "before", "meanwhile")
 }
 
-// TestWritersEndWhileNobodyReads kills the keeper, and then the container ends while its output
-// is still in the FIFO, which the daemon holds open. The output must reach the log.
+// TestWritersEndWhileNobodyReads kills the keeper, and then ends the container while its output is still in the FIFO,
+// which the daemon holds open. The output must reach the log.
 func TestWritersEndWhileNobodyReads(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
@@ -170,11 +170,11 @@ func checkLines(t *testing.T, k *Keeper, want ...string) {
 	t.Helper()
 	got := lines(t, k, someMachine)["stdout"]
 	if strings.Join(got, "|") != strings.Join(want, "|") {
-		t.Errorf("the log has %q, want %q", got, want)
+		t.Errorf("log: got %q, want %q", got, want)
 	}
 }
 
-// TestManyMachines logs many machines concurrently, and kills the keeper in the meantime.
+// TestManyMachines logs the output of many machines concurrently, and kills the keeper in the meantime.
 func TestManyMachines(t *testing.T) {
 	k := newKeeper(t, nil)
 	const machines = 50
@@ -199,7 +199,7 @@ func TestManyMachines(t *testing.T) {
 		mustDone(t, k, s.Source)
 		want := fmt.Sprintf("one %d|two %d", i, i)
 		if got := strings.Join(lines(t, k, s.Machine)["stdout"], "|"); got != want {
-			t.Errorf("machine %d has %q, want %q", i, got, want)
+			t.Errorf("log of machine %d: got %q, want %q", i, got, want)
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 
 var keeperCommand = []string{"/proc/self/exe", "keeper"}
 
-// newKeeper returns a keeper in a new directory. At the end of the test it checks that nothing of
-// the keeper remains.
+// newKeeper returns a keeper in a new directory. At the end of the test, it checks that the keeper leaves nothing
+// behind.
 func newKeeper(t *testing.T, change func(*KeeperConfig)) *Keeper {
 	t.Helper()
 	cfg := KeeperConfig{Dir: t.TempDir(), Command: keeperCommand, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -40,7 +40,7 @@ func newKeeper(t *testing.T, change func(*KeeperConfig)) *Keeper {
 			t.Errorf("Shutdown: %v", err)
 		}
 		if free, err := companion.LockFree(last.layout.lock()); !free || err != nil {
-			t.Errorf("a keeper still runs: lock free %v, %v", free, err)
+			t.Errorf("a keeper is still running: lock free %v, %v", free, err)
 		}
 		eventually(t, "goroutines and files are gone", func() bool {
 			return runtime.NumGoroutine() <= goroutines && openFiles(t) <= files
@@ -63,7 +63,7 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// eventually polls until ok returns true. Use it for conditions that other processes meet without any notification.
+// eventually polls until ok returns true. Use it to wait for other processes that do not send a notification.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -184,8 +184,8 @@ func kill(t *testing.T, k *Keeper) {
 	}
 }
 
-// foreignKeeper acts as a keeper of another release. It reports another version, and understands
-// only the request to exit.
+// foreignKeeper acts as a keeper from another release. It reports another version, and supports only the request to
+// exit.
 func foreignKeeper(dir string) error {
 	tell := companion.Readiness()
 	l, err := newLayout(dir)

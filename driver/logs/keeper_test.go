@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// TestKeep checks that the log contains a boot's whole output, on both streams, including a last
+// TestKeep checks that the log contains all of a boot's output on both streams, including a last
 // line without a newline.
 func TestKeep(t *testing.T) {
 	k := newKeeper(t, nil)
@@ -82,8 +82,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestDoneIsBounded checks that Done returns although a process holds an output open and
-// continues to write.
+// TestDoneIsBounded checks that Done returns even if a process holds an output open and continues
+// to write.
 func TestDoneIsBounded(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
@@ -184,7 +184,7 @@ func TestDestroy(t *testing.T) {
 				t.Errorf("Logs returned %v after Destroy, want no error", err)
 			}
 			if got := lines(t, k, someMachine); len(got) > 0 {
-				t.Errorf("a destroyed machine has log lines %v", got)
+				t.Errorf("log of a destroyed machine: got lines %v, want none", got)
 			}
 			for _, dir := range []string{k.layout.files().dir(someMachine)} {
 				if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -193,7 +193,7 @@ func TestDestroy(t *testing.T) {
 			}
 			mustKeep(t, k, newShim(t, someMachine, 1).Source) // the new log does not contain lines of the destroyed one
 			if got := lines(t, k, someMachine); len(got) > 0 {
-				t.Errorf("a new machine has log lines %v", got)
+				t.Errorf("log of a new machine: got lines %v, want none", got)
 			}
 		})
 	}
@@ -222,12 +222,12 @@ func TestIdleKeeperEnds(t *testing.T) {
 		})
 	}
 	if got := lines(t, k, someMachine)["stdout"]; len(got) != 3 {
-		t.Errorf("the log has %q, want a line from each boot", got)
+		t.Errorf("log: got %q, want a line from each boot", got)
 	}
 }
 
-// TestForeignKeeperIsReplaced checks that a keeper of another release is replaced without losing
-// the output that it read.
+// TestForeignKeeperIsReplaced checks that a keeper from another release is replaced without losing
+// the output that it has read.
 func TestForeignKeeperIsReplaced(t *testing.T) {
 	k := newKeeper(t, nil)
 	l, err := k.prepare()
@@ -249,7 +249,7 @@ func TestForeignKeeperIsReplaced(t *testing.T) {
 	awaitLine(t, k, "hello")
 }
 
-// TestKeeperThatCannotStart checks the errors when the process cannot be started.
+// TestKeeperThatCannotStart checks the errors that are returned when the process cannot be started.
 func TestKeeperThatCannotStart(t *testing.T) {
 	k := newKeeper(t, func(c *KeeperConfig) { c.Command = []string{"no-such-program-anywhere"} })
 	if err := k.Keep(t.Context(), newShim(t, someMachine, 1).Source); bourse.CodeOf(err) != bourse.CodeInvalid {

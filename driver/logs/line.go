@@ -55,9 +55,9 @@ func parseLine(b []byte) (driver.LogLine, bool) {
 	return driver.LogLine{At: at, Stream: string(stream), Partial: rest[0] == 'P', Text: string(rest[2:])}, true
 }
 
-// piece returns the first line in data without its newline or, if the line is too long, the first
-// piece of it. size is the number of bytes that text occupies in data, including the newline. It is
-// 0 if data contains only the beginning of a line.
+// piece returns the first line in data, without its newline. If the line is too long, piece returns
+// only the line's first part. size is the number of bytes that text occupies in data, including the
+// newline. It is 0 if data contains only the beginning of a line.
 func piece(data []byte) (text []byte, size int, partial bool) {
 	i := bytes.IndexByte(data[:min(len(data), maxLine+1)], '\n')
 	switch {
@@ -69,8 +69,8 @@ func piece(data []byte) (text []byte, size int, partial bool) {
 	return nil, 0, false
 }
 
-// splitLines calls line with each line in data. It splits long lines into pieces, of which all
-// except the last are partial. It returns the incomplete line at the end of data.
+// splitLines calls line with each line in data. It splits a long line into pieces; all except the
+// last are partial. It returns the incomplete line at the end of data.
 func splitLines(data []byte, line func(text []byte, partial bool)) []byte {
 	for {
 		text, size, partial := piece(data)

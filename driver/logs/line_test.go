@@ -63,8 +63,8 @@ func FuzzParseLine(f *testing.F) {
 	})
 }
 
-// FuzzSplitLines splits data into two parts at any position, and checks that the lines can be
-// joined to the same data again.
+// FuzzSplitLines splits data into two parts at any position, and checks that joining the lines
+// restores the data.
 func FuzzSplitLines(f *testing.F) {
 	f.Add([]byte("one\ntwo\n\nthree"), 5)
 	f.Add([]byte(strings.Repeat("x", maxLine)+"\n"+strings.Repeat("y", maxLine+1)+"\n"), 100)
@@ -87,7 +87,7 @@ func FuzzSplitLines(f *testing.F) {
 			t.Fatalf("%d bytes remain", len(rest))
 		}
 		if got = append(got, rest...); !bytes.Equal(got, data) {
-			t.Errorf("joined: %q, want %q", got, data)
+			t.Errorf("joined: got %q, want %q", got, data)
 		}
 	})
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// reader reads a machine's log files, oldest first. Each call of read continues where the previous call
-// stopped.
+// reader reads a machine's log files, oldest first. Each call to read continues where the previous call stopped.
 type reader struct {
 	files  Files
 	id     bourse.MachineID
@@ -75,8 +74,8 @@ func (r *reader) seekTail(n int) error {
 	return nil
 }
 
-// position returns the [driver.LogLine] position of the line that ends at offset end of the file with
-// the given number.
+// position returns the [driver.LogLine] position of a line. number is the number of the line's file, and end is the
+// offset in the file at which the line ends.
 func position(number int, end int64) string {
 	b := strconv.AppendInt(make([]byte, 0, 24), int64(number), 10)
 	return string(strconv.AppendInt(append(b, '.'), end, 10))
@@ -92,7 +91,7 @@ func parsePosition(s string) (number int, end int64, err error) {
 	return int(n), int64(o), nil
 }
 
-// countLines returns the number of complete lines in a file, and the offset of the end of the last one.
+// countLines returns the number of complete lines in a file, and the offset at which the last of them ends.
 func countLines(path string) (lines int, end int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {

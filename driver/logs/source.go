@@ -19,10 +19,10 @@ type openSource struct {
 	copies sync.WaitGroup
 }
 
-// input is an output stream of a machine that the keeper reads.
+// input is one output stream of a machine, which the keeper reads.
 type input struct {
 	stream *Stream
-	guard  *os.File // the keeper's own writing end, which prevents reads from returning EOF
+	guard  *os.File // the keeper's own write end, which prevents reads from returning EOF
 }
 
 // openInput opens a FIFO. It returns CodeNotFound if the file does not exist, and CodeInvalid if
@@ -69,9 +69,9 @@ func (s *openSource) run() {
 	}
 }
 
-// stop stops reading once no other process holds the FIFOs open for writing, but at the latest
-// after grace. When it returns nil, all data that was in the FIFOs is in the log. If ctx is done
-// first, reading continues, and stop may be called again.
+// stop waits until no other process holds the FIFOs open for writing, or until grace has passed,
+// and then stops reading. When it returns nil, all data that was in the FIFOs has been logged. If
+// ctx is done first, reading continues, and stop may be called again.
 func (s *openSource) stop(ctx context.Context, grace time.Duration) error {
 	for _, in := range s.inputs {
 		_ = in.guard.Close() // stop may have been called before

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// chunk is the maximum number of bytes to read from a pipe at a time. A buffer is taken from the pool only while
-// there is data to read, so that machines without output do not occupy memory for buffers.
+// chunk is the maximum number of bytes to read from a pipe at a time. A stream holds a buffer from the pool only while
+// it has data to read, so machines without output do not use memory for buffers.
 const chunk = 2 * maxLine
 
 type ioBuffers struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// keptMachine is the keeper's table entry for a machine that is in use. Changes of its sources are serialized.
+// keptMachine is the keeper's table entry for a machine that is in use. Changes to its sources are serialized.
 type keptMachine struct {
 	log      *Log
 	refs     int           // number of users; guarded by the table's mutex
@@ -18,8 +18,8 @@ type keptMachine struct {
 	sources map[int]*openSource // by boot; accessed only by the goroutine that has filled changing
 }
 
-// doneGrace is how long to wait for the end of an output after the program has ended. The process that copies the
-// output may need a moment, or an escaped process may hold the output open.
+// doneGrace is how long to wait for an output to end after the program has ended. The process that copies the output
+// may take a moment, or an escaped process may hold the output open.
 const doneGrace = 2 * time.Second
 
 // hold returns a machine's entry, which the caller must pass to release.
@@ -71,8 +71,8 @@ func (k *server) change(ctx context.Context, id bourse.MachineID, fn func(m *kep
 	}
 }
 
-// tryChange makes one attempt for change. It returns again=true if the machine was destroyed while tryChange
-// waited. The caller must then try again with the machine's new entry.
+// tryChange waits for its turn and then calls fn with the entry m. It returns again=true, without calling fn, if the
+// machine was destroyed while tryChange waited. The caller must then try again with the machine's new entry.
 func (k *server) tryChange(ctx context.Context, id bourse.MachineID, m *keptMachine, fn func(m *keptMachine) error) (again bool, err error) {
 	select {
 	case m.changing <- struct{}{}:
@@ -114,7 +114,7 @@ func (k *server) keep(ctx context.Context, src Source) error {
 	})
 }
 
-// begin adds a source to a machine's entry. Until the source is passed to end, it counts as a user of the entry.
+// begin adds a source to a machine's entry. The source counts as a user of the entry until it is passed to end.
 func (k *server) begin(m *keptMachine, s *openSource) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

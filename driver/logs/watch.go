@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// watchPause is the minimum time between two notifications about a log. Followers therefore read the output of a
-// machine that writes continuously in larger pieces.
+// watchPause is the minimum time between two notifications about a log. If a machine writes continuously, followers
+// therefore read its output in larger pieces.
 const watchPause = 5 * time.Millisecond
 
 // Watch calls news immediately, and again whenever there are new lines in the log. It returns nil when the log is
@@ -42,9 +42,8 @@ func (m *Log) Watch(ctx context.Context, news func()) error {
 }
 
 // Follow calls line with a machine's lines until ctx is done. It returns nil if the machine is destroyed. Follow calls
-// watch to learn of new lines: watch must call news immediately, and again whenever there may be new lines in the
-// files, until ctx is done or the machine is destroyed. If the machine is destroyed, watch must return nil. Follow
-// returns any error from watch.
+// watch, which must call news immediately, and again whenever there may be new lines in the files. watch must return
+// when ctx is done, and must return nil when the machine is destroyed. Follow returns any error from watch.
 func (f Files) Follow(ctx context.Context, id bourse.MachineID, want driver.LogQuery,
 	watch func(ctx context.Context, news func()) error, line func(driver.LogLine) error,
 ) error {

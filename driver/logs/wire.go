@@ -5,8 +5,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// protocolVersion is the version of this release's protocol. The hello, its answer and the end request are the same
-// in all versions, so that a daemon can always replace a keeper of another release.
+// protocolVersion is the version of this release's protocol. The hello, its answer and the end request are the same in
+// all versions, so that a daemon can always replace a keeper from another release.
 const protocolVersion = 1
 
 // op is the operation of a request. Each request has its own connection, and closing it cancels the request.
@@ -30,7 +30,7 @@ type request struct {
 	Machine  bourse.MachineID `json:"machine,omitempty"`
 }
 
-// settings are part of a daemon's hello. From then on, they apply to all logs.
+// settings are part of a daemon's hello. Once received, they apply to all logs.
 type settings struct {
 	Bytes int64 `json:"bytes"`
 	Files int   `json:"files"`

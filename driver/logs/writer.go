@@ -68,8 +68,8 @@ func (m *Log) limit() int64 {
 	return m.maximum
 }
 
-// append writes complete records. Because a full disk must not block the program, append drops records that
-// cannot be written, and logs their number of bytes once the disk accepts writes again.
+// append writes complete records. append drops records that cannot be written, because a full disk must not block the
+// program. Once the disk accepts writes again, append logs how many bytes were dropped.
 func (m *Log) append(records []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,8 +169,8 @@ func (m *Log) rotateLocked() error {
 	return nil
 }
 
-// Close closes the file, if it is open. The next write opens it again. The keeper calls Close when none of
-// the machine's tasks is running.
+// Close closes the file, if it is open. The next write opens it again. The keeper calls Close when it stops using the
+// Log.
 func (m *Log) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

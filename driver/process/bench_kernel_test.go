@@ -14,9 +14,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// BenchmarkKernel measures the kernel's part of a start. One process forks and executes programs, 16 at once, in their
-// own directories and groups, without a supervisor, worker or market. The ratio is that rate divided by the rate
-// without directories and groups.
+// BenchmarkKernel measures the kernel's part of a start. One process forks and executes programs, 16 at a time, in
+// their own directories and groups, without a supervisor, worker or market. The ratio is the rate of these starts
+// divided by the rate of starts without directories and groups.
 func BenchmarkKernel(b *testing.B) {
 	groups := cgroup.Open("kernel", slog.New(slog.DiscardHandler))
 	b.Cleanup(groups.Close)
@@ -47,7 +47,7 @@ type starter struct {
 	made   atomic.Int64
 }
 
-// round returns the number of programs started per second. Ending them is not measured.
+// round returns the number of programs started per second. The time for ending them is not measured.
 func (s *starter) round(b *testing.B) float64 {
 	const n = 500
 	ends := make(chan func() error, n)

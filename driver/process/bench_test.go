@@ -16,8 +16,8 @@ import (
 )
 
 // BenchmarkStart compares Start with os/exec's fork and exec of the same program. It runs them
-// alternately and reports their ratio: that of the median times for one client, and that of the
-// rates for 16 clients.
+// alternately and reports two ratios: of the median times for one client, and of the rates for 16
+// clients.
 func BenchmarkStart(b *testing.B) {
 	for _, mode := range []LimitMode{LimitsAuto, LimitsOff} {
 		b.Run(fmt.Sprintf("limits=%s/clients=1", mode), func(b *testing.B) { benchOne(b, mode) })
@@ -69,7 +69,7 @@ func benchOne(b *testing.B, mode LimitMode) {
 
 func bareStart(b *testing.B) time.Duration {
 	cmd, took := bare(b)
-	time.Sleep(time.Millisecond) // let the program run, as in the measurement of Start
+	time.Sleep(time.Millisecond) // let the program run, as when Start is measured
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	return took
@@ -85,7 +85,8 @@ func bare(b *testing.B) (*exec.Cmd, time.Duration) {
 	return cmd, time.Since(begun)
 }
 
-// benchMany measures the number of starts per second. Ending the programs is not measured.
+// benchMany measures the number of starts per second. The time for ending the programs is not
+// measured.
 func benchMany(b *testing.B, mode LimitMode) {
 	d := benchHost(b, mode)
 	var ours, floor, turns float64

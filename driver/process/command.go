@@ -16,8 +16,8 @@ import (
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // lookup returns the path of a command that will be executed in dir. A name without a slash is looked up in the
-// directories listed in path. Relative directories are ignored, so that a program in the working directory is not
-// executed by accident.
+// directories listed in path. Relative directories in path are ignored, so that a program in the working directory is
+// not executed by accident.
 func lookup(name, path, dir string) (string, error) {
 	if name == "" {
 		return "", bourse.Errorf(bourse.CodeInvalid, "no command")
@@ -51,8 +51,9 @@ func lookup(name, path, dir string) (string, error) {
 	return "", bourse.Errorf(bourse.CodeInvalid, "command %s was not found in PATH %s", bourse.Quoted(name), bourse.Quoted(path))
 }
 
-// executable reports whether the file at full exists. It returns CodeInvalid if no user may execute the file. The
-// kernel later checks whether the task's user may execute it. name is the command's name for error messages.
+// executable reports whether the file at the path full exists. It returns CodeInvalid if no user may execute the file.
+// Whether the task's user may execute it is checked later, by the kernel. name is the command's name for error
+// messages.
 func executable(name, full string) (exists bool, err error) {
 	info, err := os.Stat(full)
 	switch {
@@ -68,7 +69,7 @@ func executable(name, full string) (exists bool, err error) {
 	return true, err
 }
 
-// startError adds a code to the error of a failed fork or exec.
+// startError adds a code to an error from fork or exec.
 func startError(name string, with *taskEnv, err error) error {
 	code := bourse.CodeInvalid
 	switch {
@@ -96,7 +97,7 @@ func variable(env []string, name string) (string, bool) {
 	return "", false
 }
 
-// searchPath returns the PATH in which a task's commands are looked up.
+// searchPath returns the PATH that is used to look up a task's commands.
 func searchPath(env []string) string {
 	if p, ok := variable(env, "PATH"); ok {
 		return p

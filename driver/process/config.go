@@ -45,8 +45,8 @@ func (c Config) withDefaults() Config {
 type SupervisorConfig struct {
 	Dir string       // the same as Config.Dir
 	Log *slog.Logger // default: discards all records
-	// Grace is how long a supervisor without tasks waits for a daemon to connect before it exits; default 2 s. After
-	// it was started, a supervisor waits at least 10 s.
+	// Grace is how long a supervisor without tasks waits for a daemon to connect before it exits; default 2 s. A newly
+	// started supervisor waits at least 10 s.
 	Grace time.Duration
 }
 

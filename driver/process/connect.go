@@ -18,15 +18,15 @@ const (
 	maxRetryDelay  = 2 * time.Second
 )
 
-// Recover implements driver.Driver: it connects to the running supervisor or starts one. After it has succeeded, it
-// must not be called again.
+// Recover implements driver.Driver: it connects to the running supervisor or starts one. It must not be called again
+// after it has succeeded.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	d.mu.Lock()
 	again := d.begun
 	d.begun = true
 	d.mu.Unlock()
 	if again {
-		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "recover was already called")
+		return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "recovery has already begun")
 	}
 	var err error
 	if d.layout, err = newLayout(d.cfg.Dir); err != nil {
@@ -43,8 +43,8 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Status, error) {
 	return d.mirror.all(), nil
 }
 
-// connect retries until it connects to the supervisor, ctx is done, or an error is permanent. After it connects, a
-// goroutine reads from the new link and reconnects if the link is lost.
+// connect tries to connect to the supervisor until it succeeds, fails with a permanent error, or ctx is done. Once it
+// has connected, a goroutine reads from the new link, and reconnects if the link breaks.
 func (d *Driver) connect(ctx context.Context) error {
 	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		err := d.tryConnect(ctx)
@@ -87,8 +87,7 @@ func (d *Driver) tryConnect(ctx context.Context) error {
 	return nil
 }
 
-// greet sends the hello on a new link and updates the mirror. After that, it makes the link available to other
-// goroutines.
+// greet sends the hello on a new link, updates the mirror, and then makes the link available to other goroutines.
 func (d *Driver) greet(ctx context.Context, l *link) error {
 	own := settings{LogBytes: d.cfg.LogBytes, LogFiles: d.cfg.LogFiles, NoLimits: d.cfg.Limits == LimitsOff}
 	r, err := l.call(ctx, &request{Op: opHello, Hello: &hello{Version: protocolVersion, Settings: own}}, nil)
@@ -126,7 +125,8 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 	return nil
 }
 
-// keep reads from a link until the link breaks. If the link was in use, keep then reconnects.
+// keep reads from a link until the link breaks. If the link was in use, keep then reconnects, unless another daemon has
+// taken over the supervisor.
 func (d *Driver) keep(l *link) {
 	err := l.read(func(r *reply) {
 		if r.Status != nil {

@@ -4,8 +4,8 @@
 //
 // # Two processes
 //
-// A Driver runs in the worker's daemon, which may be killed at any moment. State that must survive
-// is held by a small separate process, the supervisor. Each directory has one supervisor.
+// A Driver runs in the worker's daemon, which may be killed at any moment. A small separate
+// process, the supervisor, holds the state that must survive. Each directory has one supervisor.
 // Driver.Recover connects to the running supervisor or starts one in a new session. The supervisor
 // is the parent of the tasks' processes: it copies their output to log files, reaps them, and keeps
 // their exits until the daemon discards them. The supervisor does not access the machines' records,
@@ -47,20 +47,20 @@
 //
 // Supervisor: supervisor.mu guards the table of machines (table.go). Each machine's log
 // (driver/logs) has its own mutex, which is locked after supervisor.mu. children.forkLock and
-// children.mu prevent a child from being reaped before it is registered (reap.go). There is a
-// goroutine for the main loop (signals, reaping, idleness), one that accepts connections, and one
-// for each connection, request in progress and output stream. An idle task costs two parked
-// goroutines and three descriptors, or about 15 KiB.
+// children.mu prevent a child from being reaped before it is registered (reap.go). One goroutine
+// runs the main loop (signals, reaping, idleness) and one accepts connections. In addition, there
+// is one for each connection, each request in progress and each output stream. An idle task costs
+// two parked goroutines and three descriptors, or about 15 KiB.
 //
 // Driver: Only the goroutine that reads the link changes the mirror, a copy of the supervisor's
 // table. It applies events and answers in the order in which they arrive, so that an exit is never
-// overwritten. If the link breaks, the same goroutine creates a new one. Inspect and Wait read the
+// overwritten. If the link breaks, the same goroutine creates a new link. Inspect and Wait read the
 // mirror.
 //
 // # Trade-offs
 //
 //   - A start takes one round trip to the supervisor and one fork. A log file is created only when
-//     there is output. sched_linux.go explains why a thread changes its scheduling before a fork.
+//     there is output. sched_linux.go explains why a thread requests a short time slice before a fork.
 //   - With cgroup v1, a start needs a separate thread, because a child is created in the cgroups
 //     of the thread that forks it. Moving the thread takes the kernel 10 to 20 ms.
 //   - Log lines are not synced to disk, so they survive a crash of any process, but not a crash of
@@ -69,8 +69,8 @@
 //   - A task with its own namespaces needs a new thread for its start and for every exec, because
 //     a thread cannot leave a mount namespace that it has entered. Other tasks do not need extra
 //     threads.
-//   - A fork copies the table of file descriptors, so a start takes longer the more tasks are
-//     running: about 0.4 ms for each thousand tasks on two cores.
+//   - A fork copies the table of file descriptors. The more tasks are running, the longer a start
+//     therefore takes: about 0.4 ms more for each thousand tasks on two cores.
 //   - Systems other than Linux lack cgroups and /proc, so processes that leave their process group
 //     are not found there.
 package process

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/drivertest"
 )
 
-// TestDriver runs the test suite for drivers with everything that the host supports.
+// TestDriver runs the test suite for drivers, with all features that the host supports.
 func TestDriver(t *testing.T) { runSuite(t, nil) }
 
 // TestDriverUngrouped runs the suite as on a host without cgroups.

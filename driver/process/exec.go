@@ -14,9 +14,10 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// serveExec runs a command in a task's environment. files are the descriptors that were sent with the request, for
-// the command's stdin, stdout and stderr. The daemon reads and writes their other ends itself. If the connection
-// breaks, serveExec kills the command's process group. If this process dies, its successor kills the command.
+// serveExec runs a command in a task's environment. files are the descriptors that were sent with the request, for the
+// command's stdin, stdout and stderr. The daemon itself reads and writes the other ends of these files. If the
+// connection breaks, serveExec kills the command's process group. If this process dies, its successor kills the
+// command.
 func (s *supervisor) serveExec(ctx context.Context, conn *net.UnixConn, req *request, files []int) error {
 	answer := &reply{ID: req.ID}
 	exit, err := s.exec(ctx, conn, req, files)
@@ -34,7 +35,7 @@ func (s *supervisor) exec(ctx context.Context, conn *net.UnixConn, req *request,
 	closeFiles := sync.OnceFunc(func() { closeAll(files) })
 	defer closeFiles()
 	if len(files) != 3 || len(req.Command) == 0 {
-		return none, bourse.Errorf(bourse.CodeInvalid, "exec requires a command and three files, got %d", len(files))
+		return none, bourse.Errorf(bourse.CodeInvalid, "exec requires a command and 3 files; got %d arguments and %d files", len(req.Command), len(files))
 	}
 	t, err := s.find(req.Task)
 	if err != nil {
@@ -91,8 +92,8 @@ func withTerm(env []string, term string) []string {
 	return append(out, "TERM="+cmp.Or(term, "xterm"))
 }
 
-// join returns the environment in which to fork commands for a running task, or nil if the task has ended. The caller
-// must call forks.Done when it no longer uses the environment.
+// join returns a running task's environment, or nil if the task has ended. The caller must call the environment's
+// forks.Done when it no longer uses the environment.
 func (s *supervisor) join(t *task) *taskEnv {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func (s *supervisor) join(t *task) *taskEnv {
 	return t.with
 }
 
-// running is a running command that was executed in a task.
+// running is a command that Exec is running in a task.
 type running struct {
 	pid      int
 	terminal bool
@@ -133,7 +134,8 @@ func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-c
 }
 
 // hangUp sends SIGHUP to a command in a terminal after the client has disconnected. If the command ends within
-// hangupGrace and before its task, hangUp returns how the command ended, and true.
+// hangupGrace, while its task is still running, hangUp returns how the command ended, and true. It returns false if the
+// command has no terminal.
 func (r running) hangUp(ctx context.Context, t *task) (ended, bool) {
 	if !r.terminal {
 		return ended{}, false

@@ -19,8 +19,8 @@ import (
 // wait for a Stdin that blocks in Read, but does wait for a Stdout that blocks in Write.
 //
 // A command with a terminal leads its own session. When ctx is done, the command receives SIGHUP and is killed soon
-// after. When the command has ended, all other processes in the session are killed. The end of Stdin has the same
-// effect as typing ^D.
+// after. When the command exits, all other processes in the session are killed. The end of Stdin has the same effect as
+// typing ^D.
 func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	if err := checkExec(exec); err != nil {
@@ -61,7 +61,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	case answer.Error != nil:
 		return result, answer.Error.Err()
 	case answer.Exit == nil:
-		return result, bourse.Errorf(bourse.CodeUnavailable, "the supervisor did not return an exit")
+		return result, bourse.Errorf(bourse.CodeUnavailable, "the supervisor did not return an exit status")
 	}
 	result.Exit = *answer.Exit
 	return result, nil

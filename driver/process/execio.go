@@ -13,11 +13,11 @@ const Grace = 500 * time.Millisecond
 
 // Files manages the files through which the daemon writes a command's input and reads its output.
 type Files interface {
-	// CommandFiles returns the files for the command's stdin, stdout and stderr. They may be the same
-	// file.
+	// CommandFiles returns the files for the command's stdin, stdout and stderr. Several of them
+	// may be the same file.
 	CommandFiles() [3]*os.File
-	// Sent closes the daemon's copies of the files that CommandFiles returned. It must be called once
-	// the command has the files; otherwise, the daemon never sees the end of the output.
+	// Sent closes the daemon's copies of the files that CommandFiles returned. It must be called
+	// once the command has the files; otherwise, the daemon would never see the end of the output.
 	Sent() error
 	// Finish waits for the rest of the output and returns the stored output. It must be called after
 	// the command has ended. If an escaped process holds the output open, Finish returns after Grace,

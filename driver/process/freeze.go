@@ -26,9 +26,9 @@ func errFrozen(id driver.TaskID) error {
 	return bourse.Errorf(bourse.CodeFailedPrecondition, "task %s/%d is frozen", id.Machine, id.Boot)
 }
 
-// freeze is the supervisor's part of Driver.Freeze. It prevents concurrent forks in the group,
-// because a child that is frozen before it executes its program would block all other forks of this
-// process.
+// freeze is the supervisor's part of Driver.Freeze. It prevents concurrent forks in the task's
+// group. Otherwise, a child could be frozen before it executes its program, which would block all
+// other forks of this process.
 func (s *supervisor) freeze(ctx context.Context, id driver.TaskID, frozen bool) error {
 	t, err := s.find(id)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// TestGroupsAreTheHosts checks that a task's limits apply, even to a command executed in the task, if other files are
-// mounted over the host's cgroups in the task. This works because a process enters its groups before it enters the
+// TestGroupsAreTheHosts mounts other files over the host's cgroups in a task, and checks that the task's limits still
+// apply, even to a command executed in the task. This works because a process enters its groups before it enters the
 // task's namespaces.
 func TestGroupsAreTheHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -19,7 +19,7 @@ func TestGroupsAreTheHosts(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
 	if d.Labels()["limit.memory"] == "" {
-		t.Skip("this host does not limit memory")
+		t.Skip("this host cannot limit memory")
 	}
 	task := program("sleep", "1000")
 	task.Limits = driver.Limits{Memory: 64, PIDs: 100}

@@ -58,7 +58,8 @@ func (h *host) open(t testing.TB) *Driver {
 	return h.d
 }
 
-// recovered opens a new driver and returns it after its Recover.
+// recovered opens a new driver, calls its Recover method, and returns the driver and the recovered
+// tasks.
 func (h *host) recovered(t testing.TB) (*Driver, []driver.Status) {
 	t.Helper()
 	d := h.open(t)
@@ -93,7 +94,7 @@ func (h *host) clear(t testing.TB) {
 	}
 	now := measure(t)
 	for deadline := time.Now().Add(5 * time.Second); (now.goroutines > h.began.goroutines || now.files > h.began.files) && time.Now().Before(deadline); {
-		runtime.Gosched() // goroutines that are ending may need a moment
+		runtime.Gosched() // goroutines may take a moment to exit
 		now = measure(t)
 	}
 	if now.goroutines > h.began.goroutines || now.files > h.began.files {
@@ -119,7 +120,7 @@ func measure(t testing.TB) baseline {
 // Processes implements drivertest.Lister.
 func (h *host) Processes(*testing.T) int { return len(marked(h.d.layout.mark())) }
 
-// marked returns the processes of a directory's tasks. It finds them by their environment,
+// marked returns the processes of a directory's tasks. It finds the processes by their environment,
 // without using the driver.
 func marked(mark string) []int {
 	var out []int

@@ -22,8 +22,8 @@ func dial(t *testing.T, d *Driver) *net.UnixConn {
 	return conn
 }
 
-// TestHostileFrames sends frames that no driver sends, and checks that they harm neither the
-// connected daemon nor the supervisor.
+// TestHostileFrames sends frames that no driver would send, and checks that they do not harm the
+// connected daemon or the supervisor.
 func TestHostileFrames(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -57,7 +57,7 @@ func TestHostileFrames(t *testing.T) {
 		}
 	}
 	if status, err := d.Inspect(t.Context(), task.ID); err != nil || status.PID == 0 {
-		t.Errorf("the task no longer runs: %+v, %v", status, err)
+		t.Errorf("the task is no longer running: %+v, %v", status, err)
 	}
 	if _, err := d.Start(t.Context(), program("sleep", "1000")); err != nil {
 		t.Errorf("Start: %v", err)
@@ -113,7 +113,7 @@ func TestHostileRequests(t *testing.T) {
 	}
 }
 
-// TestOtherVersion checks that a daemon and a supervisor of incompatible releases report the
+// TestOtherVersion checks that a daemon and a supervisor from incompatible releases report the
 // mismatch and leave the tasks alone.
 func TestOtherVersion(t *testing.T) {
 	h := newHost(t, nil)

@@ -14,8 +14,8 @@ import (
 )
 
 // isolation describes how a task's environment differs from the host's. The task may have its own
-// network, name servers and mounts. A nil isolation means that there are no differences, as for
-// most tasks.
+// network, name servers and mounts. A nil isolation means that there are no differences, which is
+// the case for most tasks.
 //
 // A child is created in the namespaces of the thread that forks it. To start a task with its own
 // namespaces, a new thread therefore enters the namespaces and then forks. After that, the thread
@@ -37,8 +37,8 @@ type places struct {
 	dir     string // the task's working directory
 }
 
-// isolationOf returns the isolation for a task with this network and these mounts. It returns
-// CodeInvalid if a setting is invalid.
+// isolationOf returns the isolation for a task with the given network and mounts, or nil if the
+// task needs none. It returns CodeInvalid if a setting is invalid.
 func isolationOf(network *driver.Network, mounts []driver.Mount) (*isolation, error) {
 	if network == nil && len(mounts) == 0 {
 		return nil, nil
@@ -90,20 +90,20 @@ func resolvConf(n *driver.Network) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// changesFiles reports whether some files differ from the host's, so that the task needs its own
-// mount namespace.
+// changesFiles reports whether the task needs its own mount namespace, because it has mounts or its
+// own /etc/resolv.conf.
 func (a *isolation) changesFiles() bool { return a.resolver != nil || len(a.mounts) > 0 }
 
-// close closes the files that refer to the namespaces. The kernel removes a namespace when the last
-// process in it has exited.
+// close closes the files that refer to the namespaces. After that, the kernel removes a namespace
+// once the last process in it has exited.
 func (a *isolation) close() {
 	if a != nil {
 		_, _ = a.network.Close(), a.mount.Close() // Close on a nil file only returns an error
 	}
 }
 
-// errIsolation returns the error of a failed setup step: CodeInvalid if err means that a setting is
-// wrong, and CodeUnavailable otherwise.
+// errIsolation returns the error for a setup step that failed with err. Its code is CodeInvalid if
+// err means that a setting is wrong, and CodeUnavailable otherwise.
 func errIsolation(what string, err error) error {
 	code := bourse.CodeUnavailable
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) {

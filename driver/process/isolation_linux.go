@@ -15,7 +15,7 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// resolvPath is the file that lists a program's name servers.
+// resolvPath is the path of the file that lists a program's name servers.
 const resolvPath = "/etc/resolv.conf"
 
 // enter moves the calling thread into the task's namespaces. The thread must exit soon afterwards. The first
@@ -56,8 +56,8 @@ func (a *isolation) makeMounts(in places) error {
 		return errIsolation("create a mount namespace", err)
 	}
 	// Make the mounts slaves of the host's mounts. Mounts in this namespace then do not propagate to the host, but
-	// unmounts on the host propagate here. Otherwise, all currently mounted volumes would stay mounted as long as this
-	// task runs.
+	// unmounts on the host propagate to this namespace. Otherwise, all volumes that are mounted now would stay mounted
+	// as long as this task runs.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return errIsolation("separate from the host's mounts", err)
 	}
@@ -79,8 +79,8 @@ func (a *isolation) makeMounts(in places) error {
 	return err
 }
 
-// dropOthers unmounts other machines' directories in the task's namespace. This is necessary if the host's root
-// mount is private, because unmounts on the host then do not propagate. Without it, another machine's volume
+// dropOthers unmounts other machines' directories in the task's namespace. This is necessary if the host's root mount
+// is private, because unmounts on the host then do not propagate to the namespace. Otherwise, another machine's volume
 // would stay mounted, with unwritten data, as long as this task runs.
 func (a *isolation) dropOthers(in places) error {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(in.data))
@@ -97,7 +97,7 @@ func (a *isolation) dropOthers(in places) error {
 			continue
 		}
 		err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		gone := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) // unmounted with its parent mount, or its directory was removed
+		gone := errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) // it was unmounted together with its parent mount, or its directory was removed
 		if err != nil && !gone {
 			return fmt.Errorf("unmount %s: %w", m.Mountpoint, err)
 		}
@@ -116,8 +116,8 @@ func resolved(path string) string {
 // within reports whether path is dir or is below dir.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// mountResolver mounts a file with the task's name servers over /etc/resolv.conf. The file, which it creates in
-// scratch, is unlinked once it is mounted.
+// mountResolver mounts a file with the task's name servers over /etc/resolv.conf. It creates the file in scratch, and
+// unlinks it once it is mounted.
 func (a *isolation) mountResolver(scratch string) error {
 	f, err := os.CreateTemp(scratch, "resolv-")
 	if err != nil {

@@ -38,8 +38,8 @@ func namespaces(t *testing.T, pid int) (seen map[string]bool, files int) {
 }
 
 // TestApartLeavesNothing concurrently starts tasks with and without their own network and mounts, and executes commands
-// in them. Each task must see its own network and mounts. Afterwards the supervisor's threads must be in the same
-// namespaces as before, and it must not have more files open.
+// in them. Each task must see its own network and mounts. Afterwards, the supervisor's threads must be in the same
+// namespaces as before, and the supervisor must not have more files open.
 func TestApartLeavesNothing(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -91,7 +91,7 @@ func TestApartLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestHostUnmountsPropagate checks that a task with its own mounts does not hold a mount that the host unmounts.
+// TestHostUnmountsPropagate checks that a mount that the host unmounts is also unmounted in a task with its own mounts.
 func TestHostUnmountsPropagate(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
@@ -132,12 +132,12 @@ func TestHostUnmountsPropagate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(mounts(), volume) {
-		t.Error("the task still holds a mount that the host has unmounted")
+		t.Error("the task still has a mount that the host has unmounted")
 	}
 }
 
-// TestOthersMountsAreNotHeld checks that a task does not hold the mounts of other machines, even
-// if the host's mounts do not propagate.
+// TestOthersMountsAreNotHeld checks that a task does not keep other machines' mounts, even if unmounts on the host do
+// not propagate.
 func TestOthersMountsAreNotHeld(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
@@ -178,8 +178,8 @@ func TestOthersMountsAreNotHeld(t *testing.T) {
 	}
 }
 
-// TestReadOnlyKeepsTheRest checks that a read-only mount in a task keeps the other flags of the
-// mount, such as nosuid.
+// TestReadOnlyKeepsTheRest checks that a read-only mount in a task keeps the original mount's other flags, such as
+// nosuid.
 func TestReadOnlyKeepsTheRest(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")
@@ -198,7 +198,7 @@ func TestReadOnlyKeepsTheRest(t *testing.T) {
 	}
 	exit, err := d.Wait(t.Context(), task.ID)
 	if err != nil || !exit.Failed() {
-		t.Errorf("writing: %+v, %v, want a failure", exit, err)
+		t.Errorf("writing: got %+v, %v, want a failure", exit, err)
 	}
 	var got string
 	if err := d.Logs(t.Context(), task.ID.Machine, driver.LogQuery{}, func(l driver.LogLine) error { got += l.Text; return nil }); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// markedAs returns the task in the mark that a process's environment contains. It returns false if there is no such
-// mark.
+// markedAs looks for a mark in a process's environment and returns the task that the mark names. It returns false if
+// the environment does not contain a mark for this directory.
 func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 	prefix := []byte(markVariable + "=" + mark + "/")
 	for kv := range bytes.SplitSeq(environ, []byte{0}) {
@@ -33,7 +33,7 @@ func markedAs(environ []byte, mark string) (driver.TaskID, bool) {
 }
 
 // markOf returns the task that a process belongs to, according to the mark in the process's environment. It returns
-// false if the process has no such mark.
+// false if the process is not marked with mark.
 func markOf(pid int, mark string) (driver.TaskID, bool) {
 	for deadline := time.Now().Add(execGrace); ; time.Sleep(100 * time.Microsecond) {
 		environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -46,11 +46,11 @@ func markOf(pid int, mark string) (driver.TaskID, bool) {
 	}
 }
 
-// hasEnvironment reports whether a process has an environment or is just getting one. While the kernel replaces a
+// hasEnvironment reports whether a process has an environment or is about to get one. While the kernel is replacing a
 // process's program, the environment appears to be empty.
 func hasEnvironment(pid int) bool {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // from the third field in proc(5), because the second one may contain spaces
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) // skip the first two fields in proc(5), because the second one may contain spaces
 	if len(fields) <= statEnvEnd {
 		return false
 	}
@@ -58,14 +58,14 @@ func hasEnvironment(pid int) bool {
 	return size != "0" && (end == "0" || start != end) // a size of 0 means that the process has ended or is a kernel thread
 }
 
-// Indexes of fields in /proc/PID/stat. Index 0 stands for the process's state, the third field in proc(5).
+// Indexes of fields in /proc/PID/stat. Index 0 is the process's state, the third field in proc(5).
 const (
 	statSize     = 20
 	statEnvStart = 47
 	statEnvEnd   = 48
 )
 
-// markedTasks yields the task of every process on the host with a directory's mark.
+// markedTasks yields, for every process on the host that has a directory's mark, the task that the process belongs to.
 func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	return func(yield func(driver.TaskID) bool) {
 		for _, pid := range numbers("/proc") {
@@ -76,8 +76,8 @@ func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	}
 }
 
-// killMarked kills the processes among pids that have the directory's mark and belong to a task that doomed selects. It
-// returns the number of killed processes.
+// killMarked kills those processes in pids that have the directory's mark and belong to a task for which doomed returns
+// true. It returns the number of killed processes.
 func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int {
 	killed := 0
 	for _, pid := range pids {
@@ -104,8 +104,8 @@ func (s *supervisor) killLeftovers() {
 	}
 }
 
-// killStrays kills processes that have left the process group of a task without a cgroup. It finds them among this
-// process's children, because this process adopts orphans.
+// killStrays is for tasks without a cgroup: it kills the processes that have left the task's process group. It finds
+// them among this process's children, because this process adopts orphans.
 func (s *supervisor) killStrays(id driver.TaskID) {
 	deadline := time.Now().Add(killGrace)
 	for time.Now().Before(deadline) {
@@ -118,7 +118,7 @@ func (s *supervisor) killStrays(id driver.TaskID) {
 		if s.killMarked(strays, func(of driver.TaskID) bool { return of == id }) == 0 {
 			return
 		}
-		time.Sleep(time.Millisecond) // the orphans of killed processes become children of this process only after a moment
+		time.Sleep(time.Millisecond) // it takes a moment until the orphans of killed processes become children of this process
 	}
 }
 
@@ -142,7 +142,7 @@ func childrenOf(pid string) []int {
 	return out
 }
 
-// numbers returns the names in a directory that are numbers.
+// numbers lists a directory, and returns the names that are numbers.
 func numbers(dir string) []int {
 	d, err := os.Open(dir)
 	if err != nil {

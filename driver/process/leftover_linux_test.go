@@ -18,8 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// TestSweepAtStart checks that a new supervisor kills the processes that an earlier one has left
-// in cgroups, even if they have no mark.
+// TestSweepAtStart checks that a new supervisor kills the processes that an earlier supervisor has left in cgroups,
+// even if they have no mark.
 func TestSweepAtStart(t *testing.T) {
 	h := newHost(t, nil)
 	l, err := newLayout(h.cfg.Dir)
@@ -82,8 +82,8 @@ func TestMarkCannotBeForged(t *testing.T) {
 	}
 }
 
-// TestMarkOfAProcessThatStartsPrograms checks that a process's mark is found at every moment. While the kernel
-// replaces the process's program, its environment reads as empty.
+// TestMarkOfAProcessThatStartsPrograms checks that a process's mark is found at any time. While the kernel is replacing
+// the process's program, its environment appears to be empty.
 func TestMarkOfAProcessThatStartsPrograms(t *testing.T) {
 	const loop = `exec sh -c "$LOOP"`
 	c := exec.CommandContext(t.Context(), "sh", "-c", loop)
@@ -100,7 +100,7 @@ func TestMarkOfAProcessThatStartsPrograms(t *testing.T) {
 	}
 }
 
-// TestMarkOfOthers checks that no mark is found for processes without one, even if their environment cannot be read.
+// TestMarkOfOthers checks that no mark is found for processes without a mark, even if their environment cannot be read.
 func TestMarkOfOthers(t *testing.T) {
 	c := exec.CommandContext(t.Context(), "sleep", "1000")
 	c.Env = []string{}

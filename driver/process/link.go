@@ -35,7 +35,7 @@ func newLink(conn *net.UnixConn) *link {
 }
 
 func errLinkEnded(cause error) error {
-	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "the supervisor cannot be reached", Err: cause}
+	return &bourse.Error{Code: bourse.CodeUnavailable, Message: "cannot reach the supervisor", Err: cause}
 }
 
 // send sends a request. The returned channel receives the last frame of the answer. If the link breaks first, the
@@ -75,7 +75,7 @@ func (l *link) call(ctx context.Context, req *request, apply func(*reply)) (*rep
 		}
 		return r, r.Error.Err()
 	case <-ctx.Done():
-		// If the answer still arrives, it is passed to apply.
+		// If the answer arrives later, it is still passed to apply.
 		if req.Op == opWatch || req.Op == opStop || req.Op == opFreeze || req.Op == opDestroy {
 			_ = l.write(&request{ID: req.ID, Op: opCancel}) // if this fails, the link is broken, which also cancels the request
 		}
@@ -101,7 +101,7 @@ func (l *link) ended() error {
 	return l.err
 }
 
-// errReplaced is the error of a link that broke because another daemon has connected to the supervisor.
+// errReplaced is the error of a link that broke because another daemon connected to the supervisor.
 var errReplaced = errors.New("another daemon has connected to the supervisor")
 
 // read reads answers and events until the connection breaks. It calls news with each event.

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Logs implements driver.Driver. The daemon reads the log files itself; the supervisor only notifies it of new
-// lines. An unknown machine has no lines yet.
+// Logs implements driver.Driver. The daemon reads the log files itself; the supervisor only notifies it of new lines.
+// If the machine is unknown, Logs behaves as if its log were empty.
 func (d *Driver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	if err := id.Validate(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMain makes the test binary act as the programs under test: depending on its first argument
+// TestMain makes the test binary act as the programs under test: depending on its first argument,
 // it is a supervisor, a daemon to be killed, or a machine's program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "supervisor" {

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// mirror is the daemon's copy of the supervisor's table. Updates are applied in the order in which the supervisor
-// sends them. While there is a connection, only the goroutine that reads from it changes the mirror.
+// mirror is the daemon's copy of the supervisor's table. Updates are applied in the order in which the supervisor sends
+// them. While a connection exists, only the goroutine that reads from it changes the mirror.
 type mirror struct {
 	mu    sync.Mutex
 	tasks map[driver.TaskID]*mirrored
@@ -76,8 +76,8 @@ func (m *mirror) all() []driver.Status {
 }
 
 // replace updates the mirror with list, the tasks of a newly connected supervisor. If a running task is missing from
-// list, replace records lost as its exit. It returns the statuses of all tasks that the supervisor does not have; all
-// of them have ended.
+// list, replace sets its exit to lost. It returns the statuses of all tasks that are missing from list. Each of these
+// statuses contains an exit.
 func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []driver.Status) {
 	for _, status := range list {
 		m.put(status)
@@ -99,7 +99,7 @@ func (m *mirror) replace(list []driver.Status, lost bourse.Exit) (unheld []drive
 	return slices.Clip(unheld)
 }
 
-// exit returns the exit of an ended task. It returns an error if the task was discarded in the meantime.
+// exit returns the exit of an ended task. It returns CodeNotFound if the task was discarded in the meantime.
 func (m *mirror) exit(id driver.TaskID) (bourse.Exit, error) {
 	status, _, ok := m.get(id)
 	if !ok || status.Exit == nil {

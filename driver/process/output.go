@@ -16,7 +16,7 @@ type output struct {
 }
 
 // newOutput starts copying from two pipes and takes ownership of them. It does all work in other
-// goroutines, so that it does not delay the start of a task.
+// goroutines, to avoid delaying the task's start.
 func newOutput(stdout, stderr int, log *logs.Log) *output {
 	o := &output{opened: make(chan struct{})}
 	o.wg.Go(func() {
@@ -31,7 +31,7 @@ func newOutput(stdout, stderr int, log *logs.Log) *output {
 }
 
 // finish waits until both streams have ended. If an escaped process still holds a stream open after
-// the grace period, finish returns once the data that is then available has been copied.
+// the grace period, finish copies the data that is available at that time, and returns.
 func (o *output) finish(grace time.Duration) {
 	done := make(chan struct{})
 	go func() { o.wg.Wait(); close(done) }()

@@ -9,7 +9,7 @@ import (
 )
 
 // TestLongAndBinaryOutput prints long lines and arbitrary bytes with a real program. The log's
-// files are so small that every line causes a rotation.
+// maximum file size is so small that every line causes a rotation.
 func TestLongAndBinaryOutput(t *testing.T) {
 	h := newHost(t, func(c *Config) { c.LogBytes, c.LogFiles = 4096, 1000 })
 	d, _ := h.recovered(t)
@@ -37,7 +37,7 @@ func TestLongAndBinaryOutput(t *testing.T) {
 	})
 	want := []string{strings.Repeat("x", 100000), strings.Repeat("y", 16384), "\x00\x01\xff\r", "", "no newline"}
 	if err != nil || len(got) != len(want) {
-		t.Fatalf("%d lines, %v, want %d", len(got), err, len(want))
+		t.Fatalf("got %d lines, %v, want %d", len(got), err, len(want))
 	}
 	for i := range want {
 		if got[i] != want[i] {
@@ -45,6 +45,6 @@ func TestLongAndBinaryOutput(t *testing.T) {
 		}
 	}
 	if files, err := filepath.Glob(filepath.Join(d.layout.logs().Dir, string(task.ID.Machine), "*")); err != nil || len(files) < 5 {
-		t.Errorf("%d files, %v, want many, because the test requires rotation", len(files), err)
+		t.Errorf("got %d files, %v, want many, because the test requires rotation", len(files), err)
 	}
 }

@@ -10,8 +10,7 @@ import (
 
 func pipe() (r, w int, err error) {
 	var p [2]int
-	// There is no pipe2 here: a concurrent fork would inherit the pipe before it is marked
-	// close-on-exec.
+	// Without pipe2, a concurrent fork could inherit the pipe before it is marked close-on-exec.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := syscall.Pipe(p[:]); err != nil {

@@ -115,8 +115,8 @@ func copyOutput(to io.Writer, from *os.File) {
 	})
 }
 
-// blackholeWriter forwards data to w until a write fails, and then discards all further data. A
-// command is therefore not blocked if the receiver of its output disconnects.
+// blackholeWriter forwards data to w until a write fails, and then discards all further data. As a
+// result, a command is not blocked if the receiver of its output disconnects.
 type blackholeWriter struct {
 	w      io.Writer
 	failed bool

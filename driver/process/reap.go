@@ -11,11 +11,11 @@ import (
 // them ends. No thread or goroutine waits for a single child: at each SIGCHLD, one goroutine reaps
 // all children that have ended.
 //
-// Lock order: forkLock is locked before mu, and never together with another lock.
+// Lock order: taskEnv.freezing, then forkLock, then mu.
 type children struct {
-	// forkLock is locked for reading from before a fork until the child is in byPID. If the reaper
-	// has reaped an unknown pid, it locks forkLock for writing and looks again. If the pid still is
-	// not in byPID, it belongs to an orphan.
+	// forkLock is held for reading from just before a fork until the child has been added to byPID.
+	// If the reaper reaps an unknown pid, it locks forkLock for writing and looks again. If the pid
+	// is still not in byPID, it belongs to an orphan.
 	forkLock sync.RWMutex
 
 	mu    sync.Mutex
@@ -90,7 +90,7 @@ func (c *children) owns(pid int) bool {
 	return ok
 }
 
-// killGroup sends a signal to a process group. It returns false if the group is empty.
+// killGroup sends a signal to a process group. It returns false if the group does not exist.
 func killGroup(pgid int, s syscall.Signal) bool {
 	return pgid > 1 && syscall.Kill(-pgid, s) != syscall.ESRCH
 }

@@ -51,8 +51,7 @@ type child struct {
 	env      []string
 	files    [3]uintptr // stdin, stdout and stderr
 	terminal bool       // whether files are a terminal, which becomes the program's controlling terminal
-	// started is called as soon as the child exists. The function that it returns is called when the
-	// child has ended.
+	// started is called as soon as the child exists. It returns a function, which is called when the child has ended.
 	started func(pid int) func(ended)
 }
 
@@ -79,8 +78,8 @@ func (s *supervisor) run(with *taskEnv, p child) (pid int, err error) {
 	return pid, err
 }
 
-// runInGroup is the second part of run. The calling thread, or the child that it will fork, is in the
-// task's cgroups.
+// runInGroup is the second part of run. If the task has cgroups, the calling thread is already in them, or sys makes
+// the child start in them.
 func (s *supervisor) runInGroup(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
 	if with.isolation != nil {
 		if err := with.isolation.enter(places{data: filepath.Dir(s.layout.dir), scratch: s.layout.run(), dir: with.dir}); err != nil {
@@ -93,7 +92,7 @@ func (s *supervisor) runInGroup(with *taskEnv, p child, sys *syscall.SysProcAttr
 	return s.runInNamespaces(with, p, sys)
 }
 
-// runInNamespaces is the last part of run. The calling thread is also in the task's namespaces.
+// runInNamespaces is the last part of run. When it is called, the calling thread is also in the task's namespaces.
 func (s *supervisor) runInNamespaces(with *taskEnv, p child, sys *syscall.SysProcAttr) (int, error) {
 	path, err := lookup(p.command[0], searchPath(p.env), with.dir)
 	if err != nil {

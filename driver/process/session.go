@@ -58,7 +58,8 @@ func (s *supervisor) accept(ctx context.Context, l *net.UnixListener) {
 		}
 		s.work.Go(func() {
 			defer conn.Close()
-			// Disconnect clients when the supervisor exits, so that they do not delay its exit.
+			// When the supervisor is about to exit, disconnect clients, so that they do not delay
+			// the exit.
 			stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 			defer stop()
 			if err := s.serveConn(ctx, conn); err != nil && ctx.Err() == nil {
@@ -183,7 +184,7 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	}
 }
 
-// dispatch handles a request on a new goroutine.
+// dispatch handles a request in a new goroutine.
 func (s *supervisor) dispatch(ctx context.Context, me *session, req *request) {
 	ctx, done := me.begin(ctx, req.ID)
 	me.work.Add(1)
@@ -215,8 +216,8 @@ func (me *session) cancelCall(id uint64) {
 	}
 }
 
-// setSession makes me the current session, after disconnecting the previous one. It returns false
-// if the supervisor is shutting down.
+// setSession disconnects the previous session, if there is one, and installs the session me in its
+// place. It returns false if the supervisor is shutting down.
 func (s *supervisor) setSession(me *session, settings settings) bool {
 	for {
 		s.mu.Lock()
@@ -233,9 +234,9 @@ func (s *supervisor) setSession(me *session, settings settings) bool {
 		s.session = nil
 		s.mu.Unlock()
 		before.send(&reply{Replaced: true})
-		// Requests that the previous daemon has already written are still handled, because that
-		// daemon may already have reported their effect, for example that a task is running. It
-		// cannot write any more requests.
+		// Requests that the previous daemon has already sent are still handled, because that daemon
+		// may already have reported their effect, for example that a task is running. It cannot
+		// send any more requests.
 		_ = before.conn.CloseRead()
 		select {
 		case <-before.read:
@@ -246,7 +247,8 @@ func (s *supervisor) setSession(me *session, settings settings) bool {
 	}
 }
 
-// endSession closes a session. If it is still the current session, endSession removes it.
+// endSession closes a session. If the session is still the current one, endSession also clears
+// s.session.
 func (s *supervisor) endSession(me *session) {
 	me.close()
 	me.work.Wait()
@@ -303,7 +305,7 @@ func (s *supervisor) handle(ctx context.Context, me *session, req *request) {
 		s.sendList(me, req.ID)
 		return
 	case opShutdown:
-		// All other open requests are answered by closing the connection.
+		// The other requests in progress are not answered; closing the connection ends them.
 		me.send(answer)
 		s.work.Go(func() { s.endAll(context.WithoutCancel(ctx)) })
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/companion"
 )
 
-// spawn starts a supervisor in a new session and waits until it listens.
+// spawn starts a supervisor in a new session and waits until it accepts connections.
 func (d *Driver) spawn(ctx context.Context) error {
 	command := d.cfg.Supervisor
 	if len(command) > 0 {
@@ -26,8 +26,8 @@ func (d *Driver) spawn(ctx context.Context) error {
 }
 
 // reap stores p, the supervisor that this process has just started. If this process had started an
-// earlier supervisor, which is now exiting, reap collects its exit status in the background.
-// Running supervisors are not waited for, because they outlive this process.
+// earlier supervisor, which is now exiting, reap collects its exit status in the background. It
+// does not wait for running supervisors, because they outlive this process.
 func (d *Driver) reap(p *os.Process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 )
 
 // specOf converts a task to the form that the supervisor expects. It returns CodeInvalid if the
-// task has settings that image "host" does not support. It ignores devices, because the task can
-// access the host's devices anyway.
+// task has settings that image "host" does not support. It ignores the task's devices, because the
+// task can access the host's devices anyway.
 func specOf(task driver.Task) (*spec, error) {
 	if err := task.ID.Machine.Validate(); err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func specOf(task driver.Task) (*spec, error) {
 	case task.Root.Runtime != "" || task.Root.ReadOnly || task.Root.Scratch != "" || len(task.Root.Files) > 0:
 		return nil, errOfImage("its own root file system")
 	case len(task.Stdin) > driver.MaxStdin:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "stdin has %d bytes, at most %d are allowed", len(task.Stdin), driver.MaxStdin)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "stdin is %d bytes long; the maximum is %d", len(task.Stdin), driver.MaxStdin)
 	}
 	if _, err := isolationOf(task.Network, task.Mounts); err != nil {
 		return nil, err

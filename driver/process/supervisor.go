@@ -44,10 +44,11 @@ type supervisor struct {
 }
 
 // Supervise is the main function of a supervisor process. It manages the tasks of one directory,
-// even while no daemon is running. It returns after a shutdown was requested (by
-// Driver.Shutdown, SIGTERM, or the end of ctx), or when it has no task and no daemon is
-// connected. It changes the process's working directory, signal handling and scheduling, and reaps
-// every child, so the process cannot be used for anything else.
+// even while no daemon is running. It returns after a shutdown has been requested by
+// Driver.Shutdown, by SIGTERM, or by canceling ctx. It also returns if there are no tasks and no
+// daemon has been connected for SupervisorConfig.Grace. It changes the process's working directory,
+// signal handling and scheduling, and reaps every child, so the process cannot be used for anything
+// else.
 func Supervise(ctx context.Context, cfg SupervisorConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -103,9 +104,9 @@ func (s *supervisor) serve(ctx context.Context, cfg SupervisorConfig, listener *
 	// A fork occupies one of the Go runtime's processors until the child executes its program. With
 	// more processors, threads would only spend more time searching for work.
 	runtime.GOMAXPROCS(max(1, runtime.NumCPU()/4))
-	// Handle these signals, so that signals from a terminal do not end this process. As a result,
-	// programs also start with the default actions for these signals, even if the supervisor's
-	// parent ignores them.
+	// Handle these signals, so that signals from a terminal do not terminate this process. This
+	// also makes programs start with the default actions for these signals, even if the
+	// supervisor's parent ignores them.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGCHLD, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -188,7 +189,7 @@ func (s *supervisor) wakeUp() {
 	}
 }
 
-// grouping returns the Groups to use for new tasks.
+// grouping returns the cgroup.Groups in which new tasks are started.
 func (s *supervisor) grouping() cgroup.Groups {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// eventually polls ok until it returns true. Use it for conditions that other processes meet without any notification.
+// eventually polls ok until it returns true. Use it to wait for other processes that do not send a notification.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -112,7 +112,7 @@ func TestReplacedDaemon(t *testing.T) {
 	}
 }
 
-// TestIdleSupervisorEnds checks when a supervisor exits because it is not needed any more.
+// TestIdleSupervisorEnds checks that a supervisor exits once it is no longer needed, and not before.
 func TestIdleSupervisorEnds(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)
@@ -125,7 +125,7 @@ func TestIdleSupervisorEnds(t *testing.T) {
 	}
 	first := d.pid
 	if d, _ = h.recovered(t); d.pid != first {
-		t.Error("a supervisor with an undiscarded exit has ended")
+		t.Error("a supervisor exited although it had an exit that was not discarded")
 	}
 	if err := d.DiscardExit(t.Context(), task.ID); err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestIdleSupervisorEnds(t *testing.T) {
 		return free && err == nil
 	})
 	if d, _ = h.recovered(t); d.pid == first {
-		t.Error("the supervisor still runs")
+		t.Error("the supervisor is still running")
 	}
 }
 
@@ -163,16 +163,16 @@ func TestTerminatedSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Code != 5 {
-		t.Errorf("exit %+v, %v, want code 5", exit, err)
+		t.Errorf("got exit %+v, %v, want code 5", exit, err)
 	}
 	// The driver starts another supervisor. If the driver were closed in the meantime, that
 	// supervisor would outlive it.
 	_, err := d.Start(t.Context(), program("true"))
-	for bourse.CodeOf(err) == bourse.CodeUnavailable { // the supervisor that is ending may have received the request
+	for bourse.CodeOf(err) == bourse.CodeUnavailable { // the old supervisor may have received the request while it was exiting
 		_, err = d.Start(t.Context(), program("true"))
 	}
 	if err != nil {
-		t.Errorf("no task starts after the shutdown: %v", err)
+		t.Errorf("start after the shutdown: %v", err)
 	}
 }
 
@@ -191,11 +191,11 @@ func TestIgnoredSignalsAreNotInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit, err := d.Wait(t.Context(), task.ID); err != nil || exit.Signal != int(syscall.SIGINT) {
-		t.Errorf("exit %+v, %v, want SIGINT", exit, err)
+		t.Errorf("got exit %+v, %v, want SIGINT", exit, err)
 	}
 }
 
-// TestSupervisorThatCannotStart checks the errors when a supervisor cannot be started.
+// TestSupervisorThatCannotStart checks the errors that are returned when a supervisor cannot be started.
 func TestSupervisorThatCannotStart(t *testing.T) {
 	for name, command := range map[string][]string{"missing": {"no-such-program-anywhere"}, "none": nil} {
 		d := New(Config{Dir: t.TempDir(), Supervisor: command})
@@ -214,12 +214,12 @@ func TestSupervisorThatCannotStart(t *testing.T) {
 	d := New(Config{Dir: t.TempDir(), Supervisor: []string{"sh", "-c", "exit 1"}})
 	defer d.Close()
 	if _, err := d.Recover(ctx); err == nil || !strings.Contains(err.Error(), "supervisor") {
-		t.Errorf("a supervisor that exits at once: %v, want an error that reports the exit", err)
+		t.Errorf("a supervisor that exits at once: got %v, want an error that reports the exit", err)
 	}
 }
 
-// TestInheritedFilesAreClosed checks that a pipe that leaked into the daemon reaches neither the
-// supervisor, which would hold it open permanently, nor a task.
+// TestInheritedFilesAreClosed checks that a pipe that leaked into the daemon is not inherited by a task or by the
+// supervisor, which would hold it open permanently.
 func TestInheritedFilesAreClosed(t *testing.T) {
 	h := newHost(t, func(c *Config) {
 		c.Supervisor = []string{"sh", "-c", `exec 9>/dev/null; exec "$0" supervisor "$1"`, "/proc/" + itoa(os.Getpid()) + "/exe"}

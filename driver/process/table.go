@@ -15,7 +15,7 @@ import (
 type machine struct {
 	tasks      map[int]*task // by boot; discarded tasks are removed
 	newest     int           // the highest boot that was ever started
-	destroying int           // number of calls of destroy in progress
+	destroying int           // number of calls to destroy in progress
 	watchers   int
 	log        *logs.Log
 }
@@ -90,15 +90,15 @@ func (s *supervisor) newTaskLocked(m *machine, id driver.TaskID) (*task, error) 
 	}
 	for boot, t := range m.tasks {
 		if t.status.Exit == nil {
-			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d still runs", id.Machine, boot)
+			return nil, bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s: boot %d is still running", id.Machine, boot)
 		}
 	}
 	m.log.Configure(s.settings.LogBytes, s.settings.LogFiles)
 	return &task{id: id, started: make(chan struct{}), done: make(chan struct{}), log: m.log}, nil
 }
 
-// settle records the result of a launch. If the launch failed, settle removes the task and its
-// machine's empty directory.
+// settle records the result of a launch. If the launch failed, settle removes the task and, if the
+// machine has never run, the machine's empty directory.
 func (s *supervisor) settle(t *task) {
 	defer close(t.started)
 	s.mu.Lock()
@@ -118,8 +118,8 @@ func (s *supervisor) settle(t *task) {
 	s.dropLocked(t.id.Machine)
 }
 
-// end records a task's exit and notifies the daemon. It sends the event before it closes done,
-// because answers to requests that wait for done must arrive after the event.
+// end records a task's exit and notifies the daemon. It sends the event before it closes done. The
+// event therefore arrives before the answers to requests that wait for done.
 func (s *supervisor) end(t *task, exit bourse.Exit) {
 	s.mu.Lock()
 	t.status = driver.Status{ID: t.id, StartedAt: t.at, Exit: &exit}
@@ -183,7 +183,7 @@ func (s *supervisor) forget(id driver.TaskID) {
 	}
 }
 
-// storeExits adds tasks of an earlier supervisor to the table, with their exits.
+// storeExits adds ended tasks of an earlier supervisor to the table, together with their exits.
 func (s *supervisor) storeExits(list []driver.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +220,7 @@ func (s *supervisor) list() []driver.Status {
 	return out
 }
 
-// tasks returns all tasks, including starting ones, in no particular order.
+// tasks returns all tasks, including those that are still starting, in no particular order.
 func (s *supervisor) tasks() []*task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +233,7 @@ func (s *supervisor) tasks() []*task {
 	return out
 }
 
-// idle reports whether the supervisor has no daemon and no tasks.
+// idle reports whether no daemon is connected and there are no tasks.
 func (s *supervisor) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,8 +252,8 @@ func (s *supervisor) idleLocked() bool {
 	return true
 }
 
-// retire marks an idle supervisor as stopping, so that no daemon can connect any more. It
-// returns false if the supervisor is not idle or is already stopping.
+// retire marks an idle supervisor as stopping, so that daemons can no longer connect. It returns
+// false if the supervisor is not idle or is already stopping.
 func (s *supervisor) retire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

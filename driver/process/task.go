@@ -58,8 +58,8 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 	return append(out, fmt.Sprintf("%s=%s/%s/%d", markVariable, s.mark, id.Machine, id.Boot))
 }
 
-// launch prepares the environment of a task that is in the table, and starts its program. finish handles the
-// program's end once launch no longer uses the environment.
+// launch prepares the environment of a task that is in the table, and starts its program. When the program ends, finish
+// is called. It waits until launch no longer uses the environment.
 func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	with := &taskEnv{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
 	if with.isolation, err = isolationOf(sp.Network, sp.Mounts); err != nil {
@@ -101,7 +101,7 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 		return func(e ended) { s.work.Go(func() { s.finish(t, e) }) }
 	}
 	if with.group, err = s.grouping().New(sp.Limits); err != nil {
-		err = bourse.Errorf(bourse.CodeUnavailable, "create cgroup for the task: %w", err)
+		err = bourse.Errorf(bourse.CodeUnavailable, "create the task's cgroup: %w", err)
 	} else {
 		_, err = s.run(with, child{command: command, env: with.env, files: files, started: born})
 	}
@@ -116,8 +116,8 @@ func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	return nil
 }
 
-// finish cleans up after a task's program has ended: it kills all remaining processes, waits until the output is
-// in the log, and removes the group. Then it reports the exit.
+// finish cleans up after a task's program has ended: it kills all remaining processes, waits until the output has been
+// logged, and removes the group. Then it reports the exit.
 func (s *supervisor) finish(t *task, e ended) {
 	s.mu.Lock()
 	with := t.with
@@ -137,7 +137,7 @@ func (s *supervisor) finish(t *task, e ended) {
 	if g != nil {
 		exit.OOMKilled = exit.Failed() && g.OOMKilled()
 		if err := g.Remove(); err != nil {
-			s.log.Warn("remove cgroup of task failed", "machine", t.id.Machine, "err", err)
+			s.log.Warn("remove task's cgroup failed", "machine", t.id.Machine, "err", err)
 		}
 	}
 	s.end(t, exit)

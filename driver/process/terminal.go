@@ -93,7 +93,7 @@ func (e *terminal) Finish() (stdout, stderr []byte) {
 }
 
 // endOfInput is the character ^D. At the beginning of a line, it ends a terminal's input. Within a
-// line, it only submits what was typed so far.
+// line, it only submits what has been typed so far.
 const endOfInput = 4
 
 // feed types the data from stdin into the terminal, followed by ^D. Nobody waits for feed to

@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// TestJobsOfATerminal checks that a shell's jobs end with their terminal, although they are in
-// separate process groups.
+// TestJobsOfATerminal checks that a shell's jobs end together with their terminal, although they are in separate
+// process groups.
 func TestJobsOfATerminal(t *testing.T) {
 	h := newHost(t, nil)
 	d, _ := h.recovered(t)

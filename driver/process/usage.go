@@ -7,7 +7,7 @@ import (
 )
 
 // Usage implements driver.Driver. If the task's cgroups do not provide a value, Usage returns the
-// sum over the task's running processes. This sum does not include exited processes whose parents
+// sum for the task's running processes. This sum does not include exited processes whose parents
 // have not waited for them.
 func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {

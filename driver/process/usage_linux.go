@@ -12,10 +12,11 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// tick is the unit of CPU times in /proc. Its frequency, USER_HZ, is 100 Hz on all systems that Go supports.
+// tick is the unit of CPU times in /proc. USER_HZ, the number of ticks per second, is 100 on all systems that Go
+// supports.
 const tick = 10 * time.Millisecond
 
-// account returns the total resource usage of the given processes according to /proc.
+// account returns the total resource usage of some processes, as reported in /proc.
 func account(pids []int) driver.Usage {
 	u := driver.Usage{}
 	for _, pid := range pids {
@@ -67,7 +68,7 @@ func parseStat(b []byte) (procStat, bool) {
 	return procStat{session: session, cpu: time.Duration(ticks) * tick}, true
 }
 
-// private returns the number of a process's resident pages that are not shared, given the contents of
+// private returns the number of a process's resident pages that are not shared. statm is the contents of
 // /proc/<pid>/statm.
 func private(statm string) int64 {
 	f := strings.Fields(statm)

@@ -30,7 +30,7 @@ func TestParseStat(t *testing.T) {
 func TestAccountOfThisProcess(t *testing.T) {
 	u := account([]int{os.Getpid(), 1 << 30})
 	if u.PIDs != 1 || u.Memory < 1<<20 || u.CPU < 0 {
-		t.Errorf("usage %+v, want one process with some memory", u)
+		t.Errorf("got usage %+v, want one process with some memory", u)
 	}
 }
 

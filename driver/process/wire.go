@@ -66,14 +66,14 @@ type reply struct {
 	Replaced bool             `json:"replaced,omitempty"` // another daemon has connected, so the receiver must not reconnect
 }
 
-// hello is the first frame on a daemon's connection.
+// hello is the content of the first frame on a daemon's connection.
 type hello struct {
 	Version  int      `json:"version"`
 	Settings settings `json:"settings"`
 }
 
-// settings are the settings that a daemon sends with each hello, so that a restarted daemon can change
-// the settings of a running supervisor. They apply to tasks that are started later.
+// settings are the settings that a daemon sends with each hello, so that a restarted daemon can change the settings of
+// a running supervisor. They apply to tasks that are started after that.
 type settings struct {
 	LogBytes int64 `json:"log_bytes"`
 	LogFiles int   `json:"log_files"`
@@ -86,8 +86,7 @@ type helloReply struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-// spec is a task in the form that is sent to the supervisor. Strings are encoded as byte slices, because
-// JSON would alter invalid UTF-8.
+// spec describes a task to the supervisor. Strings are encoded as byte slices, because JSON would alter invalid UTF-8.
 type spec struct {
 	ID      driver.TaskID   `json:"id"`
 	Command [][]byte        `json:"command"`

@@ -15,10 +15,10 @@ type Claimer struct {
 }
 
 // Claim assigns an offered job to the first caller that claims it. When it returns nil, the claim
-// is on disk. Errors: not_found if the job or the host does not exist; conflict if another poller
-// has claimed the job, or the host has no room for it; forbidden if the host was registered with
-// another ticket; unavailable if the claim could not be written, in which case the job is still
-// offered.
+// has been written to disk. Errors: not_found if the job or the host does not exist; conflict if
+// another poller has claimed the job or the host has no room for it; forbidden if the host was
+// registered with another ticket; unavailable if the claim could not be written, in which case the
+// job is still offered.
 func (d *Driver) Claim(name string, claimer Claimer) error {
 	d.mu.Lock()
 	j, err := d.claimable(name, claimer)
@@ -49,7 +49,7 @@ func (d *Driver) Claim(name string, claimer Claimer) error {
 	d.useCapacity(j)
 	j.lastSeen = time.Now()
 	j.enter(running)
-	d.notify() // wakes calls of Logs that follow the machine's log
+	d.notify() // wakes calls to Logs that follow the machine's log
 	return nil
 }
 
@@ -78,7 +78,7 @@ func errNoJob(name string) error {
 	return bourse.Errorf(bourse.CodeNotFound, "job %s not found", bourse.Quoted(name))
 }
 
-// Report is a poller's report of the end of a job.
+// Report is a poller's report that a job has ended.
 type Report struct {
 	Code   int    // exit code from 0 to 255, or -1 if Error is set
 	Error  string // if set, the reason why the poller returned the job without an exit code
@@ -86,10 +86,10 @@ type Report struct {
 	Ticket Ticket // the ticket that was used to claim the job
 }
 
-// End records the end of a job. When it returns nil, the end is on disk. A repeated End returns nil
-// and has no effect. Errors: not_found; invalid for an impossible code; forbidden if the job was
-// claimed with another ticket; conflict if the job is not claimed or has been given up; unavailable
-// if the end could not be written.
+// End records the end of a job. When it returns nil, the end has been written to disk. A repeated
+// End returns nil and has no effect. Errors: not_found if there is no such job; invalid if the exit
+// code is impossible; forbidden if the job was claimed with another ticket; conflict if the job is
+// not claimed or has been given up; unavailable if the end could not be written.
 func (d *Driver) End(name string, r Report) error {
 	if r.Error == "" && (r.Code < 0 || r.Code > 255) {
 		return bourse.Errorf(bourse.CodeInvalid, "invalid exit code %d: use 0 to 255", r.Code)
@@ -107,7 +107,7 @@ func (d *Driver) End(name string, r Report) error {
 	return d.finish(j, bourse.Exit{Code: r.Code, Error: r.Error}, r.Output, false)
 }
 
-// finish records the end of a claimed job, unless it has already ended.
+// finish records the end of a claimed job. If the job has already ended, it keeps the first result.
 func (d *Driver) finish(j *job, exit bourse.Exit, output []byte, givenUp bool) error {
 	d.mu.Lock()
 	for j.phase == ending { // another call is recording the end; the first call wins

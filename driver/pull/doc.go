@@ -1,7 +1,6 @@
-// Package pull implements the driver for image "pull": machines are jobs that pollers fetch and
-// run. A poller is a client that requests work by keeping a call of [Driver.Next] open. The
-// driver's capacity is the number of open calls. Package gateway provides these calls over the
-// network.
+// Package pull implements the driver for image "pull": machines are jobs that pollers fetch and run. A poller is a
+// client that requests work by keeping a call to [Driver.Next] open. The driver's capacity is the number of open calls.
+// Package gateway provides these calls over the network.
 //
 // # Guarantees
 //
@@ -9,8 +8,8 @@
 //     There is no queue: if no poller is waiting, Start returns CodeInsufficient immediately. If
 //     a poller does not claim its offer, or disconnects before it receives the offer, the job is
 //     offered to another poller.
-//   - Only one claim succeeds. A claim is on disk before it is answered. If the daemon is then
-//     killed, the next daemon knows the claim and accepts the report of the job's end.
+//   - Only one claim succeeds. It is written to disk before it is answered. If the daemon is then
+//     killed, the next daemon knows the claim and accepts the report that the job has ended.
 //   - A job ends only once: its poller reports its end or returns the job, or the driver gives up the job, with code -1
 //     and a reason. The driver gives up a job if its poller does not report the end in time after a cancellation, or
 //     sends no heartbeat for Config.Lost. After that, the driver refuses reports from the poller. It cannot determine
@@ -21,22 +20,23 @@
 // # Tickets
 //
 // All pollers use the same gateway token. Each job belongs to the [Ticket] that was used to claim it. A registered host
-// and its jobs belong to the ticket that was used when the host was first registered. Callers with another ticket can
-// neither end the job nor keep it alive, and do not receive work for the host. This is also true after a restart of the
-// daemon, because the record of a job contains the ticket's hash.
+// and its jobs belong to the ticket that was used when the host was first registered. Callers with another ticket
+// cannot end the job, keep it alive, or receive work for the host. This is also true after a restart of the daemon,
+// because the record of a job contains the ticket's hash.
 //
 // # Heartbeats
 //
-// A pending call of [Driver.Cancellations] is a continuous heartbeat for the jobs that it names, and a host's pending
-// call of [Driver.Next] is one for all of the host's jobs. After any other heartbeat, a job is not given up for
-// Config.Lost. If a call of Cancellations names a job that has ended or is unknown, the result contains that job, so
-// pollers cannot miss a cancellation.
+// A pending call to [Driver.Cancellations] is a continuous heartbeat for the jobs that it names. A host's pending call
+// to [Driver.Next] is a continuous heartbeat for all of the host's jobs. After any other heartbeat, the driver waits
+// for Config.Lost before it gives up the job. If a call to Cancellations names a job that has ended or is unknown, the
+// result contains that job, so pollers cannot miss a cancellation.
 //
 // # Hosts
 //
-// A poller that registers as a host reports its size. It is offered jobs that fit into its unused
-// capacity. If several hosts have room for a job, the driver chooses the host that the job fits best. After a restart,
-// the daemon knows the hosts' jobs, but not the hosts. A host whose call fails with not_found must register again.
+// A poller that registers as a host reports its size. It is offered jobs that fit into its unused capacity. If several
+// hosts have room for a job, the driver chooses the host on which the least capacity would remain unused. After a
+// restart, the daemon knows the hosts' jobs, but not the hosts. A host whose call fails with not_found must register
+// again.
 //
 // # Unsupported operations
 //

@@ -44,7 +44,7 @@ type Driver struct {
 	mu      sync.Mutex
 	offers  map[bourse.MachineID]*job // jobs that are not claimed yet
 	jobs    map[bourse.MachineID]*job // the latest claimed boot of each machine
-	names   map[string]*job           // all jobs, by the names under which pollers know them
+	names   map[string]*job           // all jobs, by the names that pollers use for them
 	pollers []*poller                 // waiting pollers, longest-waiting first
 	hosts   map[string]*host
 	used    map[string]Size // total size of each host's claimed jobs that have not ended
@@ -131,8 +131,7 @@ func (d *Driver) Wait(ctx context.Context, id driver.TaskID) (bourse.Exit, error
 	return *j.Exit, nil
 }
 
-// DiscardExit implements driver.Driver. It does not change the job's file, because the worker calls it again
-// after a restart.
+// DiscardExit implements driver.Driver. It does not change the job's file: after a restart, the worker calls it again.
 func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -145,12 +144,12 @@ func (d *Driver) DiscardExit(ctx context.Context, id driver.TaskID) error {
 	return nil
 }
 
-// claimed returns the claimed job for a task. It returns CodeNotFound if there is none or its exit was
+// claimed returns the claimed job for a task. It returns CodeNotFound if there is no such job or its exit was
 // discarded. mu must be held.
 func (d *Driver) claimed(id driver.TaskID) (*job, error) {
 	j := d.jobs[id.Machine]
 	if j == nil || j.ID != id || j.forgotten {
-		return nil, bourse.Errorf(bourse.CodeNotFound, "no job of machine %s, boot %d", id.Machine, id.Boot)
+		return nil, bourse.Errorf(bourse.CodeNotFound, "no claimed job for boot %d of machine %s", id.Boot, id.Machine)
 	}
 	return j, nil
 }

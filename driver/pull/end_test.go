@@ -33,19 +33,19 @@ func TestLost(t *testing.T) {
 		begin := time.Now()
 		exit, err := r.Wait(t.Context(), silent.ID)
 		if took := time.Since(begin); err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no heartbeat") || took < r.cfg.Lost || took > r.cfg.Lost*3/2 {
-			t.Errorf("exit %+v, %v after %s; want a lost job after about %s", exit, err, took, r.cfg.Lost)
+			t.Errorf("got exit %+v, %v after %s; want a lost job after about %s", exit, err, took, r.cfg.Lost)
 		}
 		r.wantCode("a late report of the silent poller", r.End("silent", Report{Ticket: "me"}), bourse.CodeConflict)
 		time.Sleep(time.Hour)
 		if s, err := r.Inspect(t.Context(), watched.ID); err != nil || s.Exit != nil {
-			t.Errorf("the watched job: %+v, %v; want a running job after an hour", s, err)
+			t.Errorf("the watched job: got %+v, %v; want it still running after an hour", s, err)
 		}
 		stop()
 		time.Sleep(r.cfg.Lost / 2)
 		r.wantCode("End", r.End("watched", Report{Ticket: "me", Code: 1}), "")
 		time.Sleep(time.Hour)
 		if exit, _ := r.Wait(t.Context(), watched.ID); exit.Code != 1 {
-			t.Errorf("exit %+v, want code 1", exit)
+			t.Errorf("got exit %+v, want code 1", exit)
 		}
 	})
 }
@@ -72,15 +72,15 @@ func TestStopTellsThePoller(t *testing.T) {
 		if !cmp.Equal(got.names, []string{"a"}) {
 			t.Errorf("Cancellations of all jobs returned %v, want a", got.names)
 		}
-		// A poller that asks about a job again receives the cancellation again. A caller that passes the last number
-		// does not.
+		// A poller that asks about a job again receives the cancellation again. A caller that passes the latest
+		// cancellation number does not.
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"a"}, 0); len(names) != 1 {
-			t.Errorf("second call of Cancellations: %v, want a", names)
+			t.Errorf("second call to Cancellations returned %v, want a", names)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if names, _ := r.Cancellations(ctx, "me", nil, got.next); len(names) != 0 {
-			t.Errorf("after %d: %v, want nothing", got.next, names)
+			t.Errorf("Cancellations after number %d returned %v, want none", got.next, names)
 		}
 		r.wantCode("End", r.End("a", Report{Ticket: "me", Code: 143}), "")
 		if err := <-stopped; err != nil {
@@ -88,13 +88,13 @@ func TestStopTellsThePoller(t *testing.T) {
 		}
 		r.wantCode("Stop of an ended job", r.Stop(t.Context(), task.ID, "SIGTERM", 0), "")
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"a", "never-heard-of"}, 0); len(names) != 2 {
-			t.Errorf("Cancellations of ended and unknown jobs: %v, want both", names)
+			t.Errorf("Cancellations for ended and unknown jobs returned %v, want both", names)
 		}
 	})
 }
 
 // TestStopGivesUp checks that a canceled job is given up in time if its poller does not react, and that Cancellations
-// then includes the job.
+// then returns the job.
 func TestStopGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -106,7 +106,7 @@ func TestStopGivesUp(t *testing.T) {
 			t.Errorf("Stop took %s, want its timeout", took)
 		}
 		if exit, _ := r.Wait(t.Context(), task.ID); exit.Code != -1 || !strings.Contains(exit.Error, "after a cancellation") {
-			t.Errorf("exit %+v, want code -1 and an error", exit)
+			t.Errorf("got exit %+v, want code -1 and an error", exit)
 		}
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"a"}, 0); len(names) != 1 {
 			t.Errorf("Cancellations returned %v, want a", names)
@@ -117,7 +117,7 @@ func TestStopGivesUp(t *testing.T) {
 		r.claimed(gone)
 		r.wantCode("Destroy", r.Destroy(t.Context(), gone.ID.Machine), "")
 		if names, _ := r.Cancellations(t.Context(), "me", []string{"b"}, 0); len(names) != 1 {
-			t.Errorf("Cancellations after a destruction returned %v, want b", names)
+			t.Errorf("Cancellations after Destroy returned %v, want b", names)
 		}
 		r.wantCode("End", r.End("b", Report{Ticket: "me"}), bourse.CodeNotFound)
 	})
@@ -154,7 +154,7 @@ func TestInvalidClaimsAndEnds(t *testing.T) {
 	})
 }
 
-// TestGivenBack checks that a job that its poller returns has failed.
+// TestGivenBack checks that a job counts as failed if its poller returns it.
 func TestGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -162,7 +162,7 @@ func TestGivenBack(t *testing.T) {
 		r.claimed(task)
 		r.wantCode("End", r.End("a", Report{Ticket: "me", Code: -1, Error: "its poller gave it back"}), "")
 		if exit, _ := r.Wait(t.Context(), task.ID); exit.Code != -1 || !exit.Failed() {
-			t.Errorf("exit %+v, want a failure", exit)
+			t.Errorf("got exit %+v, want a failure", exit)
 		}
 	})
 }

@@ -33,8 +33,8 @@ const (
 	stageSynced  = "synced" // the record is durable, but the write has not been reported yet
 )
 
-// MaxOutput is the maximum number of bytes of output that is stored for a job. If the output is
-// longer, only the end is stored.
+// MaxOutput is the maximum size in bytes of a job's stored output. If the output is longer, only
+// its end is stored.
 const MaxOutput = 1 << 20
 
 // record contains the durable data of a job.

@@ -13,17 +13,17 @@ type host struct {
 	name       string
 	ticketHash []byte // hash of the host's ticket
 	size       Size
-	polls      int       // number of open calls of Next
-	lastSeen   time.Time // when the host last registered, or when its latest call of Next ended, whichever is later
+	polls      int       // number of open calls to Next
+	lastSeen   time.Time // when the host last registered, or when its latest call to Next ended, whichever is later
 }
 
 // MaxHosts is the maximum number of registered hosts.
 const MaxHosts = 10_000
 
-// Register adds a host or changes its size. If running is not nil, it lists the jobs that are still running on
-// the host, and Register gives up all other jobs of the host. Errors: invalid for an invalid name or size;
-// forbidden if the host or its jobs belong to another ticket; rate_limited if there are too many hosts;
-// unavailable if the end of a job could not be written.
+// Register adds a host or changes its size. If running is not nil, it must list the names of the jobs that are still
+// running on the host. Register gives up all other jobs of the host. Errors: invalid for an invalid name or size;
+// forbidden if the host or its jobs belong to another ticket; rate_limited if there are too many hosts; unavailable if
+// the end of a job could not be written.
 func (d *Driver) Register(name string, ticket Ticket, size Size, running []string) error {
 	if err := d.addHost(name, ticket, size); err != nil || running == nil {
 		return err
@@ -35,7 +35,7 @@ func (d *Driver) Register(name string, ticket Ticket, size Size, running []strin
 	return errors.Join(errs...)
 }
 
-// missing returns a host's running jobs whose names are not in reported.
+// missing returns the jobs of a host that are running according to the driver, but whose names are not in reported.
 func (d *Driver) missing(name string, reported []string) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +63,7 @@ func (d *Driver) addHost(name string, ticket Ticket, size Size) error {
 	h := d.hosts[name]
 	if h == nil {
 		if len(d.hosts) >= MaxHosts {
-			return bourse.Errorf(bourse.CodeRateLimited, "the maximum of %d hosts is reached", len(d.hosts))
+			return bourse.Errorf(bourse.CodeRateLimited, "the maximum of %d hosts has been reached", len(d.hosts))
 		}
 		h = &host{name: name, ticketHash: ticket.hash()}
 		d.hosts[name] = h

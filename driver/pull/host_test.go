@@ -16,8 +16,8 @@ func sized(n int, name string, cpu bourse.MilliCPU, memory bourse.MiB) driver.Ta
 	return t
 }
 
-// TestBestFit checks that a job is offered to the host whose unused capacity it fits best, and
-// never to a host that has too little.
+// TestBestFit checks that a job is offered to the host whose unused capacity it fits best, and never to a host that has
+// too little capacity.
 func TestBestFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -100,7 +100,7 @@ func (r *rig) pollersNow() []*poller {
 }
 
 // TestHostsComeAndGo checks that a waiting host counts as alive, and that a host that has disappeared is removed and
-// its jobs are given up. A host that registers again lists its running jobs.
+// its jobs are given up. When a host registers again, it lists its running jobs.
 func TestHostsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -129,18 +129,18 @@ func TestHostsComeAndGo(t *testing.T) {
 		r.poll(asking, "h")
 		time.Sleep(time.Hour)
 		if s, _ := r.Inspect(t.Context(), a.ID); s.Exit != nil {
-			t.Errorf("a has ended (%+v) although its host is waiting for jobs", s.Exit)
+			t.Errorf("a ended with %+v, although its host is waiting for jobs", s.Exit)
 		}
 		if err := r.Register("h", "h", size, []string{"a"}); err != nil {
 			t.Fatal(err)
 		}
 		if exit, _ := r.Wait(t.Context(), b.ID); exit.Code != -1 {
-			t.Errorf("b: %+v, want it given up, because its host no longer has it", exit)
+			t.Errorf("b: got %+v, want it given up, because its host no longer runs it", exit)
 		}
 		leave()
 		time.Sleep(3 * r.cfg.Lost)
 		if exit, err := r.Wait(t.Context(), a.ID); err != nil || exit.Code != -1 {
-			t.Errorf("a: %+v, %v; want it given up with its host", exit, err)
+			t.Errorf("a: got %+v, %v; want it given up with its host", exit, err)
 		}
 		_, _, err := r.Next(t.Context(), "h", "h")
 		r.wantCode("a call of a removed host", err, bourse.CodeNotFound)

@@ -34,14 +34,14 @@ func (s Size) plus(o Size) Size {
 	return Size{CPU: s.CPU + o.CPU, Memory: s.Memory + o.Memory, Disk: s.Disk + o.Disk}
 }
 
-// holds reports whether need fits into s.
+// holds reports whether a job of size need fits into s.
 func (s Size) holds(need Size) bool {
 	return need.CPU <= s.CPU && need.Memory <= s.Memory && need.Disk <= s.Disk
 }
 
 // waste returns the sum of the unused fractions of a host's resources. s is the host's unused
-// capacity after placing a job, and total is the host's size. The job fits best on the host with
-// the least waste.
+// capacity after a job has been placed on it, and total is the host's size. The best host for the
+// job is the one with the least waste.
 func (s Size) waste(total Size) float64 {
 	part := func(left, of int64) float64 {
 		if of <= 0 {
@@ -62,11 +62,11 @@ const (
 	running
 	ending // the end is being written
 	ended
-	withdrawn // the job was never claimed and cannot be claimed any more
+	withdrawn // the job was never claimed and can no longer be claimed
 )
 
 // job is one boot of a machine. Driver.mu guards all fields. In the phases claiming and ending,
-// only the goroutine that writes the record changes them.
+// only the goroutine that writes the record may change them.
 type job struct {
 	record
 	task  driver.Task // cleared once the job is claimed
@@ -77,8 +77,8 @@ type job struct {
 	due       bool      // whether the job must be offered to the next suitable caller of Next
 	forgotten bool      // whether the worker has discarded the job's exit
 	cancel    uint64
-	watchers  int       // number of open calls of Cancellations that name the job
-	lastSeen  time.Time // time of the latest other heartbeat
+	watchers  int       // number of open calls to Cancellations that name the job
+	lastSeen  time.Time // when the latest other heartbeat arrived, or when the latest call to Cancellations ended
 	changed   chan struct{}
 }
 

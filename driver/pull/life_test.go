@@ -51,7 +51,7 @@ func TestLifeOfAJob(t *testing.T) {
 			}
 		}
 		if exit := <-waited; exit.Code != 3 || exit.Error != "" || exit.At.IsZero() {
-			t.Errorf("exit %+v, want code 3", exit)
+			t.Errorf("got exit %+v, want code 3", exit)
 		}
 		synctest.Wait() // wait until the log has been read, because its unread part is lost with the machine
 		r.wantCode("Forget", r.DiscardExit(t.Context(), task.ID), "")
@@ -63,7 +63,7 @@ func TestLifeOfAJob(t *testing.T) {
 		}
 		r.wantCode("End after Destroy", r.End("a", Report{Ticket: "me"}), bourse.CodeNotFound)
 		if held := r.open(); len(held) > 0 {
-			t.Errorf("recovered %+v, want nothing", held)
+			t.Errorf("recovered %+v, want no jobs", held)
 		}
 	})
 }
@@ -79,14 +79,14 @@ func TestNoPollerWaits(t *testing.T) {
 			t.Errorf("the refusal took %s", took)
 		}
 		if no := r.Room(driver.Limits{}); no == nil || no.Reason != bourse.RefusedResource || no.Resource != "pollers" {
-			t.Errorf("refusal %+v, want resource pollers", no)
+			t.Errorf("got refusal %+v, want resource pollers", no)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r.poll(ctx, "")
 		synctest.Wait()
 		if no := r.Room(driver.Limits{CPUQuota: 1 << 40}); no != nil {
-			t.Errorf("refusal %+v although a poller waits", no)
+			t.Errorf("got refusal %+v although a poller is waiting", no)
 		}
 	})
 }
@@ -103,12 +103,12 @@ func TestAnOfferGoesToTheNext(t *testing.T) {
 		begin := time.Now()
 		eager := r.poll(t.Context(), "")
 		if j := <-eager; j.Name != "a" || time.Since(begin) != r.cfg.Offer {
-			t.Errorf("job %q after %s, want a after %s", j.Name, time.Since(begin), r.cfg.Offer)
+			t.Errorf("got job %q after %s, want a after %s", j.Name, time.Since(begin), r.cfg.Offer)
 		}
 		time.Sleep(r.cfg.Offer) // no poller is waiting now, so the next one that calls gets the offer at once
 		begin = time.Now()
 		if j := <-r.poll(t.Context(), ""); j.Name != "a" || time.Since(begin) != 0 {
-			t.Errorf("job %q after %s, want a at once", j.Name, time.Since(begin))
+			t.Errorf("got job %q after %s, want a at once", j.Name, time.Since(begin))
 		}
 		r.wantCode("the silent poller's claim", r.Claim("a", Claimer{By: "silent", Ticket: "silent"}), "")
 		r.wantCode("the second poller's claim", r.Claim("a", Claimer{By: "eager", Ticket: "eager"}), bourse.CodeConflict)
@@ -153,7 +153,7 @@ func TestAPollerThatLeft(t *testing.T) {
 		ctx, leave = context.WithCancel(t.Context())
 		leave()
 		if _, ok, err := r.Next(ctx, "", ""); ok || err != nil {
-			t.Errorf("Next with an ended context: %v, %v; want nothing", ok, err)
+			t.Errorf("Next with a canceled context returned %v, %v; want no job", ok, err)
 		}
 	})
 }
@@ -177,13 +177,13 @@ func TestAWaitThatEnds(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, ok, err := r.Next(ctx, "", ""); ok || err != nil {
-			t.Errorf("Next without a job: %v, %v; want nothing", ok, err)
+			t.Errorf("Next without a job returned %v, %v; want no job", ok, err)
 		}
 	})
 }
 
-// TestAnOfferIsWithdrawn checks that nobody can claim a job once its start's deadline has passed
-// or its start was canceled.
+// TestAnOfferIsWithdrawn checks that a job can no longer be claimed once its start's deadline has
+// passed or its start has been canceled.
 func TestAnOfferIsWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -205,7 +205,7 @@ func TestAnOfferIsWithdrawn(t *testing.T) {
 			r.wantCode("a late end", r.End("a", Report{Ticket: "me"}), bourse.CodeNotFound)
 		}
 		if held := r.open(); len(held) > 0 {
-			t.Errorf("recovered %+v, want nothing", held)
+			t.Errorf("recovered %+v, want no jobs", held)
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestBootsGrow(t *testing.T) {
 		r.wantCode("a boot while the previous one runs", err, bourse.CodeFailedPrecondition)
 		r.wantCode("End", r.End("a", Report{Ticket: "me", Output: []byte("first\n")}), "")
 		if j := r.claimed(next); j.Name != "a" {
-			t.Errorf("the second boot is called %q, want a", j.Name)
+			t.Errorf("got name %q for the second boot, want a", j.Name)
 		}
 		_, err = r.Start(t.Context(), task)
 		r.wantCode("an older boot", err, bourse.CodeFailedPrecondition)
@@ -244,11 +244,11 @@ func TestBootsGrow(t *testing.T) {
 		// The name of an unfinished job is not given to another job.
 		other := taskOf(2, "a")
 		if j := r.claimed(other); j.Name != string(other.ID.Machine) {
-			t.Errorf("pollers know another machine named a as %q, want its id", j.Name)
+			t.Errorf("name of the job of another machine named a: got %q, want the machine's id", j.Name)
 		}
 		r.wantCode("End", r.End("a", Report{Ticket: "me"}), "")
 		if j := r.claimed(taskOf(3, "a")); j.Name != "a" {
-			t.Errorf("after the end of a, pollers know another machine named a as %q", j.Name)
+			t.Errorf("name of the job of another machine named a, after a has ended: got %q, want a", j.Name)
 		}
 	})
 }

@@ -14,8 +14,8 @@ import (
 const maxLine = 8 << 10
 
 // Logs implements driver.Driver. It returns the output that was reported when the machine's latest
-// job ended. The end of the job is also the time of all lines. If want.Follow is set, Logs waits
-// for the job to end, and then for later jobs, until ctx is done or the machine is destroyed.
+// job ended. The time of each line is the time at which the job ended. If want.Follow is set, Logs
+// waits for the job to end, and then for later jobs, until ctx is done or the machine is destroyed.
 func (d *Driver) Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	var reported *job // the latest job whose output was passed to writeOutput
 	seen := false
@@ -70,8 +70,8 @@ func writeOutput(j *job, want driver.LogQuery, line func(driver.LogLine) error) 
 	return nil
 }
 
-// linesUntil returns the number of a job's lines up to and including the line at position after. It
-// returns 0 if the position belongs to another job.
+// linesUntil converts a position to a number of lines: those up to and including the line at that
+// position. It returns 0 if the position belongs to another job.
 func linesUntil(j *job, after string) (int, error) {
 	job, line, ok := strings.Cut(after, ".")
 	at, err1 := strconv.ParseInt(job, 10, 64)

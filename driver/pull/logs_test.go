@@ -26,16 +26,16 @@ func TestPositions(t *testing.T) {
 	}
 	all, positions := read("0.9")
 	if want := []string{"one", "two", "three"}; !slices.Equal(all, want) {
-		t.Fatalf("after an earlier job: %q, want %q", all, want)
+		t.Fatalf("after an earlier job: got %q, want %q", all, want)
 	}
 	for i, p := range positions {
 		if got, _ := read(p); !slices.Equal(got, all[i+1:]) {
-			t.Errorf("after %s: %q, want %q", p, got, all[i+1:])
+			t.Errorf("after %s: got %q, want %q", p, got, all[i+1:])
 		}
 	}
 	for _, bad := range []string{"x", "1", ".", "1.-1", "1.1.1"} {
 		if err := writeOutput(j, driver.LogQuery{After: bad}, nil); bourse.CodeOf(err) != bourse.CodeInvalid {
-			t.Errorf("position %q: %v, want invalid", bad, err)
+			t.Errorf("position %q: got %v, want invalid", bad, err)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Run gives up jobs and removes hosts that have not sent a heartbeat for Config.Lost. It returns when ctx is
-// done.
+// Run removes hosts that have not sent a heartbeat for Config.Lost, and gives up jobs for which no heartbeat has
+// arrived for that long. It returns when ctx is done.
 func (d *Driver) Run(ctx context.Context) error {
 	look := time.NewTicker(d.cfg.Lost / 4)
 	defer look.Stop()
@@ -18,7 +18,7 @@ func (d *Driver) Run(ctx context.Context) error {
 		case <-look.C:
 		}
 		for _, j := range d.removeSilent(time.Now()) {
-			d.cfg.Log.Warn("poller of job lost", "machine", j.ID.Machine, "job", j.Name, "poller", j.By)
+			d.cfg.Log.Warn("job's poller lost", "machine", j.ID.Machine, "job", j.Name, "poller", j.By)
 			if err := d.giveUp(j, fmt.Sprintf("no heartbeat from its poller for %s", d.cfg.Lost)); err != nil {
 				d.cfg.Log.Error("give up job failed", "machine", j.ID.Machine, "err", err)
 			}
@@ -26,8 +26,9 @@ func (d *Driver) Run(ctx context.Context) error {
 	}
 }
 
-// removeSilent removes hosts without a heartbeat for Config.Lost. It returns the running jobs for which neither
-// the poller nor a registered host has sent one.
+// removeSilent removes hosts that have not sent a heartbeat for Config.Lost. It returns the running jobs that are
+// considered lost: their pollers have not sent a heartbeat for Config.Lost, and their hosts, if they have any, are no
+// longer registered.
 func (d *Driver) removeSilent(now time.Time) []*job {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,18 +11,18 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// poller is an open call of Next.
+// poller is an open call to Next.
 type poller struct {
 	host *host     // nil if the caller did not name a host; such a poller accepts one job of any size
 	got  chan *job // receives the poller's offer; capacity 1
 }
 
 // Next waits for a job and offers it to the caller, which must then claim the job. hostName is ""
-// or the name of a registered host. Next returns ok=false if ctx is done first. If a job was just
-// offered to the caller when ctx is done, the reason matters: if ctx was canceled, the caller is
-// considered disconnected, and the job is offered to another poller. If ctx's deadline has passed,
-// the job is still returned. Errors: not_found for an unknown host, forbidden if the host belongs
-// to another ticket.
+// or the name of a registered host. Next returns ok=false if ctx is done first. If a job has just
+// been offered to the caller when ctx is done, the reason matters: if ctx was canceled, the caller
+// is considered disconnected, and the job is offered to another poller; if ctx's deadline has
+// passed, the job is still returned. Errors: not_found for an unknown host, forbidden if the host
+// belongs to another ticket.
 func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Job, ok bool, err error) {
 	d.mu.Lock()
 	h, err := d.hostNamed(hostName, ticket)
@@ -65,7 +65,7 @@ func (d *Driver) Next(ctx context.Context, hostName string, ticket Ticket) (j Jo
 	return Job{}, false, nil
 }
 
-// polled records that a host's call of Next has ended.
+// polled records that a host's call to Next has ended.
 func (d *Driver) polled(h *host) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,8 +90,8 @@ func (d *Driver) reoffer(j *job) {
 	}
 }
 
-// dueFor returns a job that is waiting for the next caller of Next and fits on the host h, or nil
-// if there is none. If h is nil, every job fits. mu must be held.
+// dueFor returns a job that fits on the host h and is waiting for the next suitable caller of Next.
+// It returns nil if there is no such job. If h is nil, every job fits. mu must be held.
 func (d *Driver) dueFor(h *host) *job {
 	for _, j := range d.offers {
 		if j.due && j.phase == offered && (h == nil || d.free(h).holds(j.Size)) {
@@ -101,9 +101,10 @@ func (d *Driver) dueFor(h *host) *job {
 	return nil
 }
 
-// pick selects the poller to which a job of size need is offered. It prefers the waiting host that
-// the job fits best. If the job does not fit on any waiting host, pick returns the longest-waiting
-// poller without a host, or nil if there is none. mu must be held.
+// pick selects the poller to which a job of size need is offered. It prefers waiting hosts, and
+// among them the one on which the job leaves the least capacity unused (see Size.waste). If the job
+// does not fit on any waiting host, pick returns the longest-waiting poller without a host, or nil
+// if there is none. mu must be held.
 func (d *Driver) pick(need Size) *poller {
 	var best, first *poller
 	least := 0.0
@@ -128,8 +129,8 @@ func (d *Driver) pick(need Size) *poller {
 	return first
 }
 
-// Room returns nil if a poller that could run a task with these limits is waiting, and a refusal
-// otherwise.
+// Room returns nil if a waiting poller could run a task with these limits. Otherwise, it returns a
+// refusal.
 func (d *Driver) Room(limits driver.Limits) *bourse.Refusal {
 	d.mu.Lock()
 	defer d.mu.Unlock()

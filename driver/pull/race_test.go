@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestEachJobOnce runs many pollers and many starts concurrently. Each job must run once, or be
-// refused and never run.
+// TestEachJobOnce runs many pollers and many starts concurrently. Each job must run exactly once, or be refused and
+// never run.
 func TestEachJobOnce(t *testing.T) { synctest.Test(t, eachJobOnce) }
 
 func eachJobOnce(t *testing.T) {
@@ -77,15 +77,13 @@ func eachJobOnce(t *testing.T) {
 	submitting.Wait()
 	stop()
 	polling.Wait()
-	// A poller that has just ended a job may not have called Next again, and then a job is
-	// refused.
+	// A job may be refused, because a poller that has just ended a job may not have called Next again yet.
 	if filled.Load()+refused.Load() != submitters*each || filled.Load() < pollers {
 		t.Errorf("%d filled and %d refused of %d", filled.Load(), refused.Load(), submitters*each)
 	}
 }
 
-// TestPollersAreTheCapacity checks that exactly as many concurrent starts succeed as pollers are
-// waiting.
+// TestPollersAreTheCapacity checks that the number of concurrent starts that succeed is the number of waiting pollers.
 func TestPollersAreTheCapacity(t *testing.T) { synctest.Test(t, pollersAreTheCapacity) }
 
 func pollersAreTheCapacity(t *testing.T) {

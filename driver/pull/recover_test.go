@@ -11,8 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// TestKilledAfterTheClaim checks that a daemon that restarts after a claim knows the job: it
-// accepts a repeated claim and the report of the job's end.
+// TestKilledAfterTheClaim checks that a daemon that restarts after a claim knows the job: it accepts a repeated claim
+// and the report that the job has ended.
 func TestKilledAfterTheClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -37,18 +37,18 @@ func TestKilledAfterTheClaim(t *testing.T) {
 		r.wantCode("End", r.End("a", Report{Ticket: "me", Code: 3}), "")
 		r.wantCode("End again", r.End("b", Report{Ticket: "me", Code: 9}), "")
 		if exit, err := r.Wait(t.Context(), b.ID); err != nil || exit.Code != 7 {
-			t.Errorf("b: %+v, %v; want the first end", exit, err)
+			t.Errorf("b: got %+v, %v; want the exit that was reported first", exit, err)
 		}
 		lines := 0
 		_ = r.Logs(t.Context(), b.ID.Machine, driver.LogQuery{}, func(driver.LogLine) error { lines++; return nil })
 		if lines != 1 {
-			t.Errorf("%d log lines, want 1", lines)
+			t.Errorf("got %d log lines, want 1", lines)
 		}
 	})
 }
 
-// TestADaemonDiesInEveryWrite ends the daemon at every stage of every write. An acknowledged claim or end must still be
-// recorded after the restart. An unacknowledged one may or may not be recorded.
+// TestADaemonDiesInEveryWrite kills the daemon at every stage of every write. An acknowledged claim or end must still
+// be recorded after the restart. An unacknowledged claim or end may or may not be recorded.
 func TestADaemonDiesInEveryWrite(t *testing.T) {
 	for _, stage := range []string{stageWritten, stageRenamed, stageSynced} {
 		for _, write := range []string{"claim", "end", "the next boot's claim"} {
@@ -129,7 +129,7 @@ func dieIn(t *testing.T, stage, write string) {
 	}
 	r.wantCode("End", r.End("a", Report{Ticket: "me", Code: 5}), "")
 	if exit, err := r.Wait(t.Context(), last.ID); err != nil || exit.Code != 5 {
-		t.Errorf("exit %+v, %v; want code 5", exit, err)
+		t.Errorf("got exit %+v, %v; want code 5", exit, err)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestAFullDisk(t *testing.T) {
 	})
 }
 
-// TestForeignFiles checks that the driver starts although its directory contains foreign files.
+// TestForeignFiles checks that the driver starts even if its directory contains foreign files.
 func TestForeignFiles(t *testing.T) {
 	r := newRig(t)
 	dir := filepath.Join(r.dir, jobsDir)
@@ -187,11 +187,11 @@ func TestForeignFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if held := r.open(); len(held) > 0 {
-		t.Errorf("recovered %+v, want nothing", held)
+		t.Errorf("recovered %+v, want no jobs", held)
 	}
 }
 
-// FuzzRecord checks that every decoded record is valid and is encoded to the same record again.
+// FuzzRecord checks that every decoded record is valid, and that encoding and decoding it again does not change it.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"form":1,"id":{"machine":"00000000000001","boot":1},"name":"a","by":"me","size":{"cpu":1,"memory":2,"disk":3},"started_at":"2026-01-02T03:04:05Z"}`))
 	f.Add([]byte(`{"form":1,"id":{"machine":"00000000000001","boot":1},"name":"a","exit":{"code":1},"output":"aGk="}`))

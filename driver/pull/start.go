@@ -37,7 +37,7 @@ func validate(t *driver.Task) error {
 	}
 	switch {
 	case t.ID.Boot < 1:
-		return bourse.Errorf(bourse.CodeInvalid, "machine %s: boot %d", t.ID.Machine, t.ID.Boot)
+		return bourse.Errorf(bourse.CodeInvalid, "machine %s: boot %d: boot numbers start at 1", t.ID.Machine, t.ID.Boot)
 	case len(t.Command) == 0 || t.Command[0] == "":
 		return bourse.Errorf(bourse.CodeInvalid, "image %s needs a command", bourse.ImagePull)
 	case slices.ContainsFunc(slices.Concat(t.Command, t.Env), func(s string) bool { return strings.ContainsRune(s, 0) }):
@@ -75,8 +75,9 @@ func (d *Driver) begin(task *driver.Task) (*job, error) {
 	return j, nil
 }
 
-// freeName returns the name that pollers use for a task. This is the machine's name or, if that
-// name is invalid or another job that has not ended uses it, the machine's id.
+// freeName returns the name that pollers will use for a task: the machine's name. If that name is
+// invalid, or if it belongs to another machine's job that has not ended, freeName returns the
+// machine's id instead.
 func (d *Driver) freeName(task *driver.Task) string {
 	if bourse.ValidateMachineName(task.Name) != nil {
 		return string(task.ID.Machine)
@@ -134,8 +135,8 @@ func (d *Driver) withdraw(j *job) {
 	d.notify()
 }
 
-// releaseName removes j's name from the table. If the job of the machine's previous boot had the
-// same name, the name refers to that job again.
+// releaseName removes j's name from the table. If the job of the machine's previous boot has the
+// same name, the name then refers to that job again.
 func (d *Driver) releaseName(j *job) {
 	if d.names[j.Name] != j {
 		return

@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Stop implements driver.Driver. It ignores the signal and asks the job's poller to end the job. If
-// the poller does not report the end within timeout, the driver gives up the job, because it cannot
-// kill the poller's program.
+// Stop implements driver.Driver. It ignores the signal and asks the job's poller to end the job.
+// Because the driver cannot kill the poller's program, it gives up the job if the poller does not
+// report the end within timeout.
 func (d *Driver) Stop(ctx context.Context, id driver.TaskID, _ bourse.Signal, timeout time.Duration) error {
 	d.mu.Lock()
 	j, err := d.claimed(id)
@@ -34,7 +34,7 @@ func (d *Driver) Stop(ctx context.Context, id driver.TaskID, _ bourse.Signal, ti
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return d.giveUp(j, fmt.Sprintf("its poller did not report its end within %s after a cancellation", max(0, timeout)))
+	return d.giveUp(j, fmt.Sprintf("its poller did not report the job's end within %s after a cancellation", max(0, timeout)))
 }
 
 func (d *Driver) giveUp(j *job, why string) error {
@@ -72,7 +72,8 @@ func (d *Driver) Destroy(ctx context.Context, id bourse.MachineID) error {
 	return d.erase(id)
 }
 
-// settle waits while a claim of j is being written. mu must be held; settle unlocks it while it waits.
+// settle waits until no claim of j is being written. mu must be held; settle unlocks it while it
+// waits.
 func (d *Driver) settle(ctx context.Context, j *job) error {
 	for j.phase == claiming {
 		changed := j.changed
@@ -97,10 +98,10 @@ func (d *Driver) notify() {
 
 // Cancellations waits until there are jobs that the caller must stop, and returns their names. If
 // ctx is done first, it returns no names. If jobs is not empty, Cancellations considers only these
-// jobs. It returns those that were canceled, are no longer running, or do not belong to ticket, and
-// the pending call serves as a heartbeat for those that belong to ticket. If jobs is empty, it
-// returns all canceled jobs whose cancellation number is greater than after. next is the latest
-// cancellation number. Pass it as after in the next call.
+// jobs. It returns those that were canceled, are no longer running, or do not belong to ticket.
+// While the call is pending, it is a heartbeat for those that belong to ticket. If jobs is empty,
+// it returns all canceled jobs whose cancellation number is greater than after. next is the latest
+// cancellation number, which the caller can pass to the next call as the parameter after.
 func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string, after uint64) (names []string, next uint64) {
 	defer d.watch(ticket, jobs)()
 	for {
@@ -119,8 +120,8 @@ func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string
 	}
 }
 
-// canceled returns the names that Cancellations must return, or none if it must continue to wait.
-// mu must be held.
+// canceled returns the names that Cancellations must return. If there are none, Cancellations must
+// continue to wait. mu must be held.
 func (d *Driver) canceled(ticket Ticket, jobs []string, after uint64) (names []string) {
 	for _, name := range jobs {
 		if j := d.names[name]; j == nil || j.cancel > 0 || j.phase >= ended || j.claimed() && !ticket.matches(j.Ticket) {
@@ -139,8 +140,8 @@ func (d *Driver) canceled(ticket Ticket, jobs []string, after uint64) (names []s
 	return names
 }
 
-// watch starts a continuous heartbeat for the named jobs that belong to ticket. It continues until
-// the returned function is called.
+// watch starts a continuous heartbeat for the named jobs that belong to ticket. The heartbeat
+// continues until the returned function is called.
 func (d *Driver) watch(ticket Ticket, jobs []string) func() {
 	var watched []*job
 	d.mu.Lock()

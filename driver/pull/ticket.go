@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ticket is the secret that a poller or host uses to claim jobs. Only the ticket's holder can
-// keep these jobs alive or end them. All pollers use the same gateway token, but each keeps its
-// ticket to itself.
+// Ticket is the secret that a poller or host uses to claim jobs. Only the ticket's holder can keep
+// these jobs alive or end them. All pollers use the same gateway token, but each has its own secret
+// ticket.
 type Ticket string
 
 // hash returns the hash that is stored instead of the ticket. It does not need a salt, because
@@ -24,7 +24,7 @@ func (t Ticket) hash() []byte {
 // therefore not revealed.
 func (t Ticket) String() string { return hex.EncodeToString(t.hash()) }
 
-// Named reports whether s is the String of this ticket.
+// Named reports whether s is the result of this ticket's String method.
 func (t Ticket) Named(s string) bool {
 	return subtle.ConstantTimeCompare([]byte(t.String()), []byte(s)) == 1
 }

@@ -27,7 +27,7 @@ func TestJobBelongsToItsTicket(t *testing.T) {
 				r.wantCode("a claim with that ticket", r.Claim("a", Claimer{By: "me", Ticket: ticket}), bourse.CodeConflict)
 				begin := time.Now()
 				if names, _ := r.Cancellations(t.Context(), ticket, []string{"a"}, 0); len(names) != 1 || time.Since(begin) != 0 {
-					t.Errorf("Cancellations of a with ticket %q waited %s: %v", ticket, time.Since(begin), names)
+					t.Errorf("Cancellations for a with ticket %q waited for %s and returned %v", ticket, time.Since(begin), names)
 				}
 			}
 			text, err := os.ReadFile(filepath.Join(r.dir, jobsDir, string(task.ID.Machine)+suffix))
@@ -52,14 +52,14 @@ func TestJobBelongsToItsTicket(t *testing.T) {
 		}()
 		exit, err := r.Wait(t.Context(), task.ID)
 		if err != nil || exit.Code != -1 || !strings.Contains(exit.Error, "no heartbeat") {
-			t.Errorf("kept alive by a stranger: %+v, %v, want it given up", exit, err)
+			t.Errorf("a job for which only another ticket sends heartbeats: got %+v, %v, want it given up", exit, err)
 		}
 		cancel()
 	})
 }
 
-// TestHostBelongsToItsTicket checks that a host's name, offers and jobs belong to the ticket of its registration. After
-// a restart, the driver knows this only from the host's jobs.
+// TestHostBelongsToItsTicket checks that a host's name, offers and jobs belong to the ticket that was used to register
+// the host. After a restart, the driver knows this ticket only from the host's jobs.
 func TestHostBelongsToItsTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -79,7 +79,7 @@ func TestHostBelongsToItsTicket(t *testing.T) {
 		for _, when := range []string{"before", "after a restart"} {
 			r.wantCode(when+": a stranger registers it", r.Register("h", "yours", size, []string{}), bourse.CodeForbidden)
 			if _, _, err := r.Next(t.Context(), "h", "yours"); err == nil {
-				t.Errorf("%s: a stranger gets the host's work", when)
+				t.Errorf("%s: a caller with another ticket received the host's work", when)
 			}
 			r.wantCode(when+": a stranger ends its job", r.End("a", Report{Ticket: "yours"}), bourse.CodeForbidden)
 			r.open()
@@ -89,8 +89,7 @@ func TestHostBelongsToItsTicket(t *testing.T) {
 	})
 }
 
-// TestJobWithoutTicket checks that no ticket can end a job of a release that did not store
-// tickets.
+// TestJobWithoutTicket checks that no ticket can end a job that was recorded by a release that did not store tickets.
 func TestJobWithoutTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

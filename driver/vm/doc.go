@@ -12,9 +12,10 @@
 // the program's output to its own. To run another program in the guest, the driver runs another agent in the container.
 // Data from the guest is decoded only in the container, never in the daemon.
 //
-// The container has a user of its own, no capabilities, containerd's seccomp profile, and its machine's cgroup and
-// network namespace. Of the host's files, it sees only the programs and libraries (/usr), read-only, and the files
-// listed in [Machine]. Of the host's block devices, it sees only the task's mounts. qemu adds its own seccomp filter.
+// The container runs as its own user, without capabilities, with a seccomp profile based on containerd's, and in its
+// machine's cgroup and network namespace. The only host files that it sees are the programs and libraries (/usr),
+// read-only, and the files listed in [Machine]. The only block devices that it sees are the task's mounts. qemu adds
+// its own seccomp filter.
 //
 // # Volumes
 //
@@ -34,16 +35,16 @@
 // that is connected to the guest. The guest uses the addresses of the machine's network namespace. The namespace's
 // packet filter is on the host's side of eth0, so it also applies to the guest.
 //
-// The task's limits determine the guest's memory and number of processors. The container may use some more memory, for
-// qemu itself.
+// The task's limits determine the guest's memory and number of processors. The container may use some additional memory
+// for qemu itself.
 //
 // # Suspension
 //
-// To suspend a machine, the driver runs "agent suspend" in the container, and then pauses the container. The agent stops
-// the guest, writes qemu's state to an encrypted file in the machine's directory, and kills qemu. To resume it, the
-// driver runs "agent resume": the agent starts another qemu with that state and the same connection to the guest,
-// deletes the file, and makes the guest set its clock and reseed its random number generator. If qemu's state cannot be
-// restored, the agent exits with code 125, as it does after other failures.
+// To suspend a machine, the driver runs "agent suspend" in the container, and then pauses the container. The agent
+// stops the guest, writes qemu's state to an encrypted file in the machine's directory, and kills qemu. To resume it,
+// the driver runs "agent resume": the agent starts another qemu, which restores that state and takes over the
+// connection to the guest. The agent then deletes the file, and makes the guest set its clock and reseed its random
+// number generator. If qemu's state cannot be restored, the agent exits with code 125, as it does after other failures.
 //
 // # Failures
 //

@@ -49,7 +49,7 @@ func WriteExec(dir, container, name string, program session.Program) error {
 	return errors.Join(err, f.Chown(user, user), f.Close())
 }
 
-// ExecError returns the guest's error if it could not start an exec's program, and nil otherwise.
+// ExecError returns the guest's error if the guest could not start an exec's program. Otherwise, it returns nil.
 func ExecError(dir, name string) error {
 	r, err := readReport(within(dir, session.ExecErrorFile(name)))
 	if errors.Is(err, os.ErrNotExist) {
@@ -61,13 +61,14 @@ func ExecError(dir, name string) error {
 	return startError(r)
 }
 
-// RemoveExec removes an exec's files. Files that it fails to remove are removed together with the machine.
+// RemoveExec removes an exec's files. If it cannot remove a file, the file is removed together with the machine.
 func RemoveExec(dir, name string) {
 	_ = os.Remove(within(dir, session.ExecErrorFile(name)))
 	_ = os.Remove(within(dir, session.ExecFile(name)))
 }
 
-// Started reports whether a machine's program has started. If starting it has failed, Started returns the error.
+// Started reports whether a machine's program has started. If the program could not be started, Started returns the
+// error.
 func Started(dir string) (bool, error) {
 	r, err := readReport(filepath.Join(dir, session.Status))
 	if errors.Is(err, os.ErrNotExist) {
@@ -79,7 +80,7 @@ func Started(dir string) (bool, error) {
 	return r.Started, startError(r)
 }
 
-// OutOfMemory reports whether the guest of an ended machine had killed processes because it was out of memory.
+// OutOfMemory reports whether an ended machine's guest killed processes because it was out of memory.
 func OutOfMemory(dir string) bool {
 	var exit session.Exit
 	return readFile(filepath.Join(dir, session.Ended), &exit) == nil && exit.OutOfMemory
@@ -106,8 +107,8 @@ func readFile(path string, into any) error {
 	return json.NewDecoder(io.LimitReader(f, session.MaxShort)).Decode(into)
 }
 
-// Printable returns the first KiB of text, which comes from a possibly hostile guest, and replaces unprintable
-// characters with spaces.
+// Printable makes text from a possibly hostile guest safe to print. It returns the first KiB, with unprintable
+// characters replaced with spaces.
 func Printable(text string) string {
 	const maxText = 1 << 10
 	return strings.TrimSpace(strings.Map(func(c rune) rune {

@@ -42,7 +42,7 @@ func TestHostileFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := ExecError(dir, "exec-1"); err == nil {
-			t.Errorf("%s instead of an exec's error: want an error", name)
+			t.Errorf("%s instead of an exec's error: got no error, want one", name)
 		}
 	}
 
@@ -67,7 +67,7 @@ func errorsOf(errs ...error) error {
 	return nil
 }
 
-// TestReports checks how Started and ExecError interpret agents' reports.
+// TestReports checks how Started and ExecError interpret the agents' reports.
 func TestReports(t *testing.T) {
 	dir := t.TempDir()
 	if started, err := Started(dir); started || err != nil {
@@ -90,7 +90,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestUsers checks that containers have different users, which no program on the host has.
+// TestUsers checks that containers have different users, and that these are not used by programs on the host.
 func TestUsers(t *testing.T) {
 	a, b := userOf("a"), userOf("b")
 	if a == b || a < 1<<30 || b < 1<<30 || a>>31 != 0 {

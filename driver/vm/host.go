@@ -43,8 +43,8 @@ type Host struct {
 	noKVM error
 }
 
-// New returns a Host. It returns CodeFailedPrecondition, with a list of everything that is missing, if this host cannot
-// run virtual machines. It does not change anything on the host.
+// New returns a Host. If this host cannot run virtual machines, New returns CodeFailedPrecondition, with a list of
+// everything that is missing. It does not change anything on the host.
 func New(cfg Config) (*Host, error) {
 	var missing []string
 	if cfg.Agent == nil {
@@ -81,8 +81,8 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// modulesOf returns the directory of a kernel's modules. This is the directory "modules" next to the kernel if it
-// exists, and otherwise the directory in /lib/modules for the kernel's release.
+// modulesOf returns the directory of a kernel's modules: the directory "modules" next to the kernel, if it exists, and
+// otherwise the directory in /lib/modules for the kernel's release.
 func modulesOf(kernel string) string {
 	if beside := filepath.Join(filepath.Dir(kernel), "modules"); exists(beside) {
 		return beside
@@ -114,8 +114,8 @@ func lookPath(program string) (string, error) {
 	return path, err
 }
 
-// compareKernels orders kernels by release, oldest first. Of two kernels with the same release, the one that was built
-// for virtual machines is last.
+// compareKernels orders kernels by release, oldest first. If two kernels have the same release, the one built for
+// virtual machines comes last.
 func compareKernels(a, b string) int {
 	forMachines := func(s string) int { return strings.Count(s, "cloud") + strings.Count(s, "virtual") }
 	return cmp.Or(compareVersions(a, b), cmp.Compare(forMachines(a), forMachines(b)))
@@ -134,8 +134,8 @@ func compareVersions(a, b string) int {
 	return slices.Compare(numbers(a), numbers(b))
 }
 
-// Labels returns the driver labels for virtual machines on this host: whether qemu uses KVM or emulation, and whether
-// emulation is always allowed.
+// Labels returns the driver labels for virtual machines on this host. They specify whether qemu uses KVM or emulation,
+// and whether emulation is always allowed.
 func (h *Host) Labels() map[string]string {
 	out := map[string]string{driver.LabelVM: driver.Accelerated}
 	if h.KVM() != nil {
@@ -158,7 +158,7 @@ func (h *Host) KVM() error {
 	ctx, cancel := context.WithTimeout(context.Background(), kvmLimit)
 	defer cancel()
 	err := h.tryKVM(ctx)
-	if ctx.Err() != nil { // the host is too busy; the next call tries again
+	if ctx.Err() != nil { // the host was too busy; the next call will try again
 		return err
 	}
 	h.tried, h.noKVM = true, err
@@ -230,8 +230,8 @@ func (h *Host) prepare() error {
 	return makeSkeleton(h.root())
 }
 
-// replace writes a file and atomically replaces an existing one with it. Programs that have opened the old file keep
-// reading the old contents. Even if the host crashes, the file is never incomplete.
+// replace writes a file, atomically replacing an existing one. Programs that have opened the old file keep reading the
+// old contents. Even if the host crashes, the file is never incomplete.
 func replace(path string, mode os.FileMode, write func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "new-*")
 	if err != nil {
@@ -251,8 +251,8 @@ func replace(path string, mode os.FileMode, write func(*os.File) error) error {
 const diskTimeout = 15 * time.Minute
 
 // Disk returns the path of an image's disk. If the disk does not exist, Disk calls mount, creates the disk from the
-// root file system in dir, and calls unmount. If ctx is done first, the creation continues in the background, and the
-// next call waits for it.
+// root file system that mount has mounted at dir, and calls unmount. If ctx is done first, the creation continues in
+// the background, and the next call waits for it.
 func (h *Host) Disk(ctx context.Context, image string, mount func(context.Context) (dir string, unmount func() error, err error)) (string, error) {
 	if err := h.once(); err != nil {
 		return "", err

@@ -16,8 +16,8 @@ import (
 )
 
 // addTap adds a tap device that belongs to user to a machine's network namespace, replacing an earlier boot's device.
-// It redirects all packets that arrive at eth0 to the tap device and vice versa, so the namespace itself no longer
-// receives packets.
+// It redirects all packets that arrive at eth0 to the tap device, and vice versa. The namespace itself therefore no
+// longer receives packets.
 func addTap(namespace string, user uint32) (device, error) {
 	type result struct {
 		device
@@ -36,7 +36,7 @@ func addTap(namespace string, user uint32) (device, error) {
 	return r.device, nil
 }
 
-// addTapIn is the part of addTap that runs in the namespace, to which it moves the calling thread.
+// addTapIn is the part of addTap that runs in the namespace. It first moves the calling thread into the namespace.
 func addTapIn(namespace string, user uint32) (device, error) {
 	f, err := os.Open(namespace)
 	if err != nil {
@@ -57,7 +57,7 @@ func addTapIn(namespace string, user uint32) (device, error) {
 	}
 	if old, err := nl.LinkByName(tapName); err == nil {
 		if err := nl.LinkDel(old); err != nil {
-			return device{}, fmt.Errorf("remove the earlier %s: %w", tapName, err)
+			return device{}, fmt.Errorf("remove the previous %s: %w", tapName, err)
 		}
 	}
 	attrs := netlink.NewLinkAttrs()
@@ -81,12 +81,13 @@ func addTapIn(namespace string, user uint32) (device, error) {
 	return describe(nl, eth0)
 }
 
-// redirect adds a rule to the first device that sends all packets arriving there out through the second device.
+// redirect makes the kernel send all packets that arrive at one device (from) out through another device (to). It
+// replaces an earlier rule.
 func redirect(nl *netlink.Handle, from, to netlink.Link) error {
 	handle := netlink.MakeHandle(0xffff, 0)
 	ingress := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: from.Attrs().Index, Parent: netlink.HANDLE_INGRESS, Handle: handle}}
 	if err := nl.QdiscDel(ingress); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove the earlier rule at %s: %w", from.Attrs().Name, err)
+		return fmt.Errorf("remove the previous rule from %s: %w", from.Attrs().Name, err)
 	}
 	if err := nl.QdiscAdd(ingress); err != nil {
 		return fmt.Errorf("add an ingress queue to %s: %w", from.Attrs().Name, err)
@@ -142,8 +143,8 @@ func hardwareAddress(neighbors []netlink.Neigh, ip net.IP) string {
 	return ""
 }
 
-// deviceNumbers returns the numbers of the character device at path. It returns false if path is not a character
-// device.
+// deviceNumbers returns the major and minor number of the character device at path. It returns false if path is not a
+// character device.
 func deviceNumbers(path string) (major, minor int64, ok bool) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
@@ -152,8 +153,8 @@ func deviceNumbers(path string) (major, minor int64, ok bool) {
 	return int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev)), true
 }
 
-// findBlockDevice returns the numbers of the block device at path, including its sequence number, which the kernel does
-// not reuse until the host reboots.
+// findBlockDevice returns the device number and the sequence number of the block device at path. The kernel does not
+// reuse sequence numbers until the host reboots. The error has CodeInvalid if path is not a block device.
 func findBlockDevice(path string) (blockDevice, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -165,7 +166,7 @@ func findBlockDevice(path string) (blockDevice, error) {
 		return blockDevice{}, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return blockDevice{}, bourse.Errorf(bourse.CodeInvalid, "a virtual machine cannot mount a directory of the host")
+		return blockDevice{}, bourse.Errorf(bourse.CodeInvalid, "a virtual machine cannot mount a host directory")
 	}
 	d := blockDevice{major: int64(unix.Major(st.Rdev)), minor: int64(unix.Minor(st.Rdev))}
 	d.sequence, err = session.Sequence(f)

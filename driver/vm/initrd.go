@@ -10,8 +10,8 @@ import (
 	"github.com/cavaliergopher/cpio"
 )
 
-// modules lists the kernel modules that the guest loads. Missing modules are skipped, because a
-// kernel may have them built in.
+// modules lists the kernel modules that the guest loads. Missing modules are skipped, because they
+// may be built into the kernel.
 var modules = []string{
 	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk", "virtio_console",
 	"failover", "net_failover", "virtio_net", "crc32c_generic", "libcrc32c", "erofs", "overlay", "crc16", "mbcache", "jbd2", "ext4",

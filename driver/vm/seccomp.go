@@ -12,11 +12,12 @@ import (
 const loopType = 'L'
 
 // intrusive lists system calls that a program could use to take over the agent. The agent must be
-// protected because it prevents the kernel from reassigning the numbers of the machine's devices.
+// protected, because it prevents the kernel from reassigning the device numbers of the machine's
+// volumes.
 var intrusive = []string{"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp"}
 
-// restrict removes from profile the system calls that a guest that has taken over qemu could use to
-// attack the agent or the devices of the machine's volumes. qemu does not need them.
+// restrict removes system calls from profile that qemu does not need. If a guest has taken over
+// qemu, it could use them to attack the agent or the devices of the machine's volumes.
 func restrict(profile *specs.LinuxSeccomp) {
 	for i := range profile.Syscalls {
 		rule := &profile.Syscalls[i]

@@ -42,14 +42,14 @@ const (
 )
 
 // maxProcesses is the maximum number of processes and threads in a machine's container. They belong to qemu and to
-// the agents of concurrent execs.
+// agents, of which there is one for each exec in progress.
 const maxProcesses = 4096
 
 // overhead is the memory that a machine's container may use for qemu and the agent, in addition to the guest's
 // memory.
 const overhead bourse.MiB = 192
 
-// place maps a file or directory on the host (source) to a path in a machine's container (target).
+// place makes a file or directory on the host (source) available at a path in a machine's container (target).
 type place struct {
 	source, target string
 	writable       bool
@@ -64,8 +64,8 @@ const (
 )
 
 // Prepare creates the machine's directory, scratch disk and network device. It returns the specification of the
-// machine's container, and the machine's configuration. The caller must write config to an in-memory file that
-// only [User] can read, and add [MachineMount] for that file to s.
+// machine's container, and the machine's configuration. The caller must write config to an in-memory file that only
+// [User] can read, and add the file's [MachineMount] to the mounts of s.
 func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []byte, err error) {
 	if err := check(m.Task); err != nil {
 		return nil, nil, err
@@ -130,9 +130,9 @@ func (h *Host) Prepare(ctx context.Context, m Machine) (s *specs.Spec, config []
 func check(task driver.Task) error {
 	switch {
 	case len(task.Mounts) > maxVolumes:
-		return bourse.Errorf(bourse.CodeInvalid, "a virtual machine has %d volumes, the maximum is %d", len(task.Mounts), maxVolumes)
+		return bourse.Errorf(bourse.CodeInvalid, "the virtual machine has %d volumes; the maximum is %d", len(task.Mounts), maxVolumes)
 	case len(task.Devices) > 0:
-		return bourse.Errorf(bourse.CodeInvalid, "virtual machines do not support GPUs and other devices")
+		return bourse.Errorf(bourse.CodeInvalid, "virtual machines do not support GPUs or other devices")
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ const ScratchDisk = "disk"
 // makeScratch creates a disk with an empty file system in dir, and returns its path.
 func makeScratch(ctx context.Context, dir string, user uint32) (string, error) {
 	path := filepath.Join(dir, ScratchDisk)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // left by an earlier boot; removed first to free its space
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // a disk that an earlier boot left; remove it first to free its space
 		return "", err
 	}
 	var fs unix.Statfs_t
@@ -228,8 +228,8 @@ func maxSnapshot(l driver.Limits) int64 {
 	return size + size/100 + devices
 }
 
-// processors returns the number of the guest's processors for a task with limits l. The guest never has more
-// processors than the host.
+// processors returns the guest's number of processors for a task with limits l. The guest never has more processors
+// than the host.
 func processors(l driver.Limits) int {
 	const whole = 1000
 	return max(1, min(int((max(l.CPUQuota, l.CPUWeight)+whole-1)/whole), runtime.NumCPU()))
@@ -299,8 +299,7 @@ func setResources(s *specs.Spec, inner *specs.LinuxResources, l driver.Limits) {
 	}
 }
 
-// hostDirs lists the host's directories that contain programs and libraries. On some hosts, some of them are
-// links.
+// hostDirs lists the host's directories that contain programs and libraries. Some of them may be links.
 var hostDirs = []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
 const libraryCache = "/etc/ld.so.cache"

@@ -6,7 +6,7 @@ import "github.com/bourse-dev/bourse/driver/vm/session"
 // eth0.
 const tapName = "tap0"
 
-// device contains the settings of the guest's network interface, which are copied from eth0 in the
+// device contains the settings for the guest's network interface. They are copied from eth0 in the
 // machine's namespace.
 type device struct {
 	mac       string

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// maxVolumes is the maximum number of volumes of a machine. Each volume occupies one of the 32 slots of qemu's PCI bus.
+// maxVolumes is the maximum number of volumes per machine. Each volume occupies one of the 32 slots of qemu's PCI bus.
 const maxVolumes = 16
 
 // volumeName returns the name of a volume's device node in the machine's container. It is also the serial number of the
@@ -22,8 +22,8 @@ func volumeName(i int) string { return "volume" + strconv.Itoa(i) }
 func volumeDevice(i int) string { return "/dev/" + volumeName(i) }
 
 // volumeDisk returns the qemu arguments that add a volume's disk to the guest. The host does not cache the disk, so
-// data that the guest has flushed is on the volume's device. The block size is the same as that of the device and its
-// file system.
+// data that the guest has flushed has reached the volume's device. The disk has the same block size as the device and
+// its file system.
 func volumeDisk(i int) []string {
 	name := volumeName(i)
 	return []string{

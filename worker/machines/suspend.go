@@ -51,7 +51,7 @@ func freezable(host *admit.Host, m *bourse.Machine) error {
 	case kind == bourse.PollerImage:
 		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: it runs on its poller's host; stop it instead", m.ID)
 	case host.Labels.Load().ByKind[kind]["suspend"] == "":
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: its host has no cgroups that freeze processes; stop it instead", m.ID)
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "machine %s cannot be suspended: its host has no cgroups that can freeze processes; stop it instead", m.ID)
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ func members(dir string) ([]int, error) {
 
 // killMembers kills the processes in a cgroup until none remains or grace has passed. It tries
 // repeatedly, because processes may fork while they are being killed, or hang in the kernel. In v1,
-// a killed process that is frozen dies only when it is thawed, before it executes another
-// instruction.
+// it also thaws the cgroup, because a frozen process that has been killed does not die until it is
+// thawed. It then dies without executing another instruction.
 func killMembers(dir string, grace time.Duration) {
 	_ = writeFile(dir, "cgroup.kill", "1") // v2 only, since Linux 5.14; otherwise, the loop below suffices
 	freezer := exists(dir, freezerState)
@@ -51,9 +51,9 @@ func killMembers(dir string, grace time.Duration) {
 	}
 }
 
-// removeDir removes a cgroup. It retries for about a second, because the kernel may release the
-// cgroup only some time after its last process has ended. A thread of this process that forked in
-// the cgroup may also need a moment to exit.
+// removeDir removes a cgroup. It retries for about a second, because the kernel may not release the
+// cgroup until some time after its last process has ended. A thread of this process that forked in
+// the cgroup may also take a moment to exit.
 func removeDir(dir string) error {
 	var err error
 	for pause := 100 * time.Microsecond; pause < time.Second; pause *= 2 {
@@ -69,8 +69,8 @@ func removeDir(dir string) error {
 	return fmt.Errorf("remove cgroup %s: %w", dir, err)
 }
 
-// sweep kills the processes in all child cgroups of dir and removes these cgroups. It skips the
-// child named except.
+// sweep kills the processes in all child cgroups of dir and removes these cgroups. except is the
+// name of a child to skip, or "".
 func sweep(dir, except string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"syscall"
 )
 
-// In v1, the freezer is a separate hierarchy. Entering it at startup would delay every start by at least 5 ms, so
-// processes are moved there only when they are frozen. See Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
+// In v1, the freezer is a separate hierarchy. Moving each new process into it would delay every start by at least 5 ms,
+// so a group's processes are moved into it when the group is first frozen. See
+// Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst.
 
 // openFreezer creates the directory for frozen groups, and kills processes that an earlier supervisor left in it.
 func (g *v1Groups) openFreezer(mount, mark string, log *slog.Logger) {
@@ -57,7 +58,7 @@ func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
 		if err != nil || left > 0 {
 			return false, err
 		}
-		// Each write of FROZEN makes the kernel try again.
+		// Writing FROZEN again makes the kernel try again.
 		if err := writeFile(g.freezerPath(), freezerState, "FROZEN"); err != nil {
 			return false, err
 		}

@@ -18,7 +18,7 @@ const MinMemory = 16
 // Groups creates one driver's groups. All of them have a common parent cgroup, which is not shared
 // with other drivers.
 type Groups interface {
-	// New creates a group with limits. It returns nil if the host has no usable cgroups.
+	// New creates a group with the given limits. It returns nil if the host has no usable cgroups.
 	New(driver.Limits) (Group, error)
 	// ByThread reports whether Group.Fork moves the calling thread into the group permanently. If
 	// so, Fork must be called within OnOwnThread.
@@ -32,16 +32,16 @@ type Groups interface {
 
 // Group is the set of cgroups that contain one task's processes.
 type Group interface {
-	// Fork calls fork in such a way that the child process starts in the group.
+	// Fork calls fork so that the child process starts in the group.
 	Fork(fork ForkFunc) (pid int, err error)
 	// Freeze suspends or resumes all processes in the group and waits until they are in that state.
 	// If some processes cannot be suspended, it resumes all of them and returns an error. It
 	// returns errors.ErrUnsupported if the host has no freezer, in which case the label "suspend"
 	// is missing. The caller must not call Fork at the same time.
 	Freeze(ctx context.Context, frozen bool) error
-	// KillAll kills every process in the group, including processes that entered it on their
-	// own. It returns when no process remains or grace has passed. Frozen processes die without
-	// executing any more of their programs.
+	// KillAll kills every process in the group, including processes that entered it on their own.
+	// It returns when no process remains or grace has passed. Frozen processes die without
+	// executing another instruction.
 	KillAll(grace time.Duration)
 	// OOMKilled reports whether the kernel has killed a process in the group because of its
 	// memory limit.
@@ -51,11 +51,11 @@ type Group interface {
 	Usage() driver.Usage
 	// Members returns the ids of the processes in the group.
 	Members() []int
-	// Remove removes the group's cgroups, which must not contain processes any more.
+	// Remove removes the group's cgroups, which must no longer contain processes.
 	Remove() error
 }
 
-// ForkFunc forks and executes a program with the given attributes, to which it may add others.
+// ForkFunc forks and executes a program. It applies the given attributes, and may add others.
 type ForkFunc func(*syscall.SysProcAttr) (pid int, err error)
 
 // None implements Groups on hosts where cgroups do not exist or may not be used. It does not

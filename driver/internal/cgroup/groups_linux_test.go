@@ -159,11 +159,11 @@ func TestGroupsEnforce(t *testing.T) {
 		}
 		status := await(t, pid)
 		if g.OOMKilled() != c.oom || (!c.oom && status.ExitStatus() == 0) {
-			t.Errorf("%s: status %v, out of memory %t", name, status, g.OOMKilled())
+			t.Errorf("%s: got status %v, out of memory %t", name, status, g.OOMKilled())
 		}
 		g.KillAll(time.Minute)
 		if got := g.Members(); len(got) > 0 {
-			t.Errorf("%s: processes %v remain", name, got)
+			t.Errorf("%s: got processes %v, want none", name, got)
 		}
 		if err := g.Remove(); err != nil {
 			t.Error(err)
@@ -198,8 +198,8 @@ func TestGroupsAtOnce(t *testing.T) {
 	}
 }
 
-// TestLimitsDespiteSignals sets limits while the writing thread keeps getting signals, as when Go's
-// runtime interrupts it.
+// TestLimitsDespiteSignals sets limits while the writing thread keeps receiving signals, which also
+// happens when Go's runtime interrupts threads.
 func TestLimitsDespiteSignals(t *testing.T) {
 	groups := host(t, "test-signals")
 	t.Cleanup(groups.Close)
@@ -247,7 +247,7 @@ func fillAndRemove(groups Groups) error {
 		return err
 	}
 	if !slices.Contains(g.Members(), pid) {
-		err = fmt.Errorf("members %v, want a list with %d", g.Members(), pid)
+		err = fmt.Errorf("members: got %v, want a list with %d", g.Members(), pid)
 	}
 	g.KillAll(time.Minute)
 	_, errWait := syscall.Wait4(pid, nil, 0, nil)
@@ -270,8 +270,8 @@ func threadGroups(t *testing.T) map[string]bool {
 	return out
 }
 
-// TestOpenSweeps checks that Open kills and removes what an earlier process with the same mark
-// has left, and does not touch the groups of other marks.
+// TestOpenSweeps checks that Open kills the processes and removes the groups that an earlier
+// process with the same mark has left behind, and does not touch the groups of other marks.
 func TestOpenSweeps(t *testing.T) {
 	first, others := host(t, "test-sweep"), host(t, "test-other")
 	t.Cleanup(others.Close)
@@ -299,7 +299,7 @@ func TestOpenSweeps(t *testing.T) {
 		}
 	}
 	if got := groups[1].Members(); !slices.Contains(got, pids[1]) {
-		t.Errorf("the other mark's group has %v, want a list with %d", got, pids[1])
+		t.Errorf("members of the other mark's group: got %v, want a list with %d", got, pids[1])
 	}
 	groups[1].KillAll(time.Minute)
 	await(t, pids[1])

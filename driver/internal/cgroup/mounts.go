@@ -13,7 +13,7 @@ type Mount struct {
 	Controllers []string // v1 only; empty for named hierarchies, which have no controllers
 }
 
-// Choice contains the host's cgroup mounts that this package uses.
+// Choice lists the cgroup mounts of the host that this package uses.
 type Choice struct {
 	Mode string            // "v1", "v2", "hybrid" or "none"
 	V1   map[string]string // mount point of each controller
@@ -127,12 +127,12 @@ func Counter(text, name string) int64 {
 	return 0
 }
 
-// Labels returns the driver labels for a Choice.Mode, and for the limits of the controllers for
-// which has returns true.
-func Labels(mode string, has func(controller string) bool) map[string]string {
+// Labels returns the driver labels for a host's cgroups: "cgroup" with mode (see Choice.Mode), and
+// one limit label for each controller in Limiting for which available returns true.
+func Labels(mode string, available func(controller string) bool) map[string]string {
 	out := map[string]string{"cgroup": mode}
 	for _, name := range Limiting {
-		if has(name) {
+		if available(name) {
 			out["limit."+name] = "cgroup"
 		}
 	}

@@ -11,10 +11,9 @@ import (
 // cgroup.
 const sweepGrace = 5 * time.Second
 
-// Open determines which of the host's cgroups can be used. It removes the cgroups that an earlier
-// process with the same mark left behind, and kills the processes in them. Open logs errors instead of
-// returning them. If some cgroups cannot be used, it returns Groups that work without them, and if no
-// cgroup can be used, it returns None.
+// Open determines which of the host's cgroups can be used. It removes the cgroups that an earlier process with the same
+// mark left behind, and kills the processes in them. Open logs errors instead of returning them. If only some cgroups
+// can be used, it returns Groups that work with those. If no cgroups can be used, it returns None.
 func Open(mark string, log *slog.Logger) Groups {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -36,8 +35,8 @@ func Open(mark string, log *slog.Logger) Groups {
 	return g
 }
 
-// openV2OrSubtree opens the unified hierarchy at its root. If that fails, it opens the subtree in which
-// this process was started, for which it may have permission.
+// openV2OrSubtree opens the unified hierarchy at its root. If that fails, it opens the subtree in which this process
+// was started, because the process may have permission for that subtree.
 func openV2OrSubtree(root, mark string, log *slog.Logger) (Groups, error) {
 	g, err := openV2(root, mark, log)
 	if err == nil {

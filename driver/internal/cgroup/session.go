@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// KillSession kills the processes of a session in a cgroup until none remains or grace has passed.
-// A container runtime makes the first process of an exec a session leader, so the session normally
-// contains all processes that the exec has started.
+// KillSession kills the processes in a cgroup that belong to the session of the process leader,
+// until none remains or grace has passed. A container runtime makes the first process of an exec a
+// session leader, so the session normally contains all processes that the exec has started.
 func (g *Tree) KillSession(path string, leader int, grace time.Duration) {
 	if leader <= 1 {
 		return

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// OnOwnThread calls fn on a new thread that runs no other goroutine and exits afterwards. fn may
-// therefore change the thread's own state in the kernel, such as its cgroups and namespaces. The
-// thread is never the process's first thread, which would not exit.
+// OnOwnThread calls fn on a dedicated thread, which does not run any other goroutine and exits
+// afterwards. fn may therefore change the thread's own state in the kernel, such as its cgroups and
+// namespaces. The thread is never the process's first thread, which would not exit.
 func OnOwnThread(fn func()) {
 	done := make(chan struct{})
 	go func() {

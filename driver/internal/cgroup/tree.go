@@ -16,10 +16,10 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Tree locates cgroups that it did not create, such as those of a container
-// runtime, in the host's cgroup file systems. A group has the same path below each
-// mount point. The zero value is ready to use and finds the mounts on first use.
-// Reading cgroups requires neither the runtime nor its daemon.
+// Tree gives access to cgroups that other programs, such as a container runtime, have created. It
+// finds them in the host's cgroup file systems. A group has the same path below each mount point.
+// The zero value is ready to use and finds the mounts on first use. Reading cgroups requires
+// neither the runtime nor its daemon.
 type Tree struct {
 	once  sync.Once
 	mount Choice // V2 is set only if the unified hierarchy provides the controllers
@@ -52,14 +52,14 @@ func (g *Tree) parse(text string) {
 }
 
 // PathOf returns the path of a container's cgroup, relative to each mount point. If container is
-// empty, it returns the path of the parent cgroup of the driver with this mark.
+// empty, it returns the path of the parent cgroup of the driver with the given mark.
 func PathOf(mark, container string) string {
 	return filepath.Join("/", Parent, mark, container)
 }
 
-// Swap reports whether a runtime may receive a limit on memory and swap. With v1, this requires
-// swap accounting. With v2, it is always true, because runtimes ignore the limit if the host does
-// not support it.
+// Swap reports whether a runtime can be given a combined limit on memory and swap. With v1, this
+// requires swap accounting. With v2, it is always true, because runtimes ignore the limit if the
+// host does not support it.
 func (g *Tree) Swap() bool {
 	g.find()
 	return g.swap
@@ -117,7 +117,7 @@ func (g *Tree) freezes() bool {
 }
 
 // OOMKills returns the number of processes in a cgroup that the kernel has killed because of the
-// memory limit. Unlike an event, the number can still be read after a restart of the daemon.
+// memory limit. Unlike an event, the number can still be read after the daemon has restarted.
 func (g *Tree) OOMKills(path string) int64 {
 	file := "memory.oom_control"
 	if g.find(); g.mount.V2 != "" {
@@ -139,7 +139,7 @@ func (g *Tree) Members(path string) []int {
 
 // Kill kills the processes in a cgroup until none remains or grace has passed. It tries repeatedly,
 // because processes may fork while they are being killed, or hang in the kernel. In v1, Kill also
-// thaws the cgroup, because a frozen process dies only when it is thawed.
+// thaws the cgroup, because a frozen process that has been killed dies only once it is thawed.
 func (g *Tree) Kill(path string, grace time.Duration) {
 	deadline := time.Now().Add(grace)
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {

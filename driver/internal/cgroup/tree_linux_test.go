@@ -12,16 +12,16 @@ import (
 )
 
 // TestRemoveSoonFromAllHierarchies removes a group that no longer exists in the memory hierarchy
-// and is still in use in another one.
+// but is still in use in another hierarchy.
 func TestRemoveSoonFromAllHierarchies(t *testing.T) {
 	const pids = "/sys/fs/cgroup/pids" // groups of the pids controller need no settings, unlike those of cpuset
 	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil || os.Geteuid() != 0 {
-		t.Skip("needs root and the hierarchies of cgroup v1")
+		t.Skip("requires root and the hierarchies of cgroup v1")
 	}
 	path := fmt.Sprintf("/bourse-test-%d", os.Getpid())
 	dir := filepath.Join(pids, path)
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skipf("needs the pids controller of cgroup v1: %v", err)
+		t.Skipf("requires the pids controller of cgroup v1: %v", err)
 	}
 	t.Cleanup(func() { _ = os.Remove(dir) })
 	c := exec.CommandContext(t.Context(), "sleep", "600")

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// UsageV1 reads the resource usage of a group from v1 files. file returns a file's contents, or "" if the group does
-// not have the file or the controller. Values that the host does not measure are negative. See
+// UsageV1 reads a group's resource usage from v1 files. file must return a file's contents, or "" if the group does not
+// have the file or the controller. Values that the host does not measure are negative. See
 // Documentation/admin-guide/cgroup-v1.
 func UsageV1(file func(controller, name string) string) driver.Usage {
 	u := driver.Usage{

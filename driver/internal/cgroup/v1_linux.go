@@ -68,7 +68,7 @@ func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 	return g, nil
 }
 
-// probe returns an error unless a thread of this process may enter a group.
+// probe returns an error unless threads of this process can enter a group.
 func (g *v1Groups) probe() error {
 	own, err := g.make()
 	if err != nil {
@@ -112,8 +112,8 @@ func (g *v1Groups) New(l driver.Limits) (Group, error) {
 	return own, nil
 }
 
-// make creates a new group's cgroups. It skips names of cgroups that an earlier process left
-// behind.
+// make creates a new group's cgroups. It skips names that are taken by cgroups that an earlier
+// process left behind.
 func (g *v1Groups) make() (*v1Group, error) {
 	for {
 		own := &v1Group{all: g, name: "t" + strconv.FormatInt(g.count.Add(1), 10)}

@@ -18,8 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// v2Groups creates groups in the unified hierarchy. The kernel can clone a child directly into
-// its cgroup there.
+// v2Groups creates groups in the unified hierarchy, where the kernel can clone a child directly
+// into its cgroup.
 type v2Groups struct {
 	dir         string // <root>/bourse/<mark>
 	controllers []string
@@ -37,7 +37,7 @@ func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
 	}
 	for _, dir := range []string{root, filepath.Dir(g.dir), g.dir} {
 		for _, name := range Limiting {
-			// Ignore errors, so that a missing controller does not prevent the use of the others.
+			// Ignore errors, so that the other controllers can be used if one is missing.
 			_ = writeFile(dir, "cgroup.subtree_control", "+"+name)
 		}
 	}
@@ -122,7 +122,7 @@ func (g *v2Group) limit(l driver.Limits) error {
 	memory, cpu := memoryOf(l), CPUOf(l)
 	set("memory", "memory.max", strconv.FormatInt(memory, 10), memory > 0)
 	if memory > 0 && g.all.has("memory") {
-		_ = writeFile(g.dir, "memory.swap.max", "0") // fails if swap accounting is disabled, because the file is missing then
+		_ = writeFile(g.dir, "memory.swap.max", "0") // fails if swap accounting is disabled, because the file is then missing
 	}
 	set("pids", "pids.max", strconv.Itoa(l.PIDs), l.PIDs > 0)
 	set("cpu", "cpu.weight", strconv.FormatInt(Weight(l), 10), l.CPUWeight > 0)
@@ -131,7 +131,7 @@ func (g *v2Group) limit(l driver.Limits) error {
 	return all
 }
 
-// freezeV2 is the name of the file that freezes a group. It exists since Linux 5.2.
+// freezeV2 is the name of the file that freezes a group. It requires Linux 5.2.
 const freezeV2 = "cgroup.freeze"
 
 // Freeze implements Group.

@@ -32,15 +32,15 @@ func TestV2Limits(t *testing.T) {
 		}
 	}
 	if err := (&v2Group{all: &v2Groups{}, dir: t.TempDir()}).limit(driver.Limits{Memory: 64}); err != nil {
-		t.Errorf("a missing controller: %v, want its limit to be ignored", err)
+		t.Errorf("a missing controller: got %v, want its limit to be ignored", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "memory.events"), []byte("oom 1\noom_kill 1\n"), 0o600); err != nil || !g.OOMKilled() {
 		t.Errorf("OOM kills are not reported: %v", err)
 	}
 }
 
-// TestV2Membership forks into a real cgroup of the unified hierarchy. It needs root and a mounted
-// v2 hierarchy, but no controllers.
+// TestV2Membership forks into a real cgroup of the unified hierarchy. It requires root and a
+// mounted v2 hierarchy, but no controllers.
 func TestV2Membership(t *testing.T) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -55,7 +55,7 @@ func mountKernel(root string) error {
 }
 
 // loadModules loads all kernel modules in a directory. The kernel rejects a module whose dependencies are not loaded
-// yet, so loadModules retries the rejected modules until a pass loads none of them. It then prints the errors of the
+// yet, so loadModules retries the rejected modules until none of them can be loaded. It then prints the errors of the
 // remaining modules and returns nil, because not every kernel needs every module.
 func loadModules(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -116,7 +116,7 @@ func boot(b *session.Boot) error {
 	return setNetwork(b)
 }
 
-// limitProcesses creates a cgroup with a process limit, and opens its directory.
+// limitProcesses creates a cgroup with a process limit, and returns its open directory.
 func limitProcesses(limit int) (*os.File, error) {
 	const root, group = "/sys/fs/cgroup", "/sys/fs/cgroup/programs"
 	if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+pids"), 0); err != nil {
@@ -146,7 +146,7 @@ func addEntropy(seed []byte) error {
 	return nil
 }
 
-// resumed sets the clock and reseeds the random number generator after the guest was restored from a snapshot.
+// resumed sets the clock and reseeds the random number generator after the guest has been restored from a snapshot.
 func resumed(r *session.Resumed) error {
 	now := unix.NsecToTimespec(r.Time.UnixNano())
 	err := os.NewSyscallError("clock_settime", unix.ClockSettime(unix.CLOCK_REALTIME, &now))
@@ -161,8 +161,8 @@ func resumed(r *session.Resumed) error {
 	return os.NewSyscallError("RNDRESEEDCRNG", unix.IoctlSetInt(int(f.Fd()), unix.RNDRESEEDCRNG, 0)) // so that the new seed takes effect at once
 }
 
-// setRoot mounts the image with a writable layer on top, makes the result this process's root file system, and adds
-// the machine's files and volumes.
+// setRoot mounts the image with a writable layer on top, makes the result this process's root file system, writes the
+// machine's files, and mounts its volumes.
 func setRoot(b *session.Boot) error {
 	const root = "/root"
 	for _, dir := range []string{"/image", "/scratch", root} {
@@ -184,7 +184,7 @@ func setRoot(b *session.Boot) error {
 	if err := unix.Mount("overlay", root, "overlay", 0, "lowerdir=/image,upperdir=/scratch/upper,workdir=/scratch/work"); err != nil {
 		return fmt.Errorf("mount the root file system: %w", err)
 	}
-	for _, dir := range []string{"/scratch", "/image"} { // the overlay keeps using them
+	for _, dir := range []string{"/scratch", "/image"} { // detach them; the overlay keeps using them
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			return fmt.Errorf("unmount %s: %w", dir, err)
 		}
@@ -204,8 +204,8 @@ func setRoot(b *session.Boot) error {
 	if err := os.Chdir("/"); err != nil {
 		return err
 	}
-	// As in a container, a volume hides files from the image and the machine's ordinary files below its mount point.
-	// It does not hide the files in memory, which are written after the volumes are mounted.
+	// As in a container, a volume hides the image's files and the machine's ordinary files below its mount point. It
+	// does not hide the in-memory files, because they are written after the volumes have been mounted.
 	inMemory := func(f session.File) bool { return f.Memory }
 	if err := writeFiles(slices.DeleteFunc(slices.Clone(b.Files), inMemory)); err != nil {
 		return err

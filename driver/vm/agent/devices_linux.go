@@ -7,9 +7,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// holdDevices opens the machine's block devices, so that the kernel cannot reassign their numbers until
-// this process exits. It returns an error if a number has already been reassigned to another device, which
-// can happen if the driver gave up on this start. The caller must keep the returned files open.
+// holdDevices opens the machine's block devices, so that the kernel cannot reassign their device numbers until this
+// process exits. It returns an error if a number has already been reassigned to another device. This can happen if the
+// driver has given up on this start. The caller must keep the returned files open.
 func holdDevices(devices []session.Device) (held []*os.File, err error) {
 	for _, d := range devices {
 		f, err := os.Open(d.Path)
@@ -19,7 +19,7 @@ func holdDevices(devices []session.Device) (held []*os.File, err error) {
 		held = append(held, f)
 		n, err := session.Sequence(f)
 		if err == nil && n != d.Sequence {
-			err = fmt.Errorf("%s is another device: its sequence number is %d, not %d", d.Path, n, d.Sequence)
+			err = fmt.Errorf("%s is now another device: got sequence number %d, want %d", d.Path, n, d.Sequence)
 		}
 		if err != nil {
 			return held, err

@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// bind binds a loop device to a new file.
+// bind attaches a loop device to a new file.
 func bind(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "image")
@@ -53,7 +53,7 @@ func TestHoldDevices(t *testing.T) {
 	}
 	release(t, device)
 	if other := bind(t); other == device {
-		t.Errorf("%s was given to another file while the agent held it", device)
+		t.Errorf("%s was assigned to another file while the agent held it open", device)
 	} else {
 		release(t, other)
 	}

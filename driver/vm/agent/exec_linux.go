@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// runExec runs another program in this container's guest, and returns its exit code.
+// runExec runs another program in the guest and returns the program's exit code.
 func runExec(name string) (int, error) {
 	var program session.Program
 	data, err := os.ReadFile(session.ExecFile(name))

@@ -17,18 +17,18 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// guest is the first program of a virtual machine. When it is done, it powers off the machine.
+// guest is the main function of a virtual machine's process 1. When it is done, it powers off the machine.
 func guest() {
 	defer func() {
 		if p := recover(); p != nil {
-			fmt.Fprintln(os.Stderr, "bourse: the guest has panicked:", p)
+			fmt.Fprintln(os.Stderr, "bourse: the guest panicked:", p)
 		}
 		_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF) // if that fails, process 1 exits, which makes the kernel panic
 	}()
-	fmt.Fprintln(os.Stderr, "bourse: the guest has failed:", serveGuest()) // to the console; the host reports the console's last lines
+	fmt.Fprintln(os.Stderr, "bourse: the guest failed:", serveGuest()) // to the console; the host reports the console's last lines
 }
 
-// serveGuest runs the programs that the host sends, until the connection to the host breaks. It always returns an
+// serveGuest runs the programs that the host requests, until the connection to the host breaks. It always returns an
 // error.
 func serveGuest() error {
 	if err := mountKernel(""); err != nil {
@@ -65,7 +65,7 @@ func openPort() (*os.File, error) {
 	}
 }
 
-// guestServer runs the programs that the host sends.
+// guestServer runs the programs that the host requests.
 type guestServer struct {
 	reaper *reaper
 
@@ -74,7 +74,7 @@ type guestServer struct {
 	sessions map[string]*guestSession
 }
 
-// guestSession collects the streams for one program.
+// guestSession collects the streams of one program.
 type guestSession struct {
 	streams map[session.Kind]*yamux.Stream
 	ready   chan struct{} // receives a value for each stream
@@ -91,7 +91,8 @@ func (g *guestServer) session(id string) *guestSession {
 	return s
 }
 
-// accept adds a stream to its session. The control stream's goroutine runs the program.
+// accept reads a stream's first message and adds the stream to its session. If the stream is the session's control
+// stream, accept runs the program.
 func (g *guestServer) accept(stream *yamux.Stream) {
 	var open session.Open
 	if err := session.Read(stream, session.MaxShort, &open); err != nil {
@@ -137,7 +138,7 @@ func (g *guestServer) sync() {
 // openTimeout is how long run waits for each of a session's streams.
 const openTimeout = time.Minute
 
-// orderError is an error that was caused by the order, such as a missing program.
+// orderError is an error that the order caused, for example by naming a program that does not exist.
 type orderError string
 
 func (e orderError) Error() string { return string(e) }
@@ -165,7 +166,7 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 		select {
 		case <-s.ready:
 		case <-time.After(openTimeout):
-			return errors.New("a stream of the session is missing")
+			return errors.New("one of the program's streams was not opened in time")
 		}
 	}
 	main := program.First != nil
@@ -197,20 +198,20 @@ func (g *guestServer) run(control *yamux.Stream, s *guestSession) error {
 	return session.Write(control, session.Report{Exit: &session.Exit{Code: code, OutOfMemory: outOfMemory()}})
 }
 
-// passSignals forwards this process's signals to the first program. This process is the guest's process 1. In a
-// container, the first program is process 1, so programs that signal process 1 expect the first program to receive the
-// signal.
+// passSignals forwards the signals that this process receives to the first program. In a container, the first program
+// is process 1, so programs signal process 1 to reach it. In the guest, this process is process 1.
 func passSignals(pid int) {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals)
 	for s := range signals {
 		if n, ok := s.(syscall.Signal); ok && n != unix.SIGCHLD && n != unix.SIGURG && n != unix.SIGPIPE {
-			_ = unix.Kill(pid, n) // fails if it has ended
+			_ = unix.Kill(pid, n) // fails if the program has ended
 		}
 	}
 }
 
-// context returns the context in which all programs run. For the first program, it sets up the guest before it returns.
+// context returns the context in which all programs run. When it is called for the first program, it sets up the guest
+// first.
 func (g *guestServer) context(first *session.First) (*session.First, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

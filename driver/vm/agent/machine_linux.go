@@ -34,15 +34,15 @@ type machine struct {
 	vmm      *vmm       // the running qemu
 	snapshot *snapshot  // nil unless the machine is suspended
 
-	requests sync.WaitGroup // requests to suspend or resume the machine that are in progress
+	requests sync.WaitGroup // suspend and resume requests in progress
 
 	die    sync.Once
 	dead   chan struct{} // closed if the machine ends before its program has exited
 	reason error         // why the machine ended; set before dead is closed
 }
 
-// runMachine starts qemu, runs the machine's program in the guest, and returns its exit code. When this process, the
-// first in the container, exits, the kernel kills qemu. By then, the guest has written all persistent data to its
+// runMachine starts qemu, runs the machine's program in the guest, and returns its exit code. This process is the first
+// in the container, so the kernel kills qemu when it exits. By then, the guest has written all persistent data to its
 // volumes.
 func runMachine() (int, error) {
 	m := &machine{dead: make(chan struct{})}
@@ -136,7 +136,7 @@ type vmm struct {
 	cmd      *exec.Cmd
 	monitor  *monitor
 	ended    chan struct{} // closed when qemu has exited
-	expected atomic.Bool   // qemu's exit does not end the machine, because qemu is being killed or has not taken over yet
+	expected atomic.Bool   // whether the machine survives qemu's exit, because qemu is being killed or has not restored the guest yet
 }
 
 // start starts qemu. If snapshot is not nil, qemu reads the machine's state from it and then waits for the "cont"
@@ -162,7 +162,7 @@ func (m *machine) start(snapshot *os.File) (*vmm, error) {
 		_ = v.cmd.Wait() // the console's last lines contain the reason
 		close(v.ended)
 		if !v.expected.Load() {
-			m.end(fmt.Errorf("the virtual machine has ended unexpectedly (%s); its last output: %s", v.cmd.ProcessState, m.console.text()))
+			m.end(fmt.Errorf("the virtual machine ended unexpectedly (%s); its last output: %s", v.cmd.ProcessState, m.console.text()))
 		}
 	}()
 	if v.monitor, err = newMonitor(conn); err != nil {
@@ -173,8 +173,8 @@ func (m *machine) start(snapshot *os.File) (*vmm, error) {
 	return v, nil
 }
 
-// end marks the machine as ended after its qemu has exited. Bytes that the guest has already sent can still be read;
-// after them, the connection to the guest ends.
+// end records that the machine has ended, and why. It must be called after qemu has exited. Data that the guest has
+// already sent can still be read; after that, reads from the guest return EOF.
 func (m *machine) end(reason error) {
 	m.die.Do(func() {
 		m.reason = reason
@@ -183,18 +183,18 @@ func (m *machine) end(reason error) {
 	})
 }
 
-// explain returns the reason why the machine ended or, if it has not ended within a second, an error that adds the
-// console's last lines to err.
+// explain returns the reason why the machine ended. If the machine does not end within a second, explain instead
+// returns err with the console's last lines added.
 func (m *machine) explain(err error) error {
 	select {
 	case <-m.dead:
 		return m.reason
 	case <-time.After(time.Second):
-		return fmt.Errorf("the guest does not answer: %w; the virtual machine's last output: %s", err, m.console.text())
+		return fmt.Errorf("the guest is not responding: %w; the virtual machine's last output: %s", err, m.console.text())
 	}
 }
 
-// kill terminates qemu without ending the machine.
+// kill kills qemu and waits until it has exited. It does not end the machine.
 func (v *vmm) kill() {
 	v.expected.Store(true)
 	_ = v.cmd.Process.Kill() // an error means that it has ended
@@ -249,8 +249,8 @@ func (m *machine) report(r session.Report) {
 	writeJSON(session.StatusFile, r)
 }
 
-// writeJSON writes a file atomically. If that fails, it prints the error and returns; the driver notices that the
-// file is missing.
+// writeJSON writes a file atomically. If that fails, it only prints the error; the driver notices that the file is
+// missing.
 func writeJSON(path string, value any) {
 	data, err := json.Marshal(value)
 	if err == nil {
@@ -264,7 +264,7 @@ func writeJSON(path string, value any) {
 	}
 }
 
-// tail stores the last bytes written to it.
+// tail stores the last tailSize bytes written to it.
 type tail struct {
 	mu   sync.Mutex
 	data []byte

@@ -1,5 +1,6 @@
-// Agent is the virtual machine driver's program on both sides: in a machine's container and in its guest. It is small and
-// statically linked, because each machine has a copy in its memory. It runs in one of these roles:
+// Agent is the program that the virtual machine driver runs on both sides of a machine: in its container and in its
+// guest. It is small and statically linked, because each machine has a copy in its memory. It runs in one of these
+// roles:
 //
 //   - "agent run": the first process in a machine's container. It starts qemu, and makes the
 //     guest run the machine's program with this process's input, output, signals and exit code.
@@ -29,8 +30,7 @@ func main() {
 	os.Exit(code)
 }
 
-// failed is the exit code of an agent in a container if its program did not run, or if the program's exit code is
-// unknown.
+// failed is the exit code of an agent in a container if its program did not run or the program's exit code is unknown.
 const failed = 125
 
 func host(args []string) (int, error) {

@@ -32,8 +32,7 @@ type reply struct {
 	Error  *struct{ Desc string }
 }
 
-// newMonitor waits for the greeting of a qemu that has just been started, and returns a monitor that is ready
-// for commands.
+// newMonitor waits for the greeting of a newly started qemu, and returns a monitor that is ready for commands.
 func newMonitor(conn *net.UnixConn) (*monitor, error) {
 	m := &monitor{conn: conn, lines: newLines(conn)}
 	if err := conn.SetDeadline(time.Now().Add(monitorTimeout)); err != nil {
@@ -62,7 +61,7 @@ func next(lines *bufio.Scanner) (r reply, err error) {
 		if err := lines.Err(); err != nil {
 			return r, fmt.Errorf("read from qemu's monitor: %w", err)
 		}
-		return r, errors.New("qemu has closed its monitor")
+		return r, errors.New("qemu closed its monitor connection")
 	}
 	if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 		return r, fmt.Errorf("read from qemu's monitor: %w", err)
@@ -106,7 +105,8 @@ func (m *monitor) run(command string, arguments map[string]any, result any, file
 	}
 }
 
-// await repeats a query until done returns true for the status in qemu's reply.
+// await repeats a query until done returns true for the status in qemu's reply. It returns an error if that takes
+// longer than monitorTimeout.
 func (m *monitor) await(query string, done func(status string) bool) error {
 	for deadline := time.Now().Add(monitorTimeout); ; time.Sleep(5 * time.Millisecond) {
 		var r struct{ Status string }

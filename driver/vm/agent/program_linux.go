@@ -24,7 +24,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// reaper reaps all of the guest's processes, and reports the exit codes of those that it started.
+// reaper starts programs and reaps all of the guest's processes. It reports the exit codes of the programs that it
+// started.
 type reaper struct {
 	mu      sync.Mutex // held while starting a process, so that its exit isn't missed
 	waiting map[int]chan<- int
@@ -51,7 +52,7 @@ func newReaper() *reaper {
 	return r
 }
 
-// close makes all later calls of start fail.
+// close makes all later calls to start fail.
 func (r *reaper) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,10 +93,10 @@ type process struct {
 	outputs  []output
 }
 
-// output is the guest's end of a program's output.
+// output is one of a program's outputs, which the guest copies to a stream.
 type output struct {
 	file *os.File
-	done chan struct{} // closed when everything has been copied
+	done chan struct{} // closed when all output has been copied
 }
 
 // start starts a program and copies data between its files and the streams.
@@ -114,7 +115,7 @@ func (r *reaper) start(program session.Program, in *session.First, streams map[s
 	files, copying, err := p.connect(program, in, streams)
 	defer func() {
 		for _, f := range files {
-			_ = f.Close() // the program has its own
+			_ = f.Close() // the program has its own descriptors
 		}
 	}()
 	if err != nil {
@@ -142,8 +143,7 @@ func (r *reaper) start(program session.Program, in *session.First, streams map[s
 	return p, nil
 }
 
-// lookPath returns the path of a program. A name without a slash is looked up in the directories of the
-// programs' $PATH.
+// lookPath returns the path of a program. A name without a slash is looked up in the directories listed in $PATH.
 func lookPath(name string, in *session.First) (string, error) {
 	dirs := []string{""}
 	if !strings.Contains(name, "/") {
@@ -167,8 +167,8 @@ func lookPath(name string, in *session.First) (string, error) {
 	return "", orderError(fmt.Sprintf("start %q: %v", name, err))
 }
 
-// environment returns a program's environment. If $HOME is not set, it is the home directory of the program's
-// user.
+// environment returns a program's environment. If $HOME is not set, environment sets it to the home directory of the
+// program's user.
 func environment(program session.Program, in *session.First) []string {
 	out := slices.Clone(in.Env)
 	if program.Term != "" {
@@ -268,9 +268,9 @@ func (p *process) connect(program session.Program, in *session.First, streams ma
 // drainTime is how long to read output from a program that has exited, if its children hold the output open.
 const drainTime = 100 * time.Millisecond
 
-// finish waits until the program's output has been copied. If all is set, every other process has been
-// killed, so the output always ends. Otherwise, background processes may hold the output open, and finish
-// waits at most drainTime for it.
+// finish waits until the program's output has been copied. If all is true, every other process has been killed, so the
+// output is guaranteed to end. Otherwise, background processes may hold the output open, and finish waits at most
+// drainTime for each output to end.
 func (p *process) finish(all bool) {
 	for _, o := range p.outputs {
 		if !all {
@@ -324,7 +324,7 @@ func (o output) drain(to io.Writer, buffer []byte) {
 	}
 }
 
-// obey executes orders from the host. If the control stream ends before the program does, obey kills the
+// obey executes the host's orders for a program. If the control stream ends before the program does, obey kills the
 // processes in the program's session.
 func (p *process) obey(control io.Reader) {
 	for {

@@ -10,9 +10,10 @@ import (
 	"io"
 )
 
-// A snapshot contains the guest's memory, and therefore its secrets. It is stored as a sequence of encrypted chunks. Only the
-// memory of this process contains the key, so a snapshot is useless without this process. Each chunk's nonce is its number. All
-// chunks are full except the last one, which may be empty. A reader therefore notices missing chunks.
+// A snapshot contains the guest's memory, and therefore its secrets. It is stored as a sequence of encrypted chunks.
+// The key exists only in this process's memory, so a snapshot is useless without this process. Each chunk's nonce is
+// the chunk's number. All chunks are full except the last one, which may be empty. A reader therefore notices missing
+// chunks.
 
 const chunkSize = 1 << 20
 

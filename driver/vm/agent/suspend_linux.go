@@ -16,10 +16,10 @@ import (
 )
 
 // A suspended machine consists of this process and a snapshot. This process keeps its connection to the guest open,
-// and with it the program's streams, so the streams continue to work once another qemu has restored the guest.
+// together with the program's streams. The streams therefore continue to work once another qemu has restored the guest.
 
 var (
-	errRefused = errors.New("qemu does not accept the snapshot")
+	errRefused = errors.New("qemu rejected the snapshot")
 	errVersion = errors.New("the snapshot was written by another version of qemu")
 )
 
@@ -71,12 +71,12 @@ func (m *machine) serveControl(l *net.UnixListener) {
 	}
 }
 
-// replyTimeout limits how long the exit of the container's first process is delayed by requests in progress.
+// replyTimeout limits how long requests in progress can delay the exit of the container's first process.
 const replyTimeout = time.Second
 
 // awaitReplies waits until the agents that have sent requests have received their replies and exited, for up to
-// replyTimeout. This process calls it before it exits, because its exit makes the kernel kill all other processes in the
-// container. Without it, an agent whose request ended the machine could be killed before it had reported the reason.
+// replyTimeout. It must be called before this process exits, because the kernel then kills all other processes in the
+// container. Otherwise, an agent whose request ended the machine could be killed before it has reported the reason.
 func (m *machine) awaitReplies() {
 	done := make(chan struct{})
 	go func() {
@@ -139,8 +139,8 @@ func (m *machine) suspend() error {
 // syncTimeout is how long suspend waits for the guest to flush its volumes' data.
 const syncTimeout = 5 * time.Second
 
-// sync asks the guest to flush its volumes' data to their disks, and waits up to syncTimeout. Data that was not
-// flushed is only in the snapshot, and is lost if the machine is never resumed.
+// sync asks the guest to flush its volumes' data to their disks, and waits up to syncTimeout for the guest to finish.
+// Data that was not flushed exists only in the snapshot, and is lost if the machine is never resumed.
 func (m *machine) sync() {
 	if m.config.Program.First == nil || len(m.config.Program.First.Boot.Volumes) == 0 {
 		return
@@ -222,7 +222,7 @@ func (v *vmm) save(to *os.File, key cipher.AEAD, limit int64) error {
 		r.SetReadDeadline(time.Now().Add(saveTimeout)),
 		v.monitor.run("migrate-set-parameters", map[string]any{"max-bandwidth": unlimited}, nil),
 		v.monitor.run("getfd", map[string]any{"fdname": name}, nil, w),
-		w.Close(), // qemu has its own
+		w.Close(), // qemu has its own descriptor
 	)
 	if err == nil {
 		err = v.monitor.run("migrate", map[string]any{"uri": "fd:" + name}, nil)
@@ -257,7 +257,8 @@ func freeRest(f *os.File) error {
 	return f.Truncate(info.Size())
 }
 
-// proceed resumes the guest after save has failed. If that also fails, it kills qemu, which ends the machine.
+// proceed resumes the guest after save has failed. If it cannot resume the guest, it kills qemu, which ends the
+// machine.
 func (v *vmm) proceed() error {
 	err := v.monitor.await("query-migrate", func(s string) bool { return s == "" || s == "completed" || s == "failed" })
 	if err == nil {
@@ -269,8 +270,8 @@ func (v *vmm) proceed() error {
 	return err
 }
 
-// resume restores the guest from its snapshot. If it fails and a later attempt cannot succeed, it sets m.snapshot
-// to nil.
+// resume restores the guest from its snapshot. If it fails and another attempt would be useless, it sets m.snapshot to
+// nil.
 func (m *machine) resume() error {
 	v, err := m.load(m.snapshot)
 	if err != nil {
@@ -294,7 +295,7 @@ func (m *machine) resume() error {
 	v.expected.Store(false)
 	select {
 	case <-v.ended:
-		return fmt.Errorf("qemu has exited; its last output: %s", m.console.text())
+		return fmt.Errorf("qemu exited; its last output: %s", m.console.text())
 	default:
 		return nil
 	}
@@ -305,7 +306,7 @@ func (m *machine) discard() {
 	m.snapshot = nil
 }
 
-// load starts qemu and makes it read the guest's state from a snapshot. The guest stays stopped.
+// load starts qemu and makes it read the guest's state from a snapshot. The guest is not running yet when load returns.
 func (m *machine) load(s *snapshot) (*vmm, error) {
 	if _, err := s.file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
@@ -316,7 +317,7 @@ func (m *machine) load(s *snapshot) (*vmm, error) {
 	}
 	defer w.Close()
 	v, err := m.start(r)
-	_ = r.Close() // qemu has its own
+	_ = r.Close() // qemu has its own descriptor
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +331,7 @@ func (m *machine) load(s *snapshot) (*vmm, error) {
 // load decrypts a snapshot and writes it to the pipe from which qemu reads the guest's state.
 func (v *vmm) load(pipe *os.File, s *snapshot) error {
 	if v.monitor.version != s.version {
-		return fmt.Errorf("%w: %s, want %s", errVersion, s.version, v.monitor.version)
+		return fmt.Errorf("%w: got %s, want %s", errVersion, s.version, v.monitor.version)
 	}
 	if err := unseal(pipe, s.file, s.key); errors.Is(err, unix.EPIPE) {
 		return errRefused

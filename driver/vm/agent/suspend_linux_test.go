@@ -82,7 +82,7 @@ func TestMonitor(t *testing.T) {
 		t.Error(err)
 	}
 	if err := m.run("stop", nil, nil); err == nil {
-		t.Error("a command to a monitor that is closed succeeded")
+		t.Error("a command to a closed monitor succeeded")
 	}
 	conn, err := net.FileConn(qemu)
 	if err != nil {
@@ -96,7 +96,7 @@ func TestMonitor(t *testing.T) {
 	}
 	messages, err := unix.ParseSocketControlMessage(rights[:oob])
 	if err != nil || len(messages) != 1 {
-		t.Errorf("qemu has received the messages %v, %v; want one with a file", messages, err)
+		t.Errorf("qemu received the messages %v, %v; want a message with a file", messages, err)
 	}
 }
 
@@ -185,21 +185,22 @@ func TestResumeAgain(t *testing.T) {
 	for _, broken := range [][]string{{"/nonexistent"}, {"false"}} {
 		m.config.VMM = broken
 		if r := m.control(session.Resume); r.Error == "" || !r.Retry || m.hasEnded() {
-			t.Errorf("%q: report %+v; want that the machine may be resumed later", broken, r)
+			t.Errorf("%q: got report %+v, want the machine to remain suspended", broken, r)
 		}
 	}
 	m.config.VMM = vmm
 	if r := m.control(session.Resume); r.Error != "" || m.hasEnded() || m.vmm == nil || m.snapshot != nil {
-		t.Fatalf("report %+v; want that the machine is resumed", r)
+		t.Fatalf("got report %+v, want the machine to be resumed", r)
 	}
 	m.vmm.kill() // the console is complete once qemu has exited
 	m.vmm = nil
 	if text := m.console.text(); text != "the guest's memory" {
-		t.Errorf("qemu has received %q", text)
+		t.Errorf("qemu received %q", text)
 	}
 }
 
-// A machine's first process, whose exit kills the agent that has asked for the resumption, does not exit before that agent.
+// The first process in a machine's container does not exit before an agent that has requested a resume, because its
+// exit would kill that agent.
 func TestReplyBeforeExit(t *testing.T) {
 	m := newSuspended(t, `"old"`)
 	m.config.VMM = []string{"sh", "-c", readingVMM}
@@ -226,11 +227,11 @@ func TestReplyBeforeExit(t *testing.T) {
 	}()
 	var r session.Report
 	if err := session.Read(conn, session.MaxShort, &r); err != nil || !strings.Contains(r.Error, "another version") {
-		t.Errorf("report %+v, %v; want that qemu has another version", r, err)
+		t.Errorf("got report %+v, %v, want an error about qemu's version", r, err)
 	}
 	select {
 	case <-exited:
-		t.Error("the first process exits before the agent, want that it waits")
+		t.Error("the first process exited before the agent, want it to wait")
 	default:
 	}
 	if err := conn.Close(); err != nil {
@@ -256,10 +257,10 @@ func TestLostSnapshot(t *testing.T) {
 		}
 		m.config.VMM = []string{"sh", "-c", readingVMM}
 		if r := m.control(session.Resume); !strings.Contains(r.Error, test.want) || r.Retry || !m.hasEnded() {
-			t.Errorf("%s: report %+v; want that the machine has ended: %s", name, r, test.want)
+			t.Errorf("%s: got report %+v, want the machine to end with %s", name, r, test.want)
 		}
 		if text := m.console.text(); text != "none" {
-			t.Errorf("%s: qemu has received %q", name, text)
+			t.Errorf("%s: qemu received %q", name, text)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func mountVolume(v session.Volume) error {
 	return nil
 }
 
-// findDisk returns the device of the disk with a serial number.
+// findDisk returns the path of the disk with the given serial number.
 func findDisk(serial string) (string, error) {
 	files, _ := filepath.Glob("/sys/block/vd*/serial")
 	for _, file := range files {
@@ -95,8 +95,8 @@ func syncVolumes(volumes []session.Volume) {
 // unmountTime is how long to retry unmounting while killed programs still have files open.
 const unmountTime = 5 * time.Second
 
-// unmountVolumes unmounts the volumes, so that all of their data is on their disks. All programs must have been
-// killed.
+// unmountVolumes unmounts the volumes, which writes all of their data to their disks. All programs must have been
+// killed. If a volume cannot be unmounted, unmountVolumes only flushes the data.
 func unmountVolumes(volumes []session.Volume) {
 	began := time.Now()
 	for _, v := range slices.Backward(volumes) { // a volume may be mounted inside another one

@@ -23,25 +23,25 @@ type Device struct {
 	Sequence uint64 `json:"sequence"`
 }
 
-// File descriptors of the VMM's process, in addition to stdin, stdout and stderr.
+// File descriptors that the VMM's process inherits, in addition to stdin, stdout and stderr.
 const (
 	GuestFD    = 3 + iota // a socket for the guest's port
 	MonitorFD             // a socket for the VMM's monitor
 	SnapshotFD            // a pipe from which a resumed machine's state is read
 )
 
-// Actions on a machine. They are commands of the agent, and messages that it sends to the first process in the
-// machine's container, which answers with a Report.
+// Actions on a machine. They are commands of the agent. "agent suspend" and "agent resume" also send them as messages
+// to the first process in the machine's container, which answers with a Report.
 const (
 	Suspend = "suspend" // write a snapshot and kill the VMM
 	Resume  = "resume"  // start the VMM from the snapshot; if the snapshot cannot be restored, the machine ends
 )
 
-// Refused is the exit code of "agent suspend" and "agent resume" if the machine cannot be suspended, or has ended.
-// After any other exit code except 0, the caller may try again.
+// Refused is the exit code of "agent suspend" and "agent resume" if the machine cannot be suspended or resumed, or has
+// ended. After any other exit code except 0, the caller may try again.
 const Refused = 3
 
-// Paths in a virtual machine's container. On the host, Dir is a directory of the task.
+// Paths in a virtual machine's container. On the host, Dir is a directory in the task's directory.
 const (
 	MachineFile = "/vmm/machine.json"
 	Dir         = "/vmm/run"
@@ -77,6 +77,6 @@ func Multiplexer() *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.EnableKeepAlive, c.ConnectionWriteTimeout = false, 1000*time.Hour
 	c.StreamOpenTimeout, c.StreamCloseTimeout = 0, 0
-	c.LogOutput = io.Discard // errors end the sessions, which is reported
+	c.LogOutput = io.Discard // an error ends the sessions, and that is reported
 	return c
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind specifies what a stream carries.
+// Kind is the kind of data that a stream carries.
 type Kind string
 
 // The kinds of streams.
@@ -81,8 +81,8 @@ type File struct {
 	Memory bool   `json:"memory,omitempty"` // the file is on a tmpfs, and programs can only read it
 }
 
-// Gateway is a default route. MAC is the gateway's hardware address, which the guest does not have to
-// look up.
+// Gateway is a default route. MAC is the gateway's hardware address, so the guest does not have to
+// look it up.
 type Gateway struct {
 	Address string `json:"address"`
 	MAC     string `json:"mac"`
@@ -129,7 +129,7 @@ func Write(w io.Writer, message any) error {
 		return fmt.Errorf("encode message: %w", err)
 	}
 	if len(data) > maxMessage {
-		return fmt.Errorf("message to the virtual machine is %d bytes long, the limit is %d", len(data), maxMessage)
+		return fmt.Errorf("message to the virtual machine is %d bytes long; the maximum is %d", len(data), maxMessage)
 	}
 	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...))
 	return err
@@ -143,7 +143,7 @@ func Read(r io.Reader, limit int, message any) error {
 	}
 	n := binary.BigEndian.Uint32(size[:])
 	if int64(n) > int64(limit) {
-		return fmt.Errorf("message is %d bytes long, the limit is %d", n, limit)
+		return fmt.Errorf("message is %d bytes long; the maximum is %d", n, limit)
 	}
 	data, err := io.ReadAll(io.LimitReader(r, int64(n)))
 	if err != nil {

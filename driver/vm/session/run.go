@@ -15,7 +15,7 @@ type Stream interface {
 	CloseWrite() error
 }
 
-// Streams are the host's ends of a program's streams.
+// Streams are the sources and destinations of a program's streams on the host.
 type Streams struct {
 	Stdin  io.Reader // used only if the program has Stdin set
 	Stdout io.Writer
@@ -59,10 +59,10 @@ func Run(dial func() (Stream, error), program Program, streams Streams, orders <
 	defer close(done)
 	go forward(control, orders, done)
 	if err := Read(control, MaxShort, &report); err != nil {
-		return Exit{}, fmt.Errorf("read the program's exit: %w", err)
+		return Exit{}, fmt.Errorf("read the program's exit status: %w", err)
 	}
 	if report.Exit == nil {
-		return Exit{}, errors.New("the guest did not report the program's exit")
+		return Exit{}, errors.New("the guest did not report the program's exit status")
 	}
 	r.outputs.Wait()
 	return *report.Exit, nil

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// half is one end of a stream in memory. Each direction is a pipe of its own.
+// half is one end of an in-memory stream. Each direction is a separate pipe.
 type half struct {
 	io.Reader
 	io.Writer
@@ -50,7 +50,7 @@ func fakeGuest(serve func(open Open, s half)) func() (Stream, error) {
 	}
 }
 
-// TestRun runs a program whose guest echoes orders and input.
+// TestRun runs a program in a guest that echoes orders and input.
 func TestRun(t *testing.T) {
 	orders := make(chan Order, 1)
 	orders <- Order{Signal: 10}
@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestHostileGuest checks that Run returns, whatever a guest answers.
+// TestHostileGuest checks that Run returns no matter what a guest answers.
 func TestHostileGuest(t *testing.T) {
 	huge := binary.BigEndian.AppendUint32(nil, 0xffffffff)
 	framed := func(text string) []byte {
@@ -115,7 +115,7 @@ func TestHostileGuest(t *testing.T) {
 		})
 		exit, err := Run(dial, Program{Args: []string{"program"}}, Streams{nil, io.Discard, io.Discard}, nil, func() {})
 		if err == nil {
-			t.Errorf("%s: exit %+v, want an error", name, exit)
+			t.Errorf("%s: got exit %+v, want an error", name, exit)
 		}
 	}
 	refuse := fakeGuest(func(open Open, s half) {
@@ -144,7 +144,7 @@ func FuzzRead(f *testing.F) {
 		var report Report
 		if err := Read(r, limit, &report); err != nil {
 			if used := len(data) - r.Len(); used > limit+4 {
-				t.Errorf("read %d bytes of a message that may have %d", used, limit)
+				t.Errorf("read %d bytes of a message whose limit is %d", used, limit)
 			}
 			return
 		}
