@@ -12,8 +12,8 @@ import (
 )
 
 // benchAPI measures the most frequent requests. The time to get one machine is divided by the time
-// that a minimal server takes for the same work: it fetches the machine from another server,
-// decodes it and encodes it. The time to list a hundred machines is divided by the time to encode
+// that a minimal server needs for the same work: fetching the machine from another server, decoding
+// it and encoding it again. The time to list a hundred machines is divided by the time to encode
 // the list.
 func benchAPI(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru"})

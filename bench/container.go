@@ -76,8 +76,8 @@ func benchContainer(ctx context.Context, lab *Lab, out Figures) error {
 	})
 }
 
-// benchTB implements the part of testing.TB that containerdtest and registrytest need. Its
-// fatal methods panic, and withTB recovers the panic.
+// benchTB implements the methods of testing.TB that containerdtest and registrytest call. Fatal,
+// Fatalf and Skip panic, and withTB recovers from the panic.
 type benchTB struct {
 	testing.TB                 // nil, because no other methods are called
 	ctx        context.Context //nolint:containedctx // like a test's context
@@ -88,8 +88,8 @@ type benchTB struct {
 
 type fatal struct{ error }
 
-// withTB calls fn with a testing.TB, and then the cleanup functions that fn has registered. It
-// returns the error that fn returns or reports through the TB.
+// withTB calls fn with a testing.TB, and then runs the cleanup functions that fn registered. It
+// returns fn's error, joined with any failures that were reported through the TB.
 func withTB(ctx context.Context, lab *Lab, fn func(testing.TB) error) (err error) {
 	tb := &benchTB{ctx: ctx, dir: lab.dir}
 	defer func() {

@@ -20,7 +20,7 @@ import (
 )
 
 // bootVariable is the environment variable that determines how long a machine's program waits
-// before it listens.
+// before it starts listening.
 const bootVariable = "BOURSE_BENCH_BOOT"
 
 // greeting is the body of every response from a machine's program.
@@ -37,9 +37,9 @@ func serve() error {
 	return s.ListenAndServe()
 }
 
-// benchDeploy measures a rolling update of 20 machines on 4 workers, 5 at a time. The time
-// is divided by the length of the critical path: the number of updates that must run one
-// after another, multiplied by the time that the program takes to stop, start and listen.
+// benchDeploy measures a rolling update of 20 machines on 4 workers, 5 at a time. The time is
+// divided by the length of the critical path: the number of updates that must run one after
+// another, multiplied by the time from stopping the program until its replacement listens.
 func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
 	const machines, lanes, boot = 20, 5, time.Second
 	client, _, err := lab.market(ctx, []string{"gru", "gru", "gru", "gru"})

@@ -14,7 +14,7 @@ import (
 
 type nothing struct{}
 
-// benchFSM measures how many durable runs with three steps complete per second if 16 runs are in
+// benchFSM measures how many durable runs of three steps complete per second, with 16 runs in
 // progress at a time. The rate is divided by the rate of a baseline, which performs three synced
 // bbolt updates per run, one after another.
 func benchFSM(ctx context.Context, lab *Lab, out Figures) error {
@@ -64,7 +64,7 @@ func benchFSM(ctx context.Context, lab *Lab, out Figures) error {
 	return <-ended
 }
 
-// syncedUpdate performs one bbolt update of 512 bytes.
+// syncedUpdate writes 512 bytes to bbolt in one synced transaction.
 func syncedUpdate(db *bolt.DB, i int) error {
 	return db.Update(func(tx *bolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists([]byte("floor"))

@@ -23,7 +23,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// app is the name of the app to which all machines of the benchmark belong.
+// app is the name of the app that contains all of the benchmark's machines.
 const app = bourse.AppName("default")
 
 // sleeper is the program that machines run. The baselines start the same program.
@@ -81,7 +81,7 @@ func (l *Lab) close() {
 	_ = os.RemoveAll(l.dir) // it is only a temporary directory
 }
 
-// worker starts a worker with capacity for thousands of machines. more contains additional
+// worker starts a worker with capacity for thousands of machines. more holds additional
 // command-line arguments.
 func (l *Lab) worker(ctx context.Context, name, region string, more ...string) (*Server, error) {
 	args := []string{
@@ -94,8 +94,8 @@ func (l *Lab) worker(ctx context.Context, name, region string, more ...string) (
 	return l.start(ctx, name, append(args, more...)...)
 }
 
-// onlyV1 reports whether this host has only cgroup v1. In that case, machines and baselines run
-// without limits, because setting the limits of cgroup v1 adds 10 to 20 ms to each start.
+// onlyV1 reports whether this host supports only cgroup v1. In that case, machines and baselines
+// run without limits, because setting limits in cgroup v1 adds 10 to 20 ms to each start.
 func onlyV1() bool {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	return err == nil && strings.Contains(string(mounts), " - cgroup ")
@@ -189,7 +189,7 @@ func clientOf(broker *Server) *machinesapi.Client {
 	}
 }
 
-// startedOn asks a worker for its started machines, and returns the latest start of each.
+// startedOn asks a worker for its started machines, and returns each machine's latest boot.
 func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot, error) {
 	proof, err := proofOf(cliserve.DefaultCluster)
 	if err != nil {
@@ -212,8 +212,8 @@ func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot
 	return started, nil
 }
 
-// proofOf returns the [admission.Proof] that identifies this process to a cluster's servers on
-// loopback.
+// proofOf returns the [admission.Proof] that makes a cluster's servers on loopback accept this
+// process's calls.
 func proofOf(cluster string) (admission.Proof, error) {
 	secret, err := loopback.SecretOf(os.Getenv, cluster)
 	return admission.Proof{Cluster: cluster, Bearer: string(secret)}, err

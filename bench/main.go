@@ -1,8 +1,8 @@
-// Command bench measures the latency, throughput and memory that users of Bourse notice. It starts
-// real bin/bourse processes on loopback. In the same run, it measures baselines: floors, such as
-// the time of one synced write, and peers, such as nginx. Hosts are shared and noisy, so only the
-// ratios can be compared between runs. It prints the figures as one flat JSON object, and writes
-// the object to the file given by -out.
+// Command bench measures the latency, throughput and memory use that users of Bourse notice. It
+// starts real bin/bourse processes on loopback. In the same run, it measures baselines: floors,
+// such as the time of one synced write, and peers, such as nginx. Hosts are shared and noisy, so
+// only the ratios can be compared between runs. It prints the figures as one flat JSON object, and
+// writes the object to the file given by -out.
 package main
 
 import (
@@ -47,7 +47,7 @@ var benchmarks = []struct {
 }
 
 // goals maps a figure's name to its goal, which is printed next to the figure. "<" is an upper
-// limit and ">" a lower limit. Floors and most absolute figures have no goal.
+// limit and ">" a lower limit. Floors and most absolute figures do not have goals.
 var goals = map[string]struct {
 	sign  string
 	limit float64

@@ -15,9 +15,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// benchPlace measures how long one client takes to create and start a host process through the API.
-// The time is divided by the total time of one synced bbolt update, one fork and exec of the same
-// program, and two round trips.
+// benchPlace measures how long it takes one client to create and start a host process through the
+// API. The time is divided by the total time of one synced bbolt update, one fork and exec of the
+// same program, and two round trips.
 func benchPlace(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
@@ -74,8 +74,8 @@ func reap(pid int) {
 }
 
 // benchThroughput measures the rate at which 16 clients create machines. The rate is divided by the
-// rate at which a single process without Bourse starts the same program, 16 at a time, each with
-// its own directory and limits. The two measurements alternate.
+// rate at which a single process without Bourse starts the same program, 16 at a time, each process
+// with its own directory and limits. The two measurements alternate.
 func benchThroughput(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {
@@ -158,8 +158,8 @@ func (k *kernel) remove(n, pid int) {
 	}
 }
 
-// benchRefuse measures how long it takes to refuse an order that no worker can fill. The
-// p99 is divided by the p99 of a round trip to the same broker.
+// benchRefuse measures how long it takes to refuse an order that no worker can fill. Its p99 is
+// divided by the p99 of a round trip to the same broker.
 func benchRefuse(ctx context.Context, lab *Lab, out Figures) error {
 	client, _, err := lab.market(ctx, []string{"gru", "gru"})
 	if err != nil {

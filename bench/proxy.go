@@ -204,8 +204,8 @@ http {
 	return client, stop, nil
 }
 
-// benchCold measures how long a request takes if the app has no running machine. It subtracts the time that the same
-// machine takes to listen after it is started through the API.
+// benchCold measures how long a request takes if the app does not have a running machine. It subtracts how long the
+// same machine takes to listen after a start through the API.
 func benchCold(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
@@ -323,9 +323,9 @@ func benchFailover(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchStandby kills the worker of an app's only machine and measures the time until the standby
-// answers. In this benchmark, a worker starts the standby 2 s after the loss. The default is 10 s,
-// so that the lost host has time to return.
+// benchStandby kills the worker of an app's only machine and measures the time until the standby answers. In this
+// benchmark, a worker starts the standby 2 s after the loss. By default, it waits 10 s to give the lost host time to
+// return.
 func benchStandby(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru", "mad"}, "--standby-after", "2s")
 	if err != nil {

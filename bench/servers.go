@@ -58,9 +58,9 @@ func createMany(ctx context.Context, client *machinesapi.Client, n int) error {
 	return err
 }
 
-// benchRecover kills the daemon of a worker with 2,000 machines, and measures the time
-// until the restarted daemon reports all of them with the same PIDs. The figure is the
-// slowest of three restarts.
+// benchRecover kills the daemon of a worker with 2,000 machines, and measures the time until the
+// restarted daemon reports all of them with the same PIDs. It reports the slowest of three
+// restarts.
 func benchRecover(ctx context.Context, lab *Lab, out Figures) error {
 	client, workers, err := lab.market(ctx, []string{"gru"})
 	if err != nil {
@@ -99,8 +99,8 @@ func benchRecover(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchLost kills workers one after the other, and measures the time until two brokers
-// report each loss. The figure is the slowest.
+// benchLost kills workers one after the other, and measures the time until two brokers report each
+// loss. It reports the longest of these times.
 func benchLost(ctx context.Context, lab *Lab, out Figures) error {
 	client, workers, err := lab.market(ctx, []string{"gru", "gru", "mad", "mad", "ord", "ord"})
 	if err != nil {

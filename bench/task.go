@@ -31,12 +31,12 @@ const (
 	echoSubject = "bench.echo"
 )
 
-// payload is the input of the task, and also the message that the baseline echoes.
+// payload is both the task's input and the message that the baseline echoes.
 var payload = json.RawMessage(`{"N":41}`)
 
 // benchTask measures durable tasks sent to warm programs over NATS, with 1 client and with 16
-// clients. This process acts as the broker. The figures are relative to a baseline: an echo
-// request through the same NATS server.
+// clients. This process acts as the broker. The ratios compare the tasks with a baseline: echo
+// requests through the same NATS server.
 func benchTask(ctx context.Context, lab *Lab, out Figures) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	tuning.RuntimeOfServer() // this process acts as a broker and collects garbage like one
@@ -193,7 +193,7 @@ func runTask(ctx context.Context, exchange *market.Exchange) error {
 	return err
 }
 
-// echo answers each request with the request's own content until standard input is closed. It runs
+// echo answers each request with the request's own payload until standard input is closed. It runs
 // in a separate process.
 func echo(url string) error {
 	nc, err := client.Connect(url)

@@ -25,7 +25,7 @@ import (
 const vmMemory bourse.MiB = 256
 
 // benchVM measures how long it takes to create and start a virtual machine through the API, divided
-// by the time that qemu alone takes to boot the same kernel to a shell. It also measures how long
+// by the time that qemu alone needs to boot the same kernel to a shell. It also measures how long
 // it takes to suspend and to resume a machine, each divided by the time to create and start it, and
 // how much memory a machine needs in addition to its guest's memory.
 func benchVM(ctx context.Context, lab *Lab, out Figures) error {
@@ -88,7 +88,7 @@ func benchVM(ctx context.Context, lab *Lab, out Figures) error {
 	})
 }
 
-// cachedKernel returns the path of the kernel that scripts/need-kernel has downloaded.
+// cachedKernel returns the path of the kernel that scripts/need-kernel downloaded.
 func cachedKernel() (string, error) {
 	cache, err := os.UserCacheDir()
 	path := filepath.Join(cache, "bourse", "linux", "vmlinuz")

@@ -104,7 +104,7 @@ func TestVolumeRefusals(t *testing.T) {
 		{"retained forever", "POST", "", `{"name":"data","region":"gru","snapshot_retention":61}`, 400, "snapshot_retention"},
 		{"for an absurd machine", "POST", "", `{"name":"data","region":"gru","compute":{"cpus":-1}}`, 400, "cpus"},
 		{"with an absurd requirement", "POST", "", `{"name":"data","region":"gru","requirements":{"../x":1}}`, 400, "../x"},
-		{"from two sources", "POST", "", `{"name":"data","region":"gru","source_volume_id":"` + string(mine.ID) + `","snapshot_id":"vs_0000000000000000"}`, 400, "exclude"},
+		{"from two sources", "POST", "", `{"name":"data","region":"gru","source_volume_id":"` + string(mine.ID) + `","snapshot_id":"vs_0000000000000000"}`, 400, "cannot be combined"},
 		{"from a volume of another app", "POST", "", `{"name":"data","region":"gru","source_volume_id":"` + string(theirs.ID) + `"}`, 404, "source volume"},
 		{"from an invalid volume ID", "POST", "", `{"name":"data","region":"gru","source_volume_id":"x"}`, 404, "source volume"},
 		{"from a volume of a lost worker", "POST", "", `{"name":"data","region":"gru","source_volume_id":"` + string(gone) + `"}`, 503, "cannot be reached"},

@@ -22,7 +22,7 @@ type broker struct {
 	ratings [][]rating         // by shape and worker
 }
 
-// rating is a worker's remembered score for a shape.
+// rating is a cached score of a worker for orders of one shape.
 type rating struct {
 	stamp uint32 // the worker's stamp for which the score is valid
 	fits  bool
@@ -52,7 +52,8 @@ func (b *broker) learn(x *exchange, worker int32, now *Worker) {
 	}
 }
 
-// refresh computes what the broker knows of a worker from the latest state and unanswered claims.
+// refresh recomputes what the broker knows about a worker from the worker's latest state and the
+// unanswered claims.
 func (b *broker) refresh(x *exchange, worker int32) {
 	b.known[worker] = b.latest[worker]
 	for _, o := range b.claims[worker] {
@@ -76,15 +77,15 @@ func (b *broker) unclaim(x *exchange, worker int32, o *order) {
 	b.refresh(x, worker)
 }
 
-// assume updates known as if the worker had filled the order.
+// assume updates the broker's knowledge as if the worker had filled the order.
 func (b *broker) assume(x *exchange, worker int32, o *order) {
 	if w := &b.known[worker]; w.fits(o) {
 		w.take(o, x.strategy.gpu(x.fragments, w, o.Shape, x.rng))
 	}
 }
 
-// changed updates a worker's stamp and hints. It must be called whenever the worker's entry in
-// known changes.
+// changed updates a worker's stamp and hints. It must be called after each change to the worker's
+// entry in b.known.
 func (b *broker) changed(worker int32) {
 	b.stamps[worker]++
 	w := &b.known[worker]
@@ -103,8 +104,8 @@ func (b *broker) remove(worker int32) {
 type Strategy struct {
 	Name string
 	// candidates selects workers in the order's region for one round. If asks is true, the broker
-	// requests quotes from them. Otherwise, it claims them one after the other. If candidates
-	// returns no workers, the order is refused.
+	// requests quotes from these workers. Otherwise, it claims them one after the other. If
+	// candidates does not return any workers, the order is refused.
 	candidates func(x *exchange, b *broker, a *Arrival, round int) []int32
 	asks       bool
 	curves     *market.Curves // curves that rank the quotes
@@ -124,7 +125,7 @@ func Strategies() []Strategy {
 	}
 }
 
-// emptiest returns the curves of the policy that prefers the emptiest worker.
+// emptiest returns curves that prefer the emptiest worker.
 func emptiest() *market.CurveSet {
 	p, err := market.ParsePolicy([]byte(`{"name": "emptiest", "base": "spread"}`))
 	if err != nil {
@@ -150,7 +151,7 @@ func sampled(d int) func(*exchange, *broker, *Arrival, int) []int32 {
 	}
 }
 
-// random returns d random workers in each round.
+// random selects d random workers in each round.
 func random(d, rounds int) func(*exchange, *broker, *Arrival, int) []int32 {
 	return func(x *exchange, b *broker, a *Arrival, round int) []int32 {
 		if round == rounds {
@@ -162,7 +163,7 @@ func random(d, rounds int) func(*exchange, *broker, *Arrival, int) []int32 {
 	}
 }
 
-// bestKnown returns the worker with the highest score according to the broker's knowledge.
+// bestKnown selects the worker with the highest score according to the broker's knowledge.
 func bestKnown(x *exchange, b *broker, a *Arrival, round int) []int32 {
 	if round == knownRounds {
 		return nil
@@ -187,7 +188,7 @@ func bestKnown(x *exchange, b *broker, a *Arrival, round int) []int32 {
 	return []int32{best}
 }
 
-// anyKnown returns a random worker that has room according to the broker's knowledge.
+// anyKnown selects a random worker that has room according to the broker's knowledge.
 func anyKnown(x *exchange, b *broker, a *Arrival, _ int) []int32 {
 	in := b.members[a.Region]
 	for i := range in {
@@ -209,7 +210,7 @@ func (b *broker) rate(x *exchange, worker int32, o *order) rating {
 	return r
 }
 
-// knownRounds is the maximum number of rounds in which a broker selects candidates by its
+// knownRounds is the maximum number of rounds for an order if the broker selects candidates by its
 // knowledge. After these rounds, it refuses the order.
 const knownRounds = 20
 

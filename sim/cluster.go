@@ -16,8 +16,8 @@ const gpuKind = "milli"
 
 var resourceGPU = bourse.GPUResource(gpuKind)
 
-// Worker is a simulated worker. It uses the ledger of production code, and also tracks the free part
-// of each GPU.
+// Worker is a simulated worker. It uses production code's ledger, and also tracks how much of each
+// GPU is free.
 type Worker struct {
 	Index     int
 	id        bourse.WorkerID
@@ -40,7 +40,7 @@ func newWorker(index int, h *Host) *Worker {
 	return w
 }
 
-// amounts returns an amount for each resource, sorted by resource.
+// amounts returns the given amounts of CPU, memory and GPU capacity, sorted by resource.
 func amounts(cpu, memory int64, gpu int) bourse.Amounts {
 	return bourse.Amounts{{Resource: bourse.ResourceCPU, Amount: cpu}, {Resource: resourceGPU, Amount: int64(gpu)}, {Resource: bourse.ResourceMemory, Amount: memory}}
 }
@@ -53,8 +53,8 @@ type order struct {
 	bourse.Order
 }
 
-// newOrders returns an order for each shape. If costs is true, workers rate the orders in their
-// quotes; see quote.
+// newOrders returns an order for each shape. If costs is true, the orders make workers add a cost
+// to their quotes; see [Cost].
 func newOrders(shapes []Shape, costs bool) []order {
 	out := make([]order, len(shapes))
 	for i := range shapes {
@@ -79,7 +79,7 @@ func (w *Worker) fits(o *order) bool {
 	return w.ledger.Fits(w.committed[:], o.takes) == nil
 }
 
-// roomy returns the number of GPUs that have at least the given share free.
+// roomy returns the number of GPUs of which at least the given share is free.
 func (w *Worker) roomy(share int) int {
 	n := 0
 	for _, free := range w.free[:w.Host.GPUs] {
@@ -90,8 +90,9 @@ func (w *Worker) roomy(share int) int {
 	return n
 }
 
-// take places an order on the worker and returns the order's set of GPUs. If the order shares a
-// GPU, that is the GPU with index gpu. Otherwise, the order gets the first free GPUs.
+// take places an order on the worker and returns the set of GPUs that the order gets. If the order
+// shares a GPU, it gets the GPU with index gpu. Otherwise, it gets the first GPUs that are
+// completely free.
 func (w *Worker) take(o *order, gpu int) (gpus uint8) {
 	if o.shared() {
 		gpus = 1 << gpu

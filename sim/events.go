@@ -11,7 +11,7 @@ type event struct {
 	at     time.Duration
 	seq    uint64 // order of events at the same time
 	kind   eventKind
-	order  int32 // index of the order; -1 if the event does not belong to one
+	order  int32 // index of the order; -1 if the event does not concern an order
 	worker int32
 	extra  int32 // index of a snapshot, or of a GPU
 }
@@ -80,8 +80,8 @@ type Conditions struct {
 	Deaths  int           // number of workers that die, evenly spread over the experiment
 }
 
-// Times of a market experiment. A worker processes one message at a time. The times for a claim are
-// close to those measured in docs/benchmarks.md.
+// Durations in a market experiment. A worker processes one message at a time. The times for a claim
+// are close to those measured in docs/benchmarks.md.
 const (
 	quoteWork    = 20 * time.Microsecond  // time that a worker is busy with a request for a quote
 	claimWork    = 200 * time.Microsecond // time that a worker is busy with a claim

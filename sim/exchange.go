@@ -55,19 +55,19 @@ type exchange struct {
 	busy      float64
 }
 
-// host is the part of a simulated worker that production code does not have.
+// host holds the state of a simulated worker's host: its faults and its load.
 type host struct {
 	slow, dead bool
 	idleAt     time.Duration // when it has processed all messages
 	requests   int
 }
 
-// trade is the state of an order that is being placed.
+// trade is the state of an order's placement.
 type trade struct {
 	broker  int32
 	seed    [2]uint64
 	rounds  int8
-	missing bool  // whether a quote will not arrive
+	missing bool  // whether at least one quote will not arrive
 	open    int32 // number of requests that have not been processed
 	last    time.Duration
 	asked   time.Duration
@@ -220,7 +220,7 @@ func (x *exchange) round(o int32) {
 	}
 }
 
-// nothing is the value of extra in an event whose message was lost.
+// nothing is the value of an event's extra field if the event's message was lost.
 const nothing = -1
 
 // send sends a request to a worker.
@@ -233,7 +233,7 @@ func (x *exchange) send(e event) {
 	x.add(e, d)
 }
 
-// work makes a worker process a request, and returns the time until the worker has finished.
+// work makes a worker process a request, and returns how long it takes from now until the worker has finished.
 func (x *exchange) work(worker int32, work, wait time.Duration) time.Duration {
 	h := &x.hosts[worker]
 	if h.slow {
@@ -244,7 +244,8 @@ func (x *exchange) work(worker int32, work, wait time.Duration) time.Duration {
 	return h.idleAt + wait - x.now
 }
 
-// ask computes a worker's quote, and schedules the broker's decision once each request was answered or lost.
+// ask computes a worker's quote. Once each of the broker's requests has been answered or lost, it schedules the
+// broker's decision.
 func (x *exchange) ask(e *event) {
 	t := &x.trades[e.order]
 	t.open--

@@ -13,7 +13,7 @@ type Fragments struct {
 	memo    map[state]float64
 }
 
-// typical is a shape of the workload, and its share of all orders.
+// typical is one of the workload's shapes, with its share of all orders.
 type typical struct {
 	Shape
 	share float64
@@ -122,7 +122,7 @@ func (f *Fragments) increase(w *Worker, shape *Shape) (more float64, gpu int) {
 	return more, gpu
 }
 
-// after returns the state of a worker after it has filled an order.
+// after returns the state that a worker would have after filling an order.
 func after(s state, free [maxGPUs]int16, shape *Shape, gpu int) *state {
 	s.cpu -= int64(shape.CPU)
 	if shape.shared() {

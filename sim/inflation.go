@@ -16,15 +16,15 @@ import (
 // GPUs.
 const inflated = 1.3
 
-// MaxLoad is the highest load of an inflation experiment, in percent of the cluster's GPUs.
+// MaxLoad is the highest load of an inflation experiment, as a percentage of the cluster's GPUs.
 const MaxLoad = 130
 
 // Inflation is the result of an inflation experiment: the figures at each load from 0 to MaxLoad.
 type Inflation [MaxLoad + 1]Figure
 
-// inflate returns the orders of an inflation experiment, as indexes of shapes, and the order in which
-// policies consider workers. As in the paper's simulator, the trace's orders are shuffled. Then
-// random orders are repeated or removed until the orders demand 130 % of the cluster's GPUs.
+// inflate returns the orders of an inflation experiment, as indexes of shapes, and the sequence in which policies
+// consider the workers, as indexes of hosts. As in the paper's simulator, the trace's orders are shuffled. Then random
+// orders are repeated or removed until the orders demand 130 % of the cluster's GPUs.
 func inflate(t *Trace, seed int64) (orders, workers []int) {
 	rng := oldrand.New(oldrand.NewSource(seed))
 	rng.Int() // the paper's simulator logs one number
@@ -58,7 +58,7 @@ func inflate(t *Trace, seed int64) (orders, workers []int) {
 	return orders, workers
 }
 
-// FirstSeed is the first of the ten seeds of the published results.
+// FirstSeed is the first of the ten seeds that the published results used.
 const FirstSeed = 42
 
 // Mean returns the mean of n inflation experiments with different seeds.
@@ -90,8 +90,8 @@ func Parallel[T any](n int, run func(i int) T) []T {
 	return out
 }
 
-// Steady returns the orders of an inflation experiment, which arrive at random times with a constant
-// mean rate per second.
+// Steady returns the orders of an inflation experiment as arrivals at random times. rate is the mean number of arrivals
+// per second.
 func Steady(t *Trace, rate float64, seed int64) []Arrival {
 	list, _ := inflate(t, seed)
 	rng := rand.New(rand.NewPCG(uint64(seed), 2))
@@ -125,7 +125,7 @@ func Inflate(t *Trace, p *Policy, seed int64) Inflation {
 	return m.result()
 }
 
-// scan places orders by comparing all workers. It caches each worker's score or quote for each shape
+// scan places orders by comparing all workers for each of them. It caches each worker's score or quote for each shape
 // until the worker changes.
 type scan struct {
 	policy    *Policy
@@ -223,8 +223,8 @@ func (c *scan) ask(shape, worker int) *answer {
 	return a
 }
 
-// meter computes the figures at each load as the paper does. It rounds the load after each order's
-// arrival to a percent, and averages the figures over all orders with the same rounded load.
+// meter computes the figures at each load as the paper does. It rounds the load after each order's arrival to a whole
+// percentage, and averages the figures over all orders with the same rounded load.
 type meter struct {
 	total                         float64
 	demand, allocated, fragmented float64

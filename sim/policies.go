@@ -14,9 +14,9 @@ type Policy struct {
 	// score rates a worker that has room for the order. The highest score wins. Ties are
 	// broken by an arbitrary but fixed order of the workers.
 	score scoreFunc
-	// gpu selects the GPU of an order that shares one.
+	// gpu selects the GPU for an order that shares one.
 	gpu gpuFunc
-	// random makes each worker that has room equally likely to win; score is not used.
+	// random, if true, selects a random worker among those that have room. score is then not used.
 	random bool
 	// curves, if set, makes market.Rank choose the worker by its quote, with these curves.
 	curves *market.Curves

@@ -2,13 +2,13 @@ package sim
 
 import "github.com/bourse-dev/bourse"
 
-// Cost is an artificial resource. Its account in a quote contains the worker's own rating of the
-// order: the cost. The worker computes the cost from its own state and the workload's typical
-// shapes; brokers need to know neither. The cost is the increase of the worker's fragmentation, as
-// in fragmentation gradient descent (FGD).
+// Cost is an artificial resource. Its account in a quote contains the cost that the worker assigns
+// to the order: the amount by which the order would increase the worker's fragmentation, as in
+// fragmentation gradient descent (FGD). The worker computes the cost from its own state and the
+// workload's typical shapes, so brokers do not need to know them.
 //
-// Curves can rank quotes by Cost as by any other resource: the account's total is costScale, its
-// used amount is half of that plus the cost, and the order takes 1 of it.
+// Curves can rank quotes by Cost as by any other resource. The account's total is costScale, its
+// used amount is half of costScale plus the cost, and the order takes one unit.
 const Cost bourse.Resource = "cost"
 
 // costScale is larger than any difference between two costs, in millionths of a GPU.

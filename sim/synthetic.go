@@ -47,8 +47,8 @@ func Sandboxes(hosts, orders int, seed int64) (*Trace, []Arrival) {
 	}.generate("sandboxes", hosts, orders, seed)
 }
 
-// Waves returns a workload of services in four regions, whose demand rises and falls with the time of
-// the day. A day lasts only 30 minutes, so that an experiment contains several days.
+// Waves returns a workload of services in four regions, whose demand rises and falls with the time of day. A day lasts
+// only 30 minutes, so that an experiment contains several days.
 func Waves(hosts, orders int, seed int64) (*Trace, []Arrival) {
 	return synthetic{
 		regions: 4, life: 5 * time.Minute, load: 0.6, wave: 0.5, day: 30 * time.Minute, perBurst: 1,

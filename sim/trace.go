@@ -31,7 +31,7 @@ type Shape struct {
 	Models Models // acceptable models; 0: all
 }
 
-// GPU returns the machine's GPUs, in thousandths of a GPU.
+// GPU returns the machine's GPU capacity, in thousandths of a GPU.
 func (s *Shape) GPU() int { return s.GPUs * s.Share }
 
 // shared reports whether the machine shares its GPU with others.
@@ -94,8 +94,8 @@ func Openb(workload string) (*Trace, error) {
 	return t, err
 }
 
-// Figure is the result of an inflation experiment at a certain load, in percent of the cluster's
-// GPUs.
+// Figure contains the figures of an inflation experiment at one load, as percentages of the
+// cluster's GPUs.
 type Figure struct {
 	Allocated  float64
 	Fragmented float64 // free, but useless for an order; averaged over the typical orders
@@ -125,8 +125,8 @@ func Published(workload string) (map[string]map[int64]Figure, error) {
 	return out, err
 }
 
-// modelSet maps the name of each GPU model to its number. Models are numbered in order of first
-// use.
+// modelSet maps the name of each GPU model to the model's number. Models are numbered in order of
+// first use.
 type modelSet map[string]int
 
 func (m modelSet) set(names string) Models {

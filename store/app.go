@@ -8,8 +8,8 @@ import (
 
 var apps = table[bourse.App]{bucket: bucketApps}
 
-// App returns the record of the app with this name, and whether there is one. A deleted app still
-// has a record.
+// App returns the record of the app with this name, and whether it exists. A deleted app still has
+// a record.
 func (t *Tx) App(name bourse.AppName) (bourse.App, bool, error) { return apps.get(t, []byte(name)) }
 
 // PutApp inserts or replaces an app's record. It overwrites an existing record instead of merging

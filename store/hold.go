@@ -17,7 +17,7 @@ func holdKeys(h *bourse.Hold) []entry {
 	}
 }
 
-// Hold returns an order's hold, and whether there is one.
+// Hold returns an order's hold, and whether it exists.
 func (t *Tx) Hold(order bourse.OrderID) (bourse.Hold, bool, error) {
 	return holds.get(t, []byte(order))
 }
@@ -39,7 +39,7 @@ func validHold(h *bourse.Hold) error {
 	}
 	for _, left := range h.Remaining {
 		if left.Amount > h.Takes.Of(left.Resource) {
-			return bourse.Errorf(bourse.CodeInternal, "record of hold %s: %d left of %d %s", h.Order, left.Amount, h.Takes.Of(left.Resource), left.Resource)
+			return bourse.Errorf(bourse.CodeInternal, "record of hold %s: the remaining %s is %d, more than the %d that the hold takes", h.Order, left.Resource, left.Amount, h.Takes.Of(left.Resource))
 		}
 	}
 	return nil
@@ -51,7 +51,7 @@ func (t *Tx) DeleteHold(order bourse.OrderID) error { return holds.delete(t, []b
 // Holds returns all holds sorted by order id.
 func (t *Tx) Holds() iter.Seq2[bourse.Hold, error] { return holds.all(t) }
 
-// HoldsOf returns a reservation's holds on this worker, sorted by order id. The argument is the reservation's
+// HoldsOf returns a reservation's holds on this worker, sorted by order id. It identifies the reservation by its
 // [bourse.ReservationKey.All].
 func (t *Tx) HoldsOf(reservation bourse.OrderID) ([]bourse.Hold, error) {
 	var out []bourse.Hold

@@ -15,7 +15,7 @@ type Entry struct {
 	Event bourse.Event `json:"event"` // for a volume, has no ID and contains a volume state
 }
 
-// keyLogged is the key of the last log entry's number in bucketMeta.
+// keyLogged is the key under which bucketMeta stores the number of the last log entry.
 var keyLogged = []byte("logged")
 
 // KindMachine is the Kind of log entries about machines. DeleteMachine deletes a machine's entries
@@ -34,7 +34,7 @@ func (t *Tx) Append(e Entry) (Entry, error) {
 	return e, entries.swap(t, uint64Bytes(e.Seq), nil, &e)
 }
 
-// logPrefix returns the prefix of a resource's keys in log_of.
+// logPrefix returns the prefix of a resource's keys in the bucket log_of.
 func logPrefix(kind, id string) []byte { return []byte(kind + "\x00" + id + "\x00") }
 
 var entries = table[Entry]{bucketLog, entryKeys, nil}

@@ -48,8 +48,8 @@ func (t *Tx) PutMachine(m *bourse.Machine) error {
 	return errors.Join(machines.swap(t, []byte(now.ID), &old, &now), t.evictMachines())
 }
 
-// MaxDestroyedBytes is the maximum total size of destroyed machines' records, in bytes. If it is exceeded
-// when a machine is destroyed, the oldest of these records are deleted.
+// MaxDestroyedBytes is the maximum total size of destroyed machines' records, in bytes. If the records exceed it after
+// a machine is destroyed, the oldest ones are deleted.
 const MaxDestroyedBytes = 64 << 20
 
 const (
@@ -100,10 +100,10 @@ func validMachine(m *bourse.Machine) error {
 		}
 	}
 	if c := m.Config.Task; c != nil && bourse.ValidateTaskName(c.Name) != nil {
-		return bourse.Errorf(bourse.CodeInternal, "record of machine %s: task %s", m.ID, bourse.Quoted(c.Name))
+		return bourse.Errorf(bourse.CodeInternal, "record of machine %s: invalid task name %s", m.ID, bourse.Quoted(c.Name))
 	}
 	if m.Boot.Port < 0 || m.Boot.Port > 65535 {
-		return bourse.Errorf(bourse.CodeInternal, "record of machine %s: port %d", m.ID, m.Boot.Port)
+		return bourse.Errorf(bourse.CodeInternal, "record of machine %s: invalid port %d", m.ID, m.Boot.Port)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (t *Tx) MachinesOf(app bourse.App) iter.Seq2[bourse.Machine, error] {
 	return machines.ofApp(t, bucketMachineApp, &app, func(m *bourse.Machine) bool { return m.OwnedBy(&app) })
 }
 
-// MachineNamed returns the ID of an app's live machine with the given name, and whether there is one.
+// MachineNamed returns the ID of an app's live machine with the given name, and whether there is such a machine.
 func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, error) {
 	for _, space := range appKeysOf(&app) {
 		k, err := key(space, name)
@@ -164,7 +164,7 @@ func (t *Tx) CountMachines(app bourse.App) int {
 	return n
 }
 
-// PortUser returns the ID of the live machine that uses the port, and whether there is one.
+// PortUser returns the ID of the live machine that uses the port, and whether there is such a machine.
 func (t *Tx) PortUser(port int) (bourse.MachineID, bool) {
 	id := t.kv.Get(bucketMachinePort, portKey(port))
 	return bourse.MachineID(id), id != nil
@@ -189,7 +189,7 @@ func (t *Tx) Committed() (bourse.Amounts, error) {
 	var sum bourse.Amounts
 	for k, v := range t.kv.Range(bucketCommitted, nil) {
 		if len(v) != 8 {
-			return nil, bourse.Errorf(bourse.CodeInternal, "damaged sum of %s", bourse.Quoted(string(k)))
+			return nil, bourse.Errorf(bourse.CodeInternal, "damaged sum of committed %s", bourse.Quoted(string(k)))
 		}
 		sum = append(sum, bourse.Amount{Resource: bourse.Resource(k), Amount: int64(uint64Of(v))})
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// pruneBatch is the maximum number of records that Prune deletes in one transaction. Other
-// transactions have to wait in the meantime.
+// pruneBatch is the maximum number of records that Prune deletes in one transaction. While this transaction executes,
+// all others have to wait.
 const pruneBatch = 128
 
 // Defaults for the maximum numbers of destroyed machines and ended runs that Prune retains. Limits
@@ -25,11 +25,10 @@ const (
 // Pruned contains the number of deleted records of each kind.
 type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
-// Prune deletes records that became obsolete more than Config.Keep before now: destroyed machines
-// and volumes with their log entries, orders whose machine, volume or hold has no record anymore,
-// ended tasks, and ended runs. If more than 10,000 destroyed machines or 20,000 ended runs remain,
-// it deletes the oldest ones, even if they are newer. It never deletes data of a live machine or
-// volume, or of a volume that still has a snapshot.
+// Prune deletes records that became obsolete more than Config.Keep before now: destroyed machines and volumes with
+// their log entries, orders whose machine, volume or hold no longer has a record, ended tasks, and ended runs. If more
+// than 10,000 destroyed machines or 20,000 ended runs remain, it deletes the oldest ones, even if they are newer. It
+// never deletes data of a live machine or volume, or of a volume that still has a snapshot.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
 	before := now.Add(-s.keep)
@@ -93,7 +92,7 @@ func pruneOrders(t *Tx, before time.Time, limit int) (int, error) {
 func pruneRuns(t *Tx, before time.Time, limit int) (int, error) {
 	var old []string
 	for id, k := range t.kv.Range(bucketRunKey, nil) {
-		// the engine creates ids in ascending order, so all following runs are newer
+		// The engine creates ids in ascending order, so all following runs are newer.
 		if u, err := ulid.ParseStrict(string(id)); len(old) == limit || err == nil && u.Timestamp().After(before) {
 			break
 		}
@@ -121,8 +120,7 @@ func deleteEach(ids []string, del func(id string) error) (int, error) {
 	return len(ids), nil
 }
 
-// excess returns the number of keys in a bucket minus limit, or 0 if the bucket does not exceed the
-// limit.
+// excess returns by how many keys a bucket exceeds the limit, or 0 if it does not.
 func excess(t *Tx, bucket string, limit int) int {
 	n := -limit
 	for range t.kv.Range(bucket, nil) {
@@ -131,8 +129,8 @@ func excess(t *Tx, bucket string, limit int) int {
 	return max(0, n)
 }
 
-// expiredRecords reads a bucket that sorts ids by time. It returns the oldest ids from before the given time, at
-// most limit of them.
+// expiredRecords reads a bucket that sorts ids by time. It returns at most limit ids from before the given time, oldest
+// first.
 func expiredRecords(t *Tx, bucket string, before time.Time, limit int) []string {
 	var old []string
 	for k := range t.kv.Range(bucket, nil) {

@@ -30,8 +30,8 @@ func Check(dir string) (Report, error) {
 }
 
 // Recover copies all intact records of a damaged store into a new one, recomputes the derived
-// records, and retains the damaged files under other names. It returns CodeFailedPrecondition if
-// nothing is damaged, or if both heads of the snapshot are damaged.
+// records, and retains the damaged files under other names. It returns Check's errors, and
+// CodeFailedPrecondition if nothing is damaged or both heads of the snapshot are damaged.
 func Recover(dir string, now time.Time) (Report, error) {
 	r, err := kv.Recover(dir, schema(), now, derive)
 	return report(r), err

@@ -17,8 +17,8 @@ func runKeys(rec *fsm.Record) []entry {
 	return out
 }
 
-// openRun returns a substitute for the stored record of rec's run. It has all derived keys that the stored record may
-// have, so the stored record need not be read.
+// openRun returns an unfinished run with the same definition, resource and ID as rec. Passed to swap as the old record,
+// it makes swap replace all derived keys that the stored record may have, so the stored record need not be read.
 func openRun(rec *fsm.Record) *fsm.Record {
 	return &fsm.Record{ID: rec.ID, Definition: rec.Definition, Resource: rec.Resource, Status: fsm.Running}
 }
@@ -44,7 +44,7 @@ func (t *Tx) DeleteRun(rec fsm.Record) error {
 	return runs.swap(t, k, openRun(&rec), nil)
 }
 
-// Run returns the record of the run with this id, and whether there is one. The run may have ended.
+// Run returns the record of the run with this id, and whether it exists. The run may have ended.
 func (t *Tx) Run(id string) (fsm.Record, bool, error) {
 	k := t.kv.Get(bucketRunKey, []byte(id))
 	if k == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// table describes a bucket whose records have the same type. It also defines the index keys and
+// table describes a bucket whose records all have type T. It also defines the index entries and
 // sums that are derived from each record and change together with it.
 type table[T any] struct {
 	bucket string
@@ -73,8 +73,9 @@ func (b *table[T]) delete(t *Tx, key []byte) error {
 }
 
 // swap replaces the stored record. old must have the same derived keys and sums as the stored
-// record, or be nil if there is none. now is the new record, or nil to remove the stored one. swap
-// returns CodeAlreadyExists if another record already has one of the new record's derived keys.
+// record, or be nil if no record is stored. now is the new record, or nil to remove the stored one.
+// swap returns CodeAlreadyExists if another record already has one of the new record's derived
+// keys.
 func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	if b.keys != nil {
 		var before, after []entry
@@ -110,7 +111,7 @@ func (b *table[T]) swap(t *Tx, key []byte, old, now *T) error {
 	return t.kv.Put(b.bucket, key, stored)
 }
 
-// derive computes the keys and sums of all records in the table, and adds them to d.
+// derive computes the index entries and sums of all records in the table, and adds them to d.
 func (b *table[T]) derive(t *Tx, d derivation) error {
 	for v, err := range b.all(t) {
 		if err != nil {
@@ -130,7 +131,9 @@ func (b *table[T]) derive(t *Tx, d derivation) error {
 	return nil
 }
 
-// ofApp returns an app's records, which it finds in the index bucket. It sorts them by id.
+// ofApp returns an app's records, sorted by id. index is the bucket that lists the records by app.
+// owned must report whether a record belongs to this app rather than to a former app with the same
+// name.
 func (b *table[T]) ofApp(t *Tx, index string, app *bourse.App, owned func(*T) bool) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, space := range appKeysOf(app) {
@@ -153,8 +156,8 @@ func (e entry) in(list []entry) bool {
 	})
 }
 
-// replaceKeys updates the indexes after a change to a record. before and after are the keys derived
-// from the old and the new version.
+// replaceKeys updates the indexes after a change to a record. before and after are the index
+// entries derived from the record's old and new version.
 func (t *Tx) replaceKeys(before, after []entry) error {
 	for _, e := range before {
 		if !e.in(after) {
@@ -177,8 +180,8 @@ func (t *Tx) replaceKeys(before, after []entry) error {
 	return nil
 }
 
-// of returns the amount that list contributes to the sum to which p contributes, or 0 if there is
-// none.
+// of finds the contribution in list that goes to the same sum as p, and returns its amount. It
+// returns 0 if there is no such contribution.
 func (p sumPart) of(list []sumPart) int64 {
 	i := slices.IndexFunc(list, func(x sumPart) bool { return x.bucket == p.bucket && x.name == p.name })
 	if i < 0 {
@@ -188,7 +191,7 @@ func (p sumPart) of(list []sumPart) int64 {
 }
 
 // replaceParts updates the sums after a change to a record. before and after are the contributions
-// of the old and the new version.
+// of the record's old and new version.
 func (t *Tx) replaceParts(before, after []sumPart) error {
 	for _, p := range after {
 		if err := t.add(p.bucket, p.name, p.n-p.of(before)); err != nil {
@@ -218,14 +221,15 @@ func (t *Tx) add(bucket, name string, n int64) error {
 	sum := have + n
 	switch {
 	case sum < 0 || n > 0 && sum < have:
-		return bourse.Errorf(bourse.CodeInternal, "%s of %s: %d and %d", bucket, name, have, n)
+		return bourse.Errorf(bourse.CodeInternal, "sum of %s in %s is out of range: %d%+d", name, bucket, have, n)
 	case sum == 0:
 		return t.kv.Delete(bucket, k)
 	}
 	return t.kv.Put(bucket, k, uint64Bytes(uint64(sum)))
 }
 
-// committed returns the contributions of the given amounts to the committed sums.
+// committed converts the amounts that a record takes into the record's contributions to the sums of
+// committed resources.
 func committed(amounts bourse.Amounts) []sumPart {
 	out := make([]sumPart, len(amounts), len(amounts)+1)
 	for i, a := range amounts {

@@ -35,10 +35,10 @@ func (r *TaskRecord) Open() bool { return r.Result.End == "" }
 const MaxTaskBytes = 128 << 20
 
 const (
-	// maxTaskEvictions is the maximum number of old tasks that are deleted each time a task ends.
-	// If that does not free enough space, more tasks are deleted when later ones end.
+	// maxTaskEvictions is the maximum number of old tasks that are deleted each time a task ends. If that does not free
+	// enough space, more tasks are deleted when other tasks end.
 	maxTaskEvictions = 64
-	// taskEvictBytes is how far the total size is reduced below MaxTaskBytes. Otherwise, each task
+	// taskEvictBytes is how far below MaxTaskBytes a deletion reduces the total size. Without this margin, each task
 	// that ends would cause a deletion.
 	taskEvictBytes = MaxTaskBytes / 64
 	// taskOverhead is the approximate size of an ended task's record in bytes, not counting its
@@ -72,9 +72,9 @@ func (t *Tx) RecordTask(o OrderRecord) error {
 	return orders.swap(t, k, nil, &o)
 }
 
-// RecordTaskStart records that a task's own machine started at the given time. The task's timeout
-// begins then, so its deadline may become earlier. RecordTaskStart does nothing if the order has no
-// task in progress with a machine of its own and a timeout.
+// RecordTaskStart records that a task's own machine started at the given time. The task's timeout counts from this
+// time, so its deadline may become earlier. RecordTaskStart does nothing if the order has no task in progress with a
+// machine of its own and a timeout.
 func (t *Tx) RecordTaskStart(id bourse.OrderID, at time.Time) error {
 	o, ok, err := t.Order(id)
 	if err != nil || !ok || o.Task == nil || o.Task.Cold == nil || o.Task.Cold.Timeout == 0 {
@@ -99,7 +99,7 @@ func (t *Tx) RecordTaskEnd(id bourse.OrderID, result bourse.TaskResult, at time.
 		return false, err
 	}
 	if result.End == "" {
-		return false, bourse.Errorf(bourse.CodeInternal, "result of task %s has no end", id)
+		return false, bourse.Errorf(bourse.CodeInternal, "the result of task %s does not state how the task ended", id)
 	}
 	now, task := old, *old.Task
 	task.Takes, task.Cold, task.Result = nil, nil, result
@@ -126,7 +126,7 @@ func (t *Tx) OpenTasks() iter.Seq2[OrderRecord, error] {
 		for k := range t.kv.Range(bucketTaskOpen, nil) {
 			o, ok, err := t.Order(bourse.OrderID(k))
 			if err == nil && (!ok || o.Task == nil) {
-				err = bourse.Errorf(bourse.CodeInternal, "task %s is in progress without a record", k)
+				err = bourse.Errorf(bourse.CodeInternal, "task %s is in progress, but its order has no task record", k)
 			}
 			if !yield(o, err) || err != nil {
 				return
@@ -155,8 +155,8 @@ func (t *Tx) owned(id bourse.MachineID, app *bourse.App) bool {
 	return err == nil && m.OwnedBy(app)
 }
 
-// evictTasks deletes the oldest ended tasks if the records of ended tasks exceed MaxTaskBytes. It
-// frees more than necessary, so that it need not delete a task each time another one ends.
+// evictTasks deletes the oldest ended tasks if the records of ended tasks exceed MaxTaskBytes. It frees more space than
+// necessary, so that it need not delete a task each time another one ends.
 func (t *Tx) evictTasks() error {
 	if t.taskBytes() <= MaxTaskBytes {
 		return nil

@@ -27,9 +27,9 @@ var _ fsm.Tx = (*Tx)(nil)
 // maxKeyPart is the maximum length of each part of a key, in bytes.
 const maxKeyPart = 1024
 
-// key joins parts with zero bytes. It returns CodeInvalid if a part is empty or too long. The same
-// applies if a part contains a zero byte, because different parts could then result in the same
-// key.
+// key joins parts with zero bytes. It returns CodeInvalid if a part is empty, is too long, or
+// contains a zero byte. A part with a zero byte could make different lists of parts result in the
+// same key.
 func key(parts ...string) ([]byte, error) {
 	for _, p := range parts {
 		if p == "" || len(p) > maxKeyPart || strings.ContainsRune(p, 0) {
@@ -62,7 +62,7 @@ func uint64Of(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// keysBelow returns a bucket's keys that begin with a prefix. It removes the prefix from them.
+// keysBelow returns a bucket's keys that begin with a prefix, without that prefix.
 func (t *Tx) keysBelow(bucket string, prefix []byte) iter.Seq[[]byte] {
 	return func(yield func(rest []byte) bool) {
 		for k := range t.kv.Range(bucket, prefix) {

@@ -11,7 +11,7 @@ import (
 )
 
 // derivation contains all keys and values that are derived from the records, by bucket. It is
-// computed from scratch, to check the stored ones or to replace lost ones.
+// computed from scratch, to check the stored entries or to replace lost ones.
 type derivation map[string]map[string][]byte
 
 func (d derivation) set(bucket string, key, value []byte) {

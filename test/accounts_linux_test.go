@@ -106,7 +106,7 @@ func newStorm(t *testing.T) *storm {
 	return s
 }
 
-// during repeats an operation until ctx is done. Errors are only counted, because refusals
+// during calls an operation repeatedly until ctx is done. Errors are only counted, because refusals
 // and unavailable servers are expected. Each call must end in time.
 func (s *storm) during(ctx context.Context, do func(*rand.Rand) error) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))

@@ -69,7 +69,8 @@ func newHerd(t *testing.T) *herd {
 	return h
 }
 
-// only makes gru-1 the only worker that accepts orders. If alone is false, it makes all workers accept orders again.
+// only makes gru-1 the only worker that accepts orders if alone is true. Otherwise, it makes all workers accept orders
+// again.
 func (h *herd) only(alone bool) {
 	h.Helper()
 	for _, w := range []bourse.WorkerID{"gru-2", "gru-3"} {

@@ -16,8 +16,8 @@ import (
 // both. The seed determines the workers' sizes and the orders. These sizes have no simple ratios, so no
 // two workers ever have the same score, and the random numbers that break ties do not matter.
 //
-// The orders have IDs of their own. If a worker does not answer in time, such an order is not filled
-// elsewhere but fails, and the test repeats it. So a busy host makes the test slower, but not wrong.
+// The test chooses the orders' IDs. If a worker does not answer in time, such an order fails instead of being filled on
+// another worker, and the test repeats it. A busy host therefore makes the test slower, but not wrong.
 func TestLabPlacesLikeDaemons(t *testing.T) {
 	t.Parallel()
 	const seed = 1

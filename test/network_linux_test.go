@@ -78,8 +78,7 @@ func TestNetworksAreSeparate(t *testing.T) {
 	}
 }
 
-// bounce kills the only worker's daemon, restarts it, and waits until it reports the given
-// machines.
+// bounce kills and restarts the only worker's daemon, and waits until it reports the given machines.
 func (y *yard) bounce(machines ...machinesapi.Machine) {
 	y.Helper()
 	w := y.workers[0]

@@ -10,9 +10,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// TestEveryBrokerUsesAPolicy checks that a policy that was set through one broker is used by another
-// one without a restart, that a killed broker still uses it when it returns with an empty view, and
-// that it is not used anymore once it was removed.
+// TestEveryBrokerUsesAPolicy checks that a policy that was set through one broker is used by
+// another one without a restart, that a killed broker still uses it when it returns with an empty
+// view, and that no broker uses it after it was removed.
 func TestEveryBrokerUsesAPolicy(t *testing.T) {
 	t.Parallel()
 	one := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")

@@ -146,7 +146,7 @@ func (g *gate) shellWorker() {
 }
 
 // TestShellLoopAsAWorker runs the shell loop in the documentation as a worker. It must run submitted jobs and the
-// broker's orders, end canceled jobs, and continue after the gateway was killed.
+// broker's orders, stop canceled jobs, and continue after the gateway was killed.
 func TestShellLoopAsAWorker(t *testing.T) {
 	g := startGate(t)
 	if status, said := g.call("POST", "submit", `{"command": "true"}`); status != http.StatusUnprocessableEntity {

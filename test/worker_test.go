@@ -24,9 +24,9 @@ type lossy struct {
 	onLost, onStay []machinesapi.Machine
 }
 
-// TestWorkerLost kills a worker's daemon. Its machines must continue, and all brokers must
-// show that their host is unreachable. When the daemon is back, the machines must be
-// unchanged. Then the worker loses its data, and returns under its name as a new worker.
+// TestWorkerLost kills a worker's daemon. Its machines must continue, and all brokers must show
+// that their host is unreachable. When the daemon is back, the machines must be unchanged. Then the
+// worker loses its data, and returns as a new worker with the same name.
 func TestWorkerLost(t *testing.T) {
 	t.Parallel()
 	one := startServer(t, "b1", "serve", "broker", "--listen", "127.0.0.1:0")

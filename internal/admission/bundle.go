@@ -13,8 +13,8 @@ import (
 // another, the bundle contains both. Servers get their certificates from the first CA.
 type Bundle struct {
 	CAs []*x509.Certificate
-	// Signers contains servers' certificates whose CA was removed. Signatures by these servers remain
-	// valid, but connections with these certificates are refused.
+	// Signers contains server certificates whose CA was removed. Signatures made with these certificates remain valid,
+	// but connections with them are refused.
 	Signers []*x509.Certificate
 }
 
@@ -71,9 +71,9 @@ func (b *Bundle) pools() (cas, signers *x509.CertPool) {
 	return cas, signers
 }
 
-// Issued reports whether one of the CAs has issued the first certificate in chain, either
-// directly or through the issuers that follow it. It does not check whether the
-// certificates have expired.
+// Issued reports whether one of the CAs issued the first certificate in chain, either directly or
+// through the issuers that follow it in chain. It does not check whether the certificates have
+// expired.
 func (b *Bundle) Issued(chain []*x509.Certificate) bool {
 	cas, _ := b.pools()
 	return verifyChain(chain, x509.VerifyOptions{Roots: cas, CurrentTime: chain[0].NotBefore.Add(skew)}) == nil
@@ -90,8 +90,8 @@ func verifyChain(chain []*x509.Certificate, with x509.VerifyOptions) error {
 	return err
 }
 
-// CheckIssuer checks that text contains exactly one CA, and that this CA has signed the given
-// issuer, which is a certificate and key in PEM. It returns the CA. Errors: invalid.
+// CheckIssuer checks that text contains exactly one CA, and that this CA signed the certificate of
+// the given issuer, which is a certificate and key in PEM. It returns the CA. Errors: invalid.
 func CheckIssuer(text, issuer []byte) (*x509.Certificate, error) {
 	b, err := ParseBundle(text)
 	if err != nil {

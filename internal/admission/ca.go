@@ -25,7 +25,7 @@ const (
 	skew       = time.Hour
 )
 
-// RenewedLife is the validity of certificates that servers renew automatically.
+// RenewedLife is the validity period of certificates that servers renew automatically.
 const RenewedLife = 7 * 24 * time.Hour
 
 // Pair is a certificate and its private key, in PEM.
@@ -94,7 +94,7 @@ func ParseCA(p Pair) (*CA, error) {
 	}
 	key, ok := both.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok || !both.Leaf.IsCA {
-		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s is not a CA of bourse", bourse.Quoted(both.Leaf.Subject.CommonName))
+		return nil, bourse.Errorf(bourse.CodeInvalid, "the certificate of %s is not a Bourse CA", bourse.Quoted(both.Leaf.Subject.CommonName))
 	}
 	return &CA{cert: both.Leaf, key: key, pair: p}, nil
 }
@@ -103,10 +103,9 @@ func ParseCA(p Pair) (*CA, error) {
 // secret.
 func (c *CA) Pair() Pair { return c.pair }
 
-// Issue creates a key and a certificate for a server. The certificate is valid for a year or, if c
-// is an issuer, for [RenewedLife]. For a broker, hosts contains the names and addresses that
-// clients without certificates use to reach it. For a worker, hosts may contain the [TagName] of
-// its tag. Errors: invalid.
+// Issue creates a key and a certificate for a server. The certificate is valid for a year or, if c is an issuer, for
+// [RenewedLife]. For a broker, hosts contains the names and addresses that clients without certificates use to reach
+// it. For a worker, hosts may contain the [TagName] of the worker's tag. Errors: invalid.
 func (c *CA) Issue(who Identity, hosts []string, now time.Time) (Pair, error) {
 	if err := who.Validate(); err != nil {
 		return Pair{}, err

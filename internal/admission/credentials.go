@@ -57,8 +57,8 @@ func Load(f Files) (*Credentials, error) {
 	return c, nil
 }
 
-// Look reads the files again if they have changed; see [Live.Look]. If a CA was removed, it closes
-// the connections whose clients have certificates from that CA.
+// Look reloads the files if they have changed; see [Live.Look]. If a CA was removed, Look also
+// closes the connections of clients with certificates from that CA.
 func (c *Credentials) Look() (changed bool, err error) {
 	before := c.CAs()
 	if changed, err = c.Live.Look(); changed {
@@ -133,8 +133,8 @@ func (c *Credentials) Used() [][]byte {
 // CAs returns the fingerprints of the CAs that the server trusts.
 func (c *Credentials) CAs() []string { return c.Get().trusted.IDs() }
 
-// Issued reports whether a CA that the server trusts has issued the first certificate in
-// chain, either directly or through the issuers that follow it.
+// Issued reports whether a CA that the server trusts issued the first certificate in chain, either
+// directly or through the issuers that follow it in chain.
 func (c *Credentials) Issued(chain []*x509.Certificate) bool { return c.Get().trusted.Issued(chain) }
 
 // ByFirstCA reports whether the server's certificate was issued by [Credentials.FirstCA].
@@ -167,7 +167,7 @@ func (c *Credentials) Names() []string {
 func (c *Credentials) Server(roles ...bourse.Role) *tls.Config {
 	return c.serving(tls.RequireAndVerifyClientCert, func(peer Identity) error {
 		if !slices.Contains(roles, peer.Role) {
-			return bourse.Errorf(bourse.CodeForbidden, "%s %s has no access here", peer.Role, peer.ID)
+			return bourse.Errorf(bourse.CodeForbidden, "%s %s may not connect to this server", peer.Role, peer.ID)
 		}
 		return nil
 	})
@@ -247,7 +247,8 @@ func (c *Credentials) Client() *tls.Config {
 }
 
 // AnyServer returns the TLS configuration for a connection to a server with one of the given roles,
-// whatever its name and address are. The server's certificate must be issued by a CA in pool.
+// regardless of the server's name and address. The server's certificate must be issued by a CA in
+// pool.
 func AnyServer(pool *x509.CertPool, roles ...bourse.Role) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -265,8 +266,8 @@ func AnyServer(pool *x509.CertPool, roles ...bourse.Role) *tls.Config {
 	}
 }
 
-// RenewalDue reports whether at least half of the certificate's validity has passed. It returns
-// false for certificates that servers do not renew automatically.
+// RenewalDue reports whether at least half of the certificate's validity period has passed. It
+// returns false for certificates that servers do not renew automatically.
 func (c *Credentials) RenewalDue(now time.Time) bool {
 	leaf := c.Get().cert.Leaf
 	validity := leaf.NotAfter.Sub(leaf.NotBefore)

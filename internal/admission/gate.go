@@ -14,8 +14,8 @@ import (
 )
 
 // Gate protects listeners from requests by web pages. It refuses requests from pages of other
-// sites, and from pages whose host name resolves to the server's address (DNS rebinding). On paths
-// for calls between the cluster's servers, it refuses requests from all pages.
+// sites, and from pages whose host name resolves to the server's address (DNS rebinding). On the
+// paths for calls between the cluster's servers, it refuses requests from any page.
 type Gate struct {
 	Names func() []string // returns the server's host names in addition to IP addresses and localhost; nil means none
 	Proof Proof           // the proof that the cluster's servers must present
@@ -75,7 +75,7 @@ func (g *Gate) admitsServer(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// canonicalHost returns the name or address in a Host header in lower case, without port,
+// canonicalHost returns the name or address in a Host header in lower case, without the port,
 // brackets and final dot.
 func canonicalHost(host string) string {
 	if name, port, err := net.SplitHostPort(host); err == nil {
@@ -88,10 +88,10 @@ func canonicalHost(host string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// allowsHost reports whether a request with this host cannot result from DNS rebinding, because the
-// author of a web page cannot control what the host refers to. If the host is an IP address, the
-// browser has connected to that address. Browsers do not look up localhost in DNS. The operator has
-// chosen the names in g.Names. Browsers never send an empty host.
+// allowsHost reports whether a request with this host is safe from DNS rebinding, which means that
+// the author of a web page cannot control what the host refers to. If the host is an IP address,
+// the browser has connected to that address. Browsers do not look up localhost in DNS. The operator
+// has chosen the names in g.Names. Browsers never send an empty host.
 func (g *Gate) allowsHost(host string) bool {
 	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true

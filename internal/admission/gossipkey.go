@@ -18,7 +18,7 @@ const maxGossipKeys = 8
 // LoadGossipKeys reads the keys that encrypt gossip messages. Each line of the file contains one
 // key of 16, 24 or 32 bytes (AES-128, 192 or 256), in base64 or hex. Empty lines and lines that
 // begin with "#" are ignored. The first key encrypts; all keys decrypt. When the file changes,
-// changed is called with the new keys; see [NewLive]. Errors: invalid.
+// [Live.Look] passes the new keys to changed; see [NewLive]. Errors: invalid.
 func LoadGossipKeys(path string, changed func([][]byte) error) (*Live[[][]byte], error) {
 	return NewLive([]string{path}, func() ([][]byte, error) {
 		text, err := os.ReadFile(path)

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Safeguard is a way to protect an address against other hosts.
+// Safeguard is a way to protect a listener that other hosts can reach.
 type Safeguard string
 
 // The safeguards.

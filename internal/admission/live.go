@@ -24,9 +24,9 @@ type Live[T any] struct {
 	seen string     // stamp of the files at the last call of Look
 }
 
-// NewLive calls read, which reads a value from the given files. If the files change, [Live.Look]
-// calls read again and passes the new value to changed. If changed returns an error, the previous
-// value remains in use. changed may be nil.
+// NewLive returns a Live with the value that read returns, which must come from the given files. If
+// the files change, [Live.Look] calls read again and passes the new value to changed. If changed
+// returns an error, the previous value remains in use. changed may be nil.
 func NewLive[T any](files []string, read func() (T, error), changed func(T) error) (*Live[T], error) {
 	l := &Live[T]{files: files, read: read, changed: changed}
 	l.used = stamp(files)
@@ -52,10 +52,10 @@ func (l *Live[T]) Get() T { return *l.current.Load() }
 // Files returns the paths of the files.
 func (l *Live[T]) Files() []string { return l.files }
 
-// Look reads the files again if they have changed, and reports whether a new value is in use.
+// Look reloads the files if they have changed, and reports whether it put a new value into use.
 // Because a certificate and its key cannot be replaced at the same instant, Look waits for changes
 // to settle: it reads the files only if they have not changed since the previous call. If the
-// changed files are invalid, only one call returns the error.
+// changed files are invalid, only the first call that reads them returns the error.
 func (l *Live[T]) Look() (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

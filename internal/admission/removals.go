@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// removals contains the servers that were removed from the cluster, and the open connections that
-// servers have made. The zero value is ready to use.
+// removals contains the servers that were removed from the cluster, and the open connections from
+// servers. The zero value is ready to use.
 type removals struct {
 	mu    sync.Mutex
 	at    map[bourse.WorkerID]time.Time        // time of each removal
@@ -20,8 +20,8 @@ type removals struct {
 
 // SetRemoved replaces the list of removed servers. at contains the time of each removal. From now
 // on, the certificates of removed servers are refused, except for certificates that were issued
-// after the removal, because their servers have joined again. SetRemoved also closes the open
-// connections with refused certificates, and returns their number.
+// after the removal: their servers have joined again. SetRemoved also closes the open connections
+// with refused certificates, and returns their number.
 func (c *Credentials) SetRemoved(at map[bourse.WorkerID]time.Time) int {
 	r := &c.removals
 	r.mu.Lock()
@@ -46,9 +46,9 @@ func (r *removals) closeIf(refused func(chain []*x509.Certificate) bool) int {
 	return len(closing)
 }
 
-// Refused reports whether the cluster's servers would refuse a certificate that is issued to this
-// server now. They do so if the server was removed less than a second ago, because certificates are
-// dated in whole seconds.
+// Refused reports whether a certificate issued to this server now would be refused by the cluster's
+// servers. This is the case until the first whole second after the server's removal, because
+// certificates are dated in whole seconds.
 func (c *Credentials) Refused(id bourse.WorkerID, now time.Time) bool {
 	c.removals.mu.Lock()
 	defer c.removals.mu.Unlock()
@@ -70,8 +70,8 @@ func (r *removals) check(cert *x509.Certificate) error {
 }
 
 // IssuedAt returns the time when a certificate was issued, assuming that it is backdated by skew,
-// as Bourse's certificates are. If another program has created the certificate without backdating
-// it, the result is later than the actual time.
+// as Bourse's certificates are. If another program created the certificate without backdating it,
+// the result is later than the actual time.
 func IssuedAt(cert *x509.Certificate) time.Time { return cert.NotBefore.Add(skew) }
 
 // allow checks the certificate of a connected server, which is the first one in chain. If conn is

@@ -21,10 +21,9 @@ func (c *Credentials) Own() ([]byte, crypto.Signer) {
 	return slices.Concat(cert.Certificate...), key
 }
 
-// Author verifies another server's certificate, and returns the server's id, role and public key.
-// The certificate must have been valid at the given time. It may have expired since then, because
-// its older signatures remain valid. Errors: forbidden if the certificate is not from the cluster
-// or does not name a server.
+// Author verifies another server's certificate, and returns the server's id, role and public key. The certificate must
+// have been valid at the given time. It may have expired since then: signatures that were made before its expiry remain
+// valid. Errors: forbidden if the certificate is not from the cluster or does not name a server.
 func (c *Credentials) Author(der []byte, at time.Time) (bourse.WorkerID, bourse.Role, crypto.PublicKey, error) {
 	chain, err := x509.ParseCertificates(bytes.Clone(der))
 	if err != nil || len(chain) == 0 {

@@ -52,11 +52,12 @@ func Verify(cert *x509.Certificate, statement, signature []byte) bool {
 	return cert.CheckSignature(by, append([]byte(statements), statement...), signature) == nil
 }
 
-// tagDomain is the suffix of a DNS name in a worker's certificate that contains the worker's tag as
-// its first label. It is used if the tag cannot be derived from the worker's id.
+// tagDomain is the suffix of the DNS name that represents a worker's tag in its certificate. The
+// first label of that name is the tag. A certificate contains such a name only if the tag cannot be
+// derived from the worker's ID.
 const tagDomain = ".tag" + domain
 
-// TagName returns the DNS name for a tag in a worker's certificate.
+// TagName returns the DNS name that represents a tag in a worker's certificate.
 func TagName(tag bourse.WorkerTag) string { return tag.String() + tagDomain }
 
 // statesTag reports whether name has the form of a TagName.

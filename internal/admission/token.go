@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Scope is the set of resources that a client's token gives access to: everything, metrics,
-// an organization, or one of its apps.
+// Scope is the set of resources to which a client's token gives access: everything, metrics, an
+// organization, or one of its apps.
 type Scope struct {
 	Cluster bool           // gives access to everything, including workers; Org and App are empty
 	Scraper bool           // gives access to metrics only; Org and App are empty
@@ -65,11 +65,11 @@ func OneToken(token string) (*TokenSet, error) {
 	return ReadTokens(strings.NewReader(token + " " + allOrgs))
 }
 
-// ReadTokens reads tokens, one on each line. A line contains the token, the organization's slug
-// and, if the token is valid for only one app, the app's name. The slug "*" stands for the whole
-// cluster, and "role:scraper" for its metrics. Empty lines and lines that begin with "#" are
-// ignored. Errors: invalid if there is no token or an invalid line. An error contains the number of
-// the line, but not its content.
+// ReadTokens reads tokens, one per line. A line contains the token, the organization's slug and, if
+// the token is valid for only one app, the app's name. The slug "*" stands for the whole cluster,
+// and "role:scraper" for its metrics. Empty lines and lines that begin with "#" are ignored.
+// Errors: invalid if there is no token or an invalid line. An error contains the number of the
+// line, but not its content.
 func ReadTokens(r io.Reader) (*TokenSet, error) {
 	t, err := readTokens(r)
 	if err != nil {

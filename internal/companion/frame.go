@@ -51,7 +51,7 @@ func putFrame(b *bytes.Buffer) {
 	}
 }
 
-// WriteFrame writes v as a frame in one call of Write: the length in four bytes, then JSON.
+// WriteFrame writes v as a frame, with a single call to Write: the length in four bytes, then JSON.
 func WriteFrame(w io.Writer, v any) error {
 	b := frames.Get().(*bytes.Buffer)
 	defer putFrame(b)

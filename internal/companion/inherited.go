@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseInherited closes the file descriptors that this process has inherited by accident. It
-// recognizes them by their missing close-on-exec flag, which this process's own descriptors have.
-// Without CloseInherited, this process and its children would keep the descriptors open, and
-// another process might wait for them to be closed.
+// CloseInherited closes the file descriptors that this process inherited by accident. It recognizes
+// them by their missing close-on-exec flag, which this process's own descriptors have. Without
+// CloseInherited, this process and its children would keep the descriptors open, and another
+// process might wait for them to be closed.
 func CloseInherited() {
 	entries, err := os.ReadDir("/dev/fd")
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 // ErrHeld is returned by Lock if another process holds the lock.
 var ErrHeld = errors.New("another process holds the directory's lock")
 
-// Lock locks a file until this process ends. It returns ErrHeld if another process holds the
-// lock.
+// Lock locks a file until this process exits. It returns ErrHeld if another process holds the lock.
 func Lock(path string) error {
 	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -13,7 +13,7 @@ const readyVariable = "BOURSE_READY"
 const readyDescriptor = 3
 
 // Readiness returns a function that reports the result of the start, nil or an error, to the
-// process that has started this one. Only the function's first call has an effect.
+// process that started this one. Only the function's first call has an effect.
 func Readiness() func(error) {
 	var once sync.Once
 	return func(err error) {

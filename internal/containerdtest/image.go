@@ -85,7 +85,7 @@ func (i *Image) addJSON(mediaType string, value any) (ocispec.Descriptor, error)
 	return i.add(mediaType, data), err
 }
 
-// layer returns the tar file of a layer, sorted by path.
+// layer returns the tar file of a layer, with its entries sorted by path.
 func layer(files map[string]File) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)

@@ -50,7 +50,7 @@ func (s *Server) Leftovers() []string {
 	return left
 }
 
-// records lists what containers have left in one of containerd's namespaces.
+// records lists what containers left behind in one of containerd's namespaces.
 func records(ctx context.Context, c *containerd.Client) ([]string, error) {
 	var left []string
 	list, err := c.ContainerService().List(ctx)

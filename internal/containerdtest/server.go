@@ -147,8 +147,7 @@ func startFromOwnThread(cmd *exec.Cmd, ended <-chan struct{}) error {
 	return <-result
 }
 
-// Kill kills the containerd with SIGKILL. Its containers keep running. A second Kill does
-// nothing.
+// Kill kills the containerd with SIGKILL. Its containers keep running. A second call has no effect.
 func (s *Server) Kill(tb testing.TB) {
 	tb.Helper()
 	s.kill()
@@ -174,7 +173,7 @@ func (s *Server) Restart(tb testing.TB) {
 	}
 }
 
-// Client returns a client for a namespace, which is closed when the test ends.
+// Client returns a client for a containerd namespace. The client is closed when the test ends.
 func (s *Server) Client(tb testing.TB, namespace string) *containerd.Client {
 	tb.Helper()
 	c, err := containerd.New(s.Address, containerd.WithDefaultNamespace(namespace))

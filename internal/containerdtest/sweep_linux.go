@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the kernel kill a child when its parent ends.
+// dieWithParent makes the kernel kill a child when its parent exits.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
@@ -21,8 +21,7 @@ func sweep(s *Server) []string {
 	var left []string
 	for _, pid := range s.Shims() {
 		left = append(left, fmt.Sprintf("shim %d was still running", pid))
-		// Kill the children first, because without the shim they cannot be assigned to this
-		// server.
+		// Kill the children first: once their shim is gone, they cannot be traced to this server.
 		for _, child := range append(children(pid), pid) {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}

@@ -67,7 +67,7 @@ func (r *Reader) Next() (Kind, []byte, error) {
 	return kind, r.payload, nil
 }
 
-// Writer writes frames, each with one call of Write. It is safe for concurrent use.
+// Writer writes frames, each with a single call to Write. It is safe for concurrent use.
 type Writer struct {
 	to    io.Writer
 	flush func() error

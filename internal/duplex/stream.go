@@ -19,12 +19,11 @@ type Stream struct {
 	lost  func(error) error
 }
 
-// Dial sends a request with a body and returns the body of the reply as soon as the reply
-// begins.
+// Dial sends a request with the given body. It returns the reply's body as soon as the reply begins.
 type Dial func(body io.ReadCloser) (reply io.ReadCloser, err error)
 
 // Open sends a request to run a command. It returns dial's errors unchanged. If the connection breaks later, the
-// stream's methods pass the error to lost and return its result.
+// stream's methods pass the error to lost, and return the error that lost returns.
 func Open(start Command, dial Dial, lost func(error) error) (*Stream, error) {
 	first, err := json.Marshal(start)
 	if err != nil || len(first) > MaxFrame {

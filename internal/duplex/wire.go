@@ -40,7 +40,7 @@ func (s Size) Bytes() []byte {
 // SizeOf decodes the payload of a [Resize] frame.
 func SizeOf(b []byte) (Size, error) {
 	if len(b) != 4 {
-		return Size{}, fmt.Errorf("%w: a terminal size of %d bytes", ErrFrame, len(b))
+		return Size{}, fmt.Errorf("%w: terminal size has %d bytes, want 4", ErrFrame, len(b))
 	}
 	return Size{Rows: binary.BigEndian.Uint16(b), Cols: binary.BigEndian.Uint16(b[2:])}, nil
 }

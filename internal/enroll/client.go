@@ -122,7 +122,7 @@ func readReply(from string, resp *http.Response) ([]byte, error) {
 func errUnreachable(address string, err error) error {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		leaf := invalid.Cert
-		return bourse.Errorf(bourse.CodeFailedPrecondition, "the certificate of %s is valid from %s to %s, and this host's clock shows %s: set the clock",
+		return bourse.Errorf(bourse.CodeFailedPrecondition, "the certificate of %s is valid from %s to %s, but this host's clock shows %s: set the clock",
 			address, leaf.NotBefore.UTC().Format(time.DateTime), leaf.NotAfter.UTC().Format(time.DateTime), time.Now().UTC().Format(time.DateTime))
 	}
 	if _, untrusted := errors.AsType[x509.UnknownAuthorityError](err); untrusted {

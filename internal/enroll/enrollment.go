@@ -21,7 +21,7 @@ type Enrollment struct {
 	Region    bourse.Region                                  // the broker's region
 	CA        func() []byte                                  // the cluster's CA in PEM, which may consist of several certificates
 	NameInUse func(name bourse.WorkerID) bool                // reports whether this name conflicts with the name of a server in the cluster
-	Refused   func(name bourse.WorkerID, now time.Time) bool // reports whether a certificate that is issued to this server now would be refused
+	Refused   func(name bourse.WorkerID, now time.Time) bool // reports whether a certificate issued to this server now would be refused
 	Common    func(roles []bourse.Role) (Reply, error)       // returns the reply for hosts that run servers with these roles, without certificates
 	Log       *slog.Logger
 	Now       func() time.Time

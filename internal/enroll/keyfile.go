@@ -20,8 +20,8 @@ import (
 // KeyFile is a file with keys that a running server shares with other servers. Each line is a key
 // or a comment. The first key encrypts, and all keys decrypt.
 //
-// The file with the cluster's CA is also a KeyFile. Its keys are the CAs' certificates in
-// PEM: servers get certificates from the first CA, and accept those of all CAs. See
+// The file with the cluster's CA is also a KeyFile. Its keys are the CAs' certificates in PEM:
+// servers get certificates from the first CA, and accept certificates from all of the CAs. See
 // [admission.Bundle].
 type KeyFile struct {
 	Path  string
@@ -29,17 +29,18 @@ type KeyFile struct {
 	InUse func() []string                     // returns the IDs of the keys that the server uses
 	Look  func() (bool, error)                // reads the file again if it has changed; see admission.Live
 	New   func() []byte                       // creates a key
-	// CheckOldKey returns a failed_precondition error if some data can be decrypted only with the
-	// older of the two keys, and is still needed. It may be nil.
+	// CheckOldKey returns a failed_precondition error if only the older of the two keys can decrypt
+	// some data that is still needed. It may be nil.
 	CheckOldKey func() error
-	// Adopt makes the server use the first key, if that requires more than reading the file. Every
-	// successful call of Set calls it. It may be nil.
+	// Adopt makes the server use the first key, if that requires more than reading the file. Set
+	// calls it after the server has loaded the keys, even if they had not changed. It may be
+	// nil.
 	Adopt func(ctx context.Context, in *KeyRequest, reply *KeyReply) error
 
 	mu sync.Mutex // locked while the file is replaced
 }
 
-// maxRereads is the number of calls to KeyFile.Look after which a changed file must be in use.
+// maxRereads is the maximum number of calls to KeyFile.Look until a changed file is in use.
 const maxRereads = 3
 
 // Report returns the keys that the server uses.
@@ -51,7 +52,7 @@ func (f *KeyFile) Report() KeyReply {
 
 // Set replaces the file, waits until the server uses the new keys, and returns them. The old and
 // the new keys must overlap, because other servers may not have replaced their files yet: the
-// server must already have the first new key, and the new keys must include the server's current
+// server must already have the first of the new keys, and the new keys must include its current
 // first key. Errors: invalid; failed_precondition if the keys do not overlap, or if a removed key
 // is still needed; conflict if the server has already completed this step or a later one.
 func (f *KeyFile) Set(ctx context.Context, in *KeyRequest) (KeyReply, error) {
@@ -105,7 +106,7 @@ func (f *KeyFile) set(text []byte) (KeyReply, error) {
 	return KeyReply{}, bourse.Errorf(bourse.CodeUnavailable, "%s was changed by another program at the same time", f.Path)
 }
 
-// report is like Report, for callers that hold the lock.
+// report is like Report, but the caller must hold the lock.
 func (f *KeyFile) report() KeyReply {
 	text, _ := os.ReadFile(f.Path) // a file that cannot be read, or was edited by hand, has no number
 	r, err := parseRing(text)
@@ -119,7 +120,7 @@ func (f *KeyFile) report() KeyReply {
 type ring struct {
 	keys    []string // the first one encrypts
 	signers []string // certificates, in PEM, that remain valid for signatures although their CA was removed
-	// number is the number of the current step. Steps are numbered consecutively across all rotations.
+	// number identifies the current step. Steps are numbered consecutively across all rotations.
 	number int
 }
 

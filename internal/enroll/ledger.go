@@ -35,7 +35,7 @@ type Issued struct {
 	Used   []Use     `json:"used,omitempty"`
 }
 
-// Use records that a host has used an invitation.
+// Use represents a host's use of an invitation.
 type Use struct {
 	Host bourse.WorkerID `json:"host"`
 	At   time.Time       `json:"at"`
@@ -62,8 +62,8 @@ type Ledger struct {
 	all map[string]*Issued
 }
 
-// maxIssued limits the number of invitations that can still be used. After an invitation has
-// expired, it is kept for the duration retention, so that users can see how it was used.
+// maxIssued limits the number of invitations that can still be used. Expired invitations are kept
+// for the duration retention, so that users can see how they were used.
 const (
 	maxIssued = 1000
 	retention = 30 * 24 * time.Hour
@@ -204,15 +204,15 @@ func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bo
 	return terms, err
 }
 
-// Conflict reports whether two servers must not have these names, because the names are equal, or
-// because the same tag can be derived from both. If such names were allowed, a worker could choose
-// its name to take over another worker's private addresses.
+// Conflict reports whether two servers must not have these names, because the names are equal or
+// the same tag can be derived from both. If such names were allowed, a worker could choose its name
+// to take over another worker's private addresses.
 func Conflict(a, b bourse.WorkerID) bool {
 	tags := a.Tags()
 	return a == b || slices.ContainsFunc(tags[:], func(t bourse.WorkerTag) bool { return b.TagRank(t) < bourse.TagChoices })
 }
 
-// errUnchanged is the error that a function passed to change returns if there is nothing to store.
+// errUnchanged is returned by the update function of Ledger.change if there is nothing to store.
 var errUnchanged = errors.New("nothing has changed")
 
 // change applies update to a copy of the invitations and stores the result. If update or the write

@@ -28,7 +28,7 @@ const (
 	PathAppKeys = "/cluster/app-keys" // POST an [AppKeysRequest] to a broker; get an [AppKeysReply]
 )
 
-// AppKeysRequest requests the keys of the app to which one of the worker's machines belongs.
+// AppKeysRequest is a worker's request for the keys of the app that owns one of its machines.
 type AppKeysRequest struct {
 	Machine bourse.MachineID `json:"machine"`
 }
@@ -38,8 +38,8 @@ type AppKeysReply struct {
 	Keys []byte `json:"keys"`
 }
 
-// AppKeysHandler serves PathAppKeys. Only workers may have access to it. keysOf must return the keys of the app to
-// which the given worker's machine belongs.
+// AppKeysHandler serves PathAppKeys. Only workers may have access to it. keysOf receives the calling worker's ID and
+// the machine's ID. It must return the keys of the machine's app, or an error if the machine is not on that worker.
 func AppKeysHandler(keysOf func(context.Context, bourse.WorkerID, bourse.MachineID) (bourse.AppKeys, error)) http.Handler {
 	return handler(func(r *http.Request) (any, error) {
 		in, err := decode[AppKeysRequest](r)
@@ -131,7 +131,7 @@ func ReadReply(from bourse.WorkerID, resp *http.Response, into any) error {
 	return nil
 }
 
-// KeyServer is another server that has the key.
+// KeyServer is a server, other than this broker, that has the key.
 type KeyServer struct {
 	Member bourse.Member
 	Down   bool // the server is not a member at present
@@ -215,13 +215,13 @@ func (r *Rotation) Step(ctx context.Context, in machinesapi.Rotate) (machinesapi
 	return out, err
 }
 
-// done reports whether all servers have completed the step with this result.
+// done reports whether all servers have completed the step, according to its result.
 func done(r *machinesapi.Rotation) bool {
 	return !slices.ContainsFunc(r.Servers, func(s machinesapi.RotationServer) bool { return !s.OK })
 }
 
-// check asks all servers which keys they use. highest is the highest step number of any server, including number,
-// which is this broker's. differ reports whether the keys of some server differ from this broker's keys.
+// check asks all servers which keys they use. number is this broker's step number. highest is the highest step number
+// of any server, including this broker. differ reports whether any server's keys differ from this broker's keys.
 func (r *Rotation) check(ctx context.Context, number int) (out machinesapi.Rotation, highest int, differ bool) {
 	highest = number
 	own := r.Own.InUse()
@@ -236,7 +236,7 @@ func (r *Rotation) check(ctx context.Context, number int) (out machinesapi.Rotat
 	return out, highest, differ
 }
 
-// distribute sends the same key file to all servers. It also returns the Signers of all replies.
+// distribute sends the same key file to all servers. It returns the result of the step, and the Signers of all replies.
 func (r *Rotation) distribute(ctx context.Context, keys ring, issuer string) (machinesapi.Rotation, [][]byte, error) {
 	in := &KeyRequest{Text: keys.text(), Issuer: []byte(issuer)}
 	want, err := r.Own.Set(ctx, in)
@@ -257,8 +257,8 @@ func (r *Rotation) distribute(ctx context.Context, keys ring, issuer string) (ma
 	return out, signers, nil
 }
 
-// each sends a request to all other servers, and passes their replies to check. It sends to the brokers first,
-// because the other servers get their certificates from them.
+// each sends a request to all other servers, and passes their replies to check. It starts with the brokers, because
+// they issue the other servers' certificates.
 func (r *Rotation) each(ctx context.Context, step machinesapi.RotationStep, in *KeyRequest, check func(KeyReply) error) machinesapi.Rotation {
 	holders := r.Servers()
 	out := machinesapi.Rotation{Step: step, Servers: make([]machinesapi.RotationServer, len(holders), len(holders)+1)}

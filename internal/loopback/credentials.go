@@ -109,7 +109,7 @@ func scheme(api string) string {
 	return scheme
 }
 
-// addresses returns the loopback addresses of a URL.
+// addresses returns the loopback addresses to which a URL refers.
 func addresses(api string) []netip.AddrPort {
 	u, err := url.Parse(api)
 	if err != nil {

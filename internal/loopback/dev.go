@@ -25,8 +25,8 @@ func SetDev(getenv func(string) string, api netip.AddrPort) error {
 	})
 }
 
-// Dev returns the API address that SetDev has stored most recently, or the zero value if there is
-// none.
+// Dev returns the API address that SetDev stored most recently, or the zero value if none is
+// stored.
 func Dev(getenv func(string) string) (api netip.AddrPort) {
 	_ = with(getenv, false, func(s *Store) error { // no directory means no cluster
 		f, err := s.open(devFile)

@@ -74,7 +74,7 @@ func (s *Store) Close() error { return s.root.Close() }
 // Path returns the path of a file.
 func (s *Store) Path(name string) string { return filepath.Join(s.dir, name) }
 
-// private returns an error if other users own or can access a file or directory.
+// private returns an error if another user owns or can access a file or directory.
 func private(info fs.FileInfo) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int(stat.Uid) != os.Geteuid() {
 		return errors.New("it belongs to another user")
@@ -85,7 +85,7 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// textLength is the length of the texts that rand.Text returns. They contain at least 128 random
+// textLength is the length of the strings that rand.Text returns. They contain at least 128 random
 // bits.
 const textLength = 26
 
@@ -141,9 +141,9 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// Read returns the random text in a file. It does not follow links that lead out of the directory.
-// Errors: not_found if the file does not exist; invalid if it contains something else, or other
-// users can access it.
+// Read returns the random string in a file. It does not follow links that lead out of the
+// directory. Errors: not_found if the file does not exist; invalid if it contains something else,
+// or other users can access it.
 func (s *Store) Read(name string) (string, error) {
 	f, err := s.open(name)
 	if err != nil {
@@ -161,8 +161,8 @@ func (s *Store) Read(name string) (string, error) {
 	return token, nil
 }
 
-// Keep returns the random text in a file. If the file does not exist, Keep creates it with a new
-// text. Concurrent calls return the same text.
+// Keep returns the random string in a file. If the file does not exist, Keep creates it with a new
+// string. Concurrent calls return the same string.
 func (s *Store) Keep(name string) (string, error) {
 	if text, err := s.Read(name); bourse.CodeOf(err) != bourse.CodeNotFound {
 		return text, err

@@ -1,5 +1,5 @@
-// Package metrics implements the Prometheus metrics that servers of all roles report: their
-// build, members, copy of the view, and certificate.
+// Package metrics implements the Prometheus metrics that servers of all roles report. They describe
+// the server's build, its certificate, its copy of the view, and the cluster's members.
 package metrics
 
 import (

@@ -81,7 +81,7 @@ func newWaiter() any {
 }
 
 // ErrEnded means that a call was made on a connection that has ended. Errors wrap it together with
-// the reason for the end.
+// the reason why the connection ended.
 var ErrEnded = errors.New("the connection has ended")
 
 var (
@@ -109,14 +109,14 @@ func NewConn(conn net.Conn, pipe *Pipe, config Config) *Conn {
 	return c
 }
 
-// Close aborts the calls in progress and waits until the connection's goroutines have
-// ended.
+// Close aborts the calls in progress and waits until the connection's goroutines have exited.
 func (c *Conn) Close() {
 	c.w.fail(net.ErrClosed)
 	<-c.over
 }
 
-// Done returns a channel that is closed when the connection and its goroutines have ended.
+// Done returns a channel that is closed once the connection has ended and its goroutines have
+// exited.
 func (c *Conn) Done() <-chan struct{} { return c.over }
 
 // Ended reports whether the connection has stopped accepting calls.
@@ -218,7 +218,8 @@ func (c *Conn) exit(id uint64) bool {
 	return ok
 }
 
-// left reports whether the connection is leaving and has no calls in progress. c.mu must be held.
+// left reports whether the connection refuses new calls and has no calls in progress. c.mu must be
+// held.
 func (c *Conn) left() bool { return c.leaving && len(c.waiting) == 0 }
 
 // send writes the frame of a call. If sent is false, nothing was sent, and Call must return err.
@@ -245,8 +246,8 @@ func (c *Conn) send(ctx context.Context, w *waiter, id uint64, q *Call) (sent bo
 	}
 }
 
-// Run delivers answers to waiting calls until the connection ends. It must be called once,
-// and returns when all goroutines of the connection have ended.
+// Run delivers answers to waiting calls until the connection ends. It must be called once. It
+// returns when all of the connection's goroutines have exited.
 func (c *Conn) Run() {
 	defer close(c.over)
 	var err error
@@ -293,7 +294,7 @@ func (c *Conn) readFrame() error {
 	c.mu.Unlock()
 	switch {
 	case !made:
-		return fmt.Errorf("malformed frame: an answer to the unknown call %d", f.id)
+		return fmt.Errorf("malformed frame: answer to unknown call %d", f.id)
 	case !waited: // the caller has abandoned the call
 		return c.r.skip(f.length)
 	case f.verb == verbLost:

@@ -30,7 +30,7 @@ type serverCall struct {
 
 	// Guarded by the peer's mutex.
 	left bool // whether the caller no longer waits for the answer
-	lost bool // whether the caller is notified that there is no answer, even if the handler returns one
+	lost bool // whether the caller is notified that there will be no answer, even if the handler returns one
 }
 
 // read reads frames until it has read a call that this goroutine must serve. By then, another
@@ -139,7 +139,7 @@ func (p *peer) answer(c *serverCall, a Answer) {
 	}
 }
 
-// checkIdle ends the connection if nothing has arrived since the previous call of checkIdle.
+// checkIdle ends the connection if nothing has arrived since the previous call to checkIdle.
 func (p *peer) checkIdle() {
 	if !p.r.active.Swap(false) {
 		p.fail(errSilent)
@@ -152,8 +152,8 @@ func (p *peer) checkIdle() {
 	}
 }
 
-// cut cancels all calls. Once their handlers return, the callers are notified that there is no
-// answer, because the answers of canceled handlers would be meaningless.
+// cut cancels all calls. The answers of canceled handlers would be meaningless, so once the
+// handlers return, the callers are notified that there will be no answer.
 func (p *peer) cut(why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 // new goroutine would have to grow its stack, which costs as much as the rest of a call.
 const maxIdleGoroutines = 64
 
-// Handler answers a call. It owns the call and its payload until it returns. ctx is canceled if the
-// caller abandons the call or the connection ends. The answer is then dropped. If the answer has
-// status 0 or exceeds the limits, the caller is notified that there is no answer.
+// Handler answers a call. It owns the call and its payload until it returns. ctx is canceled if the caller abandons the
+// call or the connection ends. The answer is then dropped. If the answer has status 0 or exceeds the limits, the caller
+// is notified that there will be no answer.
 type Handler func(ctx context.Context, c *Call) Answer
 
 // ServerConfig configures a [Server]. All fields except the limits are optional.
@@ -24,15 +24,15 @@ type ServerConfig struct {
 	Concurrency int // maximum number of concurrent handlers; 0 means no limit
 	Queue       int // maximum number of waiting calls
 	// Refuse answers calls that arrive while the server drains or while too many calls are in progress. If it is nil,
-	// such a call ends its connection.
+	// such a call makes the server end the call's connection.
 	Refuse       func(why error) Answer
 	IdleTimeout  time.Duration // approximate time after which a connection is closed if nothing has arrived on it
 	WriteTimeout time.Duration // how long the other end may stop reading while data is waiting
 }
 
-// Server answers calls with a pool of goroutines. One goroutine of the pool reads each connection. When it has read a
-// call, it serves the call itself, and another goroutine takes over reading. The goroutine that is woken by the
-// arrival of a call thus also serves the call.
+// Server answers calls with a pool of goroutines. One goroutine of the pool reads each connection. After reading a
+// call, it serves the call itself, and another goroutine takes over reading. Thus, the goroutine that is woken when a
+// call arrives also serves the call.
 type Server struct {
 	config ServerConfig
 	work   sync.WaitGroup
@@ -62,9 +62,9 @@ var (
 	errBusy     = errors.New("too many calls are in progress")
 )
 
-// Serve makes h answer the calls on conn, which the server then owns, and returns immediately. src is the connection's
-// input, which may begin with data that was already read. The handlers' contexts contain the values of ctx, but are
-// not canceled when ctx is.
+// Serve makes h answer the calls on conn. It takes ownership of conn and returns immediately. src is the connection's
+// input, which may begin with data that was already read. The handlers' contexts contain the values of ctx, but are not
+// canceled when ctx is.
 func (s *Server) Serve(ctx context.Context, conn net.Conn, src io.Reader, h Handler) {
 	p := &peer{server: s, handler: h, base: context.WithoutCancel(ctx), calls: map[uint64]*serverCall{}}
 	p.r, p.w.conn, p.w.stall = newReader(conn, src, &s.config.Limits, 0), conn, s.config.WriteTimeout
@@ -194,7 +194,7 @@ func (s *Server) Draining() bool {
 	return s.draining
 }
 
-// Wait waits until the calls in progress have ended. Call it after Drain. It returns false if ctx is canceled first.
+// Wait waits until no call is in progress. Call it after Drain. It returns false if ctx is canceled first.
 func (s *Server) Wait(ctx context.Context) bool {
 	select {
 	case <-s.free:

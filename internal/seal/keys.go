@@ -96,7 +96,7 @@ func Read(text []byte) (*Keys, error) {
 	case len(k.all) == 0:
 		return nil, bourse.Errorf(bourse.CodeInvalid, "it does not contain a key: run bourse credentials init to create one")
 	case len(k.all) > bourse.MaxAppKeys:
-		return nil, bourse.Errorf(bourse.CodeInvalid, "%d keys, at most %d", len(k.all), bourse.MaxAppKeys)
+		return nil, bourse.Errorf(bourse.CodeInvalid, "it contains %d keys, but at most %d are allowed", len(k.all), bourse.MaxAppKeys)
 	}
 	return k, nil
 }

@@ -63,7 +63,7 @@ func (k *Keys) Digest(p Place, value []byte) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Open decrypts a value that was sealed for a place with one of the app's keys. Errors:
+// Open uses the app's keys to decrypt a value that was sealed for a place. Errors:
 // failed_precondition if it was sealed with another key; invalid if it was sealed for another place
 // or was modified.
 func Open(keys bourse.AppKeys, p Place, sealed []byte) ([]byte, error) {

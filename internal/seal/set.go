@@ -26,7 +26,7 @@ const (
 	writers    = 1 << writerBits
 	maxVersion = 1<<53 - 1
 	// leastVersion is the lowest version that a broker can create. Lower versions come from other
-	// systems, for example from a client that has used another server. [Marks.Has] and
+	// systems, for example from a client that previously used another server. [Marks.Has] and
 	// [Marks.Includes] return true for them.
 	leastVersion = 1 << 40
 )
@@ -70,7 +70,7 @@ func ReadMark(version uint64, seen []byte) (Mark, bool) {
 	return m, len(seen) == 0 || json.Unmarshal(seen, &m.Seen) == nil
 }
 
-// Marks maps each broker that has changed an app's secrets to its latest mark.
+// Marks maps each broker that has changed an app's secrets to that broker's latest mark.
 type Marks map[Writer]Mark
 
 // Add adds a mark, unless ms already contains a later mark of the same writer.
@@ -80,7 +80,7 @@ func (ms Marks) Add(m Mark) {
 	}
 }
 
-// Version returns the latest version, or 0 if the app never had a secret.
+// Version returns the latest version, or 0 if the app has never had a secret.
 func (ms Marks) Version() uint64 {
 	var latest uint64
 	for _, m := range ms {
@@ -89,9 +89,9 @@ func (ms Marks) Version() uint64 {
 	return latest
 }
 
-// Has reports whether the marks include the change with the given version, and all changes that its
-// broker had received when it made that change. Other changes may be missing from the marks, even
-// if their versions are lower.
+// Has reports whether the marks include the change with the given version, and all changes that the
+// broker had received before it made this one. Other changes may be missing from the marks, even if
+// their versions are lower.
 func (ms Marks) Has(version uint64) bool {
 	if version < leastVersion {
 		return true
@@ -108,8 +108,9 @@ func (ms Marks) Has(version uint64) bool {
 	return true
 }
 
-// Includes reports whether the broker that created version had already made or received the given
-// change, which is also a version. version must be the latest version in ms from that broker.
+// Includes reports whether a version of an app's secrets includes an earlier change: the broker
+// that created the version had already made or received that change. change is the version that the
+// earlier change created. version must be its broker's latest version in ms.
 func (ms Marks) Includes(version, change uint64) bool {
 	if change < leastVersion {
 		return true

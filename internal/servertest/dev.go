@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// devReadyWithin is longer than the time that "bourse dev" waits for its servers, so that its own
-// error message is printed first.
+// devReadyWithin is how long a test waits for "bourse dev". It is longer than "bourse dev" waits
+// for its servers, so that the error message of "bourse dev" is printed first.
 const devReadyWithin = 4 * time.Minute
 
 // Dev contains the content of the ready file of a running "bourse dev" cluster.
@@ -45,8 +45,8 @@ func (d *Dev) Printed(tb testing.TB, want string) string {
 	return string(text)
 }
 
-// Restarted waits until the cluster reports that one of its servers runs as a process other
-// than pid, and returns the server.
+// Restarted waits until the cluster reports that the server with the given id runs as a process
+// other than pid. It returns the server.
 func (d *Dev) Restarted(tb testing.TB, id string, pid int) DevServer {
 	tb.Helper()
 	var s DevServer

@@ -18,11 +18,11 @@ import (
 // directory (see startGuard).
 const guardVariable = "BOURSE_TEST_GUARD"
 
-// startGuard starts a guard process that outlives this one. When this process ends, the guard kills
-// all processes whose loopback credentials are in dir, and their descendants. It then removes dir.
-// The returned function makes the guard do this immediately. The guard is necessary because a test
-// that is killed or exceeds its time limit does not run its cleanups, and servers and supervisors
-// outlive their parent.
+// startGuard starts a guard process that outlives this one. When this process exits, the guard
+// kills all processes whose loopback credentials are in dir, and their descendants. It then removes
+// dir. The returned function makes the guard do this immediately. The guard is necessary because a
+// test that is killed or exceeds its time limit does not run its cleanups, and servers and
+// supervisors outlive their parent.
 func startGuard(dir string) (end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -41,14 +41,13 @@ func startGuard(dir string) (end func() error, err error) {
 	return func() error { return errors.Join(in.Close(), c.Wait()) }, nil
 }
 
-// guarded does the guard's work if this process is a guard. It reports whether this process is a
-// guard.
+// guarded reports whether this process is a guard. If so, it does the guard's work first.
 func guarded() bool {
 	dir := os.Getenv(guardVariable)
 	if dir == "" {
 		return false
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // returns when the test's process has ended
+	_, _ = io.Copy(io.Discard, os.Stdin) // returns when the test's process has exited
 	for range 100 {                      // repeat, because the processes may start others
 		found := startedFor(dir)
 		if len(found) == 0 {

@@ -19,8 +19,8 @@ var Program string
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
-// When the tests' process ends, all processes that the tests have started are killed, even if the
-// tests' process was killed itself.
+// When the tests' process exits, all processes that the tests started are killed, even if the tests' process was itself
+// killed.
 func Main(m *testing.M) int {
 	if guarded() {
 		return 0

@@ -28,7 +28,7 @@ import (
 )
 
 // Timeout is how long a test waits for an event, unless the test is about timing. It is long enough
-// for a host that is busy with other tests. Only a failing test waits that long.
+// even on a host that is busy with other tests. Only a failing test waits that long.
 const Timeout = time.Minute
 
 // Server is a server process.
@@ -88,8 +88,8 @@ func New(tb testing.TB, name string, args ...string) *Server {
 
 var began = time.Now()
 
-// Cluster returns the name of the test's cluster, which is different for each test, because another
-// test's server may get the port of a server that has stopped.
+// Cluster returns the name of the test's cluster. Each test uses a different name, because one
+// test's server may get the port of another test's stopped server.
 func Cluster(tb testing.TB) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, tb.Name(), os.Getpid(), began.UnixNano()) // writing to a hash cannot fail
@@ -153,7 +153,7 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Kill sends SIGKILL and waits until the process has ended.
+// Kill sends SIGKILL and waits until the process has exited.
 func (s *Server) Kill() error {
 	if err := s.Cmd.Process.Kill(); err != nil {
 		return err
@@ -163,8 +163,8 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Stop sends SIGTERM and waits until the process has ended. It returns an error if the
-// exit status is not 0.
+// Stop sends SIGTERM and waits until the process has exited. It returns an error if the exit status
+// is not 0.
 func (s *Server) Stop() error {
 	if err := s.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err

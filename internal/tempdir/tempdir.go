@@ -1,10 +1,9 @@
 // Package tempdir creates temporary directories for processes that may be killed. The next process removes the
-// directories that a killed process has left behind.
+// directories that a killed process left behind.
 //
-// A directory belongs to the processes that hold a lock on a file in it. The kernel
-// releases the lock when they end. A directory without that file is being created or
-// belongs to another program. Such directories are not removed, and neither are other
-// users' directories.
+// A directory belongs to the processes that hold a lock on a file in it. The kernel releases the lock when they exit. A
+// directory without that file is being created or belongs to another program. Such directories are not removed, and
+// neither are other users' directories.
 package tempdir
 
 import (
@@ -42,7 +41,7 @@ func Make(parent, prefix string) (*Dir, error) {
 	}
 }
 
-// Hold shares the lock on a directory that another process has created and still has locked.
+// Hold shares the lock on a directory that another process created and still holds.
 func Hold(path string) (*Dir, error) { return hold(path, syscall.LOCK_SH, 0) }
 
 func hold(path string, how, flags int) (*Dir, error) {

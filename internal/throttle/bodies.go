@@ -20,8 +20,8 @@ import (
 const (
 	// idleTimeout is the maximum time between two parts of a body.
 	idleTimeout = 10 * time.Second
-	// bodyTimeout is the maximum time for a whole body. The largest body, 4 MiB, therefore needs 70
-	// kB/s.
+	// bodyTimeout is the maximum time for a whole body. The largest body, 4 MiB, must therefore
+	// arrive at 70 kB/s or more.
 	bodyTimeout = time.Minute
 )
 
@@ -42,9 +42,9 @@ type Bodies struct {
 	decode  *semaphore.Weighted
 }
 
-// NewBodies returns Bodies that allow a total number of bytes for all request bodies, and the same
-// number for all large replies. A total of 0 means a sixteenth of the process's memory limit,
-// between 8 and 64 MiB.
+// NewBodies returns Bodies that allow total bytes for all request bodies together, and as many for
+// all large replies. If total is 0, they allow a sixteenth of the process's memory limit, but at
+// least 8 and at most 64 MiB.
 func NewBodies(total int64) *Bodies {
 	if total <= 0 {
 		total = maxTotal
@@ -56,7 +56,8 @@ func NewBodies(total int64) *Bodies {
 }
 
 // Handler wraps h. The limits apply to the bodies of all requests, and to the replies for which h
-// calls [ReserveReply]. When h returns, the budget gets back the memory of the request's body.
+// calls [ReserveReply]. When h returns, the memory for the request's body is returned to the
+// budget.
 func (l *Bodies) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(below http.ResponseWriter, r *http.Request) {
 		w := &replier{below, l}
@@ -91,8 +92,7 @@ type body struct {
 	ended bool // whether the request has ended; guarded by mu
 }
 
-// sender returns the principal for a request whose caller has not been identified yet: the caller's
-// address.
+// sender returns the principal for a request until its caller is identified: the caller's address.
 func sender(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -103,7 +103,7 @@ func sender(r *http.Request) string {
 
 // BodyFor sets the principal whose share of the budget the request's body uses, such as the
 // organization of the caller's token. The default is the caller's address. When the budget is used
-// up, the principal whose bodies use the most memory loses the oldest of its bodies that is still
+// up, the principal whose bodies use the most memory loses one of them: the oldest that is still
 // being read.
 func BodyFor(r *http.Request, principal string) {
 	if b, ok := r.Body.(*body); ok {

@@ -48,8 +48,8 @@ func (c OrderLimits) withDefaults() OrderLimits {
 // served. It is safe for concurrent use.
 //
 // An order's turn ends after a limited time, so that other orders can begin. An order that takes
-// longer waits for something other than this server, such as an image pull or a program's answer.
-// It counts as in progress until it ends.
+// longer is waiting for something other than this server, such as an image pull or a program's
+// answer. It counts as in progress until it ends.
 type OrderLimiter struct {
 	config OrderLimits
 
@@ -75,7 +75,7 @@ type Slot struct {
 }
 
 // Take waits for a turn, which ends after the duration lease at the latest. The caller must call
-// Done when the order has ended. Errors: rate_limited, canceled.
+// Done when the order is complete. Errors: rate_limited, canceled.
 func (t *OrderLimiter) Take(ctx context.Context, lease time.Duration) (*Slot, error) {
 	t.mu.Lock()
 	switch {
@@ -137,8 +137,7 @@ func (t *OrderLimiter) hasSlot() bool {
 	return t.taken < t.config.Concurrency && t.all < t.config.InProgress
 }
 
-// release subtracts the turns and orders that have ended from the counters, and admits waiting
-// orders.
+// release updates the counters after a turn or an order has ended, and admits waiting orders.
 func (t *OrderLimiter) release(turns, orders int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +151,7 @@ func (t *OrderLimiter) release(turns, orders int) {
 	}
 }
 
-// Done records that the order has ended. It must be called once.
+// Done records that the order is complete. It must be called once.
 func (t *Slot) Done() {
 	turns := 0
 	if t.lease.Stop() {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// chunkSize is the size in bytes of the pieces in which a large reply is written.
+	// chunkSize is the size in bytes of the chunks in which a large reply is written.
 	chunkSize = 64 << 10
-	// writeTimeout is the maximum time that the caller may take to read a piece.
+	// writeTimeout is how long the caller may take to read a chunk.
 	writeTimeout = 30 * time.Second
 )
 

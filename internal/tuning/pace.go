@@ -22,16 +22,16 @@ func RuntimeOfServer() {
 }
 
 const (
-	// floor is the minimum heap size, in bytes, for a garbage collection. The heap of a small server has a few MiB, and
-	// collecting it more often would cost latency and save little.
+	// floor is the minimum heap size, in bytes, for a garbage collection. A small server's heap takes a few MiB, and
+	// collecting it more often would add latency and save little.
 	floor = 40 << 20
-	// maxPercent is the maximum growth of the heap, in percent of the live heap.
+	// maxPercent is the maximum growth of the heap, as a percentage of the live heap.
 	maxPercent = 400
-	// minPercent is the minimum growth of the heap, in percent of the live heap. It is Go's default.
+	// minPercent is the minimum growth of the heap, as a percentage of the live heap. It is Go's default.
 	minPercent = 100
 )
 
-// percent returns how much a heap with live bytes may grow before it is collected, in percent.
+// percent returns by what percentage a heap with the given number of live bytes may grow before it is collected.
 func percent(live uint64) int {
 	if live == 0 {
 		return maxPercent

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Host contains the files of this host that virtual machines need.
+// Host contains the paths of the files on this host that virtual machines need.
 type Host struct{ qemu, busybox, kernel string }
 
 // Find locates the files. It skips the test if one of them is missing.
@@ -133,7 +133,7 @@ func copyFile(to, from string) error {
 // Done is the line that a machine prints before it powers off.
 const Done = "bourse-vm: done"
 
-// Machine is a virtual machine with two processors, without disks and networks.
+// Machine is a virtual machine with two processors, but without disks or networks.
 type Machine struct {
 	Initrd  string        // path of the initial file system, as written by Pack
 	MiB     int           // size of the memory in MiB
@@ -147,8 +147,7 @@ func (h Host) Boot(ctx context.Context, m Machine) (console string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Limit)
 	defer cancel()
 	var out bytes.Buffer
-	// With these two options (panic=-1 and -no-reboot), a kernel panic ends the
-	// machine.
+	// The options panic=-1 and -no-reboot make qemu exit after a kernel panic.
 	qemu := exec.CommandContext(ctx, h.qemu, "-machine", "pc,accel=tcg", "-cpu", "max", "-smp", "2", "-m", strconv.Itoa(m.MiB),
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", h.kernel, "-initrd", m.Initrd,
 		"-append", "console=ttyS0 loglevel=1 panic=-1 "+m.Options)
@@ -159,7 +158,7 @@ func (h Host) Boot(ctx context.Context, m Machine) (console string, err error) {
 	case ctx.Err() != nil:
 		err = fmt.Errorf("the machine did not power off within %s", m.Limit)
 	case err == nil && !strings.Contains(console, "\n"+Done+"\n"):
-		err = errors.New("the machine ended before its tests were complete")
+		err = errors.New("the machine stopped before its tests were complete")
 	}
 	return console, err
 }

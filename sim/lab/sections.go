@@ -21,7 +21,7 @@ var sections = []struct {
 	{"scale", scale},
 }
 
-// full is the load at which the paper reports its figures, in percent of the GPUs.
+// full is the load at which the paper reports its figures, as a percentage of the cluster's GPUs.
 const full = 100
 
 // paper compares the results of policies that have perfect information with the published figures.
@@ -89,7 +89,7 @@ const (
 	mostSeeds = 3    // number of seeds of these experiments, whose figures differ less than those of the policies
 )
 
-// brokers places the openb trace with concurrent brokers.
+// brokers compares the strategies when concurrent brokers place the openb trace's orders.
 func brokers(seeds int) (*result, error) {
 	trace, err := sim.Openb("default")
 	if err != nil {

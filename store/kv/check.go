@@ -121,10 +121,9 @@ func (l *inspection) readLog(dir string, schema *Schema) error {
 	return nil
 }
 
-// Recover replaces a damaged store with a new one that contains all intact records, and retains the
-// damaged files under other names. It clears the derived buckets, and calls derive to rebuild them.
-// It returns CodeFailedPrecondition if nothing is damaged, or if both heads of the snapshot are
-// damaged.
+// Recover replaces a damaged store with a new one that contains all intact records, and retains the damaged files under
+// other names. It omits the records of the derived buckets, and calls derive to rebuild them. It returns Check's
+// errors, and CodeFailedPrecondition if nothing is damaged or both heads of the snapshot are damaged.
 func Recover(dir string, schema *Schema, now time.Time, derive func(Tx) error) (Report, error) {
 	return recoverStore(dir, schema, now, derive, func() error { return nil })
 }
@@ -160,7 +159,7 @@ func recoverStore(dir string, schema *Schema, now time.Time, derive func(Tx) err
 	return l.Report, l.replace(dir, now, step)
 }
 
-// findLost records how many keys of each bucket the snapshot has lost because of damage.
+// findLost records how many keys of each bucket are missing from the snapshot because of damage.
 func (l *inspection) findLost(schema *Schema) {
 	if l.counts == nil {
 		l.Lost = append(l.Lost, "the original number of records is unknown")

@@ -60,9 +60,9 @@ func (d *DB) saveUntilDone(now *state, seq uint64) {
 	}
 }
 
-// save writes a snapshot of a state that includes the log's records up to seq. Any error except a
-// full disk makes the store fail, because a disk that has lost one write may also have lost writes
-// that it acknowledged.
+// save writes a snapshot of a state that includes the log's records up to seq. Any error other than
+// a full disk makes the store fail permanently, because a disk that has lost one write may also
+// have lost writes that it acknowledged.
 func (d *DB) save(now *state, seq uint64) (size int64, err error) {
 	size, err = writeSnapshot(d.cfg.Dir, head{d.cfg.Schema.Version, d.wal.salt, seq}, now, d.cfg.Step)
 	switch {

@@ -26,8 +26,8 @@ type Commit struct {
 	undone  bool  // whether the whole batch failed, for example because it could not be written to disk; set together with err
 }
 
-// Applied returns a channel that is closed once later transactions see the transaction's changes,
-// which may not be durable yet, or once the transaction has failed. After a failure, Wait returns
+// Applied returns a channel that is closed once the transaction's changes are visible to later transactions, or the
+// transaction has failed. In the first case, the changes may not be durable yet. After a failure, Wait returns
 // immediately.
 func (c *Commit) Applied() <-chan struct{} { return c.applied }
 
@@ -93,9 +93,8 @@ func (d *DB) submit(fn func(Tx) error, relaxed bool) *Commit {
 	return c
 }
 
-// SubmitRelaxed is like Submit, for transactions whose durability nobody waits for. fn is
-// executed and becomes durable together with the next submitted transaction, after linger, or at
-// the next Sync, whichever comes first.
+// SubmitRelaxed is like Submit, but for transactions that nobody is waiting for. fn is executed, and its changes become
+// durable, together with the next submitted transaction, after linger, or at the next Sync, whichever comes first.
 func (d *DB) SubmitRelaxed(fn func(Tx) error) *Commit { return d.submit(fn, true) }
 
 // linger is how long a relaxed transaction waits for other transactions to share its commit. In
@@ -185,8 +184,8 @@ func finishAll(batch []*Commit, err error) {
 	}
 }
 
-// commit makes a batch durable. If a transaction's function fails, commit reports the error only
-// once the state that the function has read is durable.
+// commit makes a batch durable. If a transaction's function fails, commit reports the error only once the state that
+// the function read is durable.
 func (d *DB) commit(batch []*Commit) {
 	after, succeeded, refused, err := d.apply(batch)
 	if err == nil && len(d.writes.record) > walHeader {
@@ -206,9 +205,9 @@ func (d *DB) commit(batch []*Commit) {
 	d.checkpointIfFull()
 }
 
-// apply executes the batch's functions in order. Each one sees the changes of those before it.
-// apply returns the resulting state, the transactions that succeeded, and the errors of those that
-// failed. It collects the changes in d.writes.
+// apply executes the batch's functions in order. Each function sees the changes of the previous ones. apply returns the
+// resulting state, the transactions that succeeded, and the errors of those that failed. It collects the changes in
+// d.writes.
 func (d *DB) apply(batch []*Commit) (after *state, succeeded []*Commit, refused map[*Commit]error, _ error) {
 	w := &d.writes
 	if cap(w.record) > maxPooledRecord {
@@ -249,7 +248,7 @@ func (d *DB) execute(fn func(Tx) error, t *stateTx) (err error) {
 	return fn(t)
 }
 
-// write makes the changes of the transactions that succeeded durable, and then visible to readers.
+// write makes the changes of the successful transactions durable, and then makes them visible to readers.
 func (d *DB) write(after *state, succeeded []*Commit) error {
 	d.commits++
 	for _, c := range succeeded {

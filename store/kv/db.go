@@ -25,9 +25,9 @@ type Config struct {
 	// Fault is for tests. It is called before and after the n-th commit, counted from 1. If it
 	// returns an error, the store fails permanently, as if the process had been killed. An error
 	// before the commit means that the disk contains none of the commit's changes. An error after
-	// the commit means that the disk contains all of them, but that no caller has been notified.
-	// There is one exception: if Fault reports a full disk (ENOSPC or similar) before the commit,
-	// only that commit fails.
+	// the commit means that the disk contains all of them, but that no caller has been notified. As
+	// an exception, if Fault reports a full disk (ENOSPC or similar) before the commit, only that
+	// commit fails.
 	Fault func(stage FaultStage, n uint64) error
 	// Failed, if set, is called once if a write or sync has failed and the disk's contents are
 	// therefore unknown. No waiting caller receives the error before Failed has returned. Failed must
@@ -167,7 +167,7 @@ func (d *DB) readSnapshot() (contents, error) {
 	c := readSnapshot(b, d.cfg.Schema)
 	switch {
 	case !c.unreadable && c.version != d.cfg.Schema.Version:
-		return c, bourse.Errorf(bourse.CodeFailedPrecondition, "the store has version %d, this program supports %d: start the release that wrote it", c.version, d.cfg.Schema.Version)
+		return c, bourse.Errorf(bourse.CodeFailedPrecondition, "the store has version %d, but this program supports only version %d: start the release that wrote it", c.version, d.cfg.Schema.Version)
 	case len(c.damage) > 0:
 		return c, damaged(c.damage)
 	}

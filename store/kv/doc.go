@@ -21,10 +21,10 @@
 //
 // # Failures
 //
-// If the disk has no space for a commit, the commit changes nothing. Its transactions fail with
-// CodeUnavailable, and the next commit may succeed. If there is no space for a checkpoint, the
+// If the disk has no space for a commit, the commit does not change anything. Its transactions fail
+// with CodeUnavailable, and the next commit may succeed. If there is no space for a checkpoint, the
 // checkpoint is retried, and the log grows in the meantime. If a write or sync fails for any other
-// reason, the disk's contents are unknown and the store has failed. Config.Failed then ends the
-// daemon. Until it does, reads and writes return CodeTimeout, which means that their outcome is
-// unknown. The next Open reads the actual contents of the disk.
+// reason, the disk's contents are unknown and the store has failed. Config.Failed then terminates
+// the daemon. Until the daemon exits, reads and writes return CodeTimeout, which means that their
+// outcome is unknown. The next Open reads the actual contents of the disk.
 package kv

@@ -20,9 +20,9 @@ func isDiskFull(err error) bool {
 }
 
 // fail permanently stops all reads and writes, because the disk's contents are unknown until the next daemon reads
-// them. Every transaction that has not been acknowledged yet, and every later one, returns CodeTimeout: its outcome
-// is unknown. CodeUnavailable would be wrong, because its record may have been written. fail calls Config.Failed
-// before any waiting caller receives the error.
+// them. Every transaction that has not been acknowledged yet, and every later one, returns CodeTimeout: its outcome is
+// unknown. CodeUnavailable would be wrong, because the transaction's record may have been written. fail calls
+// Config.Failed before any waiting caller receives the error.
 func (d *DB) fail(cause error) error {
 	err := &bourse.Error{Code: bourse.CodeTimeout, Message: "outcome unknown: the worker's store could not access its disk", Err: cause}
 	if !d.failed.CompareAndSwap(nil, err) {

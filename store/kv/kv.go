@@ -6,10 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Tx is a transaction: it reads a state and creates the next one. It is valid only on the goroutine
-// of the function that receives it, and only until that function returns. The same applies to its
-// results, which must not be modified. Sequences read lazily, so do not write while you iterate
-// over them.
+// Tx is a transaction: it reads a state and creates the next one. A Tx, and the keys and values
+// that its methods return, are valid only on the goroutine of the function that receives the Tx,
+// and only until that function returns. The keys and values must not be modified. Sequences read
+// lazily, so do not write while you iterate over them.
 type Tx interface {
 	// Get returns the value of a key, or nil if there is none.
 	Get(bucket string, key []byte) []byte
@@ -39,7 +39,7 @@ const maxKey = 32 << 10
 // checkKey returns CodeInternal if a key's size is invalid.
 func checkKey(key []byte) error {
 	if len(key) == 0 || len(key) > maxKey {
-		return bourse.Errorf(bourse.CodeInternal, "key of %d bytes", len(key))
+		return bourse.Errorf(bourse.CodeInternal, "key has %d bytes, want 1 to %d", len(key), maxKey)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// If another process holds the lock, lockDir retries every lockPoll, for at most lockTimeout.
+// While another process holds the lock, lockDir retries every lockPoll, for at most lockTimeout.
 const (
 	lockPoll    = 20 * time.Millisecond
 	lockTimeout = time.Second

@@ -88,7 +88,7 @@ func TestStoreOfAnotherVersionIsNotChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second attempt shows that the first one has released the lock
-		if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "version 99, this program supports 1") {
+		if _, err := openConfig(Config{Dir: dir}); bourse.CodeOf(err) != bourse.CodeFailedPrecondition || !strings.Contains(err.Error(), "version 99, but this program supports only version 1:") {
 			t.Errorf("open: %v (%s)", err, bourse.CodeOf(err))
 		}
 	}

@@ -96,9 +96,9 @@ func writeSnapshot(dir string, h head, s *state, step func() error) (size int64,
 	return size, step()
 }
 
-// checkSpace removes a partial file that an interrupted snapshot has left behind, and returns ENOSPC
-// if there is no space for a new snapshot. Without this check, an attempt to write a snapshot would
-// use up the disk's last free space, which other programs may need.
+// checkSpace removes the partial file of an interrupted snapshot, and returns ENOSPC if there is no space for a new
+// snapshot. Without this check, an attempt to write a snapshot would use up the disk's last free space, which other
+// programs may need.
 func checkSpace(dir, path string, s *state) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -6,11 +6,10 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// SpaceError returns CodeUnavailable if the disk has no space for a checkpoint, or for the log records
-// that will be written until the checkpoint ends. While SpaceError returns an error, only records that
-// fit into the reserved part of the log can be written. Callers must not start new work then, because
-// that space is reserved for finishing work in progress. Once there is enough space, SpaceError
-// returns nil again.
+// SpaceError returns CodeUnavailable if the disk has no space for a checkpoint, or for the log records that will be
+// written until the checkpoint ends. While SpaceError returns an error, only records that fit into the reserved part of
+// the log can be written. In the meantime, callers must not start new work, because that space is reserved for
+// finishing work in progress. Once there is enough space, SpaceError returns nil again.
 func (d *DB) SpaceError() error {
 	if err := d.spaceErr.Load(); err != nil {
 		return err

@@ -87,8 +87,8 @@ func (t *stateTx) change(c change) error {
 	return nil
 }
 
-// rollback reverts all changes that t has made. mark is the length that the commit's record had
-// before t began.
+// rollback reverts all changes that t made. mark is the length that the commit's record had before
+// t began.
 func (t *stateTx) rollback(mark int) {
 	t.writes.record = t.writes.record[:mark]
 	for _, c := range slices.Backward(t.writes.undo) {

@@ -31,7 +31,7 @@ const (
 	// walSize is the default of wal.switchSize.
 	walSize = 4 << 20
 	// walMax is the maximum size of a log file. A file grows beyond switchSize if the checkpoint of
-	// the other file's records has not ended yet.
+	// the other file's records is still in progress.
 	walMax = 256 << 20
 )
 
@@ -66,7 +66,7 @@ func (w *wal) close() error {
 }
 
 // append writes a record and waits until it is durable. The record must begin with walHeader bytes,
-// which append overwrites with the header. After errNotSynced, the log must not be used anymore.
+// which append overwrites with the header. After errNotSynced, the log must no longer be used.
 // After any other error, the log is unchanged.
 func (w *wal) append(record []byte) error {
 	end := w.end + int64(len(record))
@@ -88,10 +88,10 @@ func (w *wal) append(record []byte) error {
 		return fmt.Errorf("%w: %w", errNotSynced, err)
 	}
 	w.end, w.seq = end, w.seq+1
-	// Before any caller is notified, write a mark, which records that the sync has completed.
-	// Without a mark, if the last record were damaged later, it would be mistaken for an incomplete
-	// one. The mark is not synced: it survives if the process is killed, but a power failure may
-	// lose the latest mark. A write error is ignored here, because the next append will return it.
+	// Before any caller is notified, write a mark, which records that the sync is complete. Without
+	// a mark, if the last record were damaged later, it would be mistaken for an incomplete one.
+	// The mark is not synced: it survives if the process is killed, but a power failure may lose
+	// the latest mark. A write error is ignored here, because the next append will return it.
 	var mark [walHeader]byte
 	w.salt.putHead(mark[:], nil, w.seq)
 	_, _ = w.media.writeAt(f, mark[:], end)
@@ -128,9 +128,9 @@ func (w *wal) growAhead() error {
 }
 
 // full reports whether the current file is large enough to start a checkpoint and switch files.
-// snapshot is the size of the last snapshot in bytes. The file must be about that large, so that
-// only about one byte is written to snapshots for each byte in the log, regardless of the store's
-// size.
+// snapshot is the size of the last snapshot in bytes. The file is large enough when it is about as
+// large as the snapshot: regardless of the store's size, only about one byte is then written to
+// snapshots for each byte in the log.
 func (w *wal) full(snapshot int64) bool { return w.end >= max(w.switchSize, min(snapshot, walMax/2)) }
 
 // switchFile switches to the beginning of the other file. The snapshot must already include that

@@ -18,9 +18,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const saltSize = 8
 
-// salt is a store's random number, stored in its snapshot. Because of the salt, nobody can craft a
-// payload that looks like a record, and another store's log, such as one from a backup, is not read
-// as this store's log.
+// salt is a random value that is chosen for each store and stored in its snapshot. Because of the
+// salt, nobody can craft a payload that looks like a record, and another store's log, such as one
+// from a backup, is not read as this store's log.
 type salt [saltSize]byte
 
 func newSalt() (s salt) {

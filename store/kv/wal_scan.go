@@ -46,8 +46,8 @@ type walScan struct {
 
 // scan finds all intact records of the log, at any position. seq is the number of the last record
 // that the snapshot includes. An incomplete last record counts as damage only if its mark or a
-// later record proves that it was synced. Otherwise, it is assumed that it was being written when
-// the power failed.
+// later record proves that it was synced. Otherwise, scan assumes that the record was being written
+// when the power failed.
 func (w *wal) scan(seq uint64) (walContents, error) {
 	found := walScan{intact: map[uint64]walRecord{}, damaged: map[uint64]walPlace{}, last: seq}
 	for i, f := range w.files {
@@ -109,8 +109,8 @@ func leadingZeros(b []byte) int {
 	return n
 }
 
-// missing describes the records after seq that were synced but are not intact. A run of consecutive
-// missing records counts as one place.
+// missing describes the records after seq that were synced but are not intact. It returns one
+// Damage for each run of consecutive missing records.
 func (f *walScan) missing(seq uint64) []Damage {
 	var out []Damage
 	numbers := slices.Sorted(maps.Keys(f.intact))
@@ -124,7 +124,7 @@ func (f *walScan) missing(seq uint64) []Damage {
 	return out
 }
 
-// gap describes the missing records between two record numbers: before is the last record ahead of
+// gap describes the missing records between two record numbers: before is the last record before
 // the gap, and next is the first one after it.
 func (f *walScan) gap(before, next uint64) Damage {
 	d := Damage{File: walNames[0], Offset: -1}

@@ -1,3 +1,3 @@
-// Package deploy tests plans with real servers: a broker, workers, a proxy and machines
-// that are processes of this test's program. The proxy receives requests during all tests.
+// Package deploy tests plans with real servers: a broker, workers, a proxy, and machines that run
+// this test's own program. The proxy receives requests during all tests.
 package deploy

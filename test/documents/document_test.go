@@ -72,7 +72,7 @@ func (b *block) commands() []string {
 	return out
 }
 
-// typedByDeploy is the reason for which blocks of docs/deploy.md are not run.
+// typedByDeploy is the reason why blocks in docs/deploy.md are not run.
 const typedByDeploy = "deploy.txtar types similar commands, with an existing app"
 
 // notRun lists blocks of commands that no test runs, by their first line, with the reason.

@@ -145,7 +145,8 @@ type terminal struct {
 	typed   int
 }
 
-// terminal starts a shell, in new namespaces if flags is set. The shell ends with the test.
+// terminal starts a shell, in new namespaces if flags is set. The shell exits at the end of the
+// test.
 func (y *yard) terminal(flags uintptr, words ...string) *terminal {
 	y.Helper()
 	t := &terminal{t: y.T, cmd: exec.Command(words[0], words[1:]...), news: make(chan struct{}, 1)}

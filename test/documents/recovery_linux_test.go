@@ -125,7 +125,7 @@ func (p *player) nextSecond(t *terminal) {
 	t.must("now=$(date +%s); while test $(date +%s) = $now; do sleep 0.05; done")
 }
 
-// crash ends all processes of a host except its shell.
+// crash kills all of a host's processes except its shell.
 func (p *player) crash(t *terminal) {
 	p.Helper()
 	t.must("kill -KILL -1; while pgrep -v -x bash >/dev/null; do sleep 0.05; done; true")

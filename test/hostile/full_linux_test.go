@@ -156,10 +156,10 @@ func (f *full) within(what string, try func() error) {
 }
 
 // TestFullDiskAllowsStopsAndDestroys fills a disk completely, first with other data and then with orders for as long as
-// the worker accepts any. Then it kills the daemon. The daemon must restart, and it must be possible to list, read
-// logs, exec, stop and destroy. The daemon must refuse orders with a message that names the full directory. Once there
-// is space, it must accept orders again without intervention. A regression let orders use the space reserved for the
-// worker's log, so that no exit could be recorded.
+// the worker accepts any. Then it kills the daemon. The daemon must restart, and it must be possible to list machines,
+// read their logs, run commands in them, and stop and destroy them. The daemon must refuse orders with a message that
+// names the full directory. Once there is space, it must accept orders again without intervention. A regression let
+// orders use the space reserved for the worker's log, so that no exit could be recorded.
 func TestFullDiskAllowsStopsAndDestroys(t *testing.T) {
 	f := startFull(t)
 	ballast := filepath.Join(filepath.Dir(f.dir), "ballast")

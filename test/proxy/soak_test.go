@@ -190,10 +190,10 @@ func (s *soak) ask(i int) error {
 	return nil
 }
 
-// kept contains the numbers of resources that a proxy uses.
+// kept contains the numbers of a proxy's open files and goroutines.
 type kept struct{ files, goroutines int }
 
-// kept returns the numbers of resources that the surviving proxy uses.
+// kept returns the numbers of the surviving proxy's open files and goroutines.
 func (s *soak) kept() (k kept) {
 	s.Helper()
 	p := s.proxies[0]

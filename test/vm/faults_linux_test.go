@@ -18,8 +18,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/vmtest"
 )
 
-// TestFaults checks what is reported if a virtual machine ends in an unusual way, and that a guest can use up its disk
-// without harm to others.
+// TestFaults checks what is reported if a virtual machine terminates in an unusual way, and that a guest that uses up
+// its disk does not harm others.
 func TestFaults(t *testing.T) {
 	vmtest.Cached(t, "modules", "scripts/need-kernel")
 	machines := vm.Config{Kernel: vmtest.Find(t).Kernel(), Agent: agent(t)}
@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// killVMM kills the qemu of a machine of the driver with a data directory.
+// killVMM kills a machine's qemu process. dir is the data directory of the machine's driver.
 func killVMM(t *testing.T, dir string, machine bourse.MachineID) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")

@@ -248,8 +248,9 @@ func (r *rig) checkClock() {
 	}
 }
 
-// numbers is a stream in which a missing byte is noticed. As a reader, it is a trickle that lasts until end is closed. A faster stream
-// would fill the guest's buffers, and no byte would arrive while a snapshot is written. As a writer, it fails at the first wrong byte.
+// numbers is a stream in which a missing byte can be detected. As a reader, it is a trickle that lasts until end is
+// closed. A faster stream would fill the guest's buffers, and no byte would arrive while a snapshot is written. As a
+// writer, it fails at the first wrong byte.
 type numbers struct {
 	next int // number of bytes read or written
 	end  chan struct{}
@@ -321,7 +322,8 @@ func TestSuspend(t *testing.T) {
 			r.checkClock()
 			r.awaitCount(5)
 		}
-		// The agent that asks for the resumption is killed, as if the container lacked memory. The machine is resumed nevertheless.
+		// The agent that asks for the resumption is killed, as if the container had run out of memory. The machine is
+		// resumed nevertheless.
 		r.freeze(true)
 		r.signal(r.status.PID, unix.SIGSTOP)
 		resumed := make(chan error, 1)

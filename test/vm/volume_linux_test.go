@@ -77,7 +77,7 @@ func (v *volumeHost) attach(id bourse.VolumeID, target string) driver.Mount {
 	return driver.Mount{Source: device, Target: target}
 }
 
-// detach checks that nobody uses a volume's device any more.
+// detach unmounts a volume, and checks that nobody uses its device anymore.
 func (v *volumeHost) detach(id bourse.VolumeID) {
 	v.Helper()
 	device, err := v.store.Attach(v.Context(), id)
@@ -153,7 +153,8 @@ func (v *volumeHost) checkDisk(id bourse.VolumeID, text string) {
 	}
 }
 
-// runBeside runs a program of the host in the container around the machine, as a guest can that has broken out of qemu.
+// runBeside runs one of the host's programs in the container around the machine, as a guest could after breaking out of
+// qemu.
 func (v *volumeHost) runBeside(args ...string) (code uint32, output string) {
 	v.Helper()
 	client, err := containerd.New(v.host.cfg.Address, containerd.WithDefaultNamespace(container.DefaultNamespace))
@@ -221,7 +222,7 @@ func TestVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The next machine has the volumes the other way around. The file system grows.
+	// The next machine mounts the volumes the other way around. The file system grows.
 	id = v.mustStart(2, v.attach(vol2, "/two"), v.attach(vol1, "/one"))
 	if got := v.sh(id, "cat /one/file /two/file"); got != "one\ntwo" {
 		t.Errorf("the next machine reads %q, want one and two", got)
