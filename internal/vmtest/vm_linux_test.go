@@ -19,7 +19,7 @@ func TestBootOfAFailingMachine(t *testing.T) {
 	}{
 		// stty returns once the console has received all output. Without it, the
 		// kernel's panic message would be mixed into the output.
-		"panics": {"echo last words\n/bin/busybox stty sane\nexit 1\n", time.Minute, "ended before"},
+		"panics": {"echo last words\n/bin/busybox stty sane\nexit 1\n", time.Minute, "stopped before"},
 		"hangs":  {"echo last words\nexec /bin/busybox sleep 1000\n", 20 * time.Second, "did not power off within 20s"},
 	} {
 		init := filepath.Join(t.TempDir(), "init")
