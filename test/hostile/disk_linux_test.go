@@ -191,18 +191,19 @@ func TestFailedSyncStopsTheDaemon(t *testing.T) {
 		t.Errorf("%d machines ran before, and %d after, want all of them", len(before), len(now))
 	}
 	// An order that is repeated and that the worker may have filled waits for the worker. A
-	// new order does not.
-	id := bourse.NewOrderID()
-	in := order(id)
-	in.FirstTry = true
+	// new order does not. Each attempt is a new order, because the broker may not have noticed yet
+	// that the worker has exited, and may send it the first one.
 	if !servertest.Within(servertest.Timeout, func() bool {
-		m, err := api.Create(t.Context(), "default", in, id)
-		if err == nil {
+		id := bourse.NewOrderID()
+		in := order(id)
+		in.FirstTry = true
+		var m machinesapi.CreatedMachine
+		if m, err = api.Create(t.Context(), "default", in, id); err == nil {
 			all.Store(mark+string(id), m.ID)
 		}
 		return err == nil
 	}) {
-		t.Error("no order was filled by another worker after the daemon had exited")
+		t.Errorf("no order was filled by another worker after the daemon had exited: %v", err)
 	}
 	if err := sick.Start(); err != nil {
 		t.Fatal(err)
