@@ -136,7 +136,7 @@ func (s *Shell) printError(err error) {
 	fmt.Fprint(s.Err, b.String())
 }
 
-// errorBody converts err to an error object of the API.
+// errorBody converts err to an API error object.
 func errorBody(err error) machinesapi.ErrorBody {
 	body := machinesapi.ErrorBody{Code: bourse.CodeOf(err), Error: strings.Join(messages(err), "\n"), Status: machinesapi.StatusUnknown}
 	if body.Code == bourse.CodeInsufficient {

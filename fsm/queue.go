@@ -80,7 +80,7 @@ func placeOf(rec Record) queuePlace {
 		p.ms = id.Time()
 	}
 	if rec.Status == Delayed {
-		// Round up, so that runs recorded before this run is due precede it.
+		// Round up, so that a delayed run is queued after every run that was recorded before its due time.
 		p.ms = max(p.ms, uint64(max(0, rec.NotBefore.Add(time.Millisecond-1).UnixMilli())))
 	}
 	return p

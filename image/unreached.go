@@ -23,7 +23,7 @@ import (
 // image. The libraries' own errors are only logged, because they may contain addresses in the worker's network and URLs
 // with signatures.
 
-// unreachableText explains why a registry, or another host to which the registry has referred, could not be
+// unreachableText explains why a registry, or another host that the registry pointed this client to, could not be
 // reached. If a worker flag may solve the problem, the text mentions the flag. If err has another cause,
 // unreachableText returns "".
 func unreachableText(err error, registry string) string {

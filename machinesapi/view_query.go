@@ -63,7 +63,8 @@ type ViewLine struct {
 }
 
 // ViewRow is one row. Each cell is nil, a json.Number, a string or a [ViewBlob]. A number has a fraction or an exponent
-// if the value is a REAL in SQLite. Any other JSON value is decoded as by encoding/json.
+// if the value is a REAL in SQLite. An invalid cell, which brokers do not send, has the type that encoding/json uses when
+// it decodes into an any.
 type ViewRow struct {
 	ID    int64 // number of the row within the subscription; 0 in a query's result
 	Cells []any

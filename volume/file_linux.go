@@ -35,7 +35,7 @@ func nextData(f *os.File, off int64) (from, to int64, err error) {
 	return from, to, err
 }
 
-// punchHole makes a hole in the file.
+// punchHole deallocates a range of the file, which then reads as zeros. The file's size does not change.
 func punchHole(f *os.File, off, bytes int64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, off, bytes)
 }

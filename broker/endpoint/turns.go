@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Limits on how long an order keeps its turn. After that time, the order is just waiting for an image pull or a
-// program, which puts no load on the servers.
+// These constants limit how long an order keeps its turn. An order that takes longer is usually waiting for an image
+// pull or for its program to start or answer, which puts no load on the servers.
 const (
 	MachineLease = 250 * time.Millisecond
 	TaskLease    = 25 * time.Millisecond

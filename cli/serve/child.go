@@ -24,8 +24,8 @@ const (
 	backoffLimit = 5 * time.Second // maximum delay before a server is started again
 )
 
-// child runs one server in a process of this program, and restarts the process whenever it
-// exits.
+// child runs one server in a child process, which executes this program again. It restarts
+// the process whenever it exits.
 type child struct {
 	name      string
 	args      func() []string  // returns the arguments for the next start

@@ -30,7 +30,8 @@ type reservations struct {
 	byStep map[int]reserved
 }
 
-// reserved contains the IDs with which an order can use the capacity that is reserved for a step's machine.
+// reserved identifies the capacity that is reserved for a step's machine. An order uses this capacity by naming one of
+// the two IDs.
 type reserved struct {
 	hold  bourse.ReservationID // the step's own hold
 	whole bourse.ReservationID // the whole reservation; any of its holds may be used

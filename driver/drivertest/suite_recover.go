@@ -70,7 +70,7 @@ var recoverCases = map[string]func(*suite){
 		}
 		s.retry(func() error { _, err := s.d.Start(s.ctx, s.task(s.p.Run)); return err })
 		if got := s.reopen(); len(got) != 3 {
-			s.Errorf("recovered %+v, want three tasks: the lost, the ended and the new one", got)
+			s.Errorf("recovered %+v, want three tasks: the lost task, the ended task and the new task", got)
 		}
 	},
 	"driver processes are killed between two daemons": func(s *suite) {

@@ -1,4 +1,4 @@
-// Package fsmtest contains a test suite for journals of package fsm, and a journal in memory.
+// Package fsmtest contains a test suite for implementations of fsm.Journal, and an in-memory journal.
 //
 // The tests run in synctest bubbles, so delays, backoffs and deadlines take no real time, and a run
 // that waits forever fails its test immediately.

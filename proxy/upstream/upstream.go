@@ -65,7 +65,7 @@ func (w *Pool) direct(to *bourse.Member, reply *fabric.UseReply) string {
 	return at.String()
 }
 
-// Instance returns the machine's version.
+// Instance returns the ID of the machine version that the upstream connects to.
 func (u *Upstream) Instance() bourse.InstanceID { return u.instance }
 
 // Done returns a channel that is closed when the upstream ends. Idle connections to the machine can then no longer be

@@ -69,7 +69,7 @@ func (e *Engine) ask(ctx context.Context, q request, limits Limits, do func(*exe
 	return why.rules.touched, why.explain(err)
 }
 
-// withRules makes rules the connection's authorizer and then calls do. If ctx is done before do returns, the connection
+// withRules sets rules as the connection's authorizer and then calls do. If ctx is done before do returns, the connection
 // is interrupted.
 func (r *reader) withRules(ctx context.Context, rules *rules, do func() error) error {
 	r.account.begin()

@@ -24,8 +24,8 @@ type Decision struct {
 	Port      int            // the machine's $PORT; 0 if it needs none
 }
 
-// NotFilledError reports that a claim's order is refused or is already filled here. It rolls back the claim's
-// transaction.
+// NotFilledError reports that a claim's order is refused or is already filled here. The claim's transaction is rolled
+// back because it returns this error.
 type NotFilledError struct{ Decision }
 
 func (d NotFilledError) Error() string {

@@ -89,7 +89,7 @@ func (u *protected) changed() {
 	u.used = nil
 }
 
-// hold protects an image for a machine until drop is called.
+// hold protects an image from removal on behalf of a machine, until drop is called for that machine.
 func (u *protected) hold(id bourse.MachineID, digest string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/warm"
 )
 
-// Program is the program of a warm machine. It answers payloads and records which
-// payloads have arrived.
+// Program is a fake of the program that runs in a warm machine. It answers payloads and
+// records which payloads have arrived.
 type Program struct {
 	Protocol bourse.TaskProtocol
 	Listener net.Listener
