@@ -5,11 +5,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,12 +20,16 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
 	"github.com/bourse-dev/bourse"
+	"github.com/bourse-dev/bourse/fabric"
+	"github.com/bourse-dev/bourse/fabric/direct"
+	"github.com/bourse-dev/bourse/internal/admission"
 )
 
 var figures = flag.Bool("figures", false, "measure the mesh in TestFigures")
 
 // TestFigures compares connections between machines on two hosts with connections between the hosts themselves, which
-// use another wireguard-go without firewall rules. It also measures how soon new machines are reachable.
+// use another wireguard-go without firewall rules, and with tunnels, which proxies use. It also measures how soon new
+// and moved machines are reachable.
 // docs/benchmarks.md contains the results.
 func TestFigures(t *testing.T) {
 	if !*figures {
@@ -31,7 +38,7 @@ func TestFigures(t *testing.T) {
 	needRoot(t)
 	out := newRouter(t)
 	var hosts []*host
-	for i := range 2 {
+	for i := range 3 {
 		ns := newNamespace(t)
 		plug(t, ns, out, 1+i, 1500)
 		hosts = append(hosts, newHost(t, ns, bourse.WorkerID(fmt.Sprintf("w%d", i)), fmt.Sprintf("10.1.%d.2:51820", 1+i)))
@@ -42,16 +49,33 @@ func TestFigures(t *testing.T) {
 		_, _, err := guests[0].dial(guests[1], time.Second)
 		return err
 	})
-	plain := connectPlainly(t, hosts)
+	plain := connectPlainly(t, hosts[:2])
 
+	tunnels := serveTunnels(t, hosts, guests[1])
+	type link struct {
+		name    string
+		connect func() (client, server net.Conn)
+	}
+	links := []link{
+		{"machines", func() (net.Conn, net.Conn) { return pair(t, guests[0].ns, guests[1].ns, guests[1].address()) }},
+		{"hosts", func() (net.Conn, net.Conn) { return pair(t, hosts[0].ns, hosts[1].ns, plain) }},
+		{"host to machine through a tunnel", tunnels},
+	}
 	const rounds = 5
-	var ratios, added []float64
+	rates, times := map[string][]float64{}, map[string][]float64{}
 	for range rounds {
-		mesh, base := throughput(t, guests[0].ns, guests[1].ns, guests[1].address()), throughput(t, hosts[0].ns, hosts[1].ns, plain)
-		ratios = append(ratios, mesh/base)
-		slow, fast := roundTrip(t, guests[0].ns, guests[1].ns, guests[1].address()), roundTrip(t, hosts[0].ns, hosts[1].ns, plain)
-		added = append(added, (slow-fast).Seconds()*1000)
-		t.Logf("machines: %.0f MiB/s, %v; hosts: %.0f MiB/s, %v", mesh, slow, base, fast)
+		for _, l := range links {
+			rates[l.name] = append(rates[l.name], throughput(t, l.connect))
+			times[l.name] = append(times[l.name], roundTrip(t, l.connect).Seconds()*1000)
+		}
+	}
+	for _, l := range links {
+		t.Logf("%s: %.0f MiB/s, median round trip %.3f ms", l.name, median(slices.Clone(rates[l.name])), median(slices.Clone(times[l.name])))
+	}
+	var ratios, added []float64
+	for i := range rounds {
+		ratios = append(ratios, rates["machines"][i]/rates["hosts"][i])
+		added = append(added, times["machines"][i]-times["hosts"][i])
 	}
 	t.Logf("throughput / plain wireguard-go: %.2f; added to the median round trip: %.3f ms", median(ratios), median(added))
 
@@ -68,6 +92,23 @@ func TestFigures(t *testing.T) {
 		soon = append(soon, time.Since(began).Seconds())
 	}
 	t.Logf("a new machine is reachable from the other host, after the host has heard of it: median %.3f s, slowest of %d %.3f s", median(soon), len(soon), slices.Max(soon))
+
+	var moved []float64
+	for i := range 20 { // between two hosts, each of which is a peer only while it has the machine
+		to := hosts[1+i%2].attach(100+i, "red")
+		began := time.Now()
+		publish(hosts, []*guest{guests[0], to})
+		for {
+			if names, err := guests[0].lookup("red.internal"); err != nil || !slices.Contains(names, to.address().String()) || len(names) > 2 {
+				continue
+			}
+			if _, _, err := guests[0].dial(to, 100*time.Millisecond); err == nil {
+				break
+			}
+		}
+		moved = append(moved, time.Since(began).Seconds())
+	}
+	t.Logf("a moved machine is reachable by name: median %.3f s, slowest of %d %.3f s", median(moved), len(moved), slices.Max(moved))
 }
 
 func median(list []float64) float64 {
@@ -146,10 +187,72 @@ func pair(t *testing.T, from, to *os.File, address netip.Addr) (client, server n
 	return client, server
 }
 
-// throughput returns the MiB per second of one connection.
-func throughput(t *testing.T, from, to *os.File, address netip.Addr) float64 {
+// serveTunnels serves tunnels to a machine on the second host. It returns a function that connects from the first host to
+// the machine through a new tunnel, as a proxy does, and returns both ends of the connection.
+func serveTunnels(t *testing.T, hosts []*host, to *guest) func() (client, server net.Conn) {
 	t.Helper()
-	client, server := pair(t, from, to, address)
+	ca, err := admission.NewCA("test", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func(id bourse.WorkerID, role bourse.Role) *admission.Credentials {
+		pair, err := ca.Issue(admission.Identity{ID: id, Role: role}, nil, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := admission.NewCredentials(ca.Pair().Cert, pair)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	machine, err := within(to.ns, func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := within(hosts[1].ns, func() (net.Listener, error) { return net.Listen("tcp", "10.1.2.2:0") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := within(to.ns, func() (net.Conn, error) { return net.Dial("tcp", machine.Addr().String()) })
+		if err != nil {
+			fabric.WriteFailure(w, err)
+			return
+		}
+		fabric.ServeTunnel(w, r, conn)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		config := issue(to.Worker, bourse.RoleWorker).Server(bourse.RoleProxy)
+		if err := direct.Serve(ctx, public, direct.Handler(to.Worker, handler), config, slog.New(slog.DiscardHandler)); err != nil {
+			t.Error(err)
+		}
+	})
+	proxy := direct.NewOver(func(ctx context.Context, network, address string) (net.Conn, error) {
+		return within(hosts[0].ns, func() (net.Conn, error) { var d net.Dialer; return d.DialContext(ctx, network, address) })
+	}, issue("proxy", bourse.RoleProxy).Client, admission.Proof{})
+	t.Cleanup(func() { cancel(); wg.Wait(); proxy.Close(); _ = machine.Close() })
+	member := bourse.Member{ID: to.Worker, Role: bourse.RoleWorker, Region: "gru", Address: public.Addr().String()}
+	return func() (net.Conn, net.Conn) {
+		client, err := fabric.DialTunnel(ctx, proxy, member, fabric.TunnelRequest{Machine: to.ID, Port: 80})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := machine.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+		return client, server
+	}
+}
+
+// throughput returns the MiB per second of one connection.
+func throughput(t *testing.T, connect func() (client, server net.Conn)) float64 {
+	t.Helper()
+	client, server := connect()
 	const duration = 3 * time.Second
 	go func() {
 		data := make([]byte, 128<<10)
@@ -158,7 +261,7 @@ func throughput(t *testing.T, from, to *os.File, address netip.Addr) float64 {
 				break
 			}
 		}
-		_ = client.Close()
+		_ = client.(interface{ CloseWrite() error }).CloseWrite()
 	}()
 	began := time.Now()
 	n, err := io.Copy(io.Discard, server)
@@ -169,9 +272,9 @@ func throughput(t *testing.T, from, to *os.File, address netip.Addr) float64 {
 }
 
 // roundTrip returns the median time of an exchange of one byte.
-func roundTrip(t *testing.T, from, to *os.File, address netip.Addr) time.Duration {
+func roundTrip(t *testing.T, connect func() (client, server net.Conn)) time.Duration {
 	t.Helper()
-	client, server := pair(t, from, to, address)
+	client, server := connect()
 	go func() { _, _ = io.Copy(server, server) }()
 	var times []time.Duration
 	for range 1000 {
