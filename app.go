@@ -25,7 +25,7 @@ type App struct {
 	Network    string     `json:"network,omitempty"`
 	CreatedAt  time.Time  `json:"created_at"`
 	DeletedAt  *time.Time `json:"deleted_at,omitempty"` // if set, the record is a tombstone
-	// Proof contains the record, signed by a broker. It allows other servers to trust a worker's
+	// Proof contains the record, signed by a broker. With it, other servers can trust a worker's
 	// copy of the record.
 	Proof []byte `json:"proof,omitempty"`
 }
@@ -39,9 +39,9 @@ type AppRef struct {
 // Ref returns a reference to the app.
 func (a *App) Ref() AppRef { return AppRef{a.Name, a.ID} }
 
-// NewAppID returns a new, random ID for an app. Because the ID is random, nobody can create an app
-// that has another app's ID, or whose ID produces the same checksums in order IDs (see
-// [OrderID.In]).
+// NewAppID returns a new, random ID for an app. Because the ID is random, nobody can deliberately
+// create an app with the ID of an existing app, or with an ID that results in the same order IDs
+// (see [OrderID.In]).
 func NewAppID() string {
 	var id ulid.ULID
 	_ = id.SetTime(ulid.Now()) // fails only after the year 10889
@@ -51,7 +51,7 @@ func NewAppID() string {
 
 // Owns reports whether a record belongs to the app. name and id are the app name and app ID that
 // the record contains, and created is the time when the record was created. If id is "", the record
-// belongs to the app that had the name at that time.
+// belongs to whichever app had the name at that time.
 func (a *App) Owns(name AppName, id string, created time.Time) bool {
 	switch {
 	case name != a.Name:
@@ -120,7 +120,7 @@ func DefaultApp(before App) App {
 	return app
 }
 
-// IDOf returns a hash of the texts in the form of a ULID.
+// IDOf hashes the texts and returns the hash in the form of a ULID.
 func IDOf(texts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
 	var id ulid.ULID
@@ -207,8 +207,9 @@ func IsLaptopAddress(a netip.Addr) bool {
 	return a.Is6() && b[0] == 0xfd && b[1] == 0xaa && b[14] == 0 && b[15] == laptopEnd
 }
 
-// PrivateNetwork returns the name of the app's private network. It contains the
-// organization, so that no app can join another organization's network by its name.
+// PrivateNetwork returns the name of the app's private network. The name begins with the
+// organization, so that an app cannot join another organization's network by using the same network
+// name.
 func (a *App) PrivateNetwork() string { return a.Org + "/" + a.Network }
 
 // Placement certifies that a broker has placed an app's order on a worker. The broker that claims

@@ -10,8 +10,8 @@ import (
 
 const module = "github.com/bourse-dev/bourse"
 
-// levels maps directories to their levels. A package that has no entry has the level of the nearest
-// parent directory with an entry. A package may import only packages of the same or a lower level.
+// levels maps directories to their levels. A package without an entry has the level of its nearest
+// parent directory that has one. A package may import only packages of the same or a lower level.
 var levels = map[string]int{
 	".":                       1,
 	"fsm":                     1,
@@ -50,8 +50,8 @@ var levels = map[string]int{
 	"test":                    5,
 }
 
-// roles must not import one another. For example, a broker uses package fabric to communicate with
-// workers.
+// roles lists packages that must not import one another. For example, package broker does not
+// import package worker: it communicates with workers through package fabric.
 var roles = []string{"broker", "deploy", "gateway", "proxy", "worker"}
 
 func TestImportsPointDown(t *testing.T) {

@@ -83,8 +83,9 @@ func (i Init) Command() []string {
 	return slices.Concat(i.Entrypoint, i.Cmd)
 }
 
-// MetadataReplaces is the metadata key whose value is the ID of the machine that a new machine
-// replaces. When the ranking spreads an app's machines, it does not count the replaced machine.
+// MetadataReplaces is the metadata key under which a new machine names the ID of the machine that
+// it replaces. When the ranking spreads an app's machines, it does not count the machine that is
+// being replaced.
 const MetadataReplaces = "bourse_replaces"
 
 // MaxStandbys is the maximum number of primary machines that one standby may back up.

@@ -13,26 +13,26 @@
 //   - standby: a machine that starts when the worker of its primary machine is lost
 //   - app: a namespace for machines
 //   - task: a payload that is answered within the request, by a machine that stays warm for the task or by one that exists only for it
-//   - order, quote, refusal, claim, fill: the steps of a trade, in this order
-//   - reservation: capacity that one or several workers hold for a limited time, for either all of its orders or none
+//   - order, quote, refusal, claim, fill: the steps of a trade
+//   - reservation: several orders for capacity, which one or more workers hold for a limited time; all of the orders are filled or none
 //   - hold: one worker's part of a reservation, for one order
-//   - ledger: a worker's account of the amounts that are committed and held, for each resource
+//   - ledger: a worker's record of how much of each resource is committed or held
 //   - policy: the curves that rank a region's workers; the ranking of a shadow policy is only recorded for comparison
-//   - view: each server's own copy of the whole cluster's data; it may be out of date, so it is only a hint
+//   - view: a server's own copy of the whole cluster's data; it may be out of date, so it is only a hint
 //   - broker: the stateless API server
 //   - run: a durable sequence of steps, such as the start of a machine, that continues after a crash
 //   - site: a server in its role as the author of rows in the view
 //   - member: a server that takes part in the membership, by gossip
 //   - tag: the number at the start of the ids of a worker's machines, derived from the worker's name
 //   - laptop: a device outside the cluster that connects to a private network with WireGuard, through one worker (its entry)
-//   - supervisor, keeper: processes that outlive the worker's daemon; they keep its machines running and store their output
+//   - supervisor, keeper: processes that outlive the worker's daemon; a supervisor runs host processes, and a keeper writes containers' output to log files
 //   - poller: a client that asks a worker for work; a worker with pollers is a gateway, and a machine that a poller runs is a job
 //
 // # Invariants
 //
 //  1. Own truth. Only a worker changes its machines' state, and the record on its disk is authoritative.
 //  2. No pending. By its deadline, every order is filled, refused or, if a worker has stopped answering, reported as unknown.
-//  3. Region is law. A machine runs only in the regions that its order lists, which are tried in sequence.
+//  3. Region is law. A machine runs only in a region that its order lists. The regions are tried one after another.
 //  4. Never oversold. At any time, a worker's used amount of each resource is at most the capacity multiplied by the overcommit.
 //  5. Intent before effect. Nothing runs or remains on a host unless a durable record of it was written first.
 //  6. A bounce is invisible. If the worker's daemon is killed with kill -9 and restarted, no machine stops, and no exit code, event or log line is lost.

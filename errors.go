@@ -12,7 +12,7 @@ import (
 // below are the only codes. All APIs derive their statuses from the same table.
 type Code string
 
-// Error codes, each with what the caller should do.
+// Error codes. The comment after each code tells the caller what to do.
 const (
 	CodeInvalid            Code = "invalid"               // fix the request
 	CodeUnauthorized       Code = "unauthorized"          // authenticate

@@ -55,7 +55,7 @@ func (f *Field) HasMembers(path string, kind ImageKind) bool {
 	return f.Members != "" && f.TreatmentFor(kind) == FieldSupported && strings.EqualFold(f.Path, path)
 }
 
-// Name returns the path as users write it.
+// Name returns the path for use in messages, without a trailing [], . or *.
 func (f *Field) Name() string { return strings.TrimRight(f.Path, "[].*") }
 
 // Warning reports that a member of a request has no effect.

@@ -259,9 +259,9 @@ func anyOf(t *testing.T, text string) any {
 	return v
 }
 
-// TestUnknownMembersAreRemovedWithTheirParent checks that an unknown member is removed together
-// with the value to which it belongs. If a value is removed because it is not public, its unknown
-// members must not be returned. A request for a quote must not contain unknown members.
+// TestUnknownMembersAreRemovedWithTheirParent checks that removing a value also removes the unknown
+// members inside it. For example, the public part of a config must not contain the unknown members
+// of a value that is not public. A request for a quote must not contain any unknown members.
 func TestUnknownMembersAreRemovedWithTheirParent(t *testing.T) {
 	var c bourse.Config
 	text := `{"image":"nginx","env":{"A":"b"},"files":[{"guest_path":"/a","note":"hunter2"}],"FILES":[],"color":"red"}`
@@ -296,8 +296,8 @@ func TestConfigsNestOnlySoDeep(t *testing.T) {
 	}
 }
 
-// FuzzConfigRest checks that a config, whatever it contains, does not change its meaning if it is
-// encoded and decoded again.
+// FuzzConfigRest checks that a config, whatever it contains, keeps its meaning when it is encoded
+// and decoded again.
 func FuzzConfigRest(f *testing.F) {
 	for _, seed := range []string{
 		`{"image":"a","IMAGE":"b","color":1}`, `{"guest":{"x":1},"Guest":{"y":2}}`, `{"files":[null,{"a":1}]}`, `{"mounts":[{"a":{"b":[{}]}}]}`,

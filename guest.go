@@ -30,8 +30,8 @@ type Guest struct {
 	GPUKind  string  `json:"gpu_kind,omitempty"` // required if GPUs is set
 }
 
-// Limits of a guest. They are larger than any host, but small enough that sums of many guests do
-// not overflow.
+// Limits of a guest. They exceed the size of any host, but are small enough that sums of many
+// guests do not overflow.
 const (
 	MaxCPUs   = 4096
 	MaxMemory = MiB(64 << 20) // 64 TiB
@@ -62,8 +62,8 @@ func memoryPerCPU(k CPUKind) MiB {
 	return 256
 }
 
-// Validate returns CodeInvalid if a field is out of range. Memory need not be a multiple of 256
-// MiB; even 1 MiB is valid, because a machine can be a host process.
+// Validate returns CodeInvalid if a field is out of range. The memory does not have to be a
+// multiple of 256 MiB. Even 1 MiB is valid, because a machine can be a host process.
 func (g Guest) Validate() error {
 	switch {
 	case g.CPUKind != CPUShared && g.CPUKind != CPUPerformance:

@@ -78,9 +78,10 @@ func anyGuest() *rapid.Generator[bourse.Guest] {
 	})
 }
 
-// TestGuestTakes checks that a valid guest takes a valid list of positive amounts, whatever the
-// operator's overcommit is. A larger guest must not take less, and with a larger overcommit, a
-// guest must not take more. The sum of all shares of a core must not exceed the core.
+// TestGuestTakes checks that all amounts that a valid guest takes are valid and positive, whatever
+// the operator's overcommit is. A larger guest must not take less than a smaller one, and a guest
+// must not take more if the overcommit is increased. Shared CPUs must take enough that a worker
+// cannot sell more of them per core than the overcommit allows.
 func TestGuestTakes(t *testing.T) {
 	overcommits := rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, 1, 8}))
 	rapid.Check(t, func(t *rapid.T) {

@@ -88,8 +88,8 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// TestShapes compares the checks of names and regions with regular expressions, which are easier to
-// understand.
+// TestShapes compares the hand-written checks of names and regions with equivalent regular
+// expressions, which are easier to read.
 func TestShapes(t *testing.T) {
 	label, region := regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`), regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 	rapid.Check(t, func(t *rapid.T) {

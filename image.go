@@ -48,7 +48,7 @@ func (c *Config) ImageKind() ImageKind { return KindOfImage(c.Image) }
 
 // ParseImageRef parses the name of an image. A name without a registry belongs to Docker Hub. The
 // images "host" and "pull" have no registry, so a client that joins registry/repository:tag sends
-// "/host:latest".
+// "/host:latest". Brokers accept that name as "host".
 func ParseImageRef(image string) ImageRef {
 	if KindOfImage(image) != RegistryImage {
 		return ImageRef{Repository: image, Tag: DefaultTag}

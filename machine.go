@@ -99,7 +99,7 @@ type Machine struct {
 }
 
 // NextVersion is the version that a machine will have after an update that is in progress. Until
-// the update ends, the machine takes the larger of the two versions' amounts of each resource.
+// the update ends, the ledger counts the larger of the two versions' amounts of each resource.
 type NextVersion struct {
 	Instance    InstanceID `json:"instance"`
 	Config      Config     `json:"config"`
@@ -224,7 +224,7 @@ type ExitEvent struct {
 // Call is an operation on a machine.
 type Call string
 
-// Calls whose answer depends on the state of the machine.
+// Calls whose result depends on the machine's state.
 const (
 	CallStart    Call = "start"
 	CallStop     Call = "stop"
@@ -243,7 +243,7 @@ const (
 // CallResult is the effect of a call on a machine in a given state.
 type CallResult string
 
-// Answers to calls.
+// Results of calls.
 const (
 	CallAllowed  CallResult = "go"
 	CallNoChange CallResult = "already" // success without an effect, because the machine is already in the desired state
@@ -251,9 +251,9 @@ const (
 	CallRefused  CallResult = "unable"  // CodeFailedPrecondition, with a text that clients search for
 )
 
-// callRule defines the states in which a call is carried out, and those in which it succeeds without an
-// effect. In all other states, the call is refused, either with a state-specific text or with the
-// general text.
+// callRule defines the states in which a call is carried out, and those in which it succeeds
+// without an effect. In all other states except StateDestroyed, the call is refused, either with a
+// text for that state or with the general text.
 type callRule struct {
 	allowed, noChange []State
 	refusal           string // general text of a refusal, in which STATE is replaced by the machine's state
@@ -337,7 +337,7 @@ type CheckStatus struct {
 	UpdatedAt time.Time  `json:"updated_at"` // when the status last changed
 }
 
-// CheckResults contains the results of a machine's checks since a particular start of the machine.
+// CheckResults contains the results of a machine's checks since the start that Boot identifies.
 type CheckResults struct {
 	Boot    int           `json:"boot"` // number of that start; see [Boot.Number]
 	Results []CheckStatus `json:"results"`
@@ -361,8 +361,8 @@ type ListenSocket struct {
 	Address string `json:"address"` // such as 0.0.0.0:8080 or [::]:8080
 }
 
-// Limits for the delay of restarts by a restart policy. The delay doubles from minRestartDelay to
-// maxRestartDelay.
+// Limits of the delay before a restart by a restart policy. The delay doubles with each restart,
+// from minRestartDelay to maxRestartDelay.
 const (
 	minRestartDelay = 100 * time.Millisecond
 	maxRestartDelay = 30 * time.Second
@@ -423,8 +423,8 @@ const (
 	Monthly Schedule = "monthly"
 )
 
-// scheduleSpread is the length of the interval over which the starts of machines with the same
-// creation time are spread.
+// scheduleSpread is the length of the interval over which scheduled starts are spread if several
+// machines were created at the same time.
 const scheduleSpread = 5 * time.Minute
 
 // Validate returns CodeInvalid if the schedule is unknown. "" means that there is no schedule.
@@ -436,7 +436,7 @@ func (s Schedule) Validate() error {
 	return Errorf(CodeInvalid, "invalid config.schedule %s: use hourly, daily, weekly or monthly", Quoted(string(s)))
 }
 
-// Next returns the time of the machine's first scheduled start after the given time. Starts are
+// Next returns the time of the machine's first scheduled start after the given time. Starts occur
 // whole periods after the machine's creation, plus a delay that depends on the machine's ID. If
 // there is no schedule, Next returns the zero time.
 func (s Schedule) Next(created time.Time, id MachineID, after time.Time) time.Time {

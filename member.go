@@ -102,7 +102,7 @@ type Absence struct {
 	Removed bool
 }
 
-// LostAfter is how long, by default, a worker must be absent before it counts as lost for good.
+// LostAfter is how long a worker must be absent, by default, before it counts as permanently lost.
 // Clients stop repeating a request sooner, and cancellations for an absent worker are kept longer.
 const LostAfter = 24 * time.Hour
 
@@ -114,13 +114,15 @@ const MaxLostAfter = 6 * 24 * time.Hour
 // the difference is larger, the time in an order's ID is ignored.
 const MaxSkew = 5 * time.Second
 
-// Lost reports whether the worker counts as lost for good.
+// Lost reports whether the worker counts as permanently lost.
 func (a *Absence) Lost(now time.Time) bool {
 	return a.Removed || now.Sub(a.Since) > cmp.Or(a.LostAfter, LostAfter)
 }
 
 // MayHaveFilled reports whether the worker may have filled an order before it became absent. It
-// cannot have filled an order whose ID contains a time after the start of the absence.
+// cannot have filled an order whose ID contains a time that is more than MaxSkew after the start of
+// the absence. If that time is more than MaxSkew in the future, it is ignored, and the result is
+// true.
 func (a *Absence) MayHaveFilled(id OrderID, now time.Time) bool {
 	born := id.Time()
 	return !born.After(a.Since.Add(MaxSkew)) || born.After(now.Add(MaxSkew))
@@ -186,8 +188,9 @@ type Choice []Region
 // ParseRegions resolves a region expression to the current regions of the exchange. A region
 // expression is a comma-separated list of codes and aliases in order of preference, such as
 // "lhr,eu" or "any". An alias becomes one choice, which contains all of its existing regions except
-// those that were named before it. An empty expression means "any". If a code is unknown,
-// ParseRegions returns CodeInvalid.
+// those that earlier entries contain. An empty expression means "any". ParseRegions returns
+// CodeInvalid if an entry is malformed or an unknown code, if there are too many entries, or if no
+// region matches.
 func ParseRegions(expression string, known []Region) ([]Choice, error) {
 	if strings.TrimSpace(expression) == "" {
 		expression = string(RegionAny)

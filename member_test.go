@@ -12,9 +12,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// TestMayHaveFilled checks that an absent worker may have filled every order except those that were
-// created after it became absent. If the time in an order's ID is implausible, the worker may have
-// filled the order.
+// TestMayHaveFilled checks that MayHaveFilled returns false only for orders that were created after
+// the worker became absent. It must return true if the time in an order's ID is implausible.
 func TestMayHaveFilled(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	lost := bourse.Absence{Since: now.Add(-time.Minute)}

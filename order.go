@@ -126,8 +126,8 @@ func (o *Order) validateTask() error {
 // Warm reports whether the order is for a slot on a warm machine.
 func (o *Order) Warm() bool { return o.Task != nil && o.Task.Warm() }
 
-// ForQuote returns the form of the order that is sent to workers with a request for a quote. It
-// does not contain the program, environment or payload.
+// ForQuote returns a copy of the order for requests for quotes. The copy does not contain the
+// program, its environment, the payload, or the app's keys.
 func (o *Order) ForQuote() *Order {
 	asked := *o
 	asked.AppKeys = nil
@@ -165,8 +165,8 @@ func (o *Order) Deadline() time.Duration {
 	return DefaultOrderTimeout
 }
 
-// Pinned returns the tag of the only worker that can fill the order, because it stores the volume
-// that the order mounts. If the order does not mount a volume, Pinned returns 0.
+// Pinned returns the tag of the worker that stores the volume that the order mounts. No other
+// worker can fill the order. If the order does not mount a volume, Pinned returns 0.
 func (o *Order) Pinned() WorkerTag {
 	for _, m := range o.Config.Mounts {
 		return m.Volume.Tag()
@@ -187,9 +187,9 @@ type Quote struct {
 	Load         float64   `json:"load,omitempty"`          // number of runnable tasks per core, averaged over one minute
 	Filled       *Machine  `json:"filled,omitempty"`        // the machine, if the worker has already filled the order
 	FilledVolume *Volume   `json:"filled_volume,omitempty"` // the volume, if the order is for one and the worker has already filled it
-	// FilledTask is the result of the task, if the order is for one and the worker has already filled
-	// it. It does not contain the answer. A repeated claim returns the answer, and waits until the
-	// task has ended if necessary.
+	// FilledTask is the result of the task, if the order is for one and the worker has already
+	// filled it. It does not contain the answer. To get the answer, repeat the claim, which waits
+	// for the task to end if necessary.
 	FilledTask *TaskResult `json:"filled_task,omitempty"`
 	FilledHold *Hold       `json:"filled_hold,omitempty"` // the hold, if the order is for capacity and the worker has already filled it
 	Held       bool        `json:"held,omitempty"`        // the worker's hold covers all resources that the order takes
@@ -396,9 +396,9 @@ type Decision struct {
 }
 
 // Round describes one round of quotes. In a round, the broker asks all workers in one choice of
-// regions, or only a sample of them. If the whole sample refuses, another round asks the rest. If
-// every worker has recently quoted a similar order, the broker asks none of them. It ranks the
-// recent quotes instead, adjusted for the claims made since then.
+// regions, or only a sample of them. If every worker in the sample refuses, the broker asks the
+// others in another round. If every worker has recently quoted a similar order, the broker asks
+// none of them. It ranks the recent quotes instead, adjusted for the claims made since then.
 type Round struct {
 	Regions     Choice         `json:"regions"`
 	Candidates  int            `json:"candidates"`             // number of workers known in the choice's regions

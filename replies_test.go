@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// unwritten contains members that a client reads from replies but that Bourse's replies do not
-// contain, with the reasons. An entry applies to everything below it as well.
+// unwritten lists the members that a client reads but that Bourse's replies do not contain. It maps
+// each of them to the reason. An entry also applies to everything below it.
 var unwritten = map[string]string{
 	"machine.config":                        "returned as it was sent: see TestFieldsNameEveryMemberThatClientsSend",
 	"machine.incomplete_config":             "part of config, which is returned as it was sent",

@@ -59,7 +59,8 @@ func (k ReservationKey) derive(what string, n uint32) OrderID {
 	return OrderID(id.String())
 }
 
-// At returns the ID of the reservation whose holds are on the workers with the given tags.
+// At returns the ID of the reservation with key k, given the tags of the workers that have holds
+// for it.
 func (k ReservationKey) At(tags []WorkerTag) ReservationID {
 	tags = slices.Compact(slices.Sorted(slices.Values(tags)))
 	parts := make([]string, len(tags))

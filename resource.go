@@ -32,8 +32,8 @@ func GPUResource(kind string) Resource { return Resource(gpuPrefix + kind) }
 // IsGPU reports whether r is a kind of GPU.
 func (r Resource) IsGPU() bool { return strings.HasPrefix(string(r), gpuPrefix) }
 
-// MaxAmount is the maximum of every amount in a ledger. It is small enough that the sum of a
-// million amounts cannot overflow.
+// MaxAmount is the maximum for any amount in a ledger. It is small enough that the sum of a million
+// amounts cannot overflow.
 const MaxAmount = math.MaxInt64 / (1 << 21)
 
 // Amount is an amount of one resource, in the resource's unit (MilliCPU, MiB, or a plain count).

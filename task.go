@@ -11,7 +11,7 @@ import (
 // TaskConfig configures a machine that stays warm for a task. Its program receives payloads on a
 // port, so a call does not have to wait for a program to start.
 type TaskConfig struct {
-	Name        string       `json:"name"`                  // name by which calls in the app refer to the task; required
+	Name        string       `json:"name"`                  // name of the task, which calls in the same app use; required
 	Concurrency int          `json:"concurrency,omitempty"` // maximum number of concurrent payloads; default 1, at most MaxTaskConcurrency
 	Port        int          `json:"port,omitempty"`        // port on which the program listens; 0: the machine's $PORT
 	Protocol    TaskProtocol `json:"protocol,omitempty"`    // protocol that the program uses; default TaskHTTP
@@ -63,9 +63,9 @@ func (c *TaskConfig) Validate() error {
 func ValidateTaskName(s string) error { return validateLabel("task", s) }
 
 // TaskOrder is the task of an order: a payload that must be answered. If Name is set, the order is
-// for a slot on a machine that is warm for that task, and also takes the countable resources in
-// its requirements. Otherwise it is for a machine that exists only for this payload. Such a
-// machine reads the payload from stdin and writes the answer to stdout.
+// for a slot on a machine that is warm for that task, and it also takes the countable resources in
+// the order's requirements. Otherwise, the order is for a machine that exists only for this
+// payload. Such a machine reads the payload from stdin and writes the answer to stdout.
 type TaskOrder struct {
 	Name    string   `json:"name,omitempty"`
 	Payload []byte   `json:"payload,omitempty"` // at most MaxPayload bytes; omitted from requests for quotes
@@ -99,9 +99,9 @@ func (t *TaskOrder) Validate() error {
 	return nil
 }
 
-// TaskResource returns the resource that counts the slots on machines that are warm for a task. It
-// appears only in quotes. Operators cannot define a countable resource with such a name, because it
-// contains a space.
+// TaskResource returns the name of the resource that counts the slots on machines that are warm for
+// a task. The resource appears only in quotes. Operators cannot define a countable resource with
+// such a name, because it contains a space.
 func TaskResource(name string) Resource { return Resource("task " + name) }
 
 // TaskEnd is the outcome of a task.

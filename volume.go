@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// VolumeID identifies a volume. It consists of "vol_" and 16 base-36 digits. The first 5 digits are
-// the tag of the volume's worker, so that the ID also serves as an address.
+// VolumeID identifies a volume. It consists of "vol_" and 16 base-36 digits. The first 5 digits
+// encode the tag of the volume's worker, so that the ID also serves as an address.
 type VolumeID string
 
 // SnapshotID identifies a snapshot of a volume. It consists of "vs_" and 16 base-36 digits, like
@@ -185,8 +185,8 @@ type VolumeOrder struct {
 	Compute        *Guest     `json:"compute,omitempty"`         // the worker must also have free capacity for a machine of this size; the capacity is not held
 }
 
-// LabelEncrypted is the label of workers that can encrypt volumes. Workers without it name the
-// label when they refuse an encrypted volume.
+// LabelEncrypted is the label of workers that can encrypt volumes. If a worker does not have this
+// label, its refusal of an encrypted volume names the label.
 const LabelEncrypted = "volume.encrypted"
 
 // Defaults and limits of a volume.

@@ -22,8 +22,8 @@ const destroyConcurrency = 16
 //
 // Without force=true, the call fails if the app has volumes, or if a worker that might run some of the app's machines
 // does not respond. With force=true, the call succeeds anyway: machines on unresponsive workers outlive the app, and
-// the response lists those workers. Clients of the Machines API ask the user for confirmation and then do not send
-// force. Therefore, running machines make the call fail only if the caller explicitly sends force=false.
+// the response lists those workers. Running machines make the call fail only if the caller explicitly sends
+// force=false, because clients of the Machines API omit force after the user has confirmed the deletion.
 func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error {
 	force, err := endpoint.QueryBool(r, "force")
 	if err != nil {
@@ -33,7 +33,7 @@ func (h *appHandler) deleteApp(w http.ResponseWriter, r *endpoint.Request) error
 	if err != nil {
 		return err
 	}
-	// List the workers only once. A worker that returns after this point is not queried, so it must still count as
+	// List the workers only once. A worker that returns later is not queried, and must therefore still count as
 	// missing.
 	here := h.Directory.Workers()
 	found, missing := h.machines.Find(r.Context(), here, &app, fabric.MachinesQuery{})
@@ -140,8 +140,9 @@ func (h *appHandler) destroyAll(ctx context.Context, here []bourse.Member, found
 	return group.Wait()
 }
 
-// ownerOf returns the worker in asked that has the given tag. It panics if there is none, so it must be called only for
-// objects that one of these workers has reported. If the worker has left the cluster by now, calls to it fail.
+// ownerOf returns the worker in asked that has the given tag. It panics if there is no such worker, so the tag must
+// come from an object that one of these workers has reported. The worker may have left the cluster in the meantime;
+// calls to it then fail.
 func ownerOf(asked []bourse.Member, tag bourse.WorkerTag) bourse.Member {
 	return asked[slices.IndexFunc(asked, func(m bourse.Member) bool { return m.Tag == tag })]
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // findVolumes asks the workers for an app's volumes. It does not report unresponsive workers, because the search for
-// the app's machines already does.
+// the app's machines already reports them.
 func (h *appHandler) findVolumes(ctx context.Context, app *bourse.App, here []bourse.Member) []bourse.Volume {
 	var out []bourse.Volume
 	for _, a := range h.volumes.Ask(ctx, here, fabric.VolumesQuery{App: app.Name, AppID: app.ID}) {

@@ -101,8 +101,9 @@ func (h *appHandler) listApps(w http.ResponseWriter, r *endpoint.Request) error 
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// show converts an app to the API's type. An app without machines is shown as suspended if it has
-// ever been deployed, because clients assume that a pending app has never been deployed.
+// show converts an app to the API's type. An app without machines is shown as suspended rather than
+// pending if it has ever been deployed, because clients assume that a pending app has never been
+// deployed.
 func (h *appHandler) show(app *bourse.App, machines, volumes int, deployed map[string]bool) machinesapi.App {
 	out := machinesapi.FromApp(*app, machines, volumes)
 	if machines == 0 && deployed[app.ID] {

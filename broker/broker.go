@@ -36,14 +36,13 @@ type Exchange interface {
 	// one of them cannot be filled, the decision describes that order.
 	Reserve(ctx context.Context, orders []bourse.Order) ([]bourse.Hold, bourse.Decision, error)
 	// Decisions returns the decision about the order with this ID, if this exchange made it recently. Otherwise, it
-	// treats the ID as one chosen by clients, and returns the recent decisions about all orders with that ID, in any
-	// app.
+	// returns the recent decisions about all orders, in any app, for which a client chose this ID.
 	Decisions(id bourse.OrderID) []bourse.Decision
 	// Recent returns the latest decisions for which keep returns true, newest first. It returns at
 	// most limit decisions.
 	Recent(limit int, keep func(*bourse.Decision) bool) []bourse.Decision
-	// Claiming returns the worker that was sent the most recent claim for the order. It returns false if the order is
-	// not in progress or has not been claimed.
+	// Claiming returns the worker to which the most recent claim for the order was sent. It returns false if the order
+	// is not in progress or has not been claimed.
 	Claiming(id bourse.OrderID) (bourse.Member, bool)
 	// Comparisons compares the current policies with the current shadow policies, based on this exchange's orders.
 	Comparisons() []market.Comparison
@@ -58,8 +57,8 @@ type Config struct {
 	Releases  tenant.ReleaseView // stores the releases of apps
 	Queries   Queries            // nil: this broker cannot query the view
 	Tokens    endpoint.Tokens    // nil: no credentials are required, which is permitted only on loopback
-	// Issued stores the tokens that brokers create, and verifies them. Tokens must accept them, too. If Issued is nil,
-	// this broker cannot create tokens.
+	// Issued stores and verifies the tokens that brokers create. The Tokens field must accept these tokens as well. If
+	// Issued is nil, this broker cannot create tokens.
 	Issued  *endpoint.Issued
 	Counts  *endpoint.Counts // default: counters that are not exported
 	Metrics http.Handler     // serves GET /metrics; default: replies with 404
@@ -179,9 +178,9 @@ func compose(c *Config) (*endpoint.Server, []endpoint.Route, *failover) {
 	return server, append(routes, openapi.Route(routes, c.Version)), others
 }
 
-// OrderFailover orders a copy of the machine with ID original on behalf of a proxy. Errors: not_found;
-// failed_precondition if the machine must not be copied; rate_limited; unavailable if the broker does not know its
-// cluster yet; and those of Exchange.Place.
+// OrderFailover orders a copy of a machine on behalf of a proxy. original is the ID of the machine to copy. Errors:
+// not_found; failed_precondition if the machine must not be copied; rate_limited; unavailable if the broker does not
+// know its cluster yet; and those of Exchange.Place.
 func (b *Broker) OrderFailover(ctx context.Context, original bourse.MachineID) (fabric.FailoverOrder, error) {
 	if err := b.ready(); err != nil {
 		return fabric.FailoverOrder{}, err

@@ -1,6 +1,6 @@
 // Package broker is the public API server. It decodes, validates, authorizes and forwards requests. The exchange
 // decides which worker fills an order, and only a machine's own worker makes decisions about the machine. The broker
-// merely calls them.
+// only calls the exchange and the workers.
 //
 // A broker stores nothing that matters (invariant 9). It caches only three things (package lookup): the apps that it
 // has seen in the last second; the app of each machine and volume ID, which never changes; and workers' replies from

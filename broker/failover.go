@@ -26,8 +26,9 @@ type failover struct {
 	shared   coalescer
 }
 
-// order places an order for a copy of the machine with ID original, in the same region, on behalf of a proxy. A proxy
-// requests a copy when the machine cannot be started because its host is full. The copy is destroyed when it stops.
+// order places an order for a copy of a machine, in the same region, on behalf of a proxy. original is the ID of the
+// machine to copy. A proxy requests a copy when the machine cannot be started because its host is full. The copy is
+// destroyed when it stops.
 //
 // The proxy specifies only the machine, which must meet the conditions of mayOrderLike. Quotas, secrets and validation
 // apply as for any other order. Once the order has an ID, the result contains the ID even if there is an error. Errors:

@@ -39,8 +39,8 @@ func (h *imageHandler) routes() []endpoint.Route {
 	}
 }
 
-// targets returns the selected workers. Errors: invalid; not_found if the worker does not exist or
-// the region has no workers.
+// targets returns the workers that a request selects. Errors: invalid; not_found if the worker does
+// not exist or the region has no workers.
 func (h *imageHandler) targets(t machinesapi.ImageTarget) ([]bourse.Member, error) {
 	if t.Region != "" && t.Worker != "" {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "region and worker are mutually exclusive")
@@ -70,7 +70,8 @@ func (h *imageHandler) listImages(w http.ResponseWriter, r *endpoint.Request) er
 	return writeImages(w, lookup.Ask(r.Context(), h.Timeout, members, lookup.Asking(h.Workers, &fabric.ImageList, struct{}{})))
 }
 
-// pruneImages waits until the workers have removed their images. The workers continue even if the caller disconnects.
+// pruneImages waits until the workers have removed their unused images. The workers continue even if the caller
+// disconnects.
 func (h *imageHandler) pruneImages(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ImageTarget
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -136,8 +137,8 @@ func errImageName(s string) error {
 	return bourse.Errorf(bourse.CodeInvalid, "invalid image %s: use a name such as nginx:1.27", bourse.Quoted(s))
 }
 
-// Limits for resolving an image. Workers are asked one after the other, because the registry may
-// not be reachable from every worker.
+// Limits for resolving an image. Workers are asked one after another until one of them can reach
+// the registry.
 const (
 	resolveWorkers = 16
 	resolveTimeout = 10 * time.Second

@@ -30,8 +30,8 @@ func (h *machineHandler) getLease(w http.ResponseWriter, r *endpoint.Request) er
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromLease(m.Lease, m.Instance))
 }
 
-// acquireLease acquires the machine's lease. If the request contains the lease's current nonce, it
-// extends the lease.
+// acquireLease acquires the machine's lease, or extends it if the request contains the lease's
+// current nonce.
 func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.LeaseRequest
 	if err := endpoint.Decode(w, r, true, &in); err != nil {
@@ -53,14 +53,15 @@ func (h *machineHandler) acquireLease(w http.ResponseWriter, r *endpoint.Request
 	if err != nil {
 		return endpoint.WorkerError(r.Context(), to.worker.ID, endpoint.Changing, err)
 	}
-	// m was read before the lease was acquired. Remember m with the lease, as a later version.
+	// m was read before the lease was acquired. Add the lease, and advance UpdatedAt so that the
+	// cache prefers this version.
 	m.Lease, m.UpdatedAt = &lease, m.UpdatedAt.Add(1)
 	h.machines.RememberReply(&m)
 	return endpoint.WriteJSON(w, http.StatusCreated, machinesapi.FromLease(&lease, m.Instance))
 }
 
-// leaseTTL returns the requested TTL. A TTL in the query takes precedence over one in the body,
-// which is in seconds.
+// leaseTTL returns the requested TTL. Both parameters are in seconds. A TTL in the query takes
+// precedence over one in the body.
 func leaseTTL(query string, body int64) (time.Duration, error) {
 	seconds := body
 	if query != "" {

@@ -25,8 +25,9 @@ func (h *machineHandler) machineLogs(w http.ResponseWriter, r *endpoint.Request)
 	want.Machine = to.id
 	out := codec.NewWriter(w)
 	if want.Follow {
-		// Start the stream right away, even if the machine has no output yet. The status is then
-		// already sent and cannot report a missing machine, so first check that the machine exists.
+		// Start the stream right away, even if the machine has no output yet. Once the stream has
+		// started, the status can no longer report a missing machine, so first check that the
+		// machine exists.
 		if _, _, err := h.machineOf(r); err != nil {
 			return err
 		}

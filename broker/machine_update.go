@@ -62,8 +62,8 @@ func (h *machineHandler) updateMachine(w http.ResponseWriter, r *endpoint.Reques
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// mayHave checks whether the app's quota permits the given config for the machine. It also returns the increase in
-// the size of the machine's config, in bytes, based on the current config that this broker knows.
+// mayHave checks whether the app's quota permits the given config for the machine. It also returns the increase in the
+// size of the machine's config, in bytes, relative to the latest config that this broker knows.
 func (h *machineHandler) mayHave(r *endpoint.Request, id bourse.MachineID, config *bourse.Config) (bourse.App, int64, error) {
 	app, err := h.apps.FindCached(r.Context(), r.App())
 	if err != nil {

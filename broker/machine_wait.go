@@ -22,7 +22,7 @@ func waitable() []bourse.State {
 	return []bourse.State{bourse.StateStarted, bourse.StateStopped, bourse.StateSuspended, bourse.StateDestroyed, bourse.StateFailed}
 }
 
-// waitMachine blocks until the machine is in the wanted state or the time limit expires. It never returns early,
+// waitMachine blocks until the machine is in a requested state or the time limit expires. It never returns early,
 // because clients would immediately retry.
 func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request) error {
 	want, err := readWait(r)
@@ -42,7 +42,7 @@ func (h *machineHandler) waitMachine(w http.ResponseWriter, r *endpoint.Request)
 	}
 	switch code := bourse.CodeOf(err); {
 	case err == nil && got.State == bourse.StateDestroyed && !slices.Contains(want.States, bourse.StateDestroyed):
-		return errNoMachine() // the machine can no longer reach the wanted state
+		return errNoMachine() // the machine can no longer reach a requested state
 	case err == nil:
 		return endpoint.WriteJSON(w, http.StatusOK, machinesapi.WaitReply{OK: true, State: got.State, Version: got.Instance, EventID: got.Event})
 	case code == bourse.CodeTimeout && r.Context().Err() == nil:

@@ -33,7 +33,7 @@ func readFilter(r *endpoint.Request) (listFilter, error) {
 }
 
 // gather returns the machines of the app in the request's path. If the path contains no app, it returns the machines of
-// all apps that the caller may use. An app without machines has an empty result; a missing app is an error.
+// all apps that the caller may use. The result is empty for an app without machines; a missing app is an error.
 func (h *machineHandler) gather(r *endpoint.Request, f *listFilter) (lookup.Gathered, error) {
 	if r.App() == "" && r.Who.Cluster() {
 		return h.machines.Gather(r.Context(), nil, f.deleted, f.Region), nil

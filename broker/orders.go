@@ -14,9 +14,9 @@ import (
 )
 
 // getOrder returns the decision about an order. The path contains the order's ID, as returned in the reply to the
-// order. If the query names an app, the path may instead contain the ID that the client chose. The broker that made
-// the decision keeps all of it, but only temporarily. The worker that filled the order keeps most of it for as long
-// as the machine exists.
+// order. If the query names an app, the path may instead contain the ID that the client chose. The broker that made the
+// decision keeps the complete decision, but only temporarily. The worker that filled the order keeps most of it for as
+// long as the machine exists.
 func (h *orderHandler) getOrder(w http.ResponseWriter, r *endpoint.Request) error {
 	id := bourse.OrderID(strings.ToUpper(r.PathValue("order")))
 	if err := id.Validate(); err != nil {
@@ -91,8 +91,8 @@ func (h *orderHandler) getPull(w http.ResponseWriter, r *endpoint.Request) error
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.PullLine{Worker: at.ID, Region: at.Region, Image: &image})
 }
 
-// mayRead reports whether the caller may read the decision. The decision's order must belong to an
-// app that the caller may use.
+// mayRead reports whether the caller may read the decision: its order must belong to an app that
+// the caller may use.
 func (h *orderHandler) mayRead(r *endpoint.Request, d *bourse.Decision) bool {
 	if r.Who.Cluster() {
 		return true

@@ -66,7 +66,7 @@ func (p *Policies) Reload(ctx context.Context) error {
 // reloadAfter is the delay before a failed read is retried.
 const reloadAfter = time.Second
 
-// Run reads the policies now, and whenever changed receives a value, until ctx is done. It returns nil.
+// Run reads the policies immediately, and again whenever changed receives a value, until ctx is done. It returns nil.
 func (p *Policies) Run(ctx context.Context, changed <-chan struct{}) error {
 	for {
 		var again <-chan time.Time

@@ -33,7 +33,7 @@ func (rs *reservationHandler) createReservation(w http.ResponseWriter, r *endpoi
 	return endpoint.WriteJSON(w, http.StatusOK, machinesapi.FromHolds(key.At(tags), holds))
 }
 
-// reserveError is like placeError, but also specifies which of the orders was refused.
+// reserveError is like placeError, but also specifies which order was refused.
 func reserveError(orders []bourse.Order, decision *bourse.Decision, err error) error {
 	i := max(0, slices.IndexFunc(orders, func(o bourse.Order) bool { return o.ID == decision.Order }))
 	out := placeError(&orders[i], decision, err)
@@ -141,7 +141,7 @@ func reservationKey(body, header string) (key bourse.ReservationKey, named bool,
 	return key, true, key.Validate()
 }
 
-// holdTime decodes the TTL of a request, which is required.
+// holdTime decodes a request's TTL. The TTL is required.
 func holdTime(seconds *int64) (time.Duration, error) {
 	const most = int64(bourse.MaxHold / time.Second)
 	if seconds == nil {

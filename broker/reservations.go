@@ -53,8 +53,8 @@ func (rs *reservationHandler) listReservations(w http.ResponseWriter, r *endpoin
 	return endpoint.WriteJSON(w, http.StatusOK, out)
 }
 
-// reservationOf asks the workers of the reservation in the request's path for their holds. Errors: invalid; not_found,
-// even if the reservation exists but belongs to another caller.
+// reservationOf asks the workers of the reservation in the request's path for their holds. Errors: invalid; not_found
+// if the reservation does not exist or belongs to another caller.
 func (rs *reservationHandler) reservationOf(r *endpoint.Request) (lookup.Reservation, error) {
 	h := lookup.Reservation{ID: bourse.ReservationID(r.PathValue("reservation"))}
 	if !r.Who.Cluster() {
@@ -109,8 +109,7 @@ func (rs *reservationHandler) getReservation(w http.ResponseWriter, r *endpoint.
 }
 
 // extendReservation extends the holds of a reservation, after checking that all of them still exist. If a hold expires
-// or a worker becomes unreachable after this check, only the other holds are extended, and the error message reports
-// this.
+// or a worker becomes unreachable after this check, only the other holds are extended, and the error message says so.
 func (rs *reservationHandler) extendReservation(w http.ResponseWriter, r *endpoint.Request) error {
 	var in machinesapi.ExtendReservation
 	if err := endpoint.Decode(w, r, false, &in); err != nil {

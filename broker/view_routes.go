@@ -23,7 +23,7 @@ type Queries interface {
 	Resume(w http.ResponseWriter, r *http.Request) error
 }
 
-// errNoQueries returns the error of a broker that cannot query the view.
+// errNoQueries returns the error that a broker reports if it cannot query the view.
 func errNoQueries() error {
 	return bourse.Errorf(bourse.CodeUnavailable, "this broker has no view to query")
 }

@@ -12,11 +12,11 @@ type Action interface {
 	String() string
 }
 
-// These actions create a machine or a volume. Undoing a step with such an action destroys the object that the step
-// created.
+// These actions create a machine or a volume. Undoing a MakeVolume or MakeMachine step destroys the object that the
+// step created.
 type (
-	// RunCommand creates a machine for a command and runs it until it exits with status
-	// 0. The step cannot be undone.
+	// RunCommand creates a machine for a command, and waits until the command has exited. It fails unless the exit
+	// status is 0. The step cannot be undone.
 	RunCommand struct {
 		Config  *bourse.Config  `json:"config"`
 		Timeout bourse.Duration `json:"timeout,omitempty"` // 0 means the executor's default
@@ -47,7 +47,7 @@ type (
 		// Volume is the ID of the MakeVolume step that creates the machine's volume. If Volume is set, Config.Mounts[0]
 		// does not contain a volume ID.
 		Volume *int `json:"volume_of,omitempty"`
-		// StandbyOf is the ID of a MakeMachine step. The ID of the machine that the step creates is appended to
+		// StandbyOf is the ID of a MakeMachine step. The ID of the machine that this other step creates is appended to
 		// Config.Standbys.
 		StandbyOf *int `json:"standby_of,omitempty"`
 	}
@@ -59,8 +59,8 @@ type (
 	UpdateMachine struct {
 		Config *bourse.Config `json:"config"`
 		Former *bourse.Config `json:"former"`
-		// Instance is the machine's version when the plan was made. The update fails if the
-		// machine has another version.
+		// Instance is the ID of the machine's version when the plan was made. The update fails if the machine has a
+		// different version by then.
 		Instance  bourse.InstanceID `json:"instance,omitempty"`
 		Stopped   bool              `json:"stopped,omitempty"`    // the machine is not started after the update
 		StandbyOf *int              `json:"standby_of,omitempty"` // as in MakeMachine
@@ -91,8 +91,8 @@ type (
 		Former   map[string]string `json:"former"`
 	}
 
-	// DestroyMachine destroys the machine. Unless the plan itself created the machine (Step.MadeBy), the step cannot be
-	// undone, and only other destroy steps may follow it.
+	// DestroyMachine destroys the machine. The step cannot be undone. Therefore, unless the plan itself created the
+	// machine (Step.MadeBy), only other destroy steps may follow it.
 	DestroyMachine struct {
 		Volumes []bourse.VolumeID `json:"volumes,omitempty"` // volumes that the machine mounts
 	}

@@ -15,7 +15,7 @@ type App struct {
 
 	Strategy Strategy `json:"strategy"`
 	// MaxUnavailable limits how many machines of each group may be unavailable at a time. A value of at least 1 is a
-	// number of machines. A smaller value is a fraction of the group's machines, rounded up.
+	// number of machines. A smaller value is a fraction of the group's machines, rounded up. 0 means 0.33.
 	MaxUnavailable float64         `json:"max_unavailable"`
 	Wait           bourse.Duration `json:"wait_timeout"` // time limit for each machine to start and for its checks to pass
 	Reserve        bool            `json:"reserve,omitempty"`
@@ -34,8 +34,8 @@ type Group struct {
 	// Spare raises the default number of machines from one to two. If the group has services, the second machine also
 	// serves; otherwise, it is a standby for the first.
 	Spare bool `json:"spare,omitempty"`
-	// KeepGuest preserves the size of existing machines. It is set if the configuration
-	// specifies no machine size.
+	// KeepGuest preserves the size of existing machines. It is set if the configuration does not specify a machine
+	// size.
 	KeepGuest bool   `json:"keep_guest,omitempty"`
 	Mount     *Mount `json:"mount,omitempty"`
 	// Smoke makes a deploy fail if a machine exits soon after it starts.

@@ -143,7 +143,8 @@ func (b *builder) finish() {
 }
 
 // depth returns the number of existing machines that m replaces, directly or indirectly. A replacement must be
-// destroyed before the machine that it replaces, because it would otherwise count as an additional machine.
+// destroyed before the machine that it replaces. Otherwise, if the plan were interrupted in between, later plans would
+// count the replacement as an additional machine.
 func (b *builder) depth(m *machine) int {
 	for n := range len(b.survey.machines) {
 		next := b.survey.machines[m.replaces()]

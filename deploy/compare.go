@@ -12,7 +12,7 @@ import (
 )
 
 // members maps the names of a config's nonempty members to their values as canonical JSON. It does not contain
-// metadata, mounts and standbys, because plans set them.
+// metadata, mounts or standbys, because plans set them.
 type members map[string]string
 
 // comparer compares configs. It caches results, because an app's machines have only a few
@@ -62,8 +62,8 @@ func guestOf(c *bourse.Config) bourse.Guest {
 	return c.Guest.WithDefaults()
 }
 
-// canonical returns v as canonical JSON, without spaces, with sorted members, and without nulls and empty strings,
-// lists and objects. It returns "" if nothing remains.
+// canonical returns v as canonical JSON: without spaces, with sorted members, and without nulls or empty strings, lists
+// or objects. It returns "" if nothing remains.
 func (c *comparer) canonical(v any) string {
 	raw, ok := v.(json.RawMessage)
 	if !ok {

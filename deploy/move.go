@@ -219,8 +219,8 @@ func (b *mover) moveGroup(units []*unit, ids []bourse.MachineID) {
 	})
 }
 
-// orderStandbys ensures that each standby is changed only once. If a standby is itself moved, it is replaced after
-// its primaries.
+// orderStandbys assigns each standby to a single move, so that the standby is changed only once. A standby that is
+// itself moved is replaced after its primaries.
 func (b *mover) orderStandbys(moves []*move) {
 	changed := map[*machine]*move{}
 	for _, mv := range moves {
@@ -241,8 +241,9 @@ func (b *mover) orderStandbys(moves []*move) {
 	}
 }
 
-// standbysOf returns the standbys for any machine in unit u. Replacements are included, because a standby may refer
-// to one that an interrupted plan created and the current plan destroys.
+// standbysOf returns the standbys for the machines in unit u. These include standbys for u's replacements: an
+// interrupted plan may have created a replacement that is now the primary of a standby, and that the current plan
+// destroys.
 func standbysOf(units []*unit, u *unit) []*machine {
 	var out []*machine
 	for _, other := range units {

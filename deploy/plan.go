@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// State is the current state of an app as the API reports it.
+// State is the current state of an app, as reported by the API.
 type State struct {
 	App      bourse.AppName
 	Machines []machinesapi.Machine // the app's machines with their configs

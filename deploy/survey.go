@@ -104,7 +104,7 @@ type unit struct {
 
 func (u *unit) all() []*machine { return append([]*machine{u.root}, u.next...) }
 
-// survey contains an app's current state, sorted and grouped.
+// survey contains an app's machines and volumes, sorted and grouped.
 type survey struct {
 	units     map[string][]*unit // by process group, sorted by region and id
 	leftovers []*machine         // canaries and machines of release commands
@@ -175,9 +175,9 @@ func (s *survey) addUnits(mine []*machine) {
 	}
 }
 
-// rootOf returns the last machine in the chain that begins with m and continues with the machine that each one
-// replaces. The chain ends before a machine that no longer exists, is a leftover, or belongs to another group. If the
-// chain is a cycle, rootOf returns m.
+// rootOf follows the chain of replaced machines that begins with m, and returns the last machine in it. The chain ends
+// before a machine that no longer exists, is a leftover, or belongs to another group. If the chain is a cycle, rootOf
+// returns m.
 func (s *survey) rootOf(m *machine) *machine {
 	at := m
 	for range len(s.machines) {

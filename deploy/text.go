@@ -216,7 +216,7 @@ const (
 	maxLines = 20 // warnings or refusals
 )
 
-// bounded returns at most most items of list. If it omits any, it appends the number of omitted items, as in "and 3
+// bounded shortens a list to the given number of items. If it omits any items, it appends their number, as in "and 3
 // more".
 func bounded(list []string, most int) []string {
 	if len(list) <= most {
@@ -241,8 +241,8 @@ func (t *text) list(head string, lines []string) {
 	}
 }
 
-// line writes words, and breaks the line where it would become too long. Continuation lines
-// are indented further.
+// line writes words as a line, and wraps the line where it would become too long. Continuation lines are indented by
+// one more level.
 func (t *text) line(depth int, words string) {
 	const step = "  "
 	indent := strings.Repeat(step, depth)

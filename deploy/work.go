@@ -155,8 +155,8 @@ func (b *builder) keepCounted(app *App, w *work, units []*unit) []*keptMachine {
 	return append(machines, spares...)
 }
 
-// firstMachines adds places for the default number of machines. It is called if the group has no machines and no
-// desired number.
+// firstMachines adds places for the default number of machines. It is called if the group has no machines and its
+// Counts is nil.
 func (w *work) firstMachines(app *App) {
 	w.place(app.Primary, "the first machine of its group")
 	if !w.group.Spare || w.group.Mount != nil {
@@ -262,8 +262,8 @@ func scaleReason(to int, g *Group, in bourse.Region, from int) string {
 	return fmt.Sprintf("group %s%s is scaled from %d to %d", g.Name, where, from, to)
 }
 
-// planMachine adds a job for a kept machine if the machine must change. If the machine needs another volume,
-// planMachine replaces it instead.
+// planMachine adds a job for a kept machine if the machine must be changed. If the machine needs a different volume,
+// planMachine replaces the machine instead.
 func (b *builder) planMachine(w *work, h *keptMachine) {
 	m, g := h.machine, w.group
 	if m.lost() {
@@ -366,7 +366,7 @@ func (b *builder) differs(m *machine, want *bourse.Config) string {
 	return strings.Join(out, "; ")
 }
 
-// mountDiffers reports whether m needs another volume and therefore cannot be updated in place.
+// mountDiffers reports whether m needs a different volume and therefore cannot be updated in place.
 func (b *builder) mountDiffers(m *machine, g *Group) bool { return mountWhy(m, g) != "" }
 
 func mountWhy(m *machine, g *Group) string {

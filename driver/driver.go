@@ -102,15 +102,15 @@ type Status struct {
 //
 //	not_found            no such task
 //	invalid              the command is missing or not executable, or the user or directory does not exist
-//	failed_precondition  the task has ended (Signal, Exec, Freeze) or is frozen (Exec); or a newer boot exists or an older one is running (Start)
+//	failed_precondition  the task has ended (Signal, Exec, Freeze, Usage) or is frozen (Exec); or a newer boot exists or an older one is running (Start)
 //	unavailable          the driver's own processes are unavailable; try again
 type Driver interface {
 	Lifecycle
 	// Signal sends a signal to the task's main process.
 	Signal(ctx context.Context, id TaskID, signal bourse.Signal) error
 	// Exec runs a command with the task's environment, directory and limits, and returns when the
-	// command ends. If ctx is done first, the command's process group is killed. It returns
-	// CodeInvalid if the command does not exist.
+	// command ends. If ctx is done first, the command is killed together with its process group or
+	// session, depending on the driver. It returns CodeInvalid if the command does not exist.
 	Exec(ctx context.Context, id TaskID, exec Exec) (ExecResult, error)
 	// Freeze suspends all processes of a running task, or resumes them if frozen is false. It is
 	// idempotent and returns when the processes are in that state. Suspended processes keep their
@@ -122,8 +122,8 @@ type Driver interface {
 	// Usage returns the current resource usage of a running task. It returns CodeFailedPrecondition if the task has
 	// ended.
 	Usage(ctx context.Context, id TaskID) (Usage, error)
-	// Logs calls line with the machine's log lines of all boots, oldest first. If want.Follow is set,
-	// it continues until ctx is done or the machine is destroyed.
+	// Logs calls line with the machine's log lines of all boots, oldest first. If want.Follow is set, it also waits for
+	// new lines, until ctx is done or the machine is destroyed.
 	Logs(ctx context.Context, machine bourse.MachineID, want LogQuery, line func(LogLine) error) error
 	// Labels returns the capabilities of this driver on this host, which orders can require. For example,
 	// "limit.memory" is "cgroup", or missing if the driver cannot limit memory.
@@ -145,15 +145,15 @@ type Lifecycle interface {
 	// Wait blocks until the task has ended and its output has been logged. If the driver does not know how the task
 	// ended, the Exit's Code is -1 and its Error is set.
 	Wait(ctx context.Context, id TaskID) (bourse.Exit, error)
-	// Stop sends signal to the task's process group and, if processes remain after timeout, sends them SIGKILL. It
-	// returns when all of the task's processes have ended, and returns nil if the task had already ended. For a task
-	// with an image, an empty signal means the image's stop signal, or bourse.DefaultStopSignal if the image specifies
-	// none.
+	// Stop sends signal to the task's process group, or, for a task with an image, only to its main process. If
+	// processes are still running after timeout, Stop sends them SIGKILL. It returns when all of the task's processes
+	// have ended, and returns nil if the task had already ended. For a task with an image, an empty signal means the
+	// image's stop signal, or bourse.DefaultStopSignal if the image specifies none.
 	Stop(ctx context.Context, id TaskID, signal bourse.Signal, timeout time.Duration) error
 	// DiscardExit discards the exit of an ended task after the worker has recorded it. It does nothing for unknown tasks.
 	DiscardExit(ctx context.Context, id TaskID) error
-	// Destroy kills all processes of the machine and removes all of the driver's data about it, such as files, logs and
-	// cgroups. It is idempotent.
+	// Destroy kills all of the machine's processes and removes all of the driver's data about the machine, such as
+	// files, logs and cgroups. It is idempotent.
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 

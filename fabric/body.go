@@ -124,8 +124,7 @@ func encodeBody(v any) ([]byte, error) {
 	return body, nil
 }
 
-// setBytes sets the body of req, in a form that allows a Fabric to send the request again as long as no byte of it has
-// been written.
+// setBytes sets req's body and GetBody, so that a Fabric can send the request again if no byte of it has been written.
 func setBytes(req *http.Request, body []byte) {
 	req.Header.Set("Content-Type", contentType)
 	req.ContentLength = int64(len(body))

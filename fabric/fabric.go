@@ -1,8 +1,10 @@
 // Package fabric sends requests to workers. A [Verb] is an operation that workers offer, with its request and reply
-// types. It implements both the client's call and the worker's handler. Each kind of object has its own file of verbs.
-// A [Fabric] transports requests over some network. A worker serves the same http.Handler on every fabric.
+// types. The Verb type implements both the client's call and the worker's handler. There is one file of verbs for each
+// kind of object. A [Fabric] transports requests over some network. A worker serves the same http.Handler on every
+// fabric.
 //
-// Fabrics never retry, because the market has to decide how to handle a lost answer.
+// If the answer to a request that changes something is lost, a Fabric does not repeat the request, because the market
+// has to decide how to handle the loss.
 package fabric
 
 import (
@@ -25,6 +27,7 @@ type Fabric interface {
 	// stream and must be closed. An error with CodeUnavailable means that the worker has not received the request;
 	// after any other error, the worker may have received it. A request body of unknown length (-1) is sent while the
 	// reply is received; the caller must close the body even if the reply ends first. A request with an Upgrade header
-	// gets its own connection; if the status is 101, the reply's body is that connection, which httptrace also reports.
+	// gets its own connection. If the status is 101, the reply's body is that connection, and httptrace's GotConn hook
+	// also receives it.
 	Call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // maxFailure is the maximum number of bytes that a client reads from an error reply. maxMessage is the maximum length
-// of the message in a [Failure].
+// of the message in a [Failure], in bytes.
 const (
 	maxFailure = 64 << 10
 	maxMessage = 8 << 10

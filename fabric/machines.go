@@ -69,7 +69,7 @@ type WaitReply struct {
 // Usage contains a machine's resource usage and limits.
 type Usage struct {
 	At        time.Time          `json:"at"`
-	CPU       time.Duration      `json:"cpu"`       // CPU time since the machine started; -1, like the other figures, if unavailable
+	CPU       time.Duration      `json:"cpu"`       // CPU time since the machine started; like the fields up to WriteByte, -1 if unavailable
 	Throttled time.Duration      `json:"throttled"` // how long the machine has been throttled by its quota
 	Memory    int64              `json:"memory"`    // bytes in use
 	PIDs      int64              `json:"pids"`
@@ -111,7 +111,7 @@ type MachineAction struct {
 	By      string           `json:"by,omitempty"`       // name of the caller's token, for the machine's events
 }
 
-// ActReply contains the machine as it is after the operation, and the state that it was in before.
+// ActReply contains the machine after the operation, and the state that it was in before the operation.
 type ActReply struct {
 	Previous bourse.State   `json:"previous"`
 	Machine  bourse.Machine `json:"machine"`
@@ -124,9 +124,9 @@ type UpdateRequest struct {
 	Config     bourse.Config     `json:"config"`
 	Current    bourse.InstanceID `json:"current,omitempty"`     // fail with conflict if the machine has another version
 	SkipLaunch bool              `json:"skip_launch,omitempty"` // whether to leave the new version stopped
-	// Whether to cordon the machine; false leaves its cordon unchanged.
+	// Whether to cordon the machine; false leaves an existing cordon in place.
 	Cordoned bool `json:"cordoned,omitempty"`
-	// If set, fail unless this is the machine's name; the same applies to Region.
+	// If set, Name and Region must be the machine's; otherwise, the update fails.
 	Name       string `json:"name,omitempty"`
 	Region     string `json:"region,omitempty"`
 	LeaseTTL   int64  `json:"lease_ttl,omitempty"` // in seconds; if set, acquire or extend the lease
@@ -139,8 +139,7 @@ type UpdateRequest struct {
 	AppKeys     bourse.AppKeys `json:"app_keys,omitempty"` // keys for the app's secrets; empty if the broker has none
 }
 
-// LeaseRequest acquires a lease, or extends it if Nonce is the current lease's
-// nonce.
+// LeaseRequest acquires a lease, or extends the current one if Nonce is its nonce.
 type LeaseRequest struct {
 	Machine     bourse.MachineID `json:"machine"`
 	Nonce       string           `json:"nonce,omitempty"`

@@ -5,8 +5,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/codec"
 )
 
-// maxQuote is the maximum size of a quote, in bytes. If the worker has already filled the order, the quote contains the
-// machine.
+// maxQuote is the maximum size of a quote, in bytes. It must leave room for a whole machine, which the quote contains
+// if the worker has already filled the order.
 const maxQuote = MaxBody
 
 // EncodeOrder encodes an order once, so that it can be sent to many workers.

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// pingEvery is the interval of pings to the caller. A failed ping also reveals that the caller has disconnected,
+	// pingEvery is the interval between pings to the caller. A failed ping also reveals that the caller has disconnected,
 	// so even a command that does not read its input is canceled soon afterward.
 	pingEvery = 15 * time.Second
 	// endTimeout is how long the server, once it has sent the command's result, waits for the end of the caller's body.
@@ -32,9 +32,9 @@ type ExecIO struct {
 	Resize <-chan Size // receives the latest size of the terminal; nil if there is no terminal
 }
 
-// PrepareUnboundedReply prepares the reply to a request whose body has no known length. Without it, an error reply
-// would wait for the end of the body, which may never come. An HTTP/1 connection is not reused, because the server
-// cannot know where the next request would begin.
+// PrepareUnboundedReply prepares the reply to a request whose body has no known length. Without this preparation, an
+// error reply would wait for the end of the body, which may never come. An HTTP/1 connection is not reused, because the
+// server cannot know where the next request would begin.
 func PrepareUnboundedReply(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength < 0 {
 		PrepareDuplexReply(w, r)

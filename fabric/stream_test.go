@@ -80,8 +80,8 @@ func TestServeExecBreaks(t *testing.T) {
 	}
 }
 
-// TestServeExecResizes checks that a command that does not read sizes blocks nothing, and that a command can read the
-// latest of many sizes.
+// TestServeExecResizes checks that a command that does not read sizes does not block its caller, and that a command can
+// read the latest of many sizes.
 func TestServeExecResizes(t *testing.T) {
 	sent := frame(1, `{"command":["top"],"stdin":true,"terminal":{}}`)
 	for i := range 1000 {
@@ -98,7 +98,7 @@ func TestServeExecResizes(t *testing.T) {
 	})
 }
 
-// TestServeExecPings checks that a lost caller is noticed even if the command neither writes nor reads.
+// TestServeExecPings checks that a disconnected caller is noticed even if the command neither writes nor reads.
 func TestServeExecPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, caller := io.Pipe()

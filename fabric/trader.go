@@ -12,8 +12,8 @@ import (
 type Trader struct{ Fabric }
 
 // Claim asks one worker to fill the order, and returns the fill or the worker's refusal. An error with CodeUnavailable
-// means that the worker has not received the claim. After any other error, unless the worker reported it, the outcome
-// is unknown.
+// means that the worker has not received the claim. After any other error, the outcome is unknown, unless the worker
+// itself reported the error.
 func (t Trader) Claim(ctx context.Context, to bourse.Member, claim *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	var reply ClaimReply
 	var err error

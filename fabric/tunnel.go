@@ -28,7 +28,7 @@ type Tunnel struct {
 var _ net.Conn = (*Tunnel)(nil)
 
 // DialTunnel connects to a machine's port with a MachineTunnel request. The tunnel has its own connection to the
-// worker, which outlives ctx. Errors: those of [Fabric], and those that the worker reports.
+// worker, which remains open after ctx is done. Errors: those of [Fabric], and those that the worker reports.
 func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelRequest) (*Tunnel, error) {
 	encoded, err := encodeBody(&at)
 	if err != nil {
@@ -55,7 +55,7 @@ func DialTunnel(ctx context.Context, f Fabric, to bourse.Member, at TunnelReques
 	return t, nil
 }
 
-// asksForTunnel reports whether a request asks for an upgrade of its connection to a tunnel.
+// asksForTunnel reports whether a request asks to upgrade its connection to a tunnel.
 func asksForTunnel(r *http.Request) bool { return r.Header.Get("Upgrade") == tunnelProtocol }
 
 // CloseWrite closes the sending side. Data from the machine can still be read.
@@ -87,8 +87,8 @@ func (t *Tunnel) SetReadDeadline(at time.Time) error { return t.conn.SetReadDead
 // SetWriteDeadline implements net.Conn.
 func (t *Tunnel) SetWriteDeadline(at time.Time) error { return t.conn.SetWriteDeadline(at) }
 
-// closeWrite closes the sending side of a connection, or the whole connection if it does
-// not support that.
+// closeWrite closes the sending side of a connection, or the whole connection if its sending side cannot be closed
+// separately.
 func closeWrite(c net.Conn) error {
 	if c, ok := c.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

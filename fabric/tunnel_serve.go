@@ -108,7 +108,8 @@ func serveTunnel(w http.ResponseWriter, r *http.Request, machine net.Conn) {
 	both.Wait()
 }
 
-// copyOneWay copies data from src to dst until src ends, and then closes dst's sending side.
+// copyOneWay copies data from src to dst until src has finished sending, and then closes dst's sending side. From then
+// on, dst may continue to send for at most halfOpenTimeout.
 func copyOneWay(dst, src net.Conn) error {
 	if _, err := io.Copy(dst, src); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // object, together with its types. A new verb needs a handler in package worker. A verb for users also needs a path in
 // the public API, a description in docs/api.md, and a command. Tests fail until all of these exist.
 
-// table lists the verbs in the order of their declarations. It is complete once the package has been initialized.
+// table lists the verbs in the order in which they are declared. It is complete once the package has been initialized.
 var table []Spec
 
 // Verbs returns all verbs.

@@ -52,7 +52,7 @@ type Export struct {
 	ID    string `json:"id"`
 	Grant string `json:"grant"`
 
-	// Moment and Offset resume an earlier stream; see volume.Position.
+	// If set, Moment and Offset are the position at which to resume an earlier stream; see volume.Position.
 	Moment string `json:"moment,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Verbs for a worker itself, its runs, and the apps that it knows.
+// Verbs for a worker itself, its runs, and its copies of apps' records.
 var (
 	AppList = read[bourse.AppName, []bourse.App]("app/list") // returns the apps with this name, or all apps if the name is empty; includes deleted apps
 

@@ -9,14 +9,14 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Cancel records the cancellation of a run with its cause ("canceled" if empty), and then cancels the run. If a step is
-// executing, its ctx is canceled with that cause. Once the step has returned, the definition's OnCancel executes
-// instead of the remaining steps. A run that has not begun ends immediately, unless its definition has an OnCancel. In
-// that case, OnCancel executes when the run reaches the front of its queue, regardless of the run's delay.
+// Cancel durably records the cancellation of a run and its cause ("canceled" if empty), and then cancels the run. If a
+// step is executing, its ctx is canceled with that cause. Once the step has returned, the definition's OnCancel
+// executes instead of the remaining steps. A run that has not begun ends immediately, unless its definition has an
+// OnCancel. In that case, OnCancel executes when the run reaches the front of its queue, regardless of the run's delay.
 //
 // When Cancel returns nil, the cancellation is durable, but the run may not have ended yet. Cancel may be repeated.
-// Errors: CodeNotFound if there is no such run, CodeFailedPrecondition if it has ended, CodeUnavailable if nothing
-// was recorded.
+// Errors: CodeNotFound if there is no such run, CodeFailedPrecondition if it has ended, CodeUnavailable if the
+// cancellation could not be recorded.
 func (e *Engine) Cancel(ctx context.Context, runID, cause string) error {
 	if cause == "" {
 		cause = "canceled"
@@ -41,8 +41,8 @@ func (e *Engine) Cancel(ctx context.Context, runID, cause string) error {
 	})
 }
 
-// Retry executes a stuck run's step again and resets its number of attempts. It returns CodeFailedPrecondition if the
-// run is not stuck.
+// Retry resumes a stuck run. It resets the number of attempts of the run's step, which then
+// executes again. It returns CodeFailedPrecondition if the run is not stuck.
 func (e *Engine) Retry(ctx context.Context, runID string) error {
 	return e.change(ctx, runID, func(ent *entry) (Record, error) {
 		rec, err := stuck(ent)
@@ -52,7 +52,7 @@ func (e *Engine) Retry(ctx context.Context, runID string) error {
 }
 
 // Skip treats a stuck run's step as done, at the operator's request. The run then continues with the next step. If the
-// step was the last one, the run ends as done. If it was OnCancel, the run ends as canceled. Skip returns
+// step was the last one, the run ends as done. If the run was stuck in OnCancel, it ends as canceled. Skip returns
 // CodeFailedPrecondition if the run is not stuck.
 func (e *Engine) Skip(ctx context.Context, runID string) error {
 	return e.change(ctx, runID, func(ent *entry) (Record, error) {

@@ -17,9 +17,9 @@
 //     last record contains the error.
 //   - A cancellation is durable before it has any effect. It applies to executing,
 //     waiting, delayed and stuck runs.
-//   - A step has a deadline for each attempt and a maximum number of attempts. A run that has
-//     used them up is [Stuck]. It blocks its resource and remains visible until [Engine.Retry],
-//     [Engine.Skip] or [Engine.Cancel].
+//   - A step has a deadline for each attempt and a maximum number of attempts. A run whose step has
+//     used up its attempts is [Stuck]. It blocks its resource and remains visible until
+//     [Engine.Retry], [Engine.Skip] or [Engine.Cancel].
 //   - A run whose definition, step or request is unknown to this release is [Parked]. It is
 //     reported, never skipped, and blocks only its own resource.
 //   - No timer delays a commit. Simultaneous transitions share one commit, and a

@@ -17,8 +17,8 @@ type Config struct {
 	Journal  Journal      // stores the runs; required
 	Log      *slog.Logger // default: discards all records
 	MaxQueue int          // maximum number of runs that wait for one resource; default DefaultMaxQueue
-	// Observe, if set, is called after each durable transition. The calls for one run are in
-	// order; those for several runs may be concurrent. It must not block.
+	// Observe, if set, is called after each durable transition. Calls for the same run are made in
+	// order; calls for different runs may be concurrent. Observe must not block.
 	Observe func(Record)
 }
 
@@ -58,7 +58,7 @@ const (
 // errStopping is the cancellation cause of a step's ctx when the engine stops.
 var errStopping = errors.New("the engine is stopping")
 
-// New returns an engine. It executes nothing until Run is called.
+// New returns an engine. No run executes until [Engine.Run] is called.
 func New(cfg Config) *Engine {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

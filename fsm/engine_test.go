@@ -153,8 +153,8 @@ func TestSecondStartJoins(t *testing.T) {
 	}, a, b)
 }
 
-// TestJoinOfARefusedStart checks that a Start that would join another run starts a run itself if
-// the other run's record is refused.
+// TestJoinOfARefusedStart checks that a Start that would join another run starts its own run if the
+// other run's record is refused.
 func TestJoinOfARefusedStart(t *testing.T) {
 	d := one("create", done)
 	refusal := errors.New("refused")

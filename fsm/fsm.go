@@ -21,7 +21,7 @@ const (
 	Canceled  Status = "canceled" // ended by Cancel
 )
 
-// Ended reports whether a run in this status will never execute again.
+// Ended reports whether a run with this status has ended and will never execute again.
 func (s Status) Ended() bool { return s == Succeeded || s == Failed || s == Canceled }
 
 // Record contains all durable data of a run. A run is restored from its record alone.
@@ -42,7 +42,7 @@ type Record struct {
 	UpdatedAt  time.Time       `json:"updated_at"`
 }
 
-// Tx is a journal transaction, with only the operations that the engine uses.
+// Tx is the part of a journal transaction that the engine uses.
 type Tx interface {
 	PutRun(Record) error // inserts a record, or replaces the one with the same definition, resource and id
 	DeleteRun(Record) error
@@ -56,9 +56,8 @@ type Write func(Tx) error
 
 // Commit is a submitted transaction.
 type Commit interface {
-	// Applied returns a channel that is closed when the transaction's function has returned nil, so that later
-	// transactions see its effects, or when the transaction has failed. A successful transaction may not be durable
-	// yet.
+	// Applied returns a channel that is closed once the transaction's function has returned nil, or once the
+	// transaction has failed. In the first case, later transactions see its effects, which may not be durable yet.
 	Applied() <-chan struct{}
 	// Wait blocks until the transaction is durable or has failed, or ctx is done. If ctx is
 	// done first, the outcome is unknown to the caller, and the commit continues.
@@ -68,10 +67,10 @@ type Commit interface {
 // Journal stores runs durably. Transactions become durable in the order in which they were submitted. Concurrent
 // transactions share one fsync.
 type Journal interface {
-	// Submit queues fn and returns immediately, because the engine calls it under a lock. fn runs on another
-	// goroutine.
+	// Submit queues fn, which runs on another goroutine. Submit must not block, because the engine calls it while
+	// holding a lock.
 	Submit(fn func(Tx) error) Commit
-	// Unfinished returns all runs that have not ended, in the order of their creation.
+	// Unfinished returns all runs that have not ended, in order of creation.
 	Unfinished() ([]Record, error)
 	// Run returns the record of the run with the given id, even if the run has ended. It also reports whether there
 	// is such a record.

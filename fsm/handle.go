@@ -22,11 +22,11 @@ func (h *Handle[Res]) ID() string { return h.entry.id }
 // Joined reports whether Start returned an existing run. If so, Start ignored the request and StartOptions.Write.
 func (h *Handle[Res]) Joined() bool { return h.joined }
 
-// Wait blocks until the run has ended durably and returns its result. If the run has failed, the
-// error is a *bourse.Error with the code of its abort. If it was canceled, the error has
-// CodeCanceled. If ctx is done first, Wait returns ctx's error, and the run continues. If the
-// engine stops first, Wait returns CodeTimeout, and the run continues after the restart. A stuck or
-// parked run has not ended.
+// Wait blocks until the run has ended and its last record is durable. It then returns the run's
+// result. If the run has failed, the error is a *bourse.Error with the code of its abort. If it was
+// canceled, the error has CodeCanceled. If ctx is done first, Wait returns ctx's error, and the run
+// continues. If the engine stops first, Wait returns CodeTimeout, and the run continues after the
+// restart. A stuck or parked run has not ended.
 func (h *Handle[Res]) Wait(ctx context.Context) (Res, error) {
 	var none Res
 	rec, err := h.engine.await(ctx, h.entry, h.entry.done)
@@ -101,7 +101,7 @@ func (r Record) Err() error {
 	return nil
 }
 
-// Find returns a handle for a run of this definition. The run may have ended, provided that its record still exists.
+// Find returns a handle for a run of this definition. It also finds an ended run, as long as the run's record exists.
 // Find returns CodeNotFound if there is no such run.
 func (d *Def[Req, Res]) Find(e *Engine, id string) (*Handle[Res], error) {
 	ent, err := e.find(id)

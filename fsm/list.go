@@ -26,7 +26,7 @@ func (e *Engine) list(wanted func(*entry) bool) []Record {
 	return out
 }
 
-// show returns the record of ent, with the current status. e.mu is held.
+// show returns the record of ent with its current status. e.mu is held.
 func (e *Engine) show(ent *entry) Record {
 	rec := ent.rec
 	switch {
@@ -43,8 +43,8 @@ func (e *Engine) show(ent *entry) Record {
 	return rec
 }
 
-// Wait blocks until a run of any definition has ended durably and returns its last record; see
-// Handle.Wait.
+// Wait blocks until a run of any definition has ended and its last record is durable, and returns
+// that record; see [Handle.Wait].
 func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	ent, err := e.find(runID)
 	if err != nil {
@@ -53,7 +53,7 @@ func (e *Engine) Wait(ctx context.Context, runID string) (Record, error) {
 	return e.await(ctx, ent, ent.done)
 }
 
-// find returns the entry of a run. The run may have ended, provided that its record still exists.
+// find returns the entry of a run. It also finds an ended run, as long as the run's record exists.
 func (e *Engine) find(id string) (*entry, error) {
 	if err := e.load(); err != nil {
 		return nil, err

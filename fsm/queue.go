@@ -67,8 +67,8 @@ type queue struct {
 	timer    *time.Timer
 }
 
-// queuePlace is a run's place in the queue of its resource. It consists of the earliest time at which the run can
-// execute, and the run's id. A restart does not change it.
+// queuePlace is a run's place in its resource's queue. It consists of the earliest time at which the run can execute,
+// and the run's id. A restart does not change it.
 type queuePlace struct {
 	ms uint64
 	id string
@@ -119,8 +119,8 @@ func (q *queue) idle(now time.Time) bool {
 	return q.current == nil && (len(q.waiting) == 0 || q.waiting[0].due.After(now))
 }
 
-// next returns the run to execute now and makes it the current one. If there is none, it returns nil and the time when
-// next has to be called again, or the zero time if no timer is needed.
+// next returns the run to execute now and makes it the current one. If there is none, it returns nil and the time at
+// which it must be called again, or the zero time if no timer is needed.
 func (q *queue) next(now time.Time) (*entry, time.Time) {
 	ent := q.current
 	if ent == nil && len(q.waiting) > 0 {

@@ -35,7 +35,7 @@ func (t *transaction) execute(tx Tx) error {
 	return nil
 }
 
-// wait blocks until the transaction is durable or has failed. It does not accept a context, because the engine must
+// wait blocks until the transaction is durable or has failed. It does not accept a context, because the engine has to
 // know the outcome.
 func (t *transaction) wait() error { return t.commit.Wait(context.Background()) }
 

@@ -88,7 +88,7 @@ func (e *Engine) advance(ent *entry, s *step, o Outcome, result []byte) *transac
 	return t
 }
 
-// settle waits until the transition is durable and then makes its record the run's current one.
+// settle waits until a transition is durable. The transition's record then becomes the run's current record.
 func (e *Engine) settle(ent *entry, t *transaction) error {
 	next := t.record
 	if next.Status.Ended() && t.applied() {
@@ -116,8 +116,8 @@ func (e *Engine) settle(ent *entry, t *transaction) error {
 	return nil
 }
 
-// announce notifies the callers of Handle.Applied, which wait for the run's end but not for the disk. The caller
-// holds the run's token.
+// announce notifies the callers of Handle.Applied, which wait until the run has ended but do not wait for the disk. The
+// caller holds the run's token (see doc.go).
 func (e *Engine) announce(ent *entry, final Record) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -134,7 +134,7 @@ func closeOnce(ch chan struct{}) {
 	}
 }
 
-// withdraw undoes announce if the run's last transition is then refused.
+// withdraw undoes announce after the run's last transition was refused, because the run then continues.
 func (e *Engine) withdraw(ent *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -16,8 +16,8 @@ type Orders interface {
 	Cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error)
 }
 
-// Machines operates on that worker's machines. Named, Stop and Destroy return a not_found error if the machine does
-// not exist.
+// Machines reads, stops and destroys the machines of the gateway's worker. Named, Stop and Destroy return a not_found
+// error if the machine does not exist.
 type Machines interface {
 	App(ctx context.Context, name bourse.AppName) (bourse.App, error)
 	Named(ctx context.Context, app bourse.App, name string) (bourse.Machine, error)

@@ -72,8 +72,8 @@ func (g *Gateway) next(w http.ResponseWriter, r *http.Request, host string) erro
 	return nil
 }
 
-// script returns a shell script that executes a job's command. The first line is a comment with the job's name. Names
-// do not need quoting.
+// script returns a shell script that executes a job's command. The first line is a comment with the job's name, which
+// does not need quoting.
 func script(j *pull.Job) string {
 	var b strings.Builder
 	b.WriteString("# job " + j.Name + "\n")
@@ -113,8 +113,8 @@ type canceled struct {
 }
 
 // cancellations waits until there are jobs that the caller must stop, and lists them. If the request contains ?job=,
-// the list is limited to the named jobs. Otherwise, it contains all jobs whose cancellation number is greater than
-// ?after=.
+// the list is limited to the named jobs. Otherwise, it contains all jobs that were canceled after an earlier reply;
+// ?after= is the value of "next" in that reply.
 func (g *Gateway) cancellations(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	jobs := slices.Compact(slices.Sorted(slices.Values(q["job"])))

@@ -16,7 +16,7 @@ type registration struct {
 	CPU  float64    `json:"cpu"`  // number of cores
 	Mem  bourse.MiB `json:"mem"`
 	Disk bourse.MiB `json:"disk"`
-	// Jobs that the host still runs. If this is not null, all other jobs of the host count as lost.
+	// Jobs that the host is still running. If this is not null, all other jobs of the host count as lost.
 	Running []string `json:"running"`
 }
 

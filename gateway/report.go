@@ -63,8 +63,8 @@ type report struct {
 	Output   string `json:"output,omitempty"`
 }
 
-// release records that a job has ended, or that its poller returns it. A returned job counts as failed, and its
-// machine's restart policy determines whether the job is offered again.
+// release records that a job has ended, or that its poller has returned it without finishing it. A returned job counts
+// as failed, and its machine's restart policy determines whether the job is offered again.
 func (g *Gateway) release(w http.ResponseWriter, r *http.Request) error { return g.end(w, r, false) }
 
 // stopped records that a job on a registered host has ended.
@@ -93,8 +93,8 @@ func (g *Gateway) end(w http.ResponseWriter, r *http.Request, coded bool) error 
 	return nil
 }
 
-// readReport reads a poller's report about the end of a job. The body is JSON or, if the query contains exit_code,
-// the job's output. Only the last part of the output is stored.
+// readReport reads a poller's report that a job has ended. The body is JSON or, if the query contains exit_code, the
+// job's output. Only the last part of the output is stored.
 func readReport(w http.ResponseWriter, r *http.Request) (report, error) {
 	var said report
 	text := r.URL.Query().Get("exit_code")

@@ -21,7 +21,7 @@ type submission struct {
 	Timeout bourse.Duration   `json:"timeout"` // maximum time until a poller claims the job; default 10s, at most 5m
 }
 
-// Metadata keys of submitted machines.
+// Metadata of submitted jobs' machines.
 const (
 	submittedKey   = "bourse_sched"
 	submittedValue = "submitted"

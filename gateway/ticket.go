@@ -22,8 +22,8 @@ const (
 // ticketIn returns the ticket in a request, or "" if the request contains none.
 func ticketIn(r *http.Request) pull.Ticket { return pull.Ticket(r.Header.Get(ticketHeader)) }
 
-// ticketOf returns the ticket for a new job or host: either the one that the caller sent, or a new one. The result
-// made is the new ticket, which the reply must contain. It is "" if the caller sent a ticket.
+// ticketOf returns the ticket for a new job or host: either the one that the caller sent, or a new one. If the ticket
+// is new, ticketOf also returns it as made, and the reply must contain it. Otherwise, made is "".
 func ticketOf(r *http.Request) (t, made pull.Ticket, err error) {
 	switch t = ticketIn(r); {
 	case t == "":

@@ -26,7 +26,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 }
 
-// tidy destroys submitted jobs that ended before the given time.
+// tidy destroys the submitted jobs that have ended and have not changed since the given time.
 func (g *Gateway) tidy(ctx context.Context, before time.Time) error {
 	old, err := g.cfg.Machines.Machines(ctx, nil, func(m *bourse.Machine) bool {
 		return submitted(m) && hasEnded(m) && m.UpdatedAt.Before(before)

@@ -56,7 +56,8 @@ func (s *Store) attempt(ctx context.Context, p *pull) (bourse.Image, error) {
 	return s.recordImage(ctx, c, who, p, o.root())
 }
 
-// addParts adds parts to those that a pull is known to have, so that their disk space counts toward the budget.
+// addParts adds parts to those that are known to occupy or need disk space for a pull, so that they count toward the
+// budget.
 func (s *Store) addParts(p *pull, more parts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +176,8 @@ func (s *Store) recordImage(ctx context.Context, c *containerd.Client, who tenan
 	return image, nil
 }
 
-// renew updates a record that existed in containerd before the pull, and preserves the record's tags. Such a record
-// exists if the store has not read it yet, or if the image's layers were lost.
+// renew updates a record that existed in containerd before the pull, and preserves the record's tags. A pull finds such
+// a record if the store has not read it yet, or if the image's layers were lost.
 func renew(ctx context.Context, c *containerd.Client, r *record, record images.Image) (images.Image, error) {
 	old, err := c.ImageService().Get(ctx, record.Name)
 	if err != nil {

@@ -56,7 +56,7 @@ func (c *catalog) add(r *record) {
 	}
 	for _, tag := range slices.Clone(r.tags) {
 		if holder, ok := c.records[c.tags[tagOf(r, tag)]]; ok && holder != r {
-			// If the daemon was killed between two writes, both records have the tag.
+			// If the daemon was killed between two writes, both records contain the tag.
 			loser := holder
 			if holder.usedAt.After(r.usedAt) {
 				loser = r

@@ -26,9 +26,9 @@ func diskUsage(diskUsers []diskUser) int64 {
 	return all.sum()
 }
 
-// selectEvictions returns the names of the disk users to evict so that the others occupy at most budget bytes, and the
-// total size of those others. It selects the least recently used ones first, and never one that is in use. The returned
-// size exceeds the budget if evicting everything that is not in use is not enough.
+// selectEvictions returns the names of the disk users to evict so that the remaining ones occupy at most budget bytes,
+// and the total size of the remaining ones. It selects the least recently used ones first, but never selects one that
+// is in use. The returned size exceeds the budget if evicting everything that is not in use does not free enough space.
 func selectEvictions(diskUsers []diskUser, budget int64) ([]string, int64) {
 	holders := map[string]int{} // number of disk users that contain each part
 	sizes := parts{}

@@ -34,8 +34,8 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// TestVictimsProperties checks that the remaining holdings are within the budget, that nothing
-// fixed is evicted, and that nothing is evicted unnecessarily.
+// TestVictimsProperties checks that disk users in use are not evicted, that the remaining ones fit into the budget
+// unless all of them are in use, and that nothing is evicted unnecessarily.
 func TestVictimsProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var holdings []diskUser

@@ -12,7 +12,7 @@ import (
 // activePart is the key under which the layer that is being unpacked appears in a pull's parts.
 const activePart = "active"
 
-// While a layer is being unpacked, its size is measured every measureEvery. A measurement can take long, because
+// While a layer is being unpacked, its size is measured every measureEvery. A measurement can take a long time, because
 // containerd visits all of the layer's files. In that case, the interval is extended to measureShare times the
 // measurement's duration.
 const (

@@ -35,8 +35,8 @@ func leaseOf(ref bourse.ImageRef) leases.Lease {
 	return leases.Lease{ID: "bourse-pull-" + hex.EncodeToString(sum[:16])}
 }
 
-// takeLease records the intent to pull an image by creating a lease or reusing an earlier attempt's. While the returned
-// context is used, containerd adds all fetched data to the lease.
+// takeLease records the intent to pull an image by creating a lease, or by reusing the lease of an earlier attempt.
+// containerd adds all data that is fetched with the returned context to the lease.
 func (s *Store) takeLease(ctx context.Context, c *containerd.Client, p *pull) (context.Context, error) {
 	leave, err := s.leaseLock.acquire(ctx)
 	if err != nil {

@@ -58,7 +58,8 @@ func (s *Store) inspectNew(ctx context.Context, c *containerd.Client, list []ima
 }
 
 // replace drops the images that are not in list, which was read from containerd, and adds those in found. change is the
-// value of state.change before list was read. If it has changed since, replace does nothing and returns false.
+// value of state.change before list was read. If state.change has changed since then, replace does nothing and returns
+// false.
 func (s *Store) replace(list []images.Image, found []*record, change uint64) bool {
 	listed := map[string]bool{}
 	for _, image := range list {

@@ -46,8 +46,8 @@ func (c *manifestCache) put(k manifestKey, raw []byte) {
 	remember(c.raw, maxCached, k, raw)
 }
 
-// manifestType returns a media type for a manifest that containerd accepts, and indexType returns one for an index.
-// said is the type that the registry sent, which may be empty or invalid.
+// manifestType returns the media type of a manifest, given the type that the registry sent. If that type is empty or
+// invalid, manifestType returns the default. indexType does the same for an index.
 func manifestType(said string) string {
 	if images.IsManifestType(said) {
 		return said

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// networkPolicy restricts the registries and addresses to which a worker connects. Without restrictions, users,
-// who choose the images, and registries, whose responses may refer to other hosts, could make a worker connect to
+// networkPolicy restricts the registries and addresses to which a worker connects. Users choose the images, and
+// registries' responses may refer to other hosts. Without restrictions, either could therefore make a worker connect to
 // any address in its network.
 type networkPolicy struct {
 	private    bool     // whether private, loopback and link-local addresses are allowed

@@ -151,7 +151,8 @@ func (s *Store) leave(p *pull) {
 	}
 }
 
-// endAfterLinger makes a timer cancel a pull without waiters after Config.Linger. Store.mu must be held.
+// endAfterLinger starts a timer that cancels the pull if it still has no waiters after Config.Linger. Store.mu must be
+// held.
 func (s *Store) endAfterLinger(p *pull) {
 	p.linger = time.AfterFunc(s.config.Linger, func() {
 		s.mu.Lock()

@@ -23,7 +23,7 @@ const (
 const maxTags = 24
 
 // parts contains the sizes of an image's parts on disk, in bytes. The keys are digests for blobs, and results of
-// snapshotPart for unpacked layers. A part that images share has the same key in each of them.
+// snapshotPart for unpacked layers. Images that share a part use the same key for it.
 type parts map[string]int64
 
 // snapshotPart returns the key of an unpacked layer in parts. The prefix is needed because the digest of an

@@ -138,7 +138,7 @@ func (c *layerCount) to(offset int64) {
 	}
 }
 
-// reach records that the whole layer has arrived. It returns true only for the first call.
+// reach records that the whole layer has arrived. It returns true only on the first call.
 func (c *layerCount) reach(size int64) bool {
 	c.to(size)
 	c.mu.Lock()

@@ -25,8 +25,8 @@ import (
 // retries a request only if the server refused it with 429 and Retry-After, because such a request had no effect. For
 // other errors, the error's code tells the caller whether a retry is safe.
 //
-// Errors are *bourse.Error with the code of the server's reply, and wrap a [ReplyError]. In addition to the errors
-// that a method lists, any method may return
+// Errors have the type *bourse.Error and the code of the server's reply, and wrap a [ReplyError]. In addition to the
+// errors that a method lists, any method may return
 //
 //	unauthorized, forbidden  the token is invalid, or not valid for this app
 //	unavailable              the request had no effect: the connection failed, or no worker answered

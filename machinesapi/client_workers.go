@@ -43,8 +43,9 @@ func (c *Client) Members(ctx context.Context) ([]Member, error) {
 
 // RemoveMember removes a server from the cluster and returns the server's last state. If the server
 // is a worker, its machines and volumes are removed as well. If servers have certificates, the
-// removed server is locked out until it joins again. If force is set, the server is removed even if
-// it is running or unknown. Errors: not_found, failed_precondition (the server is running).
+// removed server is locked out until it joins again. If force is set and servers have certificates,
+// the server is removed even if it is running or unknown. Errors: not_found, failed_precondition
+// (the server is running, or is the broker that was called).
 func (o Operator) RemoveMember(ctx context.Context, id bourse.WorkerID, force bool) (Member, error) {
 	return ask[Member](ctx, o.c, call{method: http.MethodDelete, path: path("members", string(id)), query: query("force", boolParam(force))})
 }

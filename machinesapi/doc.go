@@ -20,8 +20,8 @@ const (
 	HeaderServerTiming = "Server-Timing"
 	// HeaderUnreachable lists the workers that did not answer. If it is set, the reply may be incomplete.
 	HeaderUnreachable = "Bourse-Unreachable"
-	// HeaderWarning contains the name of an ignored field and the reason. There is one such header for each ignored
-	// field.
+	// HeaderWarning contains the name of an ignored field and the reason why it is ignored. There is one such header
+	// for each ignored field.
 	HeaderWarning = "Bourse-Warning"
 )
 

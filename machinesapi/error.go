@@ -65,7 +65,7 @@ const (
 	QuotaText        = "quota exceeded: " // followed by a description of the exceeded quota
 )
 
-// Prefixes of error texts. Clients search error texts for parts of them.
+// Prefixes of error texts. Clients search error texts for parts of these prefixes.
 const (
 	NoCapacityText = noRoomText + reserveText + "machine: "
 	HostFullText   = "aborted: could not reserve resource for machine: "
@@ -95,8 +95,8 @@ func WithPrefix(code bourse.Code, text string) string {
 	return prefix + text
 }
 
-// withoutPrefix removes the prefix that WithPrefix adds, and other parts of the text that are meant
-// only for programs. The code is shown separately.
+// withoutPrefix removes the prefix that WithPrefix adds, which would repeat the code, and other
+// parts of the text that are meant only for programs.
 func withoutPrefix(code bourse.Code, text string) string {
 	text = strings.TrimPrefix(text, prefixes[code])
 	for _, lead := range []string{NoVolumeText, noRoomText, NameTakenText} {

@@ -30,8 +30,8 @@ type PullImage struct {
 	ImageTarget
 }
 
-// PullLine is one line of the reply to a pull request. It describes one worker's progress. In the last line about a
-// worker, either Done or Error is set.
+// PullLine is one line of the reply to a [PullImage] request. It describes one worker's progress. In the last line
+// about a worker, either Done or Error is set.
 type PullLine struct {
 	Worker bourse.WorkerID `json:"worker"`
 	Region bourse.Region   `json:"region"`

@@ -15,7 +15,7 @@ type Machine struct {
 	Placement
 }
 
-// Summary contains the fields of a machine that are also in a summary list.
+// Summary contains the machine fields that even a summary list includes.
 type Summary struct {
 	ID         bourse.MachineID  `json:"id"`
 	Name       string            `json:"name"`
@@ -30,7 +30,7 @@ type Summary struct {
 	ImageRef   bourse.ImageRef   `json:"image_ref"`
 }
 
-// Detail contains the remaining fields of the Machines API.
+// Detail contains the other machine fields of the Machines API, most of which a summary list omits.
 type Detail struct {
 	// Config is the complete config, as the client sent it. It is nil in a summary, or if the broker has only the
 	// IncompleteConfig. IncompleteConfig lacks the environment, files, processes and containers, which only the

@@ -12,7 +12,8 @@ type Region struct {
 	Name    string        `json:"name"`
 	Workers int           `json:"workers"`
 
-	// The following fields contain the region's location. They are set only if its name is a known airport code.
+	// The following fields contain the region's location. They are set only if the region's name is a known airport
+	// code.
 	Latitude  float64 `json:"latitude,omitempty"`
 	Longitude float64 `json:"longitude,omitempty"`
 	GeoRegion string  `json:"geo_region,omitempty"`
@@ -79,8 +80,8 @@ type MemberStatus string
 // Statuses of a member.
 const (
 	MemberOK MemberStatus = "ok"
-	// MemberDown means that the server was killed or is unreachable. A broker or proxy may also have
-	// left cleanly.
+	// MemberDown means that the server was killed or is unreachable. For a broker or proxy, it may
+	// also mean that the server left cleanly.
 	MemberDown    MemberStatus = "down"
 	MemberStopped MemberStatus = "stopped" // the worker has left cleanly
 	MemberRemoved MemberStatus = "removed" // an operator has removed the server

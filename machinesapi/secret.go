@@ -20,8 +20,8 @@ func FromSecret(s *seal.Secret) Secret {
 }
 
 // SecretList contains an app's secrets and their common version, which increases with each change.
-// If a machine is created with this version as its min_secrets_version, it receives the change that
-// produced this version, and all earlier changes that were known to the broker that made that
+// A machine that is created with this version as its min_secrets_version receives the change that
+// produced the version. It also receives all earlier changes known to the broker that made that
 // change.
 type SecretList struct {
 	Secrets []Secret `json:"secrets"`

@@ -45,7 +45,7 @@ type ExecReply struct {
 	Stderr     string `json:"stderr"`
 }
 
-// WaitMachine specifies what a call waits for.
+// WaitMachine contains the parameters of a request that waits for a machine.
 type WaitMachine struct {
 	States  []string        // wait until the machine is in any of these states, or "settled"; default started
 	Timeout bourse.Duration // at most 60 s, which is also the default

@@ -92,8 +92,7 @@ type wireLine struct {
 }
 
 // decode decodes a line, and checks that this kind of line is allowed at this point in the result.
-// known is false for a kind of line that this release does not know. Newer servers may send such
-// lines.
+// known is false if this release does not know this kind of line, which a newer server may send.
 func (v *viewStream) decode(raw []byte) (line ViewLine, known bool, err error) {
 	if len(raw) == 0 {
 		return line, false, nil

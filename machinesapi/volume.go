@@ -14,7 +14,7 @@ type Volume struct {
 	*VolumeUse // nil in a summary, or if the used space is unknown
 }
 
-// VolumeSummary contains the fields of a volume that are also in a summary list.
+// VolumeSummary contains the volume fields that even a summary list includes.
 type VolumeSummary struct {
 	ID                bourse.VolumeID    `json:"id"`
 	Name              string             `json:"name"`

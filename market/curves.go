@@ -29,9 +29,9 @@ type CurveSet struct {
 	Spread Curve
 	// Load is evaluated at the number of runnable tasks per core on the worker.
 	Load Curve
-	// Stranded is evaluated at the share of the worker's GPUs, from 0 to 1, that nothing could use after the fill for
-	// lack of CPU or memory: the free share of GPUs minus the free share of CPU or memory, whichever is smaller. For a
-	// worker without GPUs, it is evaluated at the difference between the free shares of CPU and memory.
+	// Stranded is evaluated at the share of the worker's GPUs, from 0 to 1, that would be unusable after the fill
+	// because too little CPU or memory is left: the free share of GPUs minus the smaller of the free shares of CPU and
+	// memory. For a worker without GPUs, it is evaluated at the difference between the free shares of CPU and memory.
 	Stranded Curve
 	// Position is evaluated at the worker's position, a number from 0 to 1 that depends only on the worker's and the
 	// broker's names. It makes the broker fill similar workers one after the other, so that the last ones remain empty
@@ -55,7 +55,7 @@ type Point struct {
 	Utility float64 // 0 (worst) to 1 (best)
 }
 
-// Limits of a curve set. They keep ranking fast, and sums of scores accurate enough.
+// Limits of a curve set. They ensure that ranking is fast, and that sums of scores are sufficiently accurate.
 const (
 	maxCurves = 256
 	maxPoints = 64

@@ -58,8 +58,7 @@ func (m *decisionLog) chosen(id bourse.OrderID) []bourse.Decision {
 	return out
 }
 
-// recent appends the decisions for which keep returns true to out, and returns
-// the result.
+// recent appends to out the decisions for which keep returns true. It returns the extended slice.
 func (m *decisionLog) recent(out []bourse.Decision, keep func(*bourse.Decision) bool) []bourse.Decision {
 	m.mu.Lock()
 	defer m.mu.Unlock()

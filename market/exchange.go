@@ -26,8 +26,8 @@ type Config struct {
 	// wait for the order. It must not block or retain its arguments. The fill is nil if the order
 	// was not filled.
 	OnDecision func(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision, err error)
-	// Rand is the source of randomness. It is used only to seed a separate source for each order, while a lock is
-	// held. Tests set a seeded Rand. Default: a source with a random seed.
+	// Rand is the source of randomness. It is used only to seed a separate source for each order. It does not have to
+	// be safe for concurrent use. Tests set a seeded Rand. Default: a source with a random seed.
 	Rand rand.Source
 	// Policies returns the current policies. It is called once for each order, and must not block. Default: all workers
 	// are ranked by DefaultCurves.
@@ -171,14 +171,14 @@ func (x *Exchange) Place(ctx context.Context, order bourse.Order) (bourse.Fill, 
 	return f.fill, f.decision, nil
 }
 
-// Claiming returns the worker that was sent the most recent claim for an order in progress. The worker may be pulling
-// the image. If the order is not in progress or has not been claimed, Claiming returns false.
+// Claiming returns the worker to which the most recent claim for an order in progress was sent. The worker may still be
+// pulling the image. If the order is not in progress or has not been claimed, Claiming returns false.
 func (x *Exchange) Claiming(id bourse.OrderID) (bourse.Member, bool) { return x.inflight.claiming(id) }
 
 // Quote returns the decision that Place would have made before its first claim. It asks the workers
-// for quotes and ranks them, but does not claim any of them. The outcome of the decision is quoted,
-// and the last round lists the workers, best first. Quote returns the same errors as Place. If a
-// worker has already filled the order, the decision names the worker and the machine.
+// for quotes and ranks them, but does not claim any of them. The outcome of the decision is
+// "quoted", and the last round lists the workers, best first. Quote returns the same errors as
+// Place. If a worker has already filled the order, the decision names the worker and the machine.
 func (x *Exchange) Quote(ctx context.Context, order bourse.Order) (bourse.Decision, error) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, softDeadline(began, order.Deadline()))
@@ -218,7 +218,7 @@ func (x *Exchange) Decision(id bourse.OrderID) (bourse.Decision, bool) {
 }
 
 // remember records the decision about a filled order. It does not record the decision about a repeated order, which
-// says only where the machine was found. The decision that led to the machine has already been recorded, here or by the
+// only names the machine and its worker. The decision that led to the machine has already been recorded, here or by the
 // machine's worker.
 func (x *Exchange) remember(order *bourse.Order, fill *bourse.Fill, d *bourse.Decision) {
 	switch old, known := x.filled.get(d.Order); {

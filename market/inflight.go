@@ -29,12 +29,12 @@ type call struct {
 	decision bourse.Decision
 	err      error
 
-	at atomic.Pointer[bourse.Member] // worker that was sent the latest claim; in a race, the first of the workers
+	at atomic.Pointer[bourse.Member] // worker to which the latest claim was sent; in a race, the first of these workers
 
 	callers int // number of waiting callers; guarded by inflight.mu
 }
 
-// claiming returns the worker that was sent the most recent claim for an order in progress.
+// claiming returns the worker to which the most recent claim for an order in progress was sent.
 func (s *inflight) claiming(id bourse.OrderID) (bourse.Member, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -79,7 +79,7 @@ type Trader interface {
 	// organization. It returns the worker's refusal, or nil if the worker can pull the image or if
 	// that is unknown.
 	Pullable(ctx context.Context, to bourse.Member, org, image string) *bourse.Refusal
-	// Cancel undoes this worker's fill of the order, if there is one, and prevents the worker from filling the order
+	// Cancel undoes a worker's fill of the order, if there is one, and prevents the worker from filling the order
 	// later.
 	Cancel(ctx context.Context, to bourse.Member, order bourse.OrderID) (bourse.Cancellation, error)
 }

@@ -92,7 +92,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "policy: text after the JSON object")
 	}
-	if bourse.WorkerID(doc.Name).Validate() != nil { // the same alphabet
+	if bourse.WorkerID(doc.Name).Validate() != nil { // policies and workers follow the same naming rules
 		return nil, bourse.Errorf(bourse.CodeInvalid, "policy: name %s: use 1 to 63 of a-z, 0-9 and \"-\"", bourse.Quoted(doc.Name))
 	}
 	if doc.Base == "" {

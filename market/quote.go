@@ -23,8 +23,8 @@ func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote
 	within := min(t.exchange.cfg.QuoteTimeout, time.Until(t.deadline)/2)
 	quotes := collectQuotes(ctx, t.exchange.cfg.Trader, within, t.order, members)
 	if !slices.ContainsFunc(quotes, func(q bourse.Quote) bool { return q.Worker != "" }) && ctx.Err() == nil {
-		// If no worker has answered, the problem is probably on this side, such as an overloaded host. Ask once more
-		// with a longer time limit.
+		// If no worker has answered, this host is probably the cause, for example because it is overloaded. Ask once
+		// more with a longer time limit.
 		within = min(retryFactor*within, time.Until(t.deadline)/2)
 		quotes = collectQuotes(ctx, t.exchange.cfg.Trader, within, t.order, members)
 	}
@@ -40,8 +40,8 @@ func (t *trade) ask(ctx context.Context, members []bourse.Member) []bourse.Quote
 }
 
 // collectQuotes requests quotes and returns the first quote from each member, in the order of
-// members. A member that does not answer has a zero quote. Quotes from other workers, duplicates
-// and late quotes are dropped.
+// members. The quote of a member that does not answer is the zero value. Quotes from other workers,
+// duplicates and late quotes are dropped.
 func collectQuotes(ctx context.Context, trader Trader, within time.Duration, order *bourse.Order, members []bourse.Member) []bourse.Quote {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

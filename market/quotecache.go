@@ -101,8 +101,8 @@ func cacheable(o *bourse.Order) bool {
 
 // claimCached claims the order on the member that ranks best by the cached quotes. It does nothing unless every member
 // has a cached quote. If the order is not filled, claimCached returns the members that must still be asked. It leaves
-// out the worker that it tried: if that worker refused, its refusal is final, and if its answer was lost, another
-// claim could race with the cancellation that was sent to it.
+// out the worker that it tried. If that worker refused, the refusal is final. If its answer was lost, another claim
+// could race with the cancellation that was sent to the worker.
 func (t *trade) claimCached(ctx context.Context, round bourse.Round, members []bourse.Member) (*bourse.Fill, []bourse.Member) {
 	if t.quoteOnly || len(members) < 2 || !cacheable(t.order) {
 		return nil, members
@@ -284,7 +284,7 @@ func (s *quoteCache) answered(id bourse.WorkerID, d *cachedWorker, of *shape, fi
 	}
 }
 
-// change adds takes to the worker's used amounts if sign is 1, and subtracts takes from them if
+// change adds the amounts in takes to the worker's used amounts if sign is 1, and subtracts them if
 // sign is -1.
 func (d *cachedWorker) change(takes bourse.Amounts, sign int64) {
 	d.facts.Accounts = slices.Clone(d.facts.Accounts)

@@ -25,7 +25,7 @@ type refusalKind struct {
 	best    bourse.Refusal // the refusal with the most free capacity if the kind concerns a resource; otherwise the first refusal
 }
 
-// maxKinds is the maximum number of kinds in refusalCounts. It limits their size, regardless of
+// maxKinds is the maximum number of kinds in a refusalCounts. It limits memory use, regardless of
 // which refusals workers send.
 const maxKinds = 32
 

@@ -119,8 +119,8 @@ func reserved(order *bourse.Order, m *bourse.Member) bool {
 	return order.Reservation == "" || slices.Contains(order.Reservation.Workers(), m.Tag)
 }
 
-// preferHolds moves workers whose holds cover all of the order's amounts to the front. This leaves free capacity for
-// other orders. Otherwise, the ranking is unchanged.
+// preferHolds moves to the front the workers whose holds cover all of the order's amounts. This leaves free capacity
+// for other orders. Otherwise, the ranking is unchanged.
 func preferHolds(ranked []Ranked, quotes []bourse.Quote) {
 	slices.SortStableFunc(ranked, func(a, b Ranked) int {
 		switch x, y := quotes[a.Quote].Held, quotes[b.Quote].Held; {

@@ -19,7 +19,7 @@ type Comparison struct {
 	Gain      float64       // mean difference between its scores of the two workers, over all compared orders
 }
 
-// comparisons contains one comparison for each region. It covers the orders that this exchange has placed since the
+// comparisons contains one comparison for each region. Each covers the orders that this exchange has placed since the
 // region's policy or shadow policy was last replaced.
 type comparisons struct {
 	mu sync.Mutex

@@ -220,7 +220,7 @@ func (t *trade) endPick(at bourse.WorkerID) {
 	}
 }
 
-// standbysLast moves the workers that run a primary machine of the order's standby to the end,
+// standbysLast moves to the end those workers that run a primary machine of the order's standby,
 // because losing such a worker would mean losing both the primary and the standby. The sort is
 // stable.
 func standbysLast(order *bourse.Order, members []bourse.Member, ranked []Ranked) {

@@ -95,8 +95,8 @@ func (d *directory) nearest(client Spec, records []record, count int) answer {
 }
 
 // addresses returns the addresses of all ready machines for which fits returns true. The name exists if exists is set
-// or any machine fits, ready or not. Otherwise, while no machine is ready, clients would cache the answer that there is
-// no such name.
+// or any machine fits, ready or not. If only ready machines counted, then while none is ready, clients would cache the
+// answer that there is no such name.
 func addresses(exists bool, records []record, fits func(*record) bool) answer {
 	a := answer{exists: exists}
 	for i := range records {

@@ -14,8 +14,8 @@ import (
 
 // Attach creates a machine's network and returns the settings for the machine's processes. It is idempotent and may be
 // repeated after a crash at any step. A complete network is left unchanged, so the machine's processes and connections
-// survive. An incomplete one is recreated. It returns CodeFailedPrecondition if the machine belongs to another private
-// network.
+// survive. An incomplete network is recreated. Attach returns CodeFailedPrecondition if the machine belongs to another
+// private network.
 func (n *Network) Attach(ctx context.Context, spec Spec) (Attachment, error) {
 	if err := spec.Validate(); err != nil {
 		return Attachment{}, err
@@ -66,8 +66,7 @@ func (n *Network) equip(a attached) error {
 	return nil
 }
 
-// build creates the parts of a machine's network, in an order that allows traffic only once its
-// rules exist.
+// build creates the parts of a machine's network, in an order that allows traffic only once the machine's rules exist.
 func (n *Network) build(a *attached) error {
 	id := a.spec.Machine
 	if err := n.host.unlink(id); err != nil {

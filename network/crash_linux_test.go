@@ -85,7 +85,7 @@ func runCrashDaemon(t *testing.T, dir, point string, after time.Duration) {
 // removed completely.
 func TestKilledAnywhere(t *testing.T) {
 	w := newWorker(t, nil)
-	one, two := machine(1, "shop", "one/"), machine(4, "shop", "one/") // crashDaemon uses number 2 + 2 % 4
+	one, two := machine(1, "shop", "one/"), machine(4, "shop", "one/") // the second number is the one that crashDaemon uses: 2 + 2 % 4
 	runCrashDaemon(t, w.cfg.Dir, "attached", time.Minute)
 	points := []string{"named", "bound", "ruled", "addressed", "finished", "attached", "unlinked", "unruled", "detached"}
 	for _, point := range points {

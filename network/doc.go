@@ -23,7 +23,8 @@
 // machine. The rules in the host's other tables also apply: a rule that drops forwarded packets (as Docker's does by
 // default) also drops packets that this table accepts.
 //
-// The table and the resolver's address are removed from the host within a second after the last machine was removed.
+// The table and the resolver's address are removed from the host within a second after the last machine was removed,
+// unless a laptop is connected to this worker.
 //
 // A host with private networks forwards packets. Forwarding is a setting for the whole host (net.ipv4.ip_forward,
 // net.ipv6.conf.all.forwarding). It is enabled when the first machine is attached, and never disabled.
@@ -37,8 +38,8 @@
 //  3. As long as a machine has a link, its rules exist: they are created before the machine gets its addresses, removed
 //     after the link, and replaced in one transaction. If another program flushes them, they are restored within a
 //     second.
-//  4. The resolver answers queries only for names in the private network of the machine or laptop that asks. If Names
-//     fails, the answer is SERVFAIL.
+//  4. To a machine or laptop, the only .internal names that exist are those in its own private network. If Names fails,
+//     the answer is SERVFAIL.
 //
 // The resolver answers AAAA queries for <app>.internal, global.<app>, <region>.<app>, <id>.vm.<app>, <name>.vm.<app>,
 // <group>.process.<app>, <value>.<key>.kv._metadata.<app> and top<n>.nearest.of.<app>, and TXT queries for vms.<app>,
@@ -49,12 +50,12 @@
 //
 // Package network/mesh connects hosts. It delivers packets through the link Config.Mesh, and guarantees that a packet
 // from this link was sent by the worker to which its source address belongs. The rules in this package admit such a
-// packet only to machines in the source address's network, never to the host. They drop packets with such a source
-// address if they arrive through another link. The other host's ICMP errors are admitted if they belong to a
-// connection. Laptops, which are also peers in the mesh, may connect to machines in their network, but nothing may
-// connect to them. A laptop that is connected to this worker also has access to the resolver.
+// packet only to machines in the source address's network, never to the host. They drop packets that have such a source
+// address but arrive through another link. The other host's ICMP errors are admitted if they belong to a connection.
+// Laptops, which are also peers in the mesh, may connect to machines in their network, but nothing may connect to them.
+// A laptop that is connected to this worker also has access to the resolver.
 //
-// Run owns all goroutines, except those that enter a namespace on their own thread. The latter exit before the call
-// that started them returns. Locks are acquired in this order: recovery, then a machine's lock, then either mu or the
-// firewall's lock, but not both.
+// Run owns all goroutines, except those that enter a namespace on their own thread. Such a goroutine exits before the
+// call that started it returns. Locks are acquired in this order: recovery, then a machine's lock, then either mu or
+// the firewall's lock, but not both.
 package network

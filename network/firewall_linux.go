@@ -90,8 +90,8 @@ func (f *firewall) ensure() error {
 }
 
 // setRemotes replaces the table's remote machines and laptops in one transaction. If the table has not been built yet,
-// they are added when it is built. If keep is set, machines that are missing from remotes are kept, but missing laptops
-// are removed.
+// the new ones are added when it is built. If keep is set, machines that are missing from remotes are kept, but missing
+// laptops are removed.
 func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,9 +136,10 @@ func (f *firewall) setRemotes(remotes map[netip.Addr]remoteMember, keep bool) er
 	return err
 }
 
-// replace rebuilds the table with the given members. If this daemon has not built the table yet, it keeps those machines
-// on other workers that are in an earlier daemon's table and for which keep returns true. Otherwise, machines could not
-// open new connections to them until this daemon has a list of them.
+// replace rebuilds the table with the given members. If this daemon has not built the table yet, it keeps those
+// machines on other workers that are in an earlier daemon's table and for which keep returns true. Without them, this
+// host's machines could not open new connections to other workers' machines until this daemon has a list of those
+// machines.
 func (f *firewall) replace(members []member, keep func(group uint32, address netip.Addr) bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,8 +153,8 @@ func (f *firewall) replace(members []member, keep func(group uint32, address net
 	return f.rebuild()
 }
 
-// adoptRemotes adds the machines on other workers that an earlier daemon's table contains to the desired contents. It
-// adds none if there is no such table or if it cannot be read.
+// adoptRemotes adds the machines on other workers that an earlier daemon's table contains to the desired contents. If
+// there is no such table or the table cannot be read, adoptRemotes does nothing.
 func (f *firewall) adoptRemotes(keep func(group uint32, address netip.Addr) bool) {
 	c, err := f.conn()
 	if err != nil {
@@ -174,7 +175,8 @@ func (f *firewall) adoptRemotes(keep func(group uint32, address netip.Addr) bool
 	}
 }
 
-// change executes one transaction, or rebuilds the whole table if that fails because the rules were flushed.
+// change executes one transaction. If the table has not been built yet, or if the transaction fails (for example
+// because another program has flushed the rules), change rebuilds the whole table instead.
 func (f *firewall) change(batch func(*nftables.Conn) error) error {
 	if !f.built {
 		return f.rebuild()
@@ -189,7 +191,7 @@ func (f *firewall) change(batch func(*nftables.Conn) error) error {
 	if err := c.Flush(); err != nil {
 		return f.rebuild()
 	}
-	// If the generation has only increased by one, no other program has changed the rules.
+	// If the generation has increased by only one, no other program has changed the rules.
 	if now, err := f.generation(); err == nil && now == f.verified+1 {
 		f.verified = now
 	}
@@ -252,7 +254,7 @@ func (f *firewall) conn() (*nftables.Conn, error) {
 	}))
 }
 
-// elements calls do for each set, with those elements of the set that represent the given members.
+// elements passes each set to the do function, together with the set elements that represent the given members.
 func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, members ...member) error {
 	of := make(map[*nftables.Set][]nftables.SetElement, 4)
 	for _, m := range members {
@@ -274,7 +276,7 @@ func (l *layout) elements(do func(*nftables.Set, []nftables.SetElement) error, m
 	return nil
 }
 
-// remoteElements calls do for each set that contains remote machines or laptops, with those elements of the set that
+// remoteElements passes each set of remote machines or laptops to the do function, together with the set elements that
 // represent the given remotes. It splits the elements into chunks.
 func (l *layout) remoteElements(do func(*nftables.Set, []nftables.SetElement) error, remotes map[netip.Addr]remoteMember) error {
 	for some := range slices.Chunk(slices.Collect(maps.Keys(remotes)), 256) {

@@ -20,7 +20,7 @@ import (
 func isRejection(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
 
 func TestOtherNetworkIsRejected(t *testing.T) {
-	newOutside(t) // packets to private addresses that are not on this host would go there
+	newOutside(t) // the host's default route: without a rejection, packets to private addresses without a route would be sent there
 	w := newWorker(t, nil)
 	a, b := w.attach(t, machine(1, "shop", "one/")), w.attach(t, machine(2, "evil", "two/"))
 	a.listen(t, "[::]:8080")
@@ -51,7 +51,7 @@ func TestSpoofedSourceIsDropped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.add(t, to.from) // root in the machine could do the same
+		c.add(t, to.from) // a program that runs as root in the machine could do the same
 		sendIn(t, c.ns, to.from, to.at, "false")
 		sendIn(t, a.ns, to.from, to.at, "true")
 		got := make([]byte, 16)

@@ -160,7 +160,8 @@ func (n *Network) Close() error {
 // clearUnused removes the rules and the resolver's address from the host if no machine has a
 // network, and no laptop is connected to this worker.
 func (n *Network) clearUnused() error {
-	// Whichever call holds the lock either needs these objects or removes them itself.
+	// If the lock is not free, a call that needs these objects is in progress, or another call is already removing
+	// them.
 	if !n.recovery.TryLock() {
 		return nil
 	}

@@ -21,8 +21,8 @@ const (
 )
 
 // resolver answers DNS queries from this worker's machines, and from laptops connected to this worker. A query's source
-// address identifies the machine and thus its private network. The firewall ensures that machines cannot use other
-// machines' addresses.
+// address identifies the client and its private network. The firewall ensures that machines cannot use other machines'
+// addresses.
 type resolver struct {
 	directory directory
 	forwarder *forwarder

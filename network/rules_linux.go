@@ -202,8 +202,8 @@ func (l *layout) output() [][]expr.Any {
 	}
 }
 
-// clients returns alternative lists of expressions, which together match packets from all of the resolver's clients:
-// this host's machines, and laptops connected to this worker.
+// clients returns one list of expressions for each kind of client of the resolver: this host's machines, and laptops
+// connected to this worker. A packet that matches any of the lists comes from a client.
 func (l *layout) clients() [][]expr.Any {
 	if l.mesh == "" {
 		return [][]expr.Any{l.from()}

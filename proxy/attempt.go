@@ -198,9 +198,8 @@ func (p *Proxy) choose(x *exchange, t *attempt) error {
 	return x.backOff()
 }
 
-// waitsFor reports whether the request should continue to wait for an unresponsive worker. Waiting makes sense
-// because the worker's daemon may only be restarting, while its machines keep running. A request that can fall back
-// does not wait.
+// waitsFor reports whether the request should continue to wait for an unresponsive worker. Waiting makes sense because
+// the worker's machines keep running while its daemon restarts. A request with a fallback does not wait.
 func (p *Proxy) waitsFor(x *exchange, w bourse.WorkerID) bool {
 	waited, unresponsive := x.criteria.Unresponsive[w]
 	return unresponsive && waited < p.Limits.WorkerOutage && !x.replay.canFallBack()
@@ -311,7 +310,7 @@ func isClosed(w Upstream) bool {
 	}
 }
 
-// done releases the attempt's connection, upstream and slot. failed is the result of [backendError]. Further calls
+// done releases the attempt's connection, upstream and slot. failed is the result of [backendError]. Subsequent calls
 // have no effect.
 func (t *attempt) done(failed error) {
 	if t.transport != nil && failed != nil && !errors.Is(failed, context.Canceled) {

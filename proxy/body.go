@@ -11,7 +11,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// maxMemoryBody is the maximum size, in bytes, of a body that is stored for further attempts if no Spools are
+// maxMemoryBody is the maximum size, in bytes, of a body that is stored for subsequent attempts if no Spools are
 // configured.
 const maxMemoryBody = 64 << 10
 

@@ -31,7 +31,7 @@ const (
 )
 
 // Order implements Orders. All proxies try the brokers in the same sequence. Order asks the next broker only if the
-// previous one did not receive the request, so that at most one machine is created.
+// previous one was unavailable and has not placed an order, so that at most one machine is created.
 func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.MachineID) (out fabric.FailoverOrder, err error) {
 	err = bourse.Errorf(bourse.CodeUnavailable, "no broker is known")
 	owner, _ := o.ByTag(like.Tag()) // if the worker is unknown, the broker replies not_found
@@ -50,8 +50,8 @@ func (o BrokerOrders) Order(ctx context.Context, app string, like bourse.Machine
 }
 
 // sortBrokers sorts the brokers into the sequence in which a proxy tries them for an app's machine. Brokers in the
-// machine's region come first. Within that region, and among the other brokers, a hash determines the sequence. It is
-// the same on every proxy, but differs from app to app.
+// machine's region come first. Within that region, and among the other brokers, a hash determines the sequence. The
+// sequence is the same on every proxy, but differs from app to app.
 func sortBrokers(brokers []bourse.Member, app string, region bourse.Region) {
 	type rank struct {
 		far  bool

@@ -59,7 +59,7 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// acceptsGzip reports whether a client accepts gzip: the client lists gzip, and its weight is above 0.
+// acceptsGzip reports whether a client accepts gzip, that is, whether it lists gzip with a weight above 0.
 func acceptsGzip(h http.Header) bool {
 	for _, v := range h.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(v, ",") {

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// statusError is an error that gives the client a specific HTTP status. A request that fails with a statusError is not
-// retried.
+// statusError is an error for which the client receives a specific HTTP status. A request that fails with a statusError
+// is not retried.
 type statusError struct {
 	status int
 	text   string

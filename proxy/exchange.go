@@ -79,7 +79,7 @@ func (r *request) secure() bool { return r.client.proto == "https" }
 // clientLeft reports whether the client has disconnected.
 func (r *request) clientLeft() bool { return errors.Is(r.in.Context().Err(), context.Canceled) }
 
-// setTarget sets the target of further attempts, and discards the state of earlier attempts.
+// setTarget sets the target of subsequent attempts, and discards the state of earlier attempts.
 func (c *routing) setTarget(t *route.Target, want Criteria) {
 	c.target, c.criteria = t, want
 	c.tries, c.failed, c.readyDeadline = 0, nil, time.Time{}
@@ -93,7 +93,7 @@ func (c *routing) noResponse(from bourse.WorkerID, waited time.Duration) {
 	c.criteria.Unresponsive[from] += waited
 }
 
-// follow sets the target of further attempts to the destination of a replay.
+// follow sets the target of subsequent attempts to the destination of a replay.
 func (c *routing) follow(dest replay.Destination) {
 	want := Criteria{Instance: dest.Prefer, Force: len(dest.Regions) > 0}
 	if dest.Instance != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/proxy/route"
 )
 
-// Orders places orders for machines on other hosts. The proxy uses it if no machine of the app can be started for a
-// request because the machines' hosts are full.
+// Orders places orders for machines on other hosts. The proxy places an order if none of the app's machines can be
+// started for a request because their hosts are full.
 type Orders interface {
 	// Order orders a copy of a machine on another host, and starts the copy. app is the ID of the machine's app. Once
 	// the order has an ID, the result contains the ID even if Order returns an error. If possible, concurrent calls
@@ -23,8 +23,8 @@ type Orders interface {
 }
 
 // Limits for orders. The result of an order is reused for other requests for the same target. A new machine is reused
-// for orderValidity, by which time it has appeared in the routing table. A refusal or an error is reused for
-// refusalValidity, so that not every request places another order.
+// for orderValidity, which is long enough for the machine to appear in the routing table. A refusal or an error is
+// reused for refusalValidity, so that not every request places another order.
 const (
 	orderValidity   = 10 * time.Second
 	refusalValidity = time.Second

@@ -50,8 +50,7 @@ type Balance interface {
 // Criteria restricts and orders the machines that a request may use.
 type Criteria = balance.Criteria
 
-// Slot is a request's place on a machine, which counts toward the machine's limits. Done must be
-// called exactly once.
+// Slot represents one request on a machine, and counts toward the machine's limits. Done must be called exactly once.
 type Slot interface {
 	Backend() route.Backend
 	// Done releases the slot. If the machine has failed, failed is the reason, and other machines
@@ -98,8 +97,8 @@ type Config struct {
 	Routes    Routes
 	Balance   Balance
 	Upstreams Upstreams
-	// Orders is used to order a machine on another host if the hosts of the app's machines are too full to serve a
-	// request. If Orders is nil, such requests fail.
+	// Orders is used to order a machine on another host if none of the app's machines can be started for a request
+	// because their hosts are full. If Orders is nil, such requests fail.
 	Orders  Orders
 	Replays *Replays       // handles replies that request a replay; nil: such replies are forwarded unchanged
 	Metrics Metrics        // nil: no metrics

@@ -81,7 +81,7 @@ func cloneRequest(req *http.Request) *http.Request {
 	return next
 }
 
-// startReplay records a replay, and sets the target of further attempts to its destination.
+// startReplay records a replay, and sets the target of subsequent attempts to its destination.
 func (c *routing) startReplay(asked *replay.Replay, from replay.Issuer, dest replay.Destination, req *http.Request) {
 	s := &c.replay
 	if s.replays == 0 {

@@ -173,18 +173,18 @@ func newTransport(key transportKey, limit time.Duration, conns *throttle.FairBud
 	}}
 }
 
-// trackedConn is a connection to a machine. It counts the bytes sent, and occupies a place in the connection budget
-// until it is closed.
+// trackedConn is a connection to a machine. It records the number of bytes sent, and counts against the connection
+// budget until it is closed.
 type trackedConn struct {
 	net.Conn
 	written atomic.Int64
-	share   *throttle.Hold // the connection's place in the budget; nil: the budget is unlimited
+	share   *throttle.Hold // the connection's share of the budget; nil: the budget is unlimited
 
 	mu      sync.Mutex // guards evicted, and Conn until it is set
-	evicted bool       // the connection's place was given to another owner
+	evicted bool       // the connection was closed to make room for another owner's
 }
 
-// evict closes the connection because its place was given to another owner.
+// evict closes the connection to make room for another owner's connection.
 func (c *trackedConn) evict() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +193,7 @@ func (c *trackedConn) evict() {
 	}
 }
 
-// wasEvicted reports whether the connection was closed because its place was given to another owner.
+// wasEvicted reports whether the connection was closed to make room for another owner's connection.
 func (c *trackedConn) wasEvicted() bool { return c != nil && c.share != nil && c.share.Over() }
 
 // Close implements net.Conn.

@@ -14,7 +14,7 @@ import (
 type broker struct {
 	name    string
 	latest  []Worker           // the latest state of each worker that the broker has learned
-	known   []Worker           // latest, with the broker's unanswered claims
+	known   []Worker           // latest, adjusted for the broker's unanswered claims
 	stamps  []uint32           // increases with each change of known
 	claims  [][]*order         // the unanswered claims, by worker
 	members [][]bourse.Member  // by region

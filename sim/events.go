@@ -30,7 +30,8 @@ const (
 	detect                    // brokers learn that a worker is dead
 )
 
-// clock is the queue of future events. The zero value is empty.
+// clock contains the current virtual time and the queue of future events. The zero value is ready
+// to use.
 type clock struct {
 	now    time.Duration
 	future queue

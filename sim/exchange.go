@@ -46,7 +46,7 @@ type exchange struct {
 	rng        *rand.Rand
 	source     rand.Source // seeds the source of each order, as market.Config.Rand does
 	snapshots  pool
-	refusals   [][]uint32 // version of each worker that has refused a shape, by shape and worker
+	refusals   [][]uint32 // the worker's version when it last refused the shape, by shape and worker
 
 	meter     meter
 	outcome   Outcome
@@ -233,7 +233,7 @@ func (x *exchange) send(e event) {
 	x.add(e, d)
 }
 
-// work makes a worker process a request, and returns how long it takes from now until the worker has finished.
+// work makes a worker process a request, and returns the time from now until the worker has finished.
 func (x *exchange) work(worker int32, work, wait time.Duration) time.Duration {
 	h := &x.hosts[worker]
 	if h.slow {
@@ -296,7 +296,7 @@ func (x *exchange) decide(o int32) {
 	for i, w := range t.from {
 		b.learn(x, w, x.snapshots.at(t.seen[i]))
 		x.snapshots.put(t.seen[i])
-		if t.quotes[i].Refusal == nil && !b.known[w].fits(order) { // because of the broker's other claims
+		if t.quotes[i].Refusal == nil && !b.known[w].fits(order) { // the order no longer fits because of the broker's other claims
 			t.quotes[i].Refusal = &refused
 		}
 	}

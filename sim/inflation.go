@@ -27,7 +27,7 @@ type Inflation [MaxLoad + 1]Figure
 // orders are repeated or removed until the orders demand 130 % of the cluster's GPUs.
 func inflate(t *Trace, seed int64) (orders, workers []int) {
 	rng := oldrand.New(oldrand.NewSource(seed))
-	rng.Int() // the paper's simulator logs one number
+	rng.Int() // skip one number, because the paper's simulator draws one for its log
 	demand := 0
 	for _, i := range t.Orders {
 		demand += t.Shapes[i].GPU()
@@ -58,7 +58,7 @@ func inflate(t *Trace, seed int64) (orders, workers []int) {
 	return orders, workers
 }
 
-// FirstSeed is the first of the ten seeds that the published results used.
+// FirstSeed is the first of the ten seeds used for the published results.
 const FirstSeed = 42
 
 // Mean returns the mean of n inflation experiments with different seeds.
@@ -223,8 +223,8 @@ func (c *scan) ask(shape, worker int) *answer {
 	return a
 }
 
-// meter computes the figures at each load as the paper does. It rounds the load after each order's arrival to a whole
-// percentage, and averages the figures over all orders with the same rounded load.
+// meter computes the figures at each load in the same way as the paper. It rounds the load after each order's arrival
+// to a whole percentage, and averages the figures over all orders with the same rounded load.
 type meter struct {
 	total                         float64
 	demand, allocated, fragmented float64

@@ -14,13 +14,13 @@ type Policy struct {
 	// score rates a worker that has room for the order. The highest score wins. Ties are
 	// broken by an arbitrary but fixed order of the workers.
 	score scoreFunc
-	// gpu selects the GPU for an order that shares one.
+	// gpu selects the GPU for an order that shares a GPU.
 	gpu gpuFunc
-	// random, if true, selects a random worker among those that have room. score is then not used.
+	// If random is true, the policy selects a random worker among those that have room, and score is not used.
 	random bool
-	// curves, if set, makes market.Rank choose the worker by its quote, with these curves.
+	// If curves is set, market.Rank chooses the worker by its quote, using these curves.
 	curves *market.Curves
-	// costs makes workers add the order's cost to their quotes; see [Cost].
+	// If costs is true, workers add the order's cost to their quotes; see [Cost].
 	costs bool
 }
 
@@ -62,7 +62,7 @@ func costCurves() *market.CurveSet {
 	}
 }
 
-// Capacities of the largest host. The policies normalize amounts by them.
+// Capacities of the largest host. The policies divide amounts by these capacities to normalize them.
 const (
 	mostCPU = 128000
 	mostGPU = maxGPUs * WholeGPU

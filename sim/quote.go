@@ -7,8 +7,8 @@ import "github.com/bourse-dev/bourse"
 // fragmentation gradient descent (FGD). The worker computes the cost from its own state and the
 // workload's typical shapes, so brokers do not need to know them.
 //
-// Curves can rank quotes by Cost as by any other resource. The account's total is costScale, its
-// used amount is half of costScale plus the cost, and the order takes one unit.
+// A policy can have a curve for Cost, as for any other resource. The account's total is costScale,
+// its used amount is half of costScale plus the cost, and the order takes one unit.
 const Cost bourse.Resource = "cost"
 
 // costScale is larger than any difference between two costs, in millionths of a GPU.

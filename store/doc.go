@@ -14,7 +14,7 @@
 //	├── machines
 //	│   └── MachineID                        bourse.Machine, without its events
 //	├── machine_app                          every machine
-//	│   └── app 00 MachineID                 (empty); app in keys is its id, or its name if it has none
+//	│   └── app 00 MachineID                 (empty); in keys, app is the app's id, or its name if the record contains no id
 //	├── machine_name                         live machines
 //	│   └── app 00 name                      MachineID
 //	├── machine_port                         live machines that have a port
@@ -28,7 +28,7 @@
 //	├── orders
 //	│   └── OrderID                          OrderRecord
 //	├── order_time                           every order except those for tasks, oldest first
-//	│   └── int64 time 00 OrderID            MachineID, VolumeID or (of a hold) OrderID, or empty for a tombstone
+//	│   └── int64 time 00 OrderID            MachineID, VolumeID, OrderID (for a hold), or empty (for a tombstone)
 //	├── apps
 //	│   └── AppName                          bourse.App
 //	├── log                                  append-only
@@ -39,7 +39,7 @@
 //	│   └── definition 00 resource 00 run    fsm.Record
 //	├── run_key
 //	│   └── run                              its key in runs
-//	├── run_open                             runs that have not ended, in the order of creation
+//	├── run_open                             runs that have not ended, oldest first
 //	│   └── run                              its key in runs
 //	├── volumes
 //	│   └── VolumeID                         bourse.Volume, without its usage
@@ -51,28 +51,28 @@
 //	│   └── SnapshotID                       VolumeID
 //	├── task_open                            orders of tasks in progress
 //	│   └── OrderID                          (empty)
-//	├── task_time                            orders of ended tasks, by the time of their end
+//	├── task_time                            orders of ended tasks, sorted by when the tasks ended
 //	│   └── int64 time 00 OrderID            uint64, big endian: the approximate size of its record
 //	├── machine_task                         live machines that are warm for a task
 //	│   └── app 00 task 00 MachineID         (empty)
 //	├── holds
 //	│   └── OrderID                          bourse.Hold
 //	├── hold_of                              every hold
-//	│   └── OrderID of all 00 OrderID        (empty); the first is the reservation's [bourse.ReservationKey.All]
+//	│   └── OrderID of all 00 OrderID        (empty); the key's first part is the reservation's [bourse.ReservationKey.All]
 //	├── hold_end                             every hold, by expiry
 //	│   └── int64 time 00 OrderID            (empty)
 //	├── versions                             live machines
 //	│   └── MachineID 00 InstanceID          bourse.Version
 //	└── app_keys                             live machines whose order provided keys
-//	    └── MachineID                        bourse.AppKeys, without an encoding
+//	    └── MachineID                        bourse.AppKeys, as raw bytes
 //
 // A record is the byte 3 followed by CBOR (package codec). A time is in nanoseconds since 1970. Parts of keys are
 // separated by zero bytes, so no part may contain one.
 //
 // # Guarantees
 //
-//   - After Wait or Update has returned nil for a transaction, it survives a crash at any
-//     later time. Transactions become durable in the order of Submit.
+//   - After Wait or Update has returned nil for a transaction, the transaction survives a crash at any
+//     later time. Transactions become durable in the order in which they were submitted.
 //   - If a transaction's function fails, the transaction has no effect on the store or on other transactions.
 //   - Indexes and sums change in the same transaction as the records from which they are derived.
 //     [Tx.Verify] checks this.

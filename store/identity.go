@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Identity identifies the worker, which creates it at its first start.
+// Identity identifies the worker, which creates it when it starts for the first time.
 type Identity struct {
 	Worker    bourse.WorkerID  `json:"worker"`
 	Tag       bourse.WorkerTag `json:"tag"`

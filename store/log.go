@@ -12,7 +12,7 @@ type Entry struct {
 	Kind  string       `json:"kind"` // kind of resource: KindMachine or KindVolume
 	ID    string       `json:"id"`   // ID of the resource
 	Run   string       `json:"run,omitempty"`
-	Event bourse.Event `json:"event"` // for a volume, has no ID and contains a volume state
+	Event bourse.Event `json:"event"` // for a volume, the event has no ID, and its state is a volume state
 }
 
 // keyLogged is the key under which bucketMeta stores the number of the last log entry.

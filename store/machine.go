@@ -154,8 +154,8 @@ func (t *Tx) MachineNamed(app bourse.App, name string) (bourse.MachineID, bool, 
 	return "", false, nil
 }
 
-// CountMachines returns the number of an app's live machines. It includes machines whose records
-// contain the app's name but not its ID, because they may belong to the app.
+// CountMachines returns the number of an app's live machines. It includes machines whose records contain the app's name
+// but no app ID, because they may belong to the app.
 func (t *Tx) CountMachines(app bourse.App) int {
 	n := 0
 	for _, space := range appKeysOf(&app) {

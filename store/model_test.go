@@ -200,8 +200,7 @@ func (m *model) compare(tx *Tx) error {
 	}
 	for _, name := range []bourse.AppName{"app", "app-2"} {
 		for life, id := range modelIDs(name) {
-			// This app was created after all records, so it does not own those without an app
-			// ID.
+			// This app was created after all records, so it does not own the records without an app ID.
 			app := bourse.App{Name: name, ID: id, Generation: life, CreatedAt: time.Unix(1<<40, 0)}
 			if err := m.compareApp(tx, app); err != nil {
 				return err
@@ -232,7 +231,7 @@ func (m *model) compareApp(tx *Tx, app bourse.App) error {
 	living := 0
 	for id, x := range m.machines {
 		if x.App == app.Name && x.AppID == "" && app.ID != "" && x.State != bourse.StateDestroyed {
-			living++ // counted, because nothing shows which app they belong to
+			living++ // counted, because a machine without an app ID may belong to this app
 		}
 		if x.App != app.Name || x.AppID != app.ID {
 			continue

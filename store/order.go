@@ -12,7 +12,7 @@ import (
 type OrderRecord struct {
 	ID       bourse.OrderID   `json:"id"`
 	Machine  bourse.MachineID `json:"machine,omitempty"`
-	Volume   bourse.VolumeID  `json:"volume,omitempty"` // empty in a tombstone, like Machine
+	Volume   bourse.VolumeID  `json:"volume,omitempty"` // in a tombstone, both Machine and Volume are empty
 	Held     bool             `json:"held,omitempty"`   // whether a hold with the order's ID has filled the order
 	Canceled bool             `json:"canceled,omitempty"`
 	Decision bourse.Decision  `json:"decision,omitzero"` // not set for a task: only the task's broker knows it

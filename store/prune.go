@@ -27,8 +27,8 @@ type Pruned struct{ Machines, Volumes, Orders, Tasks, Runs int }
 
 // Prune deletes records that became obsolete more than Config.Keep before now: destroyed machines and volumes with
 // their log entries, orders whose machine, volume or hold no longer has a record, ended tasks, and ended runs. If more
-// than 10,000 destroyed machines or 20,000 ended runs remain, it deletes the oldest ones, even if they are newer. It
-// never deletes data of a live machine or volume, or of a volume that still has a snapshot.
+// than 10,000 destroyed machines or 20,000 ended runs remain, it deletes the oldest of them, even if they became
+// obsolete more recently. It never deletes data of a live machine or volume, or of a volume that still has a snapshot.
 func (s *Store) Prune(ctx context.Context, now time.Time) (Pruned, error) {
 	var total Pruned
 	before := now.Add(-s.keep)
@@ -120,7 +120,7 @@ func deleteEach(ids []string, del func(id string) error) (int, error) {
 	return len(ids), nil
 }
 
-// excess returns by how many keys a bucket exceeds the limit, or 0 if it does not.
+// excess returns the number of keys by which a bucket exceeds the limit, or 0 if it does not exceed it.
 func excess(t *Tx, bucket string, limit int) int {
 	n := -limit
 	for range t.kv.Range(bucket, nil) {

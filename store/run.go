@@ -17,8 +17,8 @@ func runKeys(rec *fsm.Record) []entry {
 	return out
 }
 
-// openRun returns an unfinished run with the same definition, resource and ID as rec. Passed to swap as the old record,
-// it makes swap replace all derived keys that the stored record may have, so the stored record need not be read.
+// openRun returns an unfinished run with the same definition, resource and ID as rec. If swap receives it as the old
+// record, swap replaces all derived keys that the stored record may have, so the stored record need not be read.
 func openRun(rec *fsm.Record) *fsm.Record {
 	return &fsm.Record{ID: rec.ID, Definition: rec.Definition, Resource: rec.Resource, Status: fsm.Running}
 }

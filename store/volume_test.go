@@ -97,7 +97,7 @@ func (m volumeModel) compare(tx *Tx) error {
 		return fmt.Errorf("committed %v, %w; want %d of disk", committed, err, sum)
 	}
 	apps := []bourse.App{{Name: "app"}, {Name: "app-2"}}
-	for _, a := range apps[:2] { // created after all records, so they don't own those without an ID
+	for _, a := range apps[:2] { // created after all records, so these apps do not own the records without an app ID
 		apps = append(apps, bourse.App{Name: a.Name, ID: modelIDs(a.Name)[1], Generation: 1, CreatedAt: time.Unix(1<<40, 0)})
 	}
 	for _, app := range apps {

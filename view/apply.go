@@ -10,7 +10,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Outcome describes how Apply has handled a transaction.
+// Outcome describes how Apply handled a transaction.
 type Outcome int
 
 // Outcomes of Apply.
@@ -79,8 +79,8 @@ func (v *View) isFromFuture(p wire.Position) bool {
 	return p.Site == self.Site && (p.Epoch > self.Epoch || p.Epoch == self.Epoch && p.Seq > v.state.heads[self].seq)
 }
 
-// queueTx checks a transaction's signature and queues the transaction. If proven is not nil, a later transaction
-// has already proven that this author wrote the transaction, and queueTx skips the check.
+// queueTx checks a transaction's signature and queues the transaction. If a later transaction has already proven who
+// wrote this one, proven is the author, and queueTx skips the check.
 func (v *View) queueTx(tx *wire.SignedTx, proven *wire.Author) (ApplyResult, error) {
 	by := proven
 	if by == nil {
@@ -112,8 +112,8 @@ func (v *View) queueTx(tx *wire.SignedTx, proven *wire.Author) (ApplyResult, err
 	return ApplyResult{out, tx.Pos}, nil
 }
 
-// countForgery counts a forgery if err means that a transaction was not signed by the site that it
-// names.
+// countForgery increments the number of forgeries if err means that a transaction was not signed by
+// the site that it names.
 func (v *View) countForgery(err error) {
 	if bourse.CodeOf(err) == bourse.CodeForbidden {
 		v.mu.Lock()
@@ -152,7 +152,7 @@ func (v *View) authorOf(tx *wire.SignedTx) (*wire.Author, error) {
 	return by, by.Read(v.verifier.Keys)
 }
 
-// decode decodes a transaction's rows. Rows that do not fit the schema are returned in the result's field bad.
+// decode decodes a transaction's rows. Rows that do not fit the schema are returned in the result's bad field.
 func (v *View) decode(tx *wire.SignedTx, by *wire.Author) *incoming {
 	in := &incoming{Position: tx.Pos, at: tx.At, by: by, encoded: bytes.Clone(tx.Encoded), rows: make([]schema.Entry, 0, len(tx.Rows))}
 	st := wire.Stamp{Position: tx.Pos, At: tx.At}

@@ -43,8 +43,8 @@ func (v *View) ApplyAll(encoded [][]byte) []Applied {
 	return out
 }
 
-// authorsByLater returns each transaction's author if a later transaction's signature proves who
-// the author is. For a transaction whose own signature has to be checked, it returns nil.
+// authorsByLater returns an element for each transaction: the author if a later transaction's
+// signature proves who that is, or nil if the transaction's own signature has to be checked.
 func (v *View) authorsByLater(txs []*wire.SignedTx, births map[wire.Stream]*wire.Author) []*wire.Author {
 	proven := make([]*wire.Author, len(txs))
 	for i := len(txs) - 2; i >= 0; i-- {

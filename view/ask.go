@@ -34,7 +34,7 @@ func (v *View) Machine(ctx context.Context, id bourse.MachineID) (*inventory.Lis
 	return Query(ctx, v, inventory.Machine(id))
 }
 
-// CountMachines returns each app's number of machines. It omits apps without machines.
+// CountMachines returns the number of machines in each app. It omits apps without machines.
 func (v *View) CountMachines(ctx context.Context) (map[bourse.AppRef]int, error) {
 	return Query(ctx, v, inventory.CountMachines())
 }

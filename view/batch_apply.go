@@ -11,7 +11,7 @@ import (
 )
 
 // retention is how long expired data is retained, such as the tombstones of deleted shared rows and
-// the records of canceled orders. Open replaces a file that has not been used for almost as long.
+// the records of canceled orders. Open replaces a file that has gone unused for almost that long.
 const retention = 7 * 24 * time.Hour
 
 // apply applies a transaction if it is the next one of its stream. It ignores transactions that

@@ -16,7 +16,7 @@ import (
 	"github.com/bourse-dev/bourse/view/schema"
 )
 
-// certificates returns when the certificate of each broker and proxy was issued.
+// certificates returns the time at which each broker's and proxy's certificate was issued.
 func (r *member) certificates() map[bourse.WorkerID]time.Time {
 	r.t.Helper()
 	list, err := r.Certified(r.t.Context())
@@ -44,8 +44,8 @@ func exchange(t *testing.T, a, b *member) {
 	}
 }
 
-// TestCertificatesAfterAPartition checks that two brokers that recorded certificates and a removal on
-// different sides of a partition agree once it has ended.
+// TestCertificatesAfterAPartition checks that two brokers that recorded certificates and a removal on different sides
+// of a partition agree once the partition has ended.
 func TestCertificatesAfterAPartition(t *testing.T) {
 	one, two := startMember(t, Config{Site: "b1"}), startMember(t, Config{Site: "b2"})
 	now := time.Now().Truncate(time.Second).UTC()

@@ -125,7 +125,8 @@ func killAt(t *testing.T, stage FaultStage, n uint64, log [][]byte, want []strin
 		t.Error("the file was replaced")
 	}
 	again.sound()
-	// Other members have received the published transactions and return them. This test publishes the rest again.
+	// In practice, other members would return this member's transactions that they have received. Here, the member
+	// publishes its row again.
 	again.take(log...)
 	again.publish(volume("mine", fmt.Sprint(len(log)-1)))
 	again.sound()

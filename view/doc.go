@@ -21,8 +21,9 @@
 //   - Readers see a consistent state and never wait for the writer. Apply and SetPresence never block. Queues are
 //     bounded, and dropped transactions are fetched again.
 //   - kill -9 leaves an intact file with everything that Publish or Flush has acknowledged. A crash of the host may
-//     lose the last commits; this server's stream then begins a new epoch. A damaged, deleted or foreign file is moved
-//     aside and recreated. A full disk only prevents writes.
+//     lose the last commits; this server's stream then begins a new epoch. A damaged or deleted file, or one that
+//     belongs to another server, is replaced by a new one; if the old file still exists, it is first moved aside. A
+//     full disk only prevents writes.
 //
 // The view does not guarantee that other members have received the rows that this server has published (AwaitCopies
 // in view/replication does), or that rows are still current. A member that was running but isolated from all others
@@ -41,10 +42,10 @@
 //
 // # Goroutines and locks
 //
-// The package starts no goroutines. The goroutine that calls Run is the writer. Only the writer
-// changes the file and View.state. It also calls the function that OnPublish has set. All other
-// goroutines add work to View.jobs or View.intake, and wake the writer. The writer commits in
-// batches. If a batch fails, the writer searches for the part that failed.
+// The package starts no goroutines. The goroutine that calls Run is the writer. Only the writer changes the file and
+// View.state. It also calls the function that was passed to OnPublish. All other goroutines add work to View.jobs or
+// View.intake, and wake the writer. The writer commits in batches. If a batch fails, the writer searches for the part
+// that failed.
 //
 // View.mu guards the data that is shared with the writer. It is never held across I/O or a callback. pool.mu guards the
 // readers' connections; no other lock is taken while holding it. An in-memory view has a single connection, which

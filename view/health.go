@@ -60,8 +60,8 @@ type StreamHealth struct {
 	Gaps int           `json:"gaps,omitzero"` // transactions that wait for earlier ones
 }
 
-// Overloaded reports whether transactions arrive faster than they are applied: those that wait occupy more than half of
-// the queue.
+// Overloaded reports whether transactions arrive faster than they are applied: the waiting ones occupy more than half
+// of the queue.
 func (v *View) Overloaded() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Proof returns the app with this name, with its Proof set. It returns CodeNotFound if the app is not
-// in the view.
+// Proof returns the app with this name and sets the app's Proof field. It returns CodeNotFound if the app is not in the
+// view.
 func (v *View) Proof(ctx context.Context, name bourse.AppName) (bourse.App, error) {
 	var app bourse.App
 	err := v.Read(ctx, func(c *sqlite.Conn) error {

@@ -57,8 +57,8 @@ type intake struct {
 	flushes      []flush
 }
 
-// flush is a pending call to Flush, which returns once all transactions whose tickets are at most ticket have left the
-// queue.
+// flush is a pending call to Flush. The call returns once all transactions with this ticket or a lower one have left
+// the queue.
 type flush struct {
 	ticket uint64
 	done   chan struct{}

@@ -11,8 +11,9 @@ import (
 )
 
 // Removing a server has the same effect as if the server had begun a new, empty epoch: the rows
-// that it owned are deleted, and members that still have them cannot bring them back. Its shared
-// rows remain. If the server returns, it begins a later epoch and publishes all of its rows again.
+// that it owned are deleted, and members that still have these rows cannot restore them. The
+// server's shared rows remain. If the server returns, it begins a later epoch and publishes all of
+// its rows again.
 
 // removeMember applies the removal of a server, after its row was stored.
 func (b *batch) removeMember(site bourse.WorkerID, said wire.Columns) error {
@@ -45,8 +46,8 @@ func (v *View) LatestEpoch(site bourse.WorkerID) uint64 {
 	return v.state.newest[site]
 }
 
-// readRemoved reads the removals. If a removed server's newest epoch is covered by the removal, it
-// is set to the first epoch that is not.
+// readRemoved reads the removals. For each server whose newest epoch is covered by its removal, it
+// sets the newest epoch to the first one that the removal does not cover.
 func (st *state) readRemoved(c *sqlite.Conn) error {
 	return schema.Query(c, "SELECT key, until FROM removed_rows", func(s *sqlite.Stmt) error {
 		site, until := bourse.WorkerID(s.ColumnText(0)), uint64(min(max(s.ColumnInt64(1), 0), wire.MaxEpoch-1))

@@ -20,7 +20,7 @@ type head struct {
 	bytes int64        // approximate size of the owned rows
 }
 
-// sumKey identifies a table's checksum. A table contains either shared or owned rows.
+// sumKey identifies the checksum of a table, whose rows are either all shared or all owned.
 type sumKey struct {
 	table  string
 	shared bool

@@ -10,7 +10,7 @@ const (
 
 // Watcher notifies its owner when tables have changed.
 type Watcher struct {
-	C <-chan struct{} // contains an element if a watched table has changed since the last receive
+	C <-chan struct{} // receives a value after a watched table has changed; several changes before the value is read count as one
 
 	c      chan struct{}
 	tables []string

@@ -203,7 +203,7 @@ func (w *writer) commit(b *batch) error {
 	if err := w.fault(FaultBefore); err != nil {
 		return err
 	}
-	// Readers never block a commit, because it only appends to the write-ahead log.
+	// Readers never block a commit, because a commit only appends to the write-ahead log.
 	if err := schema.Run(b.conn, "COMMIT"); err != nil {
 		return err
 	}

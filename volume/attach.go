@@ -60,8 +60,8 @@ func (s *Store) giveUp(ctx context.Context, id string) error {
 	if err := s.unmount(ctx, id); err != nil {
 		return err
 	}
-	// Even after unmount, a process may still be using a detached mount. The host's kernel and the
-	// guest's would then write to the same file system.
+	// Even after unmount, a process may still be using a detached mount. If a guest got the device now, the host's
+	// kernel and the guest's would write to the same file system.
 	if free, err := awaitUnbound(ctx, s.path(id, stageComplete, imageFile)); errors.Is(err, fs.ErrNotExist) {
 		return damaged(id, "its image is missing")
 	} else if err != nil {

@@ -13,9 +13,10 @@ import (
 // capture copies the state of the volume's image at one moment to the empty file dst. If the host's file system can
 // share blocks, writers to the volume are blocked for a few milliseconds. If it cannot, the image is first copied while
 // writers continue, and writers are then blocked while the image is read again to find the changes. Nothing is blocked
-// if the volume is not mounted. If a virtual machine is using the volume, the host cannot block its writers, and the
-// copy contains what the disk would contain after a power failure; capture then returns CodeFailedPrecondition if
-// blocks cannot be shared. The caller must sync dst, and must hold the lock of the object to which dst belongs.
+// if the volume is not mounted. If a virtual machine is using the volume, the host cannot block its writers. In that
+// case, capture returns CodeFailedPrecondition if blocks cannot be shared; otherwise, the copy contains what the disk
+// would contain after a power failure. The caller must sync dst, and must hold the lock of the object to which dst
+// belongs.
 func (s *Store) capture(ctx context.Context, id string, dst *os.File) (content, error) {
 	c := &capture{s: s, id: id, dst: dst, changes: s.mountCount(id)}
 	if err := c.open(); err != nil {

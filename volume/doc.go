@@ -18,10 +18,9 @@
 //	<id>.gone/           being removed
 //	<id>.fork<n>/        a copy of a mounted volume while another host reads it
 //
-// Only the directory's name records an object's state. The directory is renamed after all its
-// contents have been synced. A volume's size is the size of its image. If a crash interrupts the
-// growth of a file system, the file system is smaller than its image. It then grows when it is
-// mounted the next time.
+// Only the directory's name records an object's state. The directory is renamed after all its contents have been
+// synced. A volume's size is the size of its image. If a crash interrupts the growth of a file system, the file system
+// is smaller than its image. It then grows the next time it is mounted.
 //
 // # Why a loop file system
 //
@@ -39,22 +38,21 @@
 //
 // # Loop devices
 //
-// A device is bound with autoclear. This process keeps the device open until it is mounted, so a
-// crash in between leaves nothing behind. An image may still be bound because its mount was
-// detached while in use, or still exists in another mount namespace. It is then mounted again
-// through the same device, because two devices on one image would be two file systems that
-// overwrite each other.
+// A device is bound with autoclear. This process keeps the device open until it is mounted, so a crash in between
+// leaves nothing behind. An image may still be bound to a device because its mount was detached while in use, or
+// because the mount still exists in another mount namespace. The image is then mounted again through the same device. A
+// second device would result in two independent file systems that overwrite each other's data.
 //
 // # Virtual machines
 //
 // A virtual machine gets a volume as a block device, and its guest mounts it. The guest can write any bytes to the
 // device. Kernels and programs that read file systems were not written to withstand hostile bytes. Therefore, the host
 // neither mounts nor repairs a file system that a guest has written to, nor any copy of it. Before the guest gets the
-// device, Attach records in the volume's directory that it is used by a virtual machine. Each copy gets the same
+// device, Attach records in the volume's directory that a virtual machine uses the volume. Each copy gets the same
 // record. The guest replays the journal and grows the file system.
 //
 // The loop device for a guest is bound without autoclear until Unmount. Otherwise, the kernel could
-// give its number to another volume while the guest's container may still use that number.
+// bind the same device to another volume while the guest's container can still use the device.
 //
 // # Concurrency
 //

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// blockSize is the block size of every file system in bytes.
+// blockSize is the block size, in bytes, of every file system.
 const blockSize = 4096
 
 // features lists the features of every file system. The defaults of the host's mke2fs are not used,
@@ -20,7 +20,7 @@ const features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_s
 
 // makeFSArgs returns the command that creates a file system on an image or device. A volume has a
 // journal and can grow; scratch space does not have a journal and cannot grow. The command first
-// discards the target's blocks, so that blocks that mke2fs does not write read as zeros.
+// discards the target's blocks, so that all blocks that mke2fs does not write contain zeros.
 func makeFSArgs(target, uuid string, scratch bool) []string {
 	wanted := features + ",has_journal,resize_inode"
 	if scratch {

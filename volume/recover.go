@@ -45,7 +45,7 @@ func (s *Store) Recover(ctx context.Context, keep func(id string) bool) error {
 	return errors.Join(errs...)
 }
 
-// recover cleans up the directory of one object, whose stage is at. kind is the same stage, but without a copy's
+// recover cleans up the directory of one object. at is the object's stage, and kind is the same stage without a copy's
 // number.
 func (s *Store) recover(ctx context.Context, id string, kind, at stage, keep bool) error {
 	switch kind {

@@ -107,7 +107,7 @@ func (w *Worker) runningOn(ctx context.Context, id bourse.MachineID) (bourse.Mac
 
 // processes returns a running machine's processes. Errors: failed_precondition if the machine is
 // not running or its processes are not visible on this host, not_found if the machine does not
-// exist or its program has just ended.
+// exist or its program has just exited.
 func (w *Worker) processes(ctx context.Context, id bourse.MachineID) ([]bourse.Process, error) {
 	m, d, err := w.runningOn(ctx, id)
 	if err != nil {

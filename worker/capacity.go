@@ -150,7 +150,8 @@ func (c *Capacity) gpus() map[string]int64 {
 }
 
 // validateDevices returns CodeInvalid if a device is named twice, a name is not a qualified CDI name
-// (vendor.com/class=name), or the configured number of GPUs of a kind differs from the number of devices named for it.
+// (vendor.com/class=name), or the configured number of GPUs of a kind differs from the number of device names for that
+// kind.
 func (c *Capacity) validateDevices() error {
 	seen := map[string]bool{}
 	for kind, names := range c.Devices {

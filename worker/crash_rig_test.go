@@ -30,7 +30,7 @@ type death struct {
 
 	mu    sync.Mutex
 	calls int
-	ends  map[int]bool // numbers of the calls whose end is reported, too
+	ends  map[int]bool // numbers of the calls that are also reported after they take effect
 	dead  bool
 }
 

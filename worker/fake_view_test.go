@@ -32,8 +32,8 @@ type memView struct {
 	count    viewCount
 }
 
-// viewFault is called before and after each call of a memView takes effect. If it returns an error after the call, the
-// worker does not learn that the call took effect.
+// viewFault is called twice for each call to a memView: before the call takes effect, and afterwards. If it returns an
+// error afterwards, the worker does not learn that the call took effect.
 type viewFault func(ctx context.Context, call string, after bool) error
 
 // viewCount counts the updates that a memView has received.

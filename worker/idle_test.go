@@ -97,7 +97,7 @@ func TestAnIdleMachineIsStopped(t *testing.T) {
 
 func TestAnIdleMachineIsSuspended(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault  error // error of freezing the program
+		fault  error // error returned when the program is frozen
 		labels map[string]string
 		state  bourse.State
 		want   []string

@@ -244,9 +244,9 @@ func TestAPullEndsInTimeForItsClaim(t *testing.T) {
 	})
 }
 
-// If a registry cannot be reached, the worker tries twice and then refuses the order,
-// so that another worker can fill it at once. If an earlier attempt reached the
-// registry, the worker keeps trying.
+// If a registry cannot be reached, the worker tries twice and then refuses the order, so that
+// another worker can fill the order without delay. If an earlier attempt reached the registry, the
+// worker keeps trying.
 func TestAnUnreachableRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)
@@ -313,7 +313,7 @@ func TestAnOrderReportsItsPull(t *testing.T) {
 	})
 }
 
-// A cancellation ends a pull at once.
+// A cancellation stops a pull immediately.
 func TestACancellationEndsThePull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newImageHost(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // LocalAPI is the worker's API for callers in the same process. Handler is the API for callers on the network. Until
-// the worker has recovered its state, every call fails with CodeUnavailable.
+// the worker has recovered its state, every call except App fails with CodeUnavailable.
 type LocalAPI struct{ w *Worker }
 
 // Local returns the worker's API for callers in the same process.
@@ -86,7 +86,7 @@ func (l LocalAPI) Machines(ctx context.Context, app *bourse.App, keep func(*bour
 	return l.w.machines.List(ctx, app, keep)
 }
 
-// Stop begins to stop a machine. It returns the machine without waiting for its program to exit.
+// Stop stops a machine. It returns the machine without waiting for its program to exit.
 func (l LocalAPI) Stop(ctx context.Context, id bourse.MachineID) (bourse.Machine, error) {
 	if err := l.ready(); err != nil {
 		return bourse.Machine{}, err
@@ -108,8 +108,8 @@ func (l LocalAPI) Destroy(ctx context.Context, id bourse.MachineID) error {
 // worker's machines can reach.
 type Names struct {
 	*state.State
-	// Elsewhere returns an app's machines on other workers. The field is nil if the worker is not connected to other
-	// workers' machines. If Elsewhere returns an error, DNS answers contain only the worker's own machines.
+	// Elsewhere returns an app's machines on other workers. It is nil if the worker is not connected to other workers'
+	// networks. If Elsewhere returns an error, DNS answers contain only the worker's own machines.
 	Elsewhere func(app *bourse.App) ([]bourse.Machine, error)
 }
 

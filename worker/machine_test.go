@@ -151,8 +151,8 @@ func TestAutoDestroy(t *testing.T) {
 	})
 }
 
-// Verbs that are not allowed in a machine's state fail with a code. Verbs whose effect
-// the machine already has succeed.
+// Verbs that are not allowed in a machine's state fail with a code. A verb succeeds if the machine
+// is already in the state that the verb requests.
 func TestVerbsByState(t *testing.T) {
 	act := fabric.MachineAction{}
 	verbs := map[string]func(*host, bourse.MachineID) error{

@@ -25,7 +25,7 @@ type Mesh interface {
 	Reaches(worker bourse.WorkerID) bool
 }
 
-// MeshView implements mesh.View. It takes apps from the worker's own records, and everything else from the view.
+// MeshView implements mesh.View. It reads apps from the worker's own records, and everything else from the view.
 type MeshView struct {
 	view       *view.View
 	replicator *replication.Replicator

@@ -52,7 +52,7 @@ func (w *Worker) claimKind(ctx context.Context, c *bourse.Claim) (*bourse.Fill, 
 }
 
 // cancel cancels an order on this worker, whether or not the worker has filled it. It records a tombstone, so that all
-// later claims are refused. It also begins to destroy the order's machine or volume, if any, and deletes the order's
+// later claims are refused. It also starts destroying the order's machine or volume, if any, and deletes the order's
 // hold. cancel returns once all of this is recorded. If the order's volume belongs to a machine, cancel returns
 // failed_precondition and does not cancel the order.
 func (w *Worker) cancel(ctx context.Context, id bourse.OrderID) (bourse.Cancellation, error) {
@@ -137,8 +137,8 @@ func (w *Worker) decision(ctx context.Context, id bourse.OrderID) (bourse.Decisi
 	return d, err
 }
 
-// How long a claim may occupy its turn. After that time, another claim may begin, because a claim that takes longer is
-// usually waiting for an image or a program rather than for this worker.
+// The maximum time for which a claim occupies its turn. After that time, another claim may begin, because a claim that
+// takes longer is usually waiting for an image or a program rather than for this worker.
 const (
 	machineLease = 250 * time.Millisecond
 	taskLease    = 25 * time.Millisecond
@@ -175,7 +175,7 @@ func (w *Worker) claimStream(ctx context.Context, c bourse.Claim, out *codec.Wri
 	if c.Order.Kind() != bourse.KindTask {
 		return bourse.Errorf(bourse.CodeInvalid, "only a task's answer can be streamed, and the order is not for a task")
 	}
-	c.Order.Task.Output = func(part []byte) { _ = out.Write(fabric.ClaimPart{Output: part}) } // ctx ends if the caller disconnects
+	c.Order.Task.Output = func(part []byte) { _ = out.Write(fabric.ClaimPart{Output: part}) } // ctx is canceled if the caller disconnects
 	end := fabric.ClaimPart{}
 	if reply, err := claimed(w.admit(ctx, &c)); err != nil {
 		end.Failure = fabric.FailureOf(err)

@@ -53,8 +53,8 @@ func (r *rig) setup(c *Config) {
 	c.NetworkMode = r.mode
 }
 
-// newRigged returns a host whose daemon is not started, with the rig that with returns.
-// If with is nil, the host has no rig.
+// newRigged returns a host whose daemon is not started. The host has the rig that the function with
+// creates, or none if with is nil.
 func newRigged(t testing.TB, with func() *rig) *host {
 	t.Helper()
 	if with == nil {
@@ -231,7 +231,8 @@ func stories(all []bourse.Machine) string {
 	return out.String()
 }
 
-// onlyAfterStart returns hooks that make every call fail with fault's error. A failing start still takes effect.
+// onlyAfterStart returns hooks that make every call except Wait fail with fault's error. A failing start still takes
+// effect.
 func onlyAfterStart(fault func() error) drivertest.Hooks {
 	return drivertest.Hooks{
 		Before: func(_ context.Context, c drivertest.Call) error {

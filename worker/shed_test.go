@@ -13,9 +13,9 @@ import (
 	"github.com/bourse-dev/bourse/internal/throttle"
 )
 
-// A worker that has reached its limit of concurrent claims answers with a code that is
-// neither a refusal nor an unknown outcome. Nothing was done, so the order may be
-// filled on another worker without being canceled here.
+// A worker that has reached its limit of concurrent claims answers with a code that is neither a
+// refusal nor an unknown outcome. The claim was not recorded, so the order may be filled on another
+// worker without being canceled here.
 func TestClaimsBeyondTheLimit(t *testing.T) {
 	h := newHost(t, nil)
 	h.Worker.turns = throttle.NewOrderLimiter(throttle.OrderLimits{Concurrency: 1, InProgress: 1})

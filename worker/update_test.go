@@ -193,8 +193,8 @@ func TestUpdateToAVersionThatDoesNotStart(t *testing.T) {
 	})
 }
 
-// Two versions of a machine never run at the same time, so an update needs only the
-// larger resources of both. Even on a full host, the image and program can be changed.
+// Two versions of a machine never run at the same time, so an update needs only the larger of the
+// two amounts of each resource. Even on a full host, the image and program can be changed.
 func TestUpdateOnAFullHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost(t, nil)

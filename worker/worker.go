@@ -252,7 +252,7 @@ const (
 	leaveTimeout = time.Second
 )
 
-// pruneStore removes old records from the store until ctx is done.
+// pruneStore periodically removes old records from the store, until ctx is done.
 func (w *Worker) pruneStore(ctx context.Context) error {
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()

@@ -124,8 +124,8 @@ func readChecks(c *bourse.Config) ([]Check, error) {
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// check fills in a check's defaults. port is the default port. A time that is out of range is replaced by the nearest
-// valid value, as clients of the Machines API expect.
+// check fills in a check's defaults. port is the default port. An out-of-range duration is replaced by the nearest
+// valid one, as clients of the Machines API expect.
 func (c CheckConfig) check(port int) (Check, error) {
 	out := Check{
 		Type: CheckType(strings.ToLower(c.Type)), Kind: c.Kind, Port: c.Port,

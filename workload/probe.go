@@ -122,8 +122,8 @@ func (c *Check) newRequest(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// failure describes why a probe failed, without the host's addresses. The text begins with the port if the connection
-// failed or the port differs from the one in the config.
+// failure describes why a probe failed, without revealing the host's addresses. The text begins with the port if the
+// connection failed or the port differs from the one in the config.
 func (c *Check) failure(err error) string {
 	text, port := err.Error(), c.usesOtherPort()
 	if op, ok := errors.AsType[*net.OpError](err); ok {

@@ -18,7 +18,7 @@ type Program struct {
 	IgnoreAppSecrets bool     // do not pass the app's other secrets to the program
 }
 
-// Secret sets a variable to the value of one of the app's secrets.
+// Secret assigns the value of one of the app's secrets to an environment variable.
 type Secret struct {
 	EnvVar string `json:"env_var"`
 	Name   string `json:"name"` // name of the secret; "" means the variable's name

@@ -146,8 +146,8 @@ func (r *review) walk(path string, value any) error {
 	return nil
 }
 
-// Unknown returns a warning for each non-empty member of raw, a JSON body, for which v has no field. raw must have
-// been decoded into v before.
+// Unknown returns a warning for each non-empty member of raw, a JSON body, for which v has no field. The caller must
+// already have decoded raw into v.
 func Unknown(raw []byte, v any) []bourse.Warning {
 	var r review
 	r.unknown("", bourse.UnknownMembers(raw, v))
@@ -189,8 +189,8 @@ func (r *review) warn(field, message string) {
 	}
 }
 
-// hasEffect reports whether a member's value requests anything. Empty values, false, 0, and the values in idle do
-// not.
+// hasEffect reports whether a member's value requests anything. Empty values, false, 0, and the values listed in idle
+// do not.
 func hasEffect(value any, idle []string) bool {
 	switch v := value.(type) {
 	case nil:

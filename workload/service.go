@@ -55,8 +55,8 @@ func (a *Autostop) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Handler is one step in how a proxy processes a connection. A port's handlers are applied in the order in which the
-// port lists them.
+// Handler is one of the steps by which a proxy processes a connection. A port's handlers are applied in the order in
+// which the port lists them.
 type Handler string
 
 // The handlers.

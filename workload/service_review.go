@@ -6,8 +6,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// reviewServices returns warnings about settings whose combination has a surprising effect, above all a machine that
-// is stopped and never started again.
+// reviewServices returns warnings about combinations of settings that have a surprising effect, above all those with
+// which a machine is stopped and never started again.
 func reviewServices(c *bourse.Config, list []Service) (out []bourse.Warning) {
 	warn := func(i int, field, message string) {
 		out = append(out, bourse.Warning{Field: fmt.Sprintf("config.services[%d].%s", i, field), Message: message})

@@ -25,7 +25,8 @@ type ServiceConfig struct {
 	ForceInstanceDescription *string       `json:"force_instance_description,omitempty"`
 }
 
-// The tags "in" and "quoted" of the types below are for package deploy/config, whose files contain the same tables.
+// Package deploy/config uses the tags "in" and "quoted" of the types below, because configuration files contain tables
+// of the same types.
 
 // PortConfig is an item of config.services[].ports.
 type PortConfig struct {
@@ -76,7 +77,7 @@ type HTTPResponse struct {
 }
 
 // ReplayCache configures a proxy to cache the destination of a replayed request. The proxy sends later requests with
-// the same path prefix and the same header or cookie to this destination.
+// the same path prefix, and with the same value of the named header or cookie, to this destination.
 type ReplayCache struct {
 	PathPrefix  string `json:"path_prefix,omitempty"`
 	TTLSeconds  int    `json:"ttl_seconds,omitempty" in:"10..31536000"`
@@ -271,8 +272,8 @@ func unsupportedItems(path string, raw json.RawMessage) error {
 	return err
 }
 
-// decode decodes a config member. For a missing member, it returns the zero value. Errors have CodeInvalid and contain
-// the path of the wrong value.
+// decode decodes a config member. For a missing member, it returns the zero value. Its errors have CodeInvalid, and
+// contain the path of the value that cannot be decoded.
 func decode[T any](path string, raw json.RawMessage) (v T, err error) {
 	if len(raw) == 0 {
 		return v, nil

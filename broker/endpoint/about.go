@@ -34,7 +34,7 @@ func (rt Route) Makes(reply any) Route { return rt.Writes(reply).Answers(http.St
 // Answers sets the status of a successful reply.
 func (rt Route) Answers(status int) Route { rt.About.Status = status; return rt }
 
-// Fails sets the type of the reply if a valid request fails.
+// Fails sets the type of the reply to a valid request that fails.
 func (rt Route) Fails(reply any) Route { rt.About.Failure = reply; return rt }
 
 // Streams declares that a successful reply is a stream of lines, each a JSON value of the given

@@ -47,8 +47,8 @@ var ErrTokenEnded = errors.New("the token is no longer valid")
 // IsValid reports whether the token is valid now, as far as this release can determine.
 func IsValid(t *inventory.Token, now time.Time) bool { return checkValid(t, now) == nil }
 
-// Token format. The prefix lets people and secret scanners recognize Bourse tokens, and lets clients tell them from Fly
-// tokens.
+// Token format. The prefix lets people and secret scanners recognize Bourse tokens, and lets clients tell them apart
+// from Fly tokens.
 const (
 	tokenPrefix = "bourse_"
 	tokenBytes  = 32
@@ -84,7 +84,7 @@ func Digest(token string) (id, digest string, ok bool) {
 	return digest[:idLength], digest, true
 }
 
-// ValidID returns CodeInvalid if id is not a token id.
+// ValidID returns CodeInvalid if id is not a token ID.
 func ValidID(id string) error {
 	if b, err := hex.DecodeString(id); err != nil || len(b) != idLength/2 || strings.ToLower(id) != id {
 		return bourse.Errorf(bourse.CodeInvalid, "%s is not a token id: an id has %d hexadecimal digits", bourse.Quoted(id), idLength)

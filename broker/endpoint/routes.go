@@ -60,8 +60,8 @@ func (s *Server) Routed(routes []Route) http.Handler {
 	})
 }
 
-// withoutSlash returns r with the slash at the end of its path removed. An encoded slash (%2F) is
-// part of a name, so it is kept.
+// withoutSlash returns r without the slash at the end of its path. An encoded slash (%2F) is part
+// of a name, so it is kept.
 func withoutSlash(r *http.Request) *http.Request {
 	if p := r.URL.EscapedPath(); len(p) < 2 || !strings.HasSuffix(p, "/") {
 		return r

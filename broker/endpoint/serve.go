@@ -30,7 +30,7 @@ type Request struct {
 	notes []slog.Attr // additional attributes for the log
 }
 
-// Note adds an attribute to the request's log entry, such as the id of a created object.
+// Note adds an attribute to the request's log entry, such as the ID of a created object.
 func (r *Request) Note(attrs ...slog.Attr) { r.notes = append(r.notes, attrs...) }
 
 // App returns the name of the app in the path.
@@ -52,7 +52,7 @@ type Server struct {
 	Ready       func() error               // returns an error until the broker is ready; until then, only the endpoints for which servedBeforeReady returns true are served
 	Unsupported func(*http.Request) string // returns why a Machines API call is not supported; otherwise ""
 	Counts      *Counts
-	Region      bourse.Region // shown in request ids
+	Region      bourse.Region // part of request IDs
 	Now         func() time.Time
 	Log         *slog.Logger
 }
@@ -75,7 +75,7 @@ func (s *Server) endpoint(rt Route) http.Handler {
 		s.Counts.Ended(rt.Pattern, rec.status, took)
 		s.logRequest(rt, req, rec.status, took, err)
 		if err != nil && rec.status < 300 {
-			// Part of the reply has been sent, so break the connection to show that it is incomplete.
+			// Part of the reply has been sent, so break the connection to show that the reply is incomplete.
 			panic(http.ErrAbortHandler)
 		}
 	})
@@ -103,9 +103,9 @@ func (s *Server) guarded(rt Route, w http.ResponseWriter, r *Request) (err error
 	return rt.Serve(w, r)
 }
 
-// logRequest logs a request. The level is error for a server error; otherwise, it is debug for a read and info for a
-// change. Entries about changes have audit=true, even if the change was refused. They contain the caller, the
-// operation, the object, the client's address and the outcome. Entries never contain tokens or bodies.
+// logRequest logs a request. Internal errors are logged at level error, other changes at level info, and other reads at
+// level debug. Entries about changes contain audit=true, even if the change was refused. They also contain the caller,
+// the operation, the object, the client's address and the outcome. Entries never contain tokens or bodies.
 func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration, err error) {
 	level := slog.LevelInfo
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -142,8 +142,8 @@ func (s *Server) logRequest(rt Route, r *Request, status int, took time.Duration
 	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// maxLogged is the maximum number of bytes of a path segment that are logged. All names and IDs
-// are shorter.
+// maxLogged is the maximum length of a path segment in the log, in bytes. All names and IDs are
+// shorter.
 const maxLogged = 128
 
 // outcome returns a change's outcome for the log, based on the status of the reply.

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// caller is a client of /v1 that uses the credentials of one request.
+// caller calls /v1 with the credentials of one request.
 type caller struct{ *machinesapi.Client }
 
 func newCaller(api http.Handler, r *http.Request) *caller {
@@ -55,7 +55,7 @@ func (p *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// replyWriter is the [http.ResponseWriter] that the handler writes a reply to.
+// replyWriter is the [http.ResponseWriter] to which the handler writes a reply.
 type replyWriter struct {
 	header  http.Header
 	body    *io.PipeWriter

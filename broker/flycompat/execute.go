@@ -41,7 +41,7 @@ func (a arguments) count(name string, fallback, limit int) int {
 	return fallback
 }
 
-// execution is the state of the execution of one query. It must not be used concurrently.
+// execution is the state of one query's execution. It must not be used concurrently.
 type execution struct {
 	doc    *ast.QueryDocument
 	vars   map[string]any

@@ -88,8 +88,8 @@ func writeJSON(w http.ResponseWriter, status int, body any) error {
 	return nil
 }
 
-// writeError sends an error in the same form as /v1. An error that was returned by /v1 keeps its
-// status and request ID.
+// writeError sends an error in the format that /v1 uses. An error that was returned by /v1 keeps
+// its status and request ID.
 func writeError(w http.ResponseWriter, err error) {
 	code := bourse.CodeOf(err)
 	if errors.Is(err, context.Canceled) {

@@ -19,7 +19,7 @@ import (
 
 // Limits for one page of logs.
 const (
-	// Maximum number of machines whose logs are read. If there are more, only the logs of the newest ones are read.
+	// Maximum number of machines whose logs are read. If there are more, only the logs of the newest machines are read.
 	logMachines    = 100
 	logConcurrency = 16      // number of logs that are read concurrently
 	logLines       = 100     // lines per machine, on the first page and for machines that are not in the token yet

@@ -13,9 +13,10 @@ type ReservedHolds struct {
 	Missing []bourse.WorkerID                      // workers that did not answer
 }
 
-// HoldsByReservation groups the reported holds by reservation. If any of a worker's holds for a
-// reservation is foreign (see [Reservation]), all of the worker's holds for that reservation are
-// omitted. Holds that a worker reports on behalf of another worker are ignored.
+// HoldsByReservation groups the reported holds by reservation. foreign reports whether a hold is
+// off limits to the caller; see [Reservation]. If any of a worker's holds for a reservation is
+// foreign, all of the worker's holds for that reservation are omitted. Holds that a worker reports
+// on behalf of another worker are ignored.
 func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Hold) bool) ReservedHolds {
 	byKey := map[bourse.ReservationKey][]bourse.Hold{}
 	for _, a := range answers {
@@ -45,8 +46,8 @@ func HoldsByReservation(answers []Answer[[]bourse.Hold], foreign func(*bourse.Ho
 	return out
 }
 
-// hasForeign reports whether any hold in part is foreign. part must contain all of one worker's holds for one
-// reservation, because these can only be extended or released together.
+// hasForeign reports whether any hold in part is off limits to the caller. part must contain all of one worker's holds
+// for one reservation, because they can be extended or released only together.
 func hasForeign(part []bourse.Hold, foreign func(*bourse.Hold) bool) bool {
 	return foreign != nil && slices.ContainsFunc(part, func(h bourse.Hold) bool { return foreign(&h) })
 }

@@ -77,7 +77,7 @@ func (k *Machines) Remember(m *bourse.Machine) { k.owners.remember(m.ID, OwnerOf
 // RememberReply caches a reply from the machine's worker about the machine.
 func (k *Machines) RememberReply(m *bourse.Machine) { k.fresh.note(m) }
 
-// Replied returns the app's machines whose latest versions this broker has received in workers' replies, but not in the
+// Replied returns the app's machines whose latest versions this broker knows from workers' replies, but not from the
 // view yet.
 func (k *Machines) Replied(app bourse.AppName) map[bourse.MachineID]bourse.Machine {
 	return k.fresh.of(app)

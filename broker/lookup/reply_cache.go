@@ -74,8 +74,8 @@ func newFreshVolumes(now func() time.Time) *freshVolumes {
 	}
 }
 
-// old reports whether a version is outdated, because a later version was received or the view already contains it or a
-// later one.
+// old reports whether a version is outdated: whether a later version was received, or the view already contains this
+// version or a later one.
 func (t *reply[T]) old(version time.Time) bool {
 	return version.Before(t.version) || !version.After(t.seen)
 }
@@ -122,7 +122,8 @@ func (f *replyCache[K, T]) purge() {
 }
 
 // of returns an app's cached objects, or those of all apps if app is empty. It omits objects whose latest version is in
-// the view. Call it before reading the view: only then is every omitted object certain to be in the view that is read.
+// the view. Read the view only after calling of. Otherwise, an omitted object may also be missing from the data that
+// was read.
 func (f *replyCache[K, T]) of(app bourse.AppName) map[K]T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -142,7 +143,7 @@ func (f *replyCache[K, T]) of(app bourse.AppName) map[K]T {
 	return out
 }
 
-// get returns the cached reply about one object. Like of, it must be called before the view is read.
+// get returns the cached reply about one object. Read the view only after calling get; see of.
 func (f *replyCache[K, T]) get(id K) (reply[T], bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

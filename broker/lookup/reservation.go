@@ -20,8 +20,8 @@ type Reservation struct {
 }
 
 // Add adds workers' answers. It ignores holds of other reservations, and holds that a worker reports on behalf of
-// another worker. If any of a worker's holds is foreign, the worker is treated as if it had no holds, and is removed
-// from At.
+// another worker. If any of a worker's holds is off limits to the caller (see Foreign), the worker is treated as if it
+// had no holds, and is removed from At.
 func (r *Reservation) Add(answers []Answer[[]bourse.Hold]) {
 	for _, a := range answers {
 		own := slices.DeleteFunc(a.Got, func(h bourse.Hold) bool { return h.Reservation != r.ID.Key() || !holds(&a.From, &h) })
@@ -55,8 +55,8 @@ func (r *Reservation) ErrIfEmpty() error {
 }
 
 // ErrIfIncomplete returns an error if the reservation is incomplete. The error's code is conflict if some workers no
-// longer have their holds; otherwise, if some workers did not answer, it is the given code unanswered. consequence is
-// appended to the error's text.
+// longer have their holds; otherwise, if some workers did not answer, the code is unanswered. consequence is appended
+// to the error's text.
 func (r *Reservation) ErrIfIncomplete(unanswered bourse.Code, consequence string) error {
 	switch {
 	case len(r.Gone) > 0:

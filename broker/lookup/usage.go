@@ -48,7 +48,7 @@ type cachedUsage struct {
 
 const (
 	minCacheTime = time.Second
-	// A count's result is cached for cacheFactor times as long as the count took, which limits the time spent on
+	// A count is cached for cacheFactor times the time that counting took. This limits the share of time spent on
 	// counting.
 	cacheFactor = 50
 	maxCounted  = 4096

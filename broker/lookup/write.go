@@ -38,7 +38,7 @@ func (s *Apps) Create(ctx context.Context, want NewApp) (bourse.App, error) {
 		return bourse.App{}, ErrNameTaken
 	}
 	// Read the clock as late as possible. If two brokers create apps with the same name, the merge keeps the one with
-	// the earlier CreatedAt. With a clock that was read too early, this app could replace one that already exists.
+	// the earlier CreatedAt. If the clock were read too early, this app could replace one that already exists.
 	app := bourse.App{Name: want.Name, ID: id, Org: want.Org, Network: want.Network, CreatedAt: s.Now().UTC()}
 	if old, ok := all[want.Name]; ok {
 		app.Generation = old.Generation + 1 // old is a tombstone, so this is a new app with the same name

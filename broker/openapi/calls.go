@@ -112,8 +112,8 @@ func missing(why string, patterns ...string) []Call {
 	return out
 }
 
-// Unsupported returns a function that returns the reason why Bourse does not serve a request, or "" for a request that
-// is not an unsupported Machines API call.
+// Unsupported returns a function that checks whether a request is a Machines API call that Bourse does not serve. If
+// so, the function returns the reason; otherwise, it returns "".
 func Unsupported() func(*http.Request) string {
 	mux, why := http.NewServeMux(), map[string]string{}
 	for _, c := range calls {

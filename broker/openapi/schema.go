@@ -132,7 +132,7 @@ func (s *schemas) members(t reflect.Type) object {
 }
 
 // add adds the fields of a struct and of its embedded structs to properties. If always is set, the struct itself is
-// always present, and add appends the names of the fields that are always present to required.
+// always present, and add appends to required the names of the fields that are always present.
 func (s *schemas) add(t reflect.Type, properties object, required *[]string, always bool) {
 	var embedded []reflect.StructField
 	for f := range t.Fields() {
@@ -160,7 +160,7 @@ func (s *schemas) add(t reflect.Type, properties object, required *[]string, alw
 	}
 }
 
-// member returns the schema of a field's value. If optional is not set, a list or map may be null.
+// member returns the schema of a field's value. If optional is false, the schema of a list or map also allows null.
 func (s *schemas) member(t reflect.Type, optional bool) object {
 	out := s.of(t)
 	if kind, ok := out["type"].(string); ok && !optional && (t.Kind() == reflect.Slice || t.Kind() == reflect.Map) {

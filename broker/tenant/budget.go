@@ -58,15 +58,15 @@ func (c countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Estimates of the memory needed by decoded JSON, in bytes. objectSize is counted for each object, and is at least the
-// size of the largest struct in a reply. valueSize is counted for each comma, and is the size of a string.
+// Estimates of the memory needed by decoded JSON, in bytes. objectSize is the estimate for each object; no struct in a
+// reply is larger. valueSize is the estimate for each comma; it is the size of a string.
 const (
 	objectSize = 256
 	valueSize  = 16
 )
 
-// decoded returns an upper bound on the memory that the values decoded from raw need, in addition
-// to raw itself.
+// decoded returns an upper bound on the memory needed by the values decoded from raw. It does not
+// include raw itself.
 func decoded(raw []byte) int64 {
 	return int64(bytes.Count(raw, []byte{'{'}))*objectSize + int64(bytes.Count(raw, []byte{','}))*valueSize
 }

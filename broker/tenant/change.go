@@ -62,7 +62,8 @@ func (s *Secrets) sealed(c *seal.Change, name, value string) (seal.Secret, error
 	}, err
 }
 
-// check returns CodeInvalid if a secret cannot be an environment variable. The error does not contain the value.
+// check returns CodeInvalid if a secret cannot be passed as an environment variable. The error does not contain the
+// value.
 func check(name, value string) error {
 	switch {
 	case !isName(name):
@@ -88,8 +89,8 @@ func isName(s string) bool {
 	return true
 }
 
-// checkTotal checks whether the app may have the given secrets, which are all of its secrets after a change.
-// Errors: forbidden (a quota), invalid.
+// checkTotal checks whether the app may have the given secrets, which are all secrets that it would have after a
+// change. Errors: forbidden (a quota), invalid.
 func (s *Secrets) checkTotal(app bourse.App, all []seal.Secret) error {
 	total := 0
 	for i := range all {

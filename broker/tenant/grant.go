@@ -119,8 +119,8 @@ func expiry(now time.Time, after time.Duration, until time.Time) (time.Time, err
 	return at, nil
 }
 
-// checkMachines checks that a token with machines is valid for exactly one app, and that the
-// machines belong to that app. Errors: invalid, not_found, unavailable.
+// checkMachines checks that a token that is limited to machines is valid for exactly one app, and
+// that the machines belong to that app. Errors: invalid, not_found, unavailable.
 func (h *Tokens) checkMachines(r *endpoint.Request, g *inventory.Token) error {
 	switch {
 	case len(g.Machines) == 0:

@@ -79,8 +79,8 @@ func (h *Placements) choices(expression string) ([]bourse.Choice, error) {
 	return bourse.ParseRegions(expression, known)
 }
 
-// simulated returns an order for a machine of the requested size with any image. The order is used only to request
-// quotes.
+// simulated returns an order that reserves capacity for a machine of the requested size, whatever its image. The order
+// is used only to request quotes.
 func simulated(in *machinesapi.PlacementRequest, choices []bourse.Choice) (bourse.Order, error) {
 	config := bourse.Config{Guest: in.Compute}
 	if in.Compute == nil {
@@ -131,7 +131,7 @@ func (h *Placements) ask(ctx context.Context, order *bourse.Order, disk int64) m
 }
 
 // machinesThatFit returns how many machines fit on a worker, according to its quote for one
-// machine. disk is the size, in MiB, of the volume that each machine needs in addition.
+// machine. disk is the size, in MiB, of the volume that each machine also needs.
 func machinesThatFit(q *bourse.Quote, disk int64) int64 {
 	if q.Refusal != nil {
 		return 0

@@ -68,8 +68,8 @@ const (
 	maxAppReply = 1 << 20  // size of a proxy's reply about a single app, in bytes
 )
 
-// ask asks all proxies for their status. If app is not empty, the replies contain only that app. They count toward the
-// memory limit until release is called.
+// ask asks all proxies for their status. If app is not empty, the replies contain only that app. The replies count
+// toward the memory limit until release is called.
 func (h *Proxies) ask(ctx context.Context, app bourse.AppName) (list []machinesapi.Proxy, release func()) {
 	if h.Proxies == nil {
 		return []machinesapi.Proxy{}, func() {}

@@ -85,7 +85,8 @@ func (s *Secrets) read(r *endpoint.Request) (uint64, []seal.Secret, error) {
 	return marks.Version(), secrets, err
 }
 
-// leastVersion returns the minimum secrets version that the request specifies, in either of two parameters.
+// leastVersion returns the minimum secrets version that the request specifies. The request may use either of two
+// parameters.
 func leastVersion(r *endpoint.Request) (uint64, error) {
 	var least uint64
 	for _, name := range []string{"version", "min_version"} {

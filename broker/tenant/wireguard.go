@@ -55,7 +55,8 @@ func (h *WireGuard) Routes() []endpoint.Route {
 	}
 }
 
-// Limits for laptops. An organization's stored laptops include those that have been removed or have expired recently.
+// Limits for laptops. An organization's stored laptops include those that were recently removed or have recently
+// expired.
 const (
 	maxLaptops    = 256 // per organization
 	storedLaptops = 10_000
@@ -140,7 +141,8 @@ func (h *WireGuard) recordOf(r *endpoint.Request, in *machinesapi.CreateWireGuar
 	return p, err
 }
 
-// isPublicKey reports whether a key exchange with this key succeeds. WireGuard rejects all other keys.
+// isPublicKey reports whether key is a usable public key, which means that a key exchange with it succeeds. WireGuard
+// rejects all other keys.
 func isPublicKey(key []byte) bool {
 	public, err := ecdh.X25519().NewPublicKey(key)
 	if err != nil {
@@ -232,8 +234,7 @@ func (h *WireGuard) entry(ctx context.Context, apps []bourse.AppRef, loads map[b
 
 // chooseEntry chooses the worker with the fewest laptops among the workers that run a machine of the network. It
 // prefers workers with public addresses, because most laptops can reach only these. A worker that runs no such machine
-// is chosen only if the caller names it, because it would not see any of the network's traffic otherwise. chooseEntry
-// is a pure function.
+// does not see the network's traffic, so it is chosen only if the caller names it. chooseEntry is a pure function.
 func chooseEntry(workers []inventory.MeshWorker, runs map[bourse.WorkerID]bool, loads map[bourse.WorkerID]int, region bourse.Region, named bourse.WorkerID) (inventory.MeshWorker, error) {
 	var able []inventory.MeshWorker
 	var reasons []string
@@ -272,7 +273,7 @@ func isPrivate(w *inventory.MeshWorker) int {
 	return 0
 }
 
-// unfit returns the reason why laptops cannot connect to a worker, or "".
+// unfit returns the reason why laptops cannot connect to a worker, or "" if they can.
 func unfit(w *inventory.MeshWorker) string {
 	if w.Mesh == nil {
 		return `is not connected to other workers: set mesh in its configuration`
@@ -290,7 +291,7 @@ func unfit(w *inventory.MeshWorker) string {
 	return ""
 }
 
-// settings returns the settings that a laptop needs to connect to its entry.
+// settings returns the settings that a laptop needs to connect to its worker.
 func settings(p *inventory.WireGuardPeer, w inventory.MeshWorker) *machinesapi.WireGuardSettings {
 	key, _ := mesh.KeyOf(w.ID, w.Mesh)
 	host := mesh.Address(w.Tag) // sends ICMP errors

@@ -80,8 +80,8 @@ func under(dir, path string) string {
 // builder's output is written to out. When ctx is done, the builder is interrupted, and killed if it does not exit
 // within a few seconds.
 //
-// Errors: failed_precondition if the host has no builder, not_found if there is no
-// Dockerfile, invalid if the build fails, and those of [push.Push].
+// Errors: failed_precondition if the host has no builder, not_found if there is no Dockerfile, invalid if the build
+// fails, canceled if ctx is done, and those of [push.Push].
 func Build(ctx context.Context, r Request, out io.Writer) (image string, err error) {
 	if err := r.Check(); err != nil {
 		return "", err

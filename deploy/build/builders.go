@@ -47,12 +47,11 @@ type job struct {
 	out     io.Writer
 }
 
-// timeout limits how long it may take to check whether a builder works, and how long an interrupted builder may take
-// to exit.
+// timeout is the time limit for checking whether a builder works, and for an interrupted builder to exit.
 const timeout = 10 * time.Second
 
-// answers returns a function that runs a program with the given arguments, and returns an error if the program is not
-// installed or fails.
+// answers returns a function that runs a program with the given arguments. The function returns an error if the program
+// is not installed or fails.
 func answers(program string, args ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if _, err := exec.LookPath(program); err != nil {
@@ -170,8 +169,7 @@ func (j job) buildAndSave(ctx context.Context, env []string, program string, bui
 	return j.run(ctx, env, program, append(save, "--output", j.archive, strings.TrimSpace(string(id)))...)
 }
 
-// words returns the command-line arguments of a build that docker and podman have in common. The build context is the
-// last one.
+// words returns the build arguments that docker and podman have in common. The last one is the build context.
 func (j job) words(file string) []string {
 	out := []string{"--file", file}
 	if j.Target != "" {

@@ -113,8 +113,7 @@ func (m *configMaker) buildImage() string {
 	return m.Build.Image
 }
 
-// checkHost requires a command for each group, because the image "host" has no default
-// command.
+// checkHost adds a problem for each group without a command, because the image "host" has no default command.
 func (m *configMaker) checkHost() {
 	if c := m.baseConfig(); len(c.Init.Command()) > 0 || len(c.Processes) > 0 {
 		return

@@ -32,8 +32,7 @@ func (c *checker) valid(path string, err error) {
 	}
 }
 
-// check returns a problem for each value, and for each combination of fields, that is invalid regardless of the
-// options.
+// check returns the problems that do not depend on the options: invalid values, and invalid combinations of fields.
 func (c *Config) check() Problems {
 	k := checker{Config: c}
 	if c.AppName != "" {
@@ -89,7 +88,7 @@ func validMaxUnavailable(m float64) error {
 	return nil
 }
 
-// checkProcesses checks the names and commands of process groups, and that the groups named in other sections exist.
+// checkProcesses checks the names and commands of process groups, and whether the groups named in other sections exist.
 func (c *checker) checkProcesses() {
 	for _, name := range slices.Sorted(maps.Keys(c.Processes)) {
 		if !groupPattern.MatchString(name) {

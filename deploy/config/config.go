@@ -95,7 +95,7 @@ func Parse(name string, text []byte) (*Config, error) {
 func (c *Config) Warnings() []Warning { return slices.Clone(c.warnings) }
 
 // JSON returns the configuration in the format of fly.json. Releases store this JSON as their definition. Parsing it
-// results in an equal configuration.
+// yields an equal configuration.
 func (c *Config) JSON() (json.RawMessage, error) { return json.Marshal(&c.Definition) }
 
 // File returns the name of the file that the configuration was parsed from.

@@ -7,8 +7,7 @@ import (
 
 // Definition contains the fields of a configuration, with the names and the JSON encoding of fly.json. [Fields]
 // describes each field. Tags tell the decoder which values are valid: "in" lists the valid words or contains a range,
-// "bare" is the unit of a number that is written without a unit, and "quoted" permits numbers in quotes, as in old
-// files.
+// "bare" is the unit that applies to a bare number, and "quoted" permits numbers in quotes, as in old files.
 type Definition struct {
 	AppName          string            `json:"app,omitempty"`
 	PrimaryRegion    string            `json:"primary_region,omitempty"`
@@ -140,7 +139,7 @@ type Check struct {
 	Request
 }
 
-// MachineCheck describes a temporary machine that tests another one.
+// MachineCheck describes a temporary machine that tests another machine.
 type MachineCheck struct {
 	Image       string          `json:"image,omitempty"`
 	Entrypoint  Words           `json:"entrypoint,omitempty"`

@@ -2,7 +2,7 @@ package config
 
 import "slices"
 
-// Treatment describes whether a configuration's field has an effect, and where the effect is described.
+// Treatment specifies whether a configuration field has an effect, and where the effect is documented.
 type Treatment string
 
 // The treatments of fields.

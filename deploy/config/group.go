@@ -207,7 +207,7 @@ func (m *configMaker) requirements(c *bourse.Config, group string) {
 
 func groupProcesses(g *Group) []string { return g.Processes }
 
-// counts fills in the numbers of machines by region.
+// counts fills in the number of machines in each region.
 func (m *configMaker) counts(g *deploy.Group) {
 	i, another := nearest(m.Groups, g.Name, groupProcesses)
 	if another >= 0 {
@@ -253,8 +253,7 @@ func (m *configMaker) files(c *bourse.Config, group string) {
 	}
 }
 
-// local reads a file in or below the configuration's directory. If that fails, it adds a problem with the given
-// field.
+// local reads a file in or below the configuration's directory. If that fails, it adds a problem for the given field.
 func (m *configMaker) local(field, name string) []byte {
 	clean := path.Clean(strings.TrimPrefix(name, "./"))
 	if !fs.ValidPath(clean) || m.Options.Files == nil {
@@ -297,7 +296,7 @@ func (m *configMaker) machineConfig() (c bourse.Config) {
 	return c
 }
 
-// withRest adds members to an object in a config's JSON. It is used for members that have no field in bourse.Config.
+// withRest adds members to an object in a config's JSON. It is used for members for which bourse.Config has no field.
 func withRest(c bourse.Config, object string, members map[string]any) bourse.Config {
 	rest := map[string]any{}
 	if len(c.Rest) > 0 {

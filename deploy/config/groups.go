@@ -21,7 +21,7 @@ func (c *Config) DefaultGroup() string {
 	return DefaultGroup
 }
 
-// section is a section of a configuration that applies to some process groups.
+// section describes a section of a configuration and the process groups to which it applies.
 type section struct {
 	path      string
 	processes []string

@@ -60,8 +60,7 @@ func integer(n *yaml.Node) (int64, bool) {
 // isTrue reports whether a value is true.
 func isTrue(n *yaml.Node) bool { return kindOf(n) == boolean && strings.EqualFold(n.Value, "true") }
 
-// word returns a value as it is written in the file. It returns false if the value is a
-// list or a table.
+// word returns a scalar as it is written in the file. It returns false for lists and tables.
 func word(n *yaml.Node) (string, bool) {
 	switch kindOf(n) {
 	case text, integerKind, numberKind, boolean:
@@ -110,7 +109,7 @@ func shown(n *yaml.Node) string {
 	return brief(n.Value)
 }
 
-// brief shortens a word from a file for an error message.
+// brief shortens a value from a file for an error message.
 func brief(s string) string {
 	const most = 200
 	if len(s) > most {

@@ -110,7 +110,7 @@ func (s *saver) common(d *Definition, names []string) {
 	}
 }
 
-// group adds a group's sections. named specifies that the sections must name the group.
+// group adds a group's sections. The sections name the group if named is set or the group has a command.
 func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) {
 	var processes []string
 	if named || len(c.Init.Cmd) > 0 {

@@ -46,7 +46,7 @@ func (v *VM) guest() (bourse.Guest, error) {
 	return g, g.Validate()
 }
 
-// rest returns the settings that the API's JSON contains although bourse.Guest has no field for them.
+// rest returns the settings that the API's JSON supports but bourse.Guest has no field for.
 func (v *VM) rest() map[string]any {
 	out := map[string]any{}
 	if len(v.KernelArgs) > 0 {

@@ -23,7 +23,7 @@ const (
 	MaxBytes = 1 << 20
 	maxDepth = 32 // depth of nested tables and lists
 	// maxNodes is the maximum number of values, including those repeated by YAML aliases. The limit is necessary
-	// because the time that it takes to parse TOML grows with the square of the number of values.
+	// because the time to parse TOML is quadratic in the number of values.
 	maxNodes = 10_000
 )
 
@@ -277,7 +277,7 @@ func (t *tomlReader) header(into *yaml.Node, e *unstable.Node) *yaml.Node {
 	return into
 }
 
-// set sets a key to a value in a table. The key may contain dots.
+// set sets a key in a table to a value. The key may contain dots.
 func (t *tomlReader) set(into *yaml.Node, e *unstable.Node) {
 	for keys := e.Key(); keys.Next(); {
 		key := keys.Node()

@@ -8,9 +8,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi/release"
 )
 
-// API contains the requests that a run makes. All of them concern one app. Errors have the codes of
-// [machinesapi.Client]: unavailable means that the request had no effect, and timeout means that its outcome is
-// unknown. The methods must be safe for concurrent use.
+// API is the set of requests that a run makes, all of them for one app. Errors have the codes of [machinesapi.Client]:
+// unavailable means that the request had no effect, and timeout means that its outcome is unknown. The methods must be
+// safe for concurrent use.
 type API interface {
 	Machines
 	Verbs
@@ -22,7 +22,7 @@ type API interface {
 	SetRelease(ctx context.Context, id release.ID, status release.Status, note Note) error
 }
 
-// Machines contains the requests that create, read and change the app's machines.
+// Machines creates, reads and changes the app's machines.
 type Machines interface {
 	Machine(ctx context.Context, id bourse.MachineID) (machinesapi.Machine, error)
 	Create(ctx context.Context, in machinesapi.CreateMachine, order bourse.OrderID) (machinesapi.Machine, error)
@@ -33,7 +33,7 @@ type Machines interface {
 	Logs(ctx context.Context, id bourse.MachineID, want machinesapi.LogQuery, line func(machinesapi.LogLine) error) error
 }
 
-// Verbs contains the requests that act on an existing machine.
+// Verbs starts, stops, restarts and cordons existing machines, and waits for their states.
 type Verbs interface {
 	Start(ctx context.Context, id bourse.MachineID, nonce string) error
 	Stop(ctx context.Context, id bourse.MachineID, nonce string) error
@@ -48,7 +48,7 @@ type Leases interface {
 	Release(ctx context.Context, id bourse.MachineID, nonce string) error
 }
 
-// Volumes contains the requests that create, read and destroy the app's volumes.
+// Volumes creates, reads and destroys the app's volumes.
 type Volumes interface {
 	MakeVolume(ctx context.Context, in machinesapi.CreateVolume, order bourse.OrderID) (machinesapi.Volume, error)
 	Volume(ctx context.Context, id bourse.VolumeID) (machinesapi.Volume, error)

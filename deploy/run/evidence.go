@@ -14,7 +14,7 @@ const (
 	evidenceTimeout = 5 * time.Second
 )
 
-// Evidence contains information about a machine that failed.
+// Evidence contains the state, last output, events and checks of the machine of a failed step.
 type Evidence struct {
 	Machine bourse.MachineID      `json:"machine"`
 	State   bourse.State          `json:"state,omitempty"`

@@ -25,7 +25,7 @@ type journal struct {
 	silent   map[string]bool // proxies that did not receive changes in time
 }
 
-// progress is the progress of one step.
+// progress records what one step has done so far.
 type progress struct {
 	state     State
 	took      time.Duration
@@ -41,7 +41,7 @@ type progress struct {
 	undo      error             // reason why the step could not be undone
 }
 
-// version identifies a machine's version and its latest start.
+// version identifies a version of a machine's config, and the machine's latest start.
 type version struct {
 	instance bourse.InstanceID
 	starts   int
@@ -194,8 +194,8 @@ func (j *journal) result(err error, overtaken, resumed bool) Result {
 	return out
 }
 
-// leftover describes the change that a step has begun or completed, if it was not undone, and otherwise returns "".
-// The caller must hold mu.
+// leftover describes a step's change if it was begun or completed, but not undone. If there is no such change, leftover
+// returns "". The caller must hold mu.
 func (j *journal) leftover(i int) string {
 	s, p := &j.plan.Steps[i], &j.steps[i]
 	switch s.Do.(type) {

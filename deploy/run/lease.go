@@ -11,8 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// leases holds the leases of the machines that a plan changes. It acquires the leases before the first step begins,
-// except those of machines whose workers do not respond. Only the steps of those machines wait for their leases.
+// leases holds the leases of the machines that a plan changes. The leases are acquired before the first step begins. If
+// a machine's worker does not respond, only the steps that change this machine wait for the machine's lease, and the
+// other steps can begin.
 type leases struct {
 	api      leaseAPI
 	requests *requests
@@ -54,11 +55,14 @@ type lease struct {
 	gone  bool      // the machine no longer exists
 }
 
-// ErrLeased is in the error chain if a run could not acquire a lease. The run has then not changed anything.
+// ErrLeased is in the error chain if a run could not acquire a lease that another client holds. The run has then not
+// changed anything, with one exception: if the machine's worker did not respond at first, steps for other machines may
+// have begun.
 var ErrLeased = errors.New("is leased")
 
-// ErrOvertaken is in the error chain if a run lost a lease to another client, because it was suspended or
-// disconnected for too long. The run does not undo anything, because the other client's plan is based on its changes.
+// ErrOvertaken is in the error chain if a run lost a lease to another client, because it was suspended or disconnected
+// for too long. The run does not undo anything, because the other client's plan is based on the changes that the run
+// has made.
 var ErrOvertaken = errors.New("another client has taken over the machines")
 
 // take acquires the leases of the given machines. It returns once each lease is either held or delayed by a worker
@@ -135,8 +139,8 @@ func (one *lease) endAttempt() {
 	}
 }
 
-// awaitAttempt waits until the first attempt to acquire the lease has ended. It returns an error if it is certain
-// that the lease cannot be acquired.
+// awaitAttempt waits until the first attempt to acquire the lease has ended. It returns an error if this attempt has
+// shown that the lease cannot be acquired, or if ctx is done first.
 func (one *lease) awaitAttempt(ctx context.Context, l *leases) error {
 	select {
 	case <-one.first:
@@ -415,7 +419,7 @@ func (l *leases) refresh(ctx context.Context, id bourse.MachineID) error {
 	return nil
 }
 
-// refreshAll extends all expired leases, which detects whether another client has taken one of them.
+// refreshAll extends all expired leases, and thereby detects whether another client has taken one of them.
 func (l *leases) refreshAll(ctx context.Context) {
 	var group sync.WaitGroup
 	for _, one := range l.list() {

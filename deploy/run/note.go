@@ -25,7 +25,7 @@ const (
 	maxNoteText = 1 << 10 // limit for each of By and Why
 )
 
-// withNote returns a release's metadata with a note added. It shortens the note to the available size and preserves the
+// withNote returns a release's metadata with a note added. It shortens the note if necessary, and preserves the
 // metadata's other members. It returns CodeFailedPrecondition if another client has stored metadata that is not a JSON
 // object.
 func withNote(metadata json.RawMessage, note Note) (json.RawMessage, error) {
@@ -80,6 +80,6 @@ func (n Note) within(room int) json.RawMessage {
 	}
 }
 
-// cut shortens a text to maxNoteText bytes. If this splits a character, JSON encoding replaces the remaining bytes of
-// that character.
+// cut shortens s to maxNoteText bytes. If this splits a character, JSON encoding replaces the remaining bytes of that
+// character.
 func cut(s string) string { return s[:min(len(s), maxNoteText)] }

@@ -121,10 +121,10 @@ type repeatableRequest struct {
 	limit   time.Duration    // time limit for one attempt
 }
 
-// repeat sends a request by calling f, and repeats it if there is no answer. It gives up if no answer arrives for
-// r.retryFor. A request that fails with errBusy counts as answered, and is repeated for at most t.limit. The argument
-// unknown of f reports whether the outcome of an earlier attempt is unknown. In that case, f must first determine the
-// outcome, or send a request that takes effect only once.
+// repeat sends a request by calling f, and repeats it if there is no answer (unavailable or timeout) or the answer is
+// rate_limited. It gives up if this continues for r.retryFor. A request that fails with errBusy counts as answered, and
+// is repeated for at most t.limit. The argument unknown of f reports whether the outcome of an earlier attempt is
+// unknown. In that case, f must first determine the outcome, or send a request that takes effect only once.
 func (r *requests) repeat(ctx context.Context, t repeatableRequest, f func(ctx context.Context, unknown bool) error) error {
 	var since, refused time.Time
 	unknown, told := false, false

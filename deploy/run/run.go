@@ -9,9 +9,8 @@
 // is undone, the last lines of the failed machine's output are read. All changes are then undone in reverse order:
 // each step is undone after the steps that depend on it.
 //
-// Run starts one goroutine for each step in progress and for each watched machine, and a
-// few for leases, reservations and news from the view. All of them have ended when it
-// returns.
+// Run starts one goroutine for each step in progress and for each watched machine, and a few for leases, reservations
+// and view updates. All of them have ended when Run returns.
 package run
 
 import (
@@ -170,8 +169,8 @@ func (x *executor) prepare(ctx context.Context) error {
 	return x.reservations.hold(ctx, x.plan)
 }
 
-// steps executes all steps. It returns an error if a machine could not be watched for long
-// enough.
+// steps executes all steps. It returns an error if ctx is done before the machines have been watched for long enough.
+// The error of a failed step is recorded in the journal.
 func (x *executor) steps(ctx context.Context) error {
 	after := newGraph(x.plan)
 	w := newWatches(x, after)

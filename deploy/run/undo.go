@@ -21,8 +21,8 @@ func (u undo) all() {
 	begun := make([]bool, len(u.plan.Steps))
 	for i := range begun {
 		p := u.journal.get(i)
-		// A machine or volume can have been destroyed only if the request was sent. If the step was stopped before
-		// that, the steps before it can still be undone.
+		// A step cannot have destroyed anything before its request was sent. If the step was stopped before that, the
+		// steps that precede it can still be undone.
 		begun[i] = p.state != "" && (p.sent || !u.plan.Steps[i].Destroys())
 	}
 	wanted := make([]bool, len(begun))
@@ -59,7 +59,7 @@ func (u undo) undone(steps []int) (out []bourse.MachineID) {
 	return out
 }
 
-// one undoes a step. after contains the steps that depend on it, which have been processed already.
+// one undoes a step. after contains the steps that depend on it, which have already been processed.
 func (u undo) one(i int, after []int) {
 	p := u.journal.get(i)
 	if !p.sent || p.unchanged { // the step has changed nothing
@@ -225,8 +225,8 @@ func (u undoStep) makeMachine(order machinesapi.CreateMachine) error {
 	})
 }
 
-// retire stops a machine that the run created in step madeBy. If the machine may be serving, retire first cordons it,
-// so that proxies no longer send requests to it.
+// retire cordons and stops a machine that the run created in step madeBy. If the machine may have served requests,
+// retire waits until proxies know that it is cordoned before it stops the machine.
 func (u undoStep) retire(ctx context.Context, madeBy int, now *machinesapi.Machine, m target) error {
 	if !now.Cordoned {
 		if err := u.setCordoned(ctx, m, true); err != nil {

@@ -111,9 +111,9 @@ func (x *executor) checkVersion(id bourse.MachineID, now bourse.InstanceID, agai
 	return x.leases.overtake(id, bourse.Errorf(bourse.CodeConflict, "this run did not create its version %s", now))
 }
 
-// checkMissing is called if a machine does not exist. It returns an error if the run needs the machine. It is not
-// needed by a plan that destroys it, because an earlier plan may already have destroyed it. It is not needed by a run
-// with Options.Replan either, because such a run makes a new plan once it holds the leases.
+// checkMissing is called if a machine does not exist. It returns an error if the run needs the machine. A plan that
+// destroys the machine does not need it, because an earlier plan may already have destroyed it. A run with
+// Options.Replan does not need it either, because such a run makes a new plan once it holds the leases.
 func (x *executor) checkMissing(id bourse.MachineID) error {
 	if x.opts.Replan == nil && !x.destroys(id) {
 		return errGone(id)

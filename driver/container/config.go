@@ -17,14 +17,14 @@ import (
 type Config struct {
 	// Address is the path of containerd's socket.
 	Address string
-	// If Client is set, the driver uses the shared client that it returns, instead of connecting to Address. The driver
-	// calls Client until a call succeeds, keeps the client, and does not close it.
+	// Client, if set, returns a shared client, which the driver uses instead of connecting to Address. The driver calls
+	// Client until a call succeeds, keeps the returned client, and does not close it.
 	Client func() (*containerd.Client, error)
 	// Namespace is the containerd namespace that contains the images; default "bourse".
 	Namespace string
-	// Dir is the driver's directory, created if missing. The driver marks its objects in
-	// containerd and its cgroups with a hash of the directory's path. Several drivers may use one
-	// containerd, each with its own directory.
+	// Dir is the driver's directory, created if missing. The driver marks its objects in containerd
+	// and its cgroups with a hash of the directory's path. Several drivers may share one containerd
+	// if each has its own directory.
 	Dir string
 	// Runtime is the name of the default runtime: containerd's name or its short form, such as "runsc". The default is
 	// io.containerd.runc.v2.
@@ -50,7 +50,7 @@ type Keeper interface {
 	Done(ctx context.Context, s logs.Source) error
 	// Logs implements driver.Driver's Logs.
 	Logs(ctx context.Context, machine bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error
-	// Destroy removes a machine's log. Calls to Logs that are following it then return.
+	// Destroy removes a machine's log. Calls to Logs that follow this log then return.
 	Destroy(ctx context.Context, machine bourse.MachineID) error
 }
 

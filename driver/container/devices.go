@@ -12,7 +12,7 @@ import (
 // injectDevices adds the devices with the given qualified CDI names to a container's specification:
 // their device nodes, mounts, hooks and whatever else the host's CDI specifications require. dirs
 // lists the directories of the CDI specifications. They are read on each call, because they change
-// when a device driver is updated. The cost does not matter, because few containers have devices.
+// when a device driver is updated. This cost is acceptable, because few containers have devices.
 func injectDevices(dirs []string, s *specs.Spec, names []string) error {
 	if len(names) == 0 {
 		return nil

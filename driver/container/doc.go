@@ -31,25 +31,25 @@
 //     code -1 and an error.
 //   - Once a task's exit is stored in the container's record, the task is deleted in containerd,
 //     so ended tasks do not have shims or mounts.
-//   - Several drivers may use one containerd. Each changes only objects with its own mark, which
+//   - Several drivers may share one containerd. Each changes only objects with its own mark, which
 //     is derived from its directory's path.
 //   - Labels contains only limits that the host can enforce.
 //
 // # Isolation
 //
 // Containers have containerd's default capabilities, its default seccomp profile, no new
-// privileges, and only the usual devices and the ordered CDI devices. The only host files that a
-// container sees are the ordered mounts and the name resolution files. /run comes from the image
-// and is not a tmpfs. There is no privileged mode, and a runtime is selected by name, never by
-// path.
+// privileges, and only the usual devices and the CDI devices that the order names. The only host
+// files that a container sees are the mounts that the order names and the name resolution files.
+// /run comes from the image and is not a tmpfs. There is no privileged mode, and a runtime is
+// selected by name, never by path.
 //
 // # Secrets
 //
-// A task's secrets are never stored on a disk, not even in containerd's record or in a bundle.
-// Each container has a directory for them on a tmpfs. The container's shim runs a script instead
-// of runc. To start a program, the script runs the daemon's executable, which adds the secrets to
-// runc's input (BecomeRunc). The secrets survive the daemon and are removed with the container.
-// Secret files are mounted read-only from that directory.
+// A task's secrets are never stored on a disk, not even in containerd's record or in a bundle. Each
+// container has a directory for them on a tmpfs. The container's shim runs a script instead of
+// runc. To start a program, the script runs the daemon's executable, which adds the secrets to
+// runc's input (BecomeRunc). The secrets outlive the daemon and are removed together with the
+// container. Secret files are mounted read-only from that directory.
 //
 // # Steps of a start, and how Recover handles a crash after each step
 //
@@ -66,9 +66,9 @@
 // # Goroutines and locks
 //
 // Each running task has a goroutine that waits until containerd reports the task's end (about 30
-// KiB). Each start in progress also has a goroutine. If there are remains of failed starts, another
-// goroutine removes them. Close waits for all of them. Driver.mu guards the table of machines, the
-// status of tasks and the client, and is not held during calls.
+// KiB). Each start in progress also has a goroutine. If failed starts have left objects behind,
+// another goroutine removes them. Close waits for all of these goroutines. Driver.mu guards the
+// table of machines, the status of tasks and the client, and is not held during calls.
 //
 // # Trade-offs
 //

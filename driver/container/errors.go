@@ -43,7 +43,7 @@ func toErrdefs(err error) error {
 func isNotFound(err error) bool { return err != nil && errdefs.IsNotFound(toErrdefs(err)) }
 
 // withCode adds a code to an error from a call to containerd. If ctx is done, it returns ctx's error instead, or
-// CodeUnavailable if the driver was closed. If ctx's deadline has passed, but only containerd has noticed it so far,
+// CodeUnavailable if the driver was closed. If containerd reports that ctx's deadline has passed before ctx is done,
 // withCode returns context.DeadlineExceeded.
 func withCode(ctx context.Context, err error) error {
 	if err == nil {
@@ -71,8 +71,8 @@ func withCode(ctx context.Context, err error) error {
 	return err
 }
 
-// isLate reports whether err means that ctx's deadline has passed. On a busy host, containerd or a shim may notice that
-// before ctx is done. A shim reports it only as text.
+// isLate reports whether err means that ctx's deadline has passed. On a busy host, containerd or a shim may report this
+// slightly before ctx is done. A shim reports it only as text.
 func isLate(ctx context.Context, err error) bool {
 	deadline, ok := ctx.Deadline()
 	if !ok || time.Until(deadline) >= time.Second || err == nil {
@@ -92,8 +92,8 @@ func isTransport(err error) bool {
 // containerd reports this only as text.
 func isShimGone(err error) bool { return err != nil && strings.Contains(err.Error(), "ttrpc: closed") }
 
-// refusals lists phrases in runtimes' errors that mean that the order is at fault. Runtimes report errors only as text,
-// without codes.
+// refusals lists phrases in runtimes' errors that indicate that the order caused the error. Runtimes report errors only
+// as text, without codes.
 var refusals = []string{
 	"executable file not found", // command not found
 	"no such file or directory",

@@ -77,7 +77,7 @@ func (b *lockedBuffer) String() string {
 }
 
 // TestExecStreams checks that Exec streams both outputs while the command runs, that it returns
-// when its context is canceled, and that the next daemon kills the command of a dead one.
+// when its context is canceled, and that the next daemon kills the commands of a dead daemon.
 func TestExecStreams(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)

@@ -88,7 +88,7 @@ func replaceFile(dir int, name string, f driver.File) error {
 	}
 	file := os.NewFile(uintptr(fd), name)
 	_, err = file.Write(f.Data)
-	// Do not use os.File.Chmod, which would ignore the setuid bits in this mode.
+	// Do not use os.File.Chmod, which would ignore a Unix mode's setuid, setgid and sticky bits.
 	return errors.Join(err, unix.Fchmod(fd, f.Mode&0o7777), file.Close())
 }
 

@@ -167,8 +167,8 @@ func (h *host) clear(t testing.TB) {
 	}
 }
 
-// mine returns the leftovers in list that belong to the driver with the given mark. Some shims and
-// mounts do not contain a mark, but those of a container do.
+// mine returns the leftovers in list that belong to the driver with the given mark. The shims and
+// mounts of the driver's containers always contain the mark.
 func mine(list []string, mark string) []string {
 	return slices.DeleteFunc(list, func(s string) bool { return !strings.Contains(s, mark) })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// lockTimeout is how long to wait for an earlier daemon to exit and release the lock.
+// lockTimeout limits the wait for an earlier daemon to exit and release the lock.
 const lockTimeout = 2 * time.Second
 
 // lock locks a driver's directory, because two drivers with the same directory would remove each

@@ -17,7 +17,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/containerdtest"
 )
 
-// run runs a task to its end and returns what it printed.
+// run runs a task until it ends, and returns its output and exit.
 func (h *host) run(t *testing.T, o driver.Task) ([]string, bourse.Exit) {
 	t.Helper()
 	if _, err := h.d.Start(t.Context(), o); err != nil {
@@ -216,8 +216,8 @@ func TestScratch(t *testing.T) {
 	}
 }
 
-// TestNetworkFiles checks that a container joins its network namespace and sees the ordered
-// names.
+// TestNetworkFiles checks that a container joins its network namespace and sees the host names from
+// the order.
 func TestNetworkFiles(t *testing.T) {
 	h := newHost(t, nil)
 	image := h.busybox(t)
@@ -256,7 +256,7 @@ func TestNetworkFiles(t *testing.T) {
 	}
 }
 
-// TestDevices checks that a container can order a device by its CDI name.
+// TestDevices checks that a container receives the device whose CDI name its order contains.
 func TestDevices(t *testing.T) {
 	dir := t.TempDir()
 	spec := `{"cdiVersion": "0.6.0", "kind": "test.local/zero", "devices": [

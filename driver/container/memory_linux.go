@@ -38,8 +38,8 @@ func checkPrivate(dir string) error {
 	return nil
 }
 
-// inMemory writes data to an unnamed file in memory. It returns a path where this process can open
-// the file, even after it has executed another program.
+// inMemory writes data to an anonymous in-memory file. It returns a path by which this process can
+// open the file, even after it has executed another program.
 func inMemory(data []byte) (string, error) {
 	fd, err := unix.MemfdCreate("process.json", 0)
 	if err != nil {

@@ -85,5 +85,5 @@ func networkFiles(n *driver.Network, hostname string) map[string]string {
 	return map[string]string{"resolv.conf": resolv.String(), "hosts": hosts.String(), "hostname": hostname + "\n"}
 }
 
-// oneLine replaces line breaks in a value, so that it cannot add lines to a file.
+// oneLine replaces line breaks with spaces, so that a value cannot add lines to a file.
 func oneLine(s string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(s) }

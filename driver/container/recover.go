@@ -91,8 +91,8 @@ func (d *Driver) findObjects(ctx context.Context, c *containerd.Client) (*foundO
 		others: map[driver.TaskID]bool{},
 	}
 	filter := fmt.Sprintf("labels.%q==%s", labelMark, d.layout.mark())
-	// List tasks before containers. If a task is then missing from both lists, its container has been removed or has
-	// not been created yet.
+	// List containerd's tasks before its containers. If one of the driver's tasks is then in neither list, its
+	// container has been removed or has not been created yet.
 	list, err := c.TaskService().List(ctx, &tasks.ListTasksRequest{})
 	if err != nil {
 		return nil, err

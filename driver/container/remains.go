@@ -11,14 +11,14 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// Remains are leftover objects of tasks that no caller knows about. A start that fails while containerd is unavailable
-// leaves such objects behind. They also appear if containerd finishes creating an object after the daemon that
-// requested it has died. The driver removes remains as soon as possible.
+// Remains are objects in containerd and on the host that belong to tasks that no caller knows about. A start that fails
+// while containerd is unavailable leaves such objects behind. They also appear if containerd finishes creating an
+// object after the daemon that requested it has died. The driver removes them as soon as possible.
 
-// remains lists the known remains. Driver.mu guards it.
+// remains lists the tasks that are known to have leftover objects. Driver.mu guards it.
 type remains struct {
-	tasks    map[driver.TaskID]bool // tasks whose remains must be removed
-	cleaning bool                   // whether a goroutine is removing remains
+	tasks    map[driver.TaskID]bool // tasks whose leftover objects must be removed
+	cleaning bool                   // whether a goroutine is removing leftover objects
 }
 
 // removeLater records that a task has leftover objects, and starts removing them in the background.
@@ -32,7 +32,7 @@ func (d *Driver) removeLater(id driver.TaskID) {
 	}
 }
 
-// clean removes remains until there are none or the driver is closed.
+// clean removes leftover objects until none are known or the driver is closed.
 func (d *Driver) clean() {
 	for pause := minRetryDelay; ; pause = min(2*pause, maxRetryDelay) {
 		for _, id := range d.remainsOf("") {
@@ -54,8 +54,8 @@ func (d *Driver) clean() {
 	}
 }
 
-// remainsOf returns the ids of a machine's tasks that have remains. If machine is empty, it returns those of all
-// machines.
+// remainsOf returns the ids of a machine's tasks that are known to have leftover objects. If machine is empty, it
+// returns such tasks of all machines.
 func (d *Driver) remainsOf(machine bourse.MachineID) []driver.TaskID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +68,7 @@ func (d *Driver) remainsOf(machine bourse.MachineID) []driver.TaskID {
 	return out
 }
 
-// removeRemains removes the remains of a machine's tasks.
+// removeRemains removes the known leftover objects of a machine's tasks.
 func (d *Driver) removeRemains(ctx context.Context, machine bourse.MachineID) error {
 	for _, id := range d.remainsOf(machine) {
 		if err := d.removeLeftover(ctx, id); err != nil {
@@ -89,8 +89,8 @@ func (d *Driver) purge(ctx context.Context, c *containerd.Client, id driver.Task
 	return d.cfg.Keeper.Done(ctx, d.layout.source(id, false)) // the keeper ignores tty here
 }
 
-// removeLeftover removes all remains of a task, unless the task is in the table and therefore in use. A concurrent
-// start of the same task waits and then fails.
+// removeLeftover removes all leftover objects of a task, unless the task is in the table and therefore in use. A
+// concurrent start of the same task waits and then fails.
 func (d *Driver) removeLeftover(ctx context.Context, id driver.TaskID) error {
 	t := d.newTask(id)
 	if !d.tasks.clear(t) {
@@ -113,11 +113,11 @@ func (d *Driver) forgetRemains(id driver.TaskID) {
 	delete(d.remains.tasks, id)
 }
 
-// sweepDelays lists the pauses between the searches for remains after Recover. They are needed because containerd may
-// still finish creating objects that an earlier daemon requested.
+// sweepDelays lists the pauses before the searches for leftover objects after Recover. Several searches are needed
+// because containerd may still be creating objects that an earlier daemon requested.
 var sweepDelays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second}
 
-// sweepLater searches for remains that appeared after Recover, and removes them.
+// sweepLater searches for leftover objects that appeared after Recover, and removes them.
 func (d *Driver) sweepLater() {
 	for _, after := range sweepDelays {
 		timer := time.NewTimer(after)

@@ -15,8 +15,8 @@ import (
 	"github.com/bourse-dev/bourse/driver/internal/cgroup"
 )
 
-// If the daemon dies at a certain moment during a start, containerd loses track of the shim, and
-// the shim keeps running. The driver finds such shims by their command lines, which contain the
+// If the daemon dies at the wrong moment during a start, containerd may lose track of the shim,
+// which then keeps running. The driver finds such shims by their command lines, which contain the
 // container's id.
 
 // shims returns the process ids of the running shims for this driver's tasks.
@@ -83,8 +83,8 @@ func (d *Driver) endShims(id driver.TaskID) {
 }
 
 // EndShims terminates the shims in all of containerd's namespaces whose names begin with prefix, and the main processes
-// of their containers. It must be called only if no driver uses these namespaces. If a driver is killed while
-// containerd deletes a task for it, containerd loses track of the task's shim.
+// of their containers. It is needed because containerd loses track of a task's shim if the driver is killed while
+// containerd is deleting the task. It must be called only if no driver uses these namespaces.
 func EndShims(prefix string) {
 	in := func(pid int) bool {
 		args := arguments(pid)
@@ -97,10 +97,10 @@ func EndShims(prefix string) {
 	}
 }
 
-// endShim terminates a shim and its children, and unmounts its container's root file system. The children may include a
-// runtime that is still creating cgroups, and that would create more of them after the caller has removed some. endShim
-// returns false if the process has already exited. is reports whether the process is still the same, because its id may
-// have been reused.
+// endShim terminates a shim and its children, and unmounts its container's root file system. The children must be
+// terminated, too, because one of them may be a runtime that is still creating cgroups and would create more after the
+// caller has removed the existing ones. endShim returns false if the shim has already exited. is must report whether
+// pid still belongs to the shim, because process ids are reused.
 func endShim(pid int, is func(pid int) bool) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

@@ -58,7 +58,7 @@ func (d *Driver) specOf(ctx context.Context, task driver.Task, image *imageInfo,
 	if err := injectDevices(d.cfg.Devices, s, task.Devices); err != nil {
 		return nil, err
 	}
-	// This must be last, because the seccomp profile depends on the capabilities.
+	// Add the seccomp profile last, because it depends on the capabilities.
 	return s, seccomp.WithDefaultProfile()(ctx, nil, record, s)
 }
 
@@ -110,7 +110,7 @@ func setUser(ctx context.Context, s *specs.Spec, user string, record *containers
 	return nil
 }
 
-// rootOf is the client with which containerd's spec options look up users. It provides access to only one root file
+// rootOf is the client that containerd's spec options use to look up users. It provides access to only one root file
 // system.
 type rootOf struct {
 	snapshots.Snapshotter

@@ -74,8 +74,8 @@ type launch struct {
 	mayUndo    bool   // objects may exist that undo must remove
 }
 
-// start starts the task. If remains of an earlier start of the same task exist, it removes them
-// first.
+// start starts the task. If an earlier start of the same task has left objects behind, it removes
+// them first.
 func (l *launch) start() (driver.Status, error) {
 	if err := checkTask(l.order); err != nil {
 		return driver.Status{}, err
@@ -105,8 +105,8 @@ func (l *launch) start() (driver.Status, error) {
 	return status, withCode(ctx, err)
 }
 
-// undo cleans up after a failed start. It returns false if objects may remain. This is always the
-// case if the start failed because containerd was unavailable.
+// undo cleans up after a failed start. It returns false if objects may be left behind, which is
+// always the case if the start failed because containerd was unavailable.
 func (l *launch) undo(failure error) bool {
 	if !l.mayUndo {
 		return true

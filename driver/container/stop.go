@@ -19,8 +19,8 @@ import (
 )
 
 // Signal implements driver.Driver. A container's main process is the init process of its pid
-// namespace. The kernel delivers only SIGKILL, SIGSTOP and the signals that the process handles to
-// such a process.
+// namespace. To such a process, the kernel delivers only SIGKILL, SIGSTOP and the signals that the
+// process handles.
 func (d *Driver) Signal(ctx context.Context, id driver.TaskID, signal bourse.Signal) error {
 	if err := signal.Validate(); err != nil {
 		return err
@@ -101,8 +101,8 @@ func (d *Driver) stop(ctx context.Context, c *containerd.Client, t *task, signal
 		return err
 	}
 	// With cgroup v1, a frozen process that has been killed does not die until it is thawed. It
-	// then dies without executing another instruction. If the runtime has already thawed the
-	// container, as most runtimes do, this call fails.
+	// then dies without executing another instruction. This call fails if the runtime has already
+	// thawed the container, as most runtimes do.
 	_ = freeze(ctx, c, t.container, false)
 	return d.await(ctx, t.done)
 }
@@ -153,7 +153,7 @@ func (d *Driver) signalAndWait(ctx context.Context, c *containerd.Client, t *tas
 	}
 }
 
-// awaitProgram waits for up to about a second until a newly started container executes its program.
+// awaitProgram waits up to about a second for a newly started container to execute its program.
 // Until then, its process is still running runc, which handles signals differently.
 func awaitProgram(ctx context.Context, pid int) {
 	for range 1000 {

@@ -33,9 +33,9 @@ type task struct {
 	gone      chan struct{} // closed when the driver's goroutines no longer use the task
 
 	// Immutable.
-	clearing bool // a placeholder that reserves the id while the remains of an earlier task are removed
+	clearing bool // a placeholder that reserves the id while the leftover objects of an earlier start are removed
 
-	// Set before started is closed, then immutable.
+	// Set before the channel started is closed, and immutable afterwards.
 	err    error // why the start failed
 	signal bourse.Signal
 	tty    bool
@@ -96,8 +96,8 @@ func (t *table) reserve(n *task, begin func() bool) (_ *task, mine bool, err err
 	return n, true, nil
 }
 
-// clear adds the placeholder n to the table, so that the same boot cannot be started while the remains of an earlier
-// start are being removed. It returns false if the table already contains a task with that id.
+// clear adds the placeholder n to the table, so that the same boot cannot be started while the leftover objects of an
+// earlier start are being removed. It returns false if the table already contains a task with that id.
 func (t *table) clear(n *task) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,8 +157,7 @@ func (t *table) remove(n *task) {
 	}
 }
 
-// task returns a task, which may still be starting. It returns nil if the table does not contain
-// it.
+// task returns a task, which may still be starting. It returns nil if the task is not in the table.
 func (t *table) task(id driver.TaskID) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()

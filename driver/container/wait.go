@@ -72,8 +72,8 @@ func (d *Driver) awaitExit(t *task) (bourse.Exit, error) {
 	}
 }
 
-// lostAfter is how many consecutive reports of a missing task the driver ignores while the
-// task's shim runs. The retries take about two seconds.
+// lostAfter is the number of consecutive reports of a missing task that the driver ignores while
+// the task's shim is running. The retries take about two seconds.
 const lostAfter = 8
 
 // lostExit returns the exit to report for a task whose shim no longer exists.
@@ -111,7 +111,7 @@ func (d *Driver) askState(ctx context.Context, c *containerd.Client, t *task) (b
 
 // exitFrom converts an exit status that a shim reported. A status of 128+n means either that signal
 // n killed the program, or that the program exited with that code. If n is the number of a signal,
-// exitFrom assumes that the signal killed the program, which is nearly always right.
+// exitFrom assumes that the signal killed the program, which is almost always correct.
 func exitFrom(status uint32, at *timestamppb.Timestamp) bourse.Exit {
 	const firstRealtime = 32
 	exit := bourse.Exit{Code: int(status & 0xff), At: at.AsTime().UTC()}

@@ -16,8 +16,8 @@ import (
 )
 
 // Killed is a test that repeatedly kills a daemon under load, and then checks the driver that recovers. The effects of
-// all operations that a daemon reported as completed must have survived. If a machine exists, a daemon must have
-// announced it.
+// all operations that a daemon reported as completed must have survived. Every machine that exists must have been
+// announced by a daemon.
 type Killed struct {
 	// Daemon returns a command that starts a daemon: a process that calls LiveOn with first and os.Stdout.
 	Daemon func(ctx context.Context, first int) *exec.Cmd

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Exec implements driver.Driver. It reads all of Stdin before it starts the program. Its simulation
-// of a terminal is limited to the terminal's size and to the single output stream.
+// Exec implements driver.Driver. It reads all of Stdin before it starts the program. It simulates
+// only two properties of a terminal: its size, and that stdout and stderr are one stream.
 func (d *MemoryDriver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (driver.ExecResult, error) {
 	var result driver.ExecResult
 	err := d.do(ctx, Call{Op: "Exec", ID: id}, func() error {

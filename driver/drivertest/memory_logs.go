@@ -42,7 +42,7 @@ func (l *memLog) since(want driver.LogQuery) int {
 }
 
 // Logs implements driver.Driver. An unknown machine has no lines yet; if want.Follow is set, Logs
-// waits for the first ones.
+// waits for its first lines.
 func (d *MemoryDriver) Logs(ctx context.Context, id bourse.MachineID, want driver.LogQuery, line func(driver.LogLine) error) error {
 	return d.do(ctx, Call{Op: "Logs", Machine: id}, func() error {
 		m := d.host

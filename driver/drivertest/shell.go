@@ -10,8 +10,8 @@ import (
 // Shell returns programs for hosts and images that contain a POSIX shell and the common commands,
 // for example from busybox. refused is the path of a file that is not executable.
 //
-// If programs run as the first process in a container, replace Run and Ignore: the kernel delivers
-// only signals that this process handles.
+// If programs run as a container's first process, replace Run and Ignore, because such a process
+// receives only the signals that it handles.
 func Shell(refused string) Programs {
 	return Programs{
 		Run:    sh("echo ready; exec sleep 1000"),

@@ -13,8 +13,8 @@ import (
 
 // Harness configures the suite for a driver.
 type Harness struct {
-	// New creates an empty host. It registers a cleanup function, which reports and removes any processes, files,
-	// cgroups and goroutines that remain.
+	// New creates an empty host. For a real host, it also registers a cleanup function, which shuts the host down and
+	// reports a test error if processes, files, cgroups or goroutines are left behind.
 	New func(t *testing.T) Host
 	// Image is the image of the tasks; default bourse.ImageHost.
 	Image string

@@ -129,7 +129,7 @@ func (k *Keeper) watchProcess(conn *net.UnixConn) {
 	}
 }
 
-// drop closes a connection. If conn is the current lease, drop also clears the lease.
+// drop closes conn. If conn is still the current lease, drop also marks the keeper as disconnected.
 func (k *Keeper) drop(conn *net.UnixConn) {
 	if conn == nil {
 		return
@@ -182,8 +182,7 @@ func isUnreached(err error) bool {
 	return ok
 }
 
-// unreached wraps the errors that mean that the process could not be reached or that the connection
-// broke.
+// unreached wraps an error if the process could not be reached or the connection broke.
 type unreached struct{ error }
 
 func (u *unreached) Unwrap() error { return u.error }

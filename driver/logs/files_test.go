@@ -77,8 +77,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestPositions checks that a position is valid for every reader and after rotations. If its file
-// was removed, all remaining lines follow.
+// TestPositions checks that a position is valid for every reader and after rotations. If the
+// position's file was removed, all lines that still exist follow the position.
 func TestPositions(t *testing.T) {
 	m, l := newLog(t, 600, 3)
 	type told struct{ text, position string }

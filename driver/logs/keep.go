@@ -50,8 +50,9 @@ const (
 )
 
 // Keep is the main function of a keeper's process. It copies the output of containers to log files,
-// even while no daemon is running. It returns if it has been idle for Grace, on SIGTERM, when a
-// daemon requests it, or when ctx is done. Another keeper process can then take over.
+// even while no daemon is running. It returns when it has been idle for Grace, when it receives
+// SIGTERM, when a daemon requests it, or when ctx is done. Another keeper process can then take
+// over.
 func Keep(ctx context.Context, cfg KeepConfig) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -61,7 +61,7 @@ type heldSource struct {
 	pipes []*os.File
 }
 
-// removal tells the goroutines that follow a machine's log that the log was removed.
+// removal notifies the goroutines that follow a machine's log when the log is removed.
 type removal struct {
 	refs int
 	done chan struct{}
@@ -152,9 +152,9 @@ func (h *heldSource) release() {
 	}
 }
 
-// Done stops copying the output of a boot that has ended. When it returns nil, all of the boot's output is in the
-// log. If an escaped process holds an output open, Done waits for up to two seconds. It does nothing if the source
-// is unknown or already done.
+// Done stops copying the output of a boot that has ended. When it returns nil, all of the boot's output is in the log.
+// If another process still holds an output open, Done waits for up to two seconds. It does nothing if the source is
+// unknown or already done.
 func (k *Keeper) Done(ctx context.Context, src Source) error {
 	err := k.call(ctx, &request{Op: opDone, Source: src}, nil)
 	if err == nil {

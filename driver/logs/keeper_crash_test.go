@@ -120,8 +120,8 @@ func checkNumbered(t *testing.T, what string, got []string, n, kills int, more .
 	t.Logf("%s: %d of %d lines are missing, %d are broken", what, lost, n, broken)
 }
 
-// TestBothKilled kills the keeper and the daemon. The container writes until its FIFO is full, and then ends. Once
-// keeper and daemon are running again, the log must contain everything.
+// TestBothKilled kills the keeper and the daemon. The container writes until its FIFO is full, and then ends. Once the
+// keeper and the daemon are running again, the log must contain everything.
 func TestBothKilled(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)

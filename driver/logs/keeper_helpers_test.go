@@ -73,8 +73,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// shim acts as a container's shim. Like a real one it holds both ends of the FIFOs, so that a
-// write never fails.
+// shim acts as a container's shim. Like a real shim, it holds both ends of the FIFOs open, so that
+// writes never fail.
 type shim struct {
 	Source
 	out, err *os.File

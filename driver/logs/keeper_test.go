@@ -21,7 +21,7 @@ import (
 func TestKeep(t *testing.T) {
 	k := newKeeper(t, nil)
 	s := newShim(t, someMachine, 1)
-	for range 2 { // a repeated call is no error
+	for range 2 { // a repeated call is not an error
 		mustKeep(t, k, s.Source)
 	}
 	s.say(t, "one\ntwo\n"+strings.Repeat("x", 3*maxLine)+"\nhalf")

@@ -54,7 +54,7 @@ func FuzzParseLine(f *testing.F) {
 			return
 		}
 		if l.At.UTC().Year() < 0 || l.At.UTC().Year() > 9999 {
-			return // RFC 3339 does not allow other years, which a time zone can lead to
+			return // RFC 3339 does not allow other years, but converting a time to UTC can result in one
 		}
 		again, ok := parseLine(bytes.TrimSuffix(appendLine(nil, l.At, l.Stream, l.Partial, []byte(l.Text)), []byte("\n")))
 		if !ok || !again.At.Equal(l.At) || again.Text != l.Text || again.Stream != l.Stream || again.Partial != l.Partial {

@@ -125,8 +125,8 @@ func (r *reader) read(line func(driver.LogLine) error) error {
 				return err
 			}
 		}
-		// List the files before reading this one to its end. If there is a next file now, this one is
-		// complete, because the writer creates the next file only after its last write to this one.
+		// List the files before reading the current file to its end. If the list contains a newer file, the current one
+		// is complete, because the writer creates a file only after its last write to the previous file.
 		files, err := r.files.numbers(r.id)
 		if err != nil {
 			return err
@@ -186,7 +186,7 @@ func (r *reader) readFile(line func(driver.LogLine) error) error {
 	for {
 		b, err := in.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			// Skip the data, because a Log never writes records this long.
+			// Skip a record that does not fit into the buffer. A Log never writes such long records.
 			r.offset += int64(len(b))
 			continue
 		}

@@ -19,7 +19,7 @@ type keptMachine struct {
 }
 
 // doneGrace is how long to wait for an output to end after the program has ended. The process that copies the output
-// may take a moment, or an escaped process may hold the output open.
+// may take a moment, or another process may still hold the output open.
 const doneGrace = 2 * time.Second
 
 // hold returns a machine's entry, which the caller must pass to release.
@@ -52,8 +52,8 @@ func (k *server) release(id bourse.MachineID, m *keptMachine) {
 	}
 }
 
-// change calls fn with a machine's entry. Calls for the same machine wait for each other. change returns an error
-// if the keeper is shutting down.
+// change calls fn with a machine's entry. Calls for the same machine run one at a time. change returns an error if the
+// keeper is shutting down.
 func (k *server) change(ctx context.Context, id bourse.MachineID, fn func(m *keptMachine) error) error {
 	if err := id.Validate(); err != nil {
 		return err

@@ -52,7 +52,7 @@ type SupervisorConfig struct {
 
 // Timeouts of the supervisor.
 const (
-	drainGrace   = Grace            // how long to read output that an escaped process holds open
+	drainGrace   = Grace            // how long to read output that another process holds open
 	killGrace    = 5 * time.Second  // how long to wait for killed processes, which may hang in the kernel, for example because of a failed disk
 	execGrace    = time.Second      // how long to wait for the environment of a process that is starting a program
 	shutdownTerm = time.Second      // time between SIGTERM and SIGKILL during a shutdown

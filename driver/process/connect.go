@@ -125,8 +125,8 @@ func (d *Driver) greet(ctx context.Context, l *link) error {
 	return nil
 }
 
-// keep reads from a link until the link breaks. If the link was in use, keep then reconnects, unless another daemon has
-// taken over the supervisor.
+// keep reads from a link until the link breaks. If the driver was using the link, keep then reconnects, unless another
+// daemon has taken over the supervisor.
 func (d *Driver) keep(l *link) {
 	err := l.read(func(r *reply) {
 		if r.Status != nil {

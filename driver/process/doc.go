@@ -26,7 +26,7 @@
 //     all processes in its process group and its cgroup are killed before the exit is reported.
 //     Without cgroups, the processes in the process group and orphans with the task's mark are
 //     killed.
-//   - When an exit is reported, the output is in the log. If an escaped process holds the output
+//   - When an exit is reported, the output is in the log. If another process still holds the output
 //     open, the exit is reported up to half a second later.
 //   - If a supervisor is killed, it is replaced. Its tasks' processes are found (by cgroup, and by
 //     BOURSE_TASK in their environment) and killed, and the tasks end with code -1. The daemon

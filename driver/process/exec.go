@@ -134,8 +134,8 @@ func (s *supervisor) awaitExec(ctx context.Context, t *task, r running, gone <-c
 }
 
 // hangUp sends SIGHUP to a command in a terminal after the client has disconnected. If the command ends within
-// hangupGrace, while its task is still running, hangUp returns how the command ended, and true. It returns false if the
-// command has no terminal.
+// hangupGrace, while its task is still running, hangUp returns the command's exit status and true. It returns false if
+// the command has no terminal.
 func (r running) hangUp(ctx context.Context, t *task) (ended, bool) {
 	if !r.terminal {
 		return ended{}, false

@@ -7,8 +7,8 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// Grace is how long to keep reading a command's output after the command exits, if an escaped process
-// holds the output open.
+// Grace is how long to keep reading a command's output after the command exits, if another process still holds the
+// output open.
 const Grace = 500 * time.Millisecond
 
 // Files manages the files through which the daemon writes a command's input and reads its output.
@@ -19,9 +19,9 @@ type Files interface {
 	// Sent closes the daemon's copies of the files that CommandFiles returned. It must be called
 	// once the command has the files; otherwise, the daemon would never see the end of the output.
 	Sent() error
-	// Finish waits for the rest of the output and returns the stored output. It must be called after
-	// the command has ended. If an escaped process holds the output open, Finish returns after Grace,
-	// with the output received so far.
+	// Finish waits for the rest of the output and returns the stored output. It must be called after the command has
+	// ended. If another process still holds the output open, Finish returns after Grace, with the output received so
+	// far.
 	Finish() (stdout, stderr []byte)
 }
 

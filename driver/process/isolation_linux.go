@@ -155,7 +155,8 @@ func bind(m driver.Mount) error {
 // join moves the calling thread into the namespaces of a running task.
 func (a *isolation) join() error {
 	if a.mount != nil {
-		// A thread that shares its working directory with other threads cannot enter a mount namespace.
+		// Stop sharing the working directory with other threads. Otherwise, this thread could not enter a mount
+		// namespace.
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return errIsolation("unshare the working directory", err)
 		}

@@ -136,8 +136,8 @@ func TestHostUnmountsPropagate(t *testing.T) {
 	}
 }
 
-// TestOthersMountsAreNotHeld checks that a task does not keep other machines' mounts, even if unmounts on the host do
-// not propagate.
+// TestOthersMountsAreNotHeld checks that a task does not keep other machines' volumes mounted, even if unmounts on the
+// host do not propagate.
 func TestOthersMountsAreNotHeld(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can mount")

@@ -65,7 +65,8 @@ const (
 	statEnvEnd   = 48
 )
 
-// markedTasks yields, for every process on the host that has a directory's mark, the task that the process belongs to.
+// markedTasks finds all processes on the host that have a directory's mark, and yields each one's task. It may yield a
+// task several times.
 func markedTasks(mark string) iter.Seq[driver.TaskID] {
 	return func(yield func(driver.TaskID) bool) {
 		for _, pid := range numbers("/proc") {
@@ -89,7 +90,7 @@ func (s *supervisor) killMarked(pids []int, doomed func(driver.TaskID) bool) int
 }
 
 // killLeftovers kills all processes on the host that have the directory's mark but do not belong to a running task.
-// It repeats the search until it finds none, because the processes may fork.
+// Because the processes may fork, it repeats the search until it finds none, but at most ten times.
 func (s *supervisor) killLeftovers() {
 	all := 0
 	for range 10 {
@@ -104,8 +105,8 @@ func (s *supervisor) killLeftovers() {
 	}
 }
 
-// killStrays is for tasks without a cgroup: it kills the processes that have left the task's process group. It finds
-// them among this process's children, because this process adopts orphans.
+// killStrays kills the processes that have left a task's process group. It is used for tasks without a cgroup. It finds
+// the processes among this process's children, because this process adopts orphans.
 func (s *supervisor) killStrays(id driver.TaskID) {
 	deadline := time.Now().Add(killGrace)
 	for time.Now().Before(deadline) {

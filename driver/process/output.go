@@ -30,7 +30,7 @@ func newOutput(stdout, stderr int, log *logs.Log) *output {
 	return o
 }
 
-// finish waits until both streams have ended. If an escaped process still holds a stream open after
+// finish waits until both streams have ended. If another process still holds a stream open after
 // the grace period, finish copies the data that is available at that time, and returns.
 func (o *output) finish(grace time.Duration) {
 	done := make(chan struct{})

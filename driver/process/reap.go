@@ -68,7 +68,7 @@ func (c *children) take(pid int) func(ended) {
 	if f := c.remove(pid); f != nil {
 		return f
 	}
-	// Once the lock is acquired, all forks in progress have been registered.
+	// Once forkLock has been acquired, the children of all earlier forks have been registered.
 	c.forkLock.Lock()
 	defer c.forkLock.Unlock()
 	return c.remove(pid)

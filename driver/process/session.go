@@ -147,8 +147,8 @@ func (s *supervisor) serveDaemon(ctx context.Context, conn *net.UnixConn, in *bu
 	me := &session{conn: conn, cancel: cancel, slots: make(chan struct{}, maxRequests), read: make(chan struct{}), cancels: map[uint64]context.CancelFunc{}}
 	answer := &reply{ID: first.ID, Hello: &helloReply{Version: protocolVersion, PID: os.Getpid()}}
 	if first.Hello.Version != protocolVersion {
-		// The supervisor keeps its tasks and its connection to the current daemon. The new daemon
-		// reports the version mismatch.
+		// Send only the version to a daemon with another protocol version, which then reports the
+		// mismatch. The tasks and the connection to the current daemon are not affected.
 		me.send(answer)
 		return nil
 	}
@@ -234,9 +234,9 @@ func (s *supervisor) setSession(me *session, settings settings) bool {
 		s.session = nil
 		s.mu.Unlock()
 		before.send(&reply{Replaced: true})
-		// Requests that the previous daemon has already sent are still handled, because that daemon
-		// may already have reported their effect, for example that a task is running. It cannot
-		// send any more requests.
+		// Handle the requests that the previous daemon has already sent, because it may have
+		// reported their effect, for example that a task is running. The daemon cannot send any
+		// more requests.
 		_ = before.conn.CloseRead()
 		select {
 		case <-before.read:

@@ -59,7 +59,7 @@ func (s *supervisor) marked(env []string, id driver.TaskID) []string {
 }
 
 // launch prepares the environment of a task that is in the table, and starts its program. When the program ends, finish
-// is called. It waits until launch no longer uses the environment.
+// is called, which waits until launch no longer uses the environment.
 func (s *supervisor) launch(t *task, sp *spec) (err error) {
 	with := &taskEnv{env: s.marked(stringsOf(sp.Env), t.id), dir: string(sp.Dir), user: sp.User}
 	if with.isolation, err = isolationOf(sp.Network, sp.Mounts); err != nil {

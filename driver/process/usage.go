@@ -7,8 +7,8 @@ import (
 )
 
 // Usage implements driver.Driver. If the task's cgroups do not provide a value, Usage returns the
-// sum for the task's running processes. This sum does not include exited processes whose parents
-// have not waited for them.
+// sum for the task's running processes. Processor time of exited processes is included only if
+// their parents have waited for them.
 func (d *Driver) Usage(ctx context.Context, id driver.TaskID) (driver.Usage, error) {
 	if status, _, ok := d.mirror.get(id); ok && status.Exit != nil {
 		return driver.Usage{}, errEnded(id)

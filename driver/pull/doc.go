@@ -9,11 +9,12 @@
 //     a poller does not claim its offer, or disconnects before it receives the offer, the job is
 //     offered to another poller.
 //   - Only one claim succeeds. It is written to disk before it is answered. If the daemon is then
-//     killed, the next daemon knows the claim and accepts the report that the job has ended.
+//     killed, the next daemon reads the claim from disk and accepts the report that the job has
+//     ended.
 //   - A job ends only once: its poller reports its end or returns the job, or the driver gives up the job, with code -1
 //     and a reason. The driver gives up a job if its poller does not report the end in time after a cancellation, or
-//     sends no heartbeat for Config.Lost. After that, the driver refuses reports from the poller. It cannot determine
-//     whether the program is still running.
+//     does not send a heartbeat for Config.Lost. After that, the driver refuses reports from the poller. It cannot
+//     determine whether the program is still running.
 //   - If a claimed job is never started, because the answer to the claim was lost, the driver
 //     gives up the job in the same way. It does not offer the job again.
 //
@@ -26,8 +27,8 @@
 //
 // # Heartbeats
 //
-// A pending call to [Driver.Cancellations] is a continuous heartbeat for the jobs that it names. A host's pending call
-// to [Driver.Next] is a continuous heartbeat for all of the host's jobs. After any other heartbeat, the driver waits
+// A pending call to [Driver.Cancellations] counts as a continuous heartbeat for the jobs that it names. A host's
+// pending call to [Driver.Next] counts as one for all of the host's jobs. After any other heartbeat, the driver waits
 // for Config.Lost before it gives up the job. If a call to Cancellations names a job that has ended or is unknown, the
 // result contains that job, so pollers cannot miss a cancellation.
 //
@@ -35,8 +36,8 @@
 //
 // A poller that registers as a host reports its size. It is offered jobs that fit into its unused capacity. If several
 // hosts have room for a job, the driver chooses the host on which the least capacity would remain unused. After a
-// restart, the daemon knows the hosts' jobs, but not the hosts. A host whose call fails with not_found must register
-// again.
+// restart, the daemon has records of the hosts' jobs, but not of the hosts. A host whose call fails with not_found must
+// register again.
 //
 // # Unsupported operations
 //

@@ -17,7 +17,7 @@ import (
 type Config struct {
 	Dir   string        // the driver's directory, created if missing; required
 	Offer time.Duration // how long a poller may take to claim its offer before the job is also offered to another poller; default 2 s
-	Lost  time.Duration // the driver gives up a claimed job if its poller sends no heartbeat for this long; default 1 min
+	Lost  time.Duration // the driver gives up a claimed job if its poller does not send a heartbeat for this long; default 1 min
 	Log   *slog.Logger  // default: discards all records
 }
 

@@ -15,8 +15,8 @@ import (
 // watchIn calls Run in the background until ctx is done.
 func (r *rig) watchIn(ctx context.Context) { go func() { _ = r.Run(ctx) }() }
 
-// TestLost checks that a job is given up if its poller sends no heartbeat, and that a job is never given up while its
-// poller waits for cancellations.
+// TestLost checks that a job is given up if its poller does not send a heartbeat, and that a job is never given up
+// while its poller waits for cancellations.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

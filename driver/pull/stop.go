@@ -99,9 +99,9 @@ func (d *Driver) notify() {
 // Cancellations waits until there are jobs that the caller must stop, and returns their names. If
 // ctx is done first, it returns no names. If jobs is not empty, Cancellations considers only these
 // jobs. It returns those that were canceled, are no longer running, or do not belong to ticket.
-// While the call is pending, it is a heartbeat for those that belong to ticket. If jobs is empty,
-// it returns all canceled jobs whose cancellation number is greater than after. next is the latest
-// cancellation number, which the caller can pass to the next call as the parameter after.
+// While the call is pending, it counts as a heartbeat for those that belong to ticket. If jobs is
+// empty, it returns all canceled jobs whose cancellation number is greater than after. next is the
+// latest cancellation number, which the caller can pass to the next call as the parameter after.
 func (d *Driver) Cancellations(ctx context.Context, ticket Ticket, jobs []string, after uint64) (names []string, next uint64) {
 	defer d.watch(ticket, jobs)()
 	for {

@@ -16,8 +16,9 @@ const loopType = 'L'
 // volumes.
 var intrusive = []string{"ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp"}
 
-// restrict removes system calls from profile that qemu does not need. If a guest has taken over
-// qemu, it could use them to attack the agent or the devices of the machine's volumes.
+// restrict removes the system calls in intrusive and the ioctls for loop devices from profile. qemu
+// does not need them, but a guest that has taken over qemu could use them to attack the agent or
+// the volumes' devices.
 func restrict(profile *specs.LinuxSeccomp) {
 	for i := range profile.Syscalls {
 		rule := &profile.Syscalls[i]

@@ -1,6 +1,6 @@
-// Command increment is the program of a warm task. It listens on $PORT and answers a payload such as 41 or
+// Command increment is a sample program for a warm task. It listens on $PORT and answers a payload such as 41 or
 // {"N":41,"SleepSec":0.5} with the next number. It serves any number of concurrent calls, over HTTP or, with -frames,
-// over the frame protocol, which has less overhead (config.task.protocol).
+// over the frame protocol (see config.task.protocol), which has less overhead.
 package main
 
 import (
@@ -61,8 +61,8 @@ type payload struct {
 
 var errPayload = errors.New(`send a number, or {"N":41,"SleepSec":0.5}`)
 
-// increment answers one payload. It returns early if ctx is done, which means that the caller has disconnected or the
-// deadline has passed.
+// increment returns the answer to a call's payload. It returns early if ctx is done, which means that the caller has
+// disconnected or the deadline has passed.
 func increment(ctx context.Context, body []byte) ([]byte, error) {
 	var in payload
 	var err error

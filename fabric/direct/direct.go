@@ -21,7 +21,8 @@ import (
 )
 
 const (
-	// dialTimeout is long enough for TCP and TLS handshakes around the world, but shorter than an order's deadline.
+	// dialTimeout is long enough for TCP and TLS handshakes between the most distant regions, but shorter than an
+	// order's deadline.
 	dialTimeout = 3 * time.Second
 	// clientIdle is how long an unused connection is kept open. It must be well below serverIdle: if the server closed
 	// a connection while a request was being sent, the request's outcome would be unknown.
@@ -53,15 +54,15 @@ var _ fabric.Fabric = (*Fabric)(nil)
 // Dialer connects to a worker's address, which has the form host:port.
 type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// TLS returns the TLS configuration for the next connection. It contains the CA of the cluster's workers and this
-// server's certificate; see admission.Credentials.Client.
+// TLS returns the TLS configuration for the next connection. It contains the cluster's CA and this server's
+// certificate; see admission.Credentials.Client.
 type TLS func() *tls.Config
 
 // New returns a fabric that uses plain HTTP if config is nil, and HTTP/2 with TLS otherwise.
 func New(config TLS) *Fabric { return NewOver(TCP, config, admission.Proof{}) }
 
-// NewOver is like New, but uses the given dialer instead of [TCP], and sends proof to other servers to identify this
-// server.
+// NewOver is like New, but uses the given dialer instead of [TCP], and sends the given proof of this server's identity
+// to other servers.
 func NewOver(dialer Dialer, config TLS, proof admission.Proof) *Fabric {
 	dial := wrapDialErrors(dialer)
 	f := &Fabric{

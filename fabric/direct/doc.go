@@ -19,7 +19,7 @@
 //
 // # Goroutines and locks
 //
-// A [Fabric] has one goroutine for each connection for calls, which opens the connection and then
-// reads from it. Close ends these goroutines. conns.mu is acquired before a connection's own lock,
+// A [Fabric] has one goroutine per connection for calls, which opens the connection and then reads
+// from it. Close ends these goroutines. conns.mu is acquired before a connection's own lock,
 // and is not held across I/O.
 package direct

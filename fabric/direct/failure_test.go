@@ -128,7 +128,7 @@ func TestNotHTTP(t *testing.T) {
 	}
 }
 
-// TestAbsurdAddresses checks that no address that a member announces affects another member.
+// TestAbsurdAddresses checks that calls to a member with an invalid address are reported as not sent.
 func TestAbsurdAddresses(t *testing.T) {
 	for _, config := range []bool{false, true} {
 		n := newNetwork(t, nil)

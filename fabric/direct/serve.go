@@ -20,8 +20,8 @@ const (
 	maxStreams    = 1000             // maximum number of concurrent requests on one HTTP/2 connection
 )
 
-// Serve answers requests on ln, over TLS if config is not nil, until ctx is done. It then accepts no more requests and
-// gives those in progress a few seconds to finish. After that, it cancels the contexts of the remaining requests and
+// Serve answers requests on ln, over TLS if config is not nil, until ctx is done. It then stops accepting requests, and
+// gives requests in progress a few seconds to finish. After that, it cancels the contexts of the remaining requests and
 // closes their connections. Serve returns once the listener and all connections are closed and the handlers of calls
 // have returned. It returns nil if it stopped because ctx is done. Request bodies are subject to the limits of package
 // throttle. Handlers of endless streams should return when their component stops.

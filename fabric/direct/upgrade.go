@@ -19,7 +19,7 @@ import (
 	"github.com/bourse-dev/bourse/internal/mux"
 )
 
-// callsPath and callsProtocol identify the upgrade request that begins a connection for calls.
+// callsPath and callsProtocol identify the upgrade request that opens a connection for calls.
 const (
 	callsPath     = "/worker/calls"
 	callsProtocol = "bourse-calls"
@@ -102,7 +102,7 @@ func upgrade(ctx context.Context, conn net.Conn, to *bourse.Member, proof admiss
 	return &refused{fabric.Answer{Status: answer.StatusCode, Body: body}}
 }
 
-// calls is the part of a server that serves calls.
+// calls serves calls on the connections to a server.
 type calls struct {
 	*mux.Server
 	log *slog.Logger
@@ -120,7 +120,7 @@ func newCalls(log *slog.Logger) *calls {
 	})}
 }
 
-// asksForCalls reports whether a request asks for an upgrade of its connection to calls.
+// asksForCalls reports whether a request asks to upgrade its connection to calls.
 func asksForCalls(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.URL.Path == callsPath && r.Header.Get("Upgrade") == callsProtocol
 }

@@ -205,7 +205,7 @@ func testTunnel(t *testing.T, n Network) {
 	})
 }
 
-// tunnel is a connection to a port of a machine.
+// tunnel is a connection to a machine's port.
 type tunnel struct {
 	io.ReadCloser
 	*io.PipeWriter

@@ -40,7 +40,8 @@ func Run(t *testing.T, open func(t *testing.T) Network) {
 	RunAsk(t, open)
 }
 
-// RunAsk runs only the tests of Ask. It is meant for fabrics that differ from an already tested one only in Ask.
+// RunAsk runs only the tests of Ask. It is meant for a fabric that differs from an already tested fabric only in its
+// Ask method.
 func RunAsk(t *testing.T, open func(t *testing.T) Network) { runCases(t, open, askCases) }
 
 type testCase struct {

@@ -109,7 +109,7 @@ func (m Memory) Call(ctx context.Context, to bourse.Member, req *http.Request) (
 	return &http.Response{StatusCode: w.status, Header: w.sent, Body: replyBody{read, func() { stop(); cancel() }}}, nil
 }
 
-// reply is the http.ResponseWriter of a call.
+// reply is the http.ResponseWriter for a call.
 type reply struct {
 	header, sent http.Header
 	status       int
@@ -144,7 +144,7 @@ func (w *reply) switched(ctx context.Context, req *http.Request, leave context.C
 	return resp, nil
 }
 
-// switched is an upgraded connection.
+// switched is the body of a reply to an upgrade request. It represents the upgraded connection.
 type switched struct {
 	net.Conn
 	r     io.Reader

@@ -33,7 +33,7 @@ func newAddress() Address {
 	return netip.AddrFrom16(b)
 }
 
-// token encodes an address as a token of a subject.
+// token encodes an address as one token of a NATS subject.
 func token(a Address) string {
 	b := a.As16()
 	return hex.EncodeToString(b[:])

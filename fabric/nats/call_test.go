@@ -89,7 +89,7 @@ func TestCallerDies(t *testing.T) {
 	await(t, s.Left)
 }
 
-// TestCalledDies checks that a disappeared worker's answers count as lost.
+// TestCalledDies checks that the answers to calls in progress count as lost once their worker has disappeared.
 func TestCalledDies(t *testing.T) {
 	n := newNetwork(t, embedded(t), false, nil)
 	s := fabrictest.NewStuck()

@@ -88,7 +88,7 @@ func ValidateURL(s string) error {
 
 const (
 	connectTimeout = 2 * time.Second
-	pingEvery      = 5 * time.Second // interval of pings to the NATS server
+	pingEvery      = 5 * time.Second // interval between pings to the NATS server
 	maxPingsLost   = 2               // number of unanswered pings after which the NATS server is considered dead
 	reconnectEvery = 100 * time.Millisecond
 	// pendingBytes is the maximum size of the receive queue; beyond it, messages are dropped. The connections' windows
@@ -127,8 +127,8 @@ func (c *Config) options(l *Link) ([]client.Option, error) {
 	return o, nil
 }
 
-// certificate returns the function that the client library calls for each connection to
-// get the client certificate.
+// certificate returns the function that provides the client certificate. The client library calls it for each
+// connection.
 func (c *Config) certificate() client.TLSCertHandler {
 	if c.Certificate == nil {
 		return nil

@@ -236,7 +236,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close implements net.Conn. Written data is still delivered.
+// Close implements net.Conn. Data that has already been written is still delivered.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	live := c.err == nil && c.opened

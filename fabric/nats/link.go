@@ -41,7 +41,7 @@ type tables struct {
 	conns     map[string]*Conn // by the last token of their subjects
 	listeners map[uint16]*listener
 	asks      map[string]*pendingAsk
-	lastSeen  map[Address]time.Time // when each connection's other end was last heard from
+	lastSeen  map[Address]time.Time // when each watched address was last known to be alive
 	packets   func(from Address, data []byte)
 	serves    *subscription
 	closed    bool
@@ -60,7 +60,7 @@ type Counters struct {
 // Counts is a snapshot of Counters.
 type Counts struct{ Reconnects, SlowConsumers, Oversized, Malformed, Resets, Dropped int64 }
 
-// Counts returns the current values.
+// Counts returns the counters' current values.
 func (c *Counters) Counts() Counts {
 	return Counts{
 		Reconnects: c.Reconnects.Load(), SlowConsumers: c.SlowConsumers.Load(), Oversized: c.Oversized.Load(),
@@ -68,7 +68,7 @@ func (c *Counters) Counts() Counts {
 	}
 }
 
-// startTimeout is how long Open waits for NATS. After that, the link keeps trying in the background.
+// startTimeout is how long Open waits for a connection to NATS. After that, the link keeps trying in the background.
 const startTimeout = 3 * time.Second
 
 // Open connects to NATS. If no server answers in time, Open still returns the link, which keeps trying. Errors: invalid

@@ -7,7 +7,7 @@ import (
 	client "github.com/nats-io/nats.go"
 )
 
-// noteAlive records that an address is alive, and starts watching it. The caller holds l.mu.
+// noteAlive records that the server at an address is alive now, and starts watching the address. The caller holds l.mu.
 func (l *Link) noteAlive(a Address) { l.lastSeen[a] = time.Now() }
 
 // watch pings the other ends of connections that have been silent, until the link is closed.
@@ -32,8 +32,8 @@ func (l *Link) watch() {
 	}
 }
 
-// silentPeers returns the addresses to ping (ask), and those that have been silent for too long (gone). It stops
-// watching addresses without connections.
+// silentPeers returns the addresses to ping (ask), and the addresses that have been silent for too long (gone). It
+// stops watching addresses to which there are no connections.
 func (l *Link) silentPeers(now time.Time, every time.Duration) (ask, gone []Address) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,8 +75,8 @@ func (l *Link) ownAddress() []byte {
 	return a[:]
 }
 
-// takePing answers another server's ping, and handles both the answer to this server's own ping and NATS's notification
-// that nobody received it.
+// takePing handles another server's ping, the answer to this server's own ping, or NATS's notification that nobody
+// received that ping. of is the token of the pinged server's address.
 func (l *Link) takePing(of string, m *client.Msg) {
 	if isNoResponders(m) {
 		for _, a := range l.peersOf(of) {
@@ -99,7 +99,7 @@ func (l *Link) takePing(of string, m *client.Msg) {
 	}
 }
 
-// peersOf returns the watched addresses that have the given token.
+// peersOf returns the watched addresses whose token is of.
 func (l *Link) peersOf(of string) []Address {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 type Disk interface {
 	// Open returns a journal with the durable records. To have the process killed, the suite calls KillAt before Open.
 	Open(t testing.TB) fsm.Journal
-	// Close stops the process that opened the journal, or simulates this. Records that are not durable are lost.
+	// Close stops the process that opened the journal, or simulates doing so. Records that are not durable are lost.
 	Close(t testing.TB)
 	// KillAt makes the process die at the n-th commit after the next Open: immediately after the commit has become durable
 	// if after is true, and otherwise immediately before. If n is 0, the process does not die.
@@ -54,7 +54,7 @@ func Run(t *testing.T, open func(t testing.TB) Disk) {
 	t.Run("random runs end as expected", func(t *testing.T) { testRandom(t, open) })
 }
 
-// world consists of a disk and the engine that currently runs on it.
+// world consists of a disk and the engine that currently uses it.
 type world struct {
 	t       testing.TB
 	disk    Disk

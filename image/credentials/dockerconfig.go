@@ -25,7 +25,7 @@ type File struct {
 	Store   string            // credential helper for all other registries; "" means none
 }
 
-// Parse parses a config.json and ignores unrelated fields. Errors contain no secrets.
+// Parse parses a config.json and ignores unrelated fields. Errors do not contain secrets.
 func Parse(raw []byte) (File, error) {
 	var file struct {
 		Auths map[string]struct {

@@ -198,8 +198,8 @@ func (r Request) login(host string) (credentials.Login, error) {
 	return login, nil
 }
 
-// authorities returns the CA certificates in the file r.CA, or nil, which means the system's CA certificates, if r.CA
-// is empty.
+// authorities returns the CA certificates in the file r.CA. If r.CA is empty, it returns nil, which means the system's
+// CA certificates.
 func (r Request) authorities() (*x509.CertPool, error) {
 	if r.CA == "" {
 		return nil, nil

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Fault describes how one reply is broken. The zero value leaves the reply unchanged.
+// Fault describes how to tamper with one reply. The zero value leaves the reply unchanged.
 type Fault struct {
 	Status  int    // replace the reply with an empty reply that has this status
 	Body    []byte // replace the body of the reply

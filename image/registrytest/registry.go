@@ -19,9 +19,9 @@ import (
 	"github.com/distribution/distribution/v3/registry/handlers"
 	"golang.org/x/crypto/bcrypt"
 
-	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd"             // used in the configuration
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // used in the configuration
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"   // used in the configuration
+	_ "github.com/distribution/distribution/v3/registry/auth/htpasswd"             // registers the type of authentication that configure selects
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem" // registers the storage driver that configure selects
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"   // registers the storage driver that configure selects
 )
 
 // Options configures a registry. The zero value stores content in memory and serves plain

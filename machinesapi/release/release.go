@@ -89,7 +89,7 @@ func (r *Release) Validate() error {
 }
 
 // Number sorts an app's releases, oldest first, and sets the versions that users see. A release keeps the version that
-// its broker chose if it is greater than the previous release's version. Otherwise, two brokers have chosen the same
+// its broker chose if that version is greater than the previous release's. Otherwise, two brokers have chosen the same
 // version, and the later release gets the next version. Versions always increase, and removing the oldest releases does
 // not change other releases' versions.
 func Number(list []Release) {
@@ -101,7 +101,7 @@ func Number(list []Release) {
 	}
 }
 
-// maxVersion limits the version in a record, to leave room for greater versions of later releases.
+// maxVersion limits the version in a record, to leave room for the versions of later releases.
 const maxVersion = 1 << 31
 
 // Next returns the version of an app's next release. list must have been numbered with [Number].

@@ -1,6 +1,6 @@
 // Package mesh connects the private networks of different workers with WireGuard. Each worker has one end: a link,
 // which is implemented by the kernel's WireGuard module or, if the host lacks that module, by a small process that runs
-// wireguard-go. Both outlive the worker's daemon.
+// wireguard-go. The link and this process outlive the worker's daemon.
 //
 // A worker's peers are the workers that have a machine in one of the worker's own networks. [Plan] computes them from
 // the view, and [Device.Apply] configures them. A peer may send only from the addresses of its machines in these
@@ -8,7 +8,7 @@
 // all other packets. Package network decides which local machines a packet may reach.
 //
 // A laptop is a peer of one worker, its entry. To other workers, the laptop is just another address behind its entry.
-// The entry forwards the laptop's packets to them, and answers its DNS queries.
+// The entry forwards the laptop's packets to other workers, and answers the laptop's DNS queries.
 //
 // # What a malicious worker can do
 //
@@ -23,8 +23,8 @@
 //     a worker can make its peers send a 148-byte handshake every five seconds to any address that is not loopback,
 //     link-local, multicast or a machine's. In a session, WireGuard sends packets to the source address of the worker's
 //     last packet, which the worker can forge.
-//   - A laptop's entry sees the laptop's packets, and can send packets from the laptop's address to machines in its
-//     network. Brokers sign which worker is the entry.
-//   - ICMP errors from a worker's address in the mesh are delivered if they refer to a connection of any machine on
+//   - A laptop's entry sees the laptop's packets, and can send packets from the laptop's address to machines in the
+//     laptop's network. The entry's ID is part of the data that brokers sign.
+//   - ICMP errors from a worker's address in the mesh are delivered if they refer to any connection of a machine on
 //     this host.
 package mesh

@@ -22,8 +22,8 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// View provides data about the cluster. The data may be outdated, but brokers have signed which machines are in a
-// network.
+// View provides data about the cluster. The data may be outdated, but every machine's network is confirmed by a
+// broker's signature.
 type View interface {
 	// Members returns the data from which the peers of the worker self are computed. The worker's networks are the
 	// given ones, in which it has machines, and the networks of the laptops that connect through it.
@@ -87,8 +87,8 @@ func New(self bourse.WorkerID, announce *bourse.Mesh, device *Device, networks N
 // Announcement returns the data that the worker publishes about its end of the mesh.
 func (m *Mesh) Announcement() *bourse.Mesh { return m.announce }
 
-// Peers returns the state of the worker's connections to other workers, sorted by ID. The data is at most a second or
-// so old.
+// Peers returns the state of the worker's connections to other workers, sorted by ID. The data is at most about a
+// second old.
 func (m *Mesh) Peers() []bourse.MeshPeer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,7 +148,7 @@ func (m *Mesh) Run(ctx context.Context, tag bourse.WorkerTag) error {
 	}
 }
 
-// plan contains the peers that Plan returned last, and data about the laptops among them.
+// plan contains the peers most recently returned by Plan, and data about the laptops among them.
 type plan struct {
 	peers []Peer
 	until time.Time // when the next laptop expires; zero if there is none

@@ -136,8 +136,8 @@ func admitted(now time.Time, laptops []Laptop, workers []Worker) []Laptop {
 	})
 }
 
-// ownersOf returns each tag's owner. If several workers claim a tag, its owner is the worker whose ID ranks the tag
-// highest. self always owns its own tag.
+// ownersOf returns each tag's owner. If several workers claim a tag, its owner is the worker that prefers the tag most,
+// according to bourse.WorkerID.Tags. self always owns its own tag.
 func ownersOf(self Worker, workers []Worker) map[bourse.WorkerTag]bourse.WorkerID {
 	owners := map[bourse.WorkerTag]bourse.WorkerID{}
 	for _, w := range workers {

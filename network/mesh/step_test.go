@@ -114,7 +114,7 @@ func TestStep(t *testing.T) {
 		t.Errorf("with an unreadable view: %v, %+v, want the previous peer", err, plan.peers)
 	}
 	plan.peers[0].Expires, plan.until, device.applied = time.Now(), time.Now(), nil
-	for range 2 { // the second time because the first one might have failed
+	for range 2 { // each step must try to remove the laptop, because earlier attempts may have failed
 		if err := m.step(t.Context(), self, true, &plan); !errors.Is(err, view.err) || len(plan.peers) != 0 {
 			t.Errorf("expired, with an unreadable view: %v, %+v, want no peers", err, plan.peers)
 		}

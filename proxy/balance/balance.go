@@ -85,7 +85,7 @@ func New(c Config) *Balancer {
 	return b
 }
 
-// Slot is a request's place on a machine, which counts toward the machine's limits.
+// Slot represents one request on a machine, and counts toward the machine's limits.
 type Slot struct {
 	balancer *Balancer
 	app      string // ID of the app to which the machine belongs
@@ -171,7 +171,7 @@ func (b *Balancer) reserve(t *route.Target, m *route.Backend) *Slot {
 }
 
 // Done releases the slot. If the machine has failed, failed is the reason, and other machines are
-// temporarily preferred. A canceled error does not count as a failure of the machine. Further calls
+// temporarily preferred. A canceled error does not count as a failure of the machine. Subsequent calls
 // have no effect.
 func (t *Slot) Done(failed error) {
 	b := t.balancer

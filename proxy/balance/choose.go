@@ -50,13 +50,14 @@ const (
 )
 
 // Choose returns the index of the machine in list that should handle a request, and the result Chosen. If there is no
-// such machine, it returns -1 and another result. The list must be sorted by ID.
+// such machine, it returns another result, and the index has no meaning. The list must be sorted by ID.
 //
-// Running machines below their soft limits come first, nearest region first. A region is used only if nearer regions
-// have no machines, or if all their machines are unhealthy or at their hard limits. If no running machine is below
-// its soft limit, a stopped machine is started. The order of preference is then: machines that are already starting,
-// machines in nearer regions, suspended machines. Machines that failed recently or whose worker is unreachable come
-// last. Among equally good machines, Choose picks two at random and returns the less loaded one.
+// The preferred machine comes first if it is healthy. Otherwise, running machines come first: those in the preferred
+// regions, then those in the nearest regions and, within a region, those below their soft limits. A region is used only
+// if all machines in the regions before it are missing, unhealthy or at their hard limits. If no running machine in any
+// region is below its soft limit, a stopped machine is started. The order of preference is then: machines that are
+// already starting, machines in nearer regions, suspended machines. Machines that failed recently or whose worker is
+// unreachable come last. Among equally good machines, Choose picks two at random and returns the less loaded one.
 func Choose(list []route.Backend, w *Criteria, s *Input) (int, Result) {
 	var c chooser
 	if w.Instance != "" {

@@ -9,8 +9,8 @@ import (
 )
 
 // A machine that has failed becomes the last choice, because another machine is more likely to succeed. This penalty
-// lasts for one second at first, and twice as long after each further failure. An app's only machine continues to be
-// used.
+// lasts for one second at first, and doubles with each further failure, up to maxDoublings times. An app's only machine
+// continues to be used.
 const (
 	firstPenalty = time.Second
 	maxDoublings = 5
@@ -23,7 +23,8 @@ type failures struct {
 	last  time.Time
 	until time.Time
 
-	// The version of the machine and the number of its latest start, at the time of the failure. Set only for a machine.
+	// The version of the machine and the number of its latest start, at the time of the failure. Set only for machines,
+	// not for workers.
 	instance bourse.InstanceID
 	boot     int
 

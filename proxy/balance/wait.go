@@ -113,8 +113,8 @@ func (b *Balancer) handOver(app string, id bourse.MachineID) {
 	}
 }
 
-// recheck tries again to choose a machine for each waiter in w's queue, but only if w is the first one. Therefore,
-// the queue is not rechecked once per waiter.
+// recheck tries again to choose a machine for each waiter in w's queue, but only if w is the first one. Otherwise, each
+// waiter would cause a recheck of the whole queue.
 func (b *Balancer) recheck(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

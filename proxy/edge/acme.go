@@ -97,7 +97,8 @@ func (a *ACME) get(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return a.config.GetCertificate(hello)
 }
 
-// checkAllowed returns an error if the proxy may not request a certificate for a name now, or at all.
+// checkAllowed returns an error if the proxy may not request certificates for a name, or must wait before the next
+// request.
 func (a *ACME) checkAllowed(name string) error {
 	if err := a.allowed(name); err != nil {
 		return err

@@ -72,9 +72,9 @@ func (b *limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// share reserves a place for a connection in the connection budget of all listeners. If the budget is used up, it
-// closes the oldest connection of the source with the most connections. If this does not free a place either, share
-// returns nil. It never closes connections of load balancers, because each may carry many clients' requests.
+// share counts a connection against the connection budget that all listeners share. If the budget is used up, it closes
+// the oldest connection of the source with the most connections. If this does not make room either, share returns nil.
+// It never closes connections of load balancers, because each may carry many clients' requests.
 func (b *limitedListener) share(c *net.TCPConn, source netip.Prefix, bound bool) *throttle.Hold {
 	principal, cut := source.String(), func() { _ = c.Close() }
 	if !bound {

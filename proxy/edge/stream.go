@@ -223,8 +223,8 @@ func (e *Edge) connectMachine(ctx context.Context, t *route.Target) (*machineCon
 		}
 		last = err
 		if ctx.Err() != nil || bourse.CodeOf(err) == bourse.CodeRateLimited {
-			// This is not the machine's fault: the client has disconnected, the time limit has passed, or the proxy
-			// has no free connection.
+			// This is not the machine's fault: the client has disconnected, the time limit has passed, or the
+			// connection budget is used up.
 			err = context.Canceled
 		}
 		m.close(err)

@@ -44,8 +44,9 @@ const (
 	NoCandidate Reason = "no_candidate"
 )
 
-// Plan returns the destination of a replay. It returns CodeNotFound if the app does not exist, or if it has no
-// machine that matches the replay. Apps of other organizations or networks are treated as if they did not exist.
+// Plan returns the destination of a replay. It returns CodeNotFound if the app does not exist or does not serve HTTP,
+// or if it has no machine that matches the replay. It returns CodeInvalid if the replay excludes the machine that it
+// requests. Apps of other organizations or networks are treated as if they did not exist.
 func Plan(r *Replay, from Issuer, apps Apps) (Destination, error) {
 	target, err := planTarget(r, from, apps)
 	if err != nil {

@@ -78,7 +78,7 @@ const (
 	PreferSelf Fallback = "prefer_self" // the request returns to that machine or, if it cannot be used, to another machine of its app
 )
 
-// CacheRule specifies for which requests a replay is cached.
+// CacheRule specifies the requests for which a replay is cached.
 type CacheRule struct {
 	Host        string // "": the host of the request
 	Prefix      string // prefix of the paths, which ends with "/"; "": the replay is not cached

@@ -160,7 +160,7 @@ func (b *Spool) ReadAt(p []byte, at int64) (int, error) {
 	return b.file.ReadAt(p[:min(int64(len(p)), b.size-at)], at-int64(len(b.memory)))
 }
 
-// Close discards the stored data. Further calls have no effect.
+// Close discards the stored data. Subsequent calls have no effect.
 func (b *Spool) Close() {
 	if b.closed {
 		return

@@ -74,9 +74,9 @@ func NewFollower(c FollowerConfig) *Follower {
 // preferred port, requests go to that one. ListenAny must be called before Find.
 func (f *Follower) ListenAny(port, preferred int) { f.any[port] = preferred }
 
-// Run builds a table whenever it receives a value from moved, and whenever the membership changes, until ctx is done.
-// If the last table is not recent, Run builds the next one immediately. Otherwise, it pauses first, to leave
-// processor time for requests.
+// Run builds a table immediately. Until ctx is done, it builds another one whenever it receives a value from moved,
+// when the set of reachable workers changes, and after a read that failed or was incomplete. It pauses after each
+// build, to leave CPU time for requests.
 func (f *Follower) Run(ctx context.Context, moved <-chan struct{}) error {
 	for {
 		members := f.config.Members() // get the channel before reading the members, so that no change is missed

@@ -75,8 +75,8 @@ func (b *Backend) Starting() bool {
 	return false
 }
 
-// Startable reports whether a request may start or resume the machine. This includes machines in StateCreated, which
-// will soon be stopped; a request waits until then.
+// Startable reports whether a request may start or resume the machine. This includes machines in StateCreated. Their
+// state soon changes to StateStopped, and requests wait until then.
 func (b *Backend) Startable() bool {
 	switch b.State {
 	case bourse.StateCreated, bourse.StateStopped, bourse.StateSuspended, bourse.StateStopping, bourse.StateSuspending:

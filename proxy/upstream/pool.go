@@ -115,10 +115,10 @@ func New(c Config) *Pool {
 // call the worker at all. If the machine has stopped in the meantime, [Upstream.Dial] fails, and the caller should call
 // Use again.
 //
-// Errors: unavailable if the worker is unknown or was not reached; not_found if the machine
-// no longer exists; failed_precondition if it is not running and start is not set, or if it
-// cannot be started; timeout if it did not accept connections in time;
-// insufficient_capacity if its host is full; conflict while it is leased.
+// Errors: unavailable if the worker is unknown or unreachable; not_found if the machine no longer exists;
+// failed_precondition if the machine is not running and start is not set, or if it cannot be started; timeout if the
+// machine does not accept connections in time; insufficient_capacity if its host is full; conflict while the machine is
+// leased.
 func (w *Pool) Use(ctx context.Context, worker bourse.WorkerID, machine bourse.MachineID, port int, start bool) (*Upstream, error) {
 	to, ok := w.Directory.ByTag(machine.Tag())
 	if !ok || to.ID != worker {

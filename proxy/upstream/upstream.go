@@ -190,7 +190,7 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// conn is an upstream's connection. It records when it transfers data.
+// conn is an upstream's connection. It marks the upstream as used whenever it transfers data.
 type conn struct {
 	halfCloser
 	upstream *Upstream
@@ -216,7 +216,7 @@ func (c *conn) markActive(n int) {
 	}
 }
 
-// Close implements net.Conn. Further calls return nil.
+// Close implements net.Conn. Subsequent calls return nil.
 func (c *conn) Close() error {
 	c.upstream.mu.Lock()
 	delete(c.upstream.conns, c)

@@ -24,7 +24,7 @@ var sections = []struct {
 // full is the load at which the paper reports its figures, as a percentage of the cluster's GPUs.
 const full = 100
 
-// paper compares the results of policies that have perfect information with the published figures.
+// paper compares the published figures with the results of policies that have perfect information.
 func paper(seeds int) (*result, error) {
 	r := &result{plots: map[string]plot{}}
 	t := table{header: []string{"Policy"}}
@@ -86,7 +86,7 @@ func lan() sim.Conditions {
 
 const (
 	perSecond = 1000 // orders that arrive per second in experiments with openb
-	mostSeeds = 3    // number of seeds of these experiments, whose figures differ less than those of the policies
+	mostSeeds = 3    // maximum number of seeds for these experiments, whose figures vary less from seed to seed than those of the policies
 )
 
 // brokers compares the strategies when concurrent brokers place the openb trace's orders.

@@ -93,17 +93,17 @@ func (d *DB) submit(fn func(Tx) error, relaxed bool) *Commit {
 	return c
 }
 
-// SubmitRelaxed is like Submit, but for transactions that nobody is waiting for. fn is executed, and its changes become
-// durable, together with the next submitted transaction, after linger, or at the next Sync, whichever comes first.
+// SubmitRelaxed is like Submit, but for transactions that nobody is waiting for. fn is executed and its changes become
+// durable when the next transaction is passed to Submit, when linger has elapsed, or when Sync is called, whichever
+// comes first.
 func (d *DB) SubmitRelaxed(fn func(Tx) error) *Commit { return d.submit(fn, true) }
 
 // linger is how long a relaxed transaction waits for other transactions to share its commit. In
 // the meantime, the disk and the processor are available to transactions that callers wait for.
 const linger = time.Millisecond
 
-// requestCommit makes the store's goroutine commit the queue, which must not be empty. Until the
-// commit starts, relaxed transactions are added to it without starting a timer. The caller holds
-// d.mu.
+// requestCommit makes the store's goroutine commit the queue, which must not be empty. Until the commit starts, relaxed
+// transactions join it without starting a timer. The caller holds d.mu.
 func (d *DB) requestCommit() {
 	d.due = true
 	d.work.Signal()
@@ -157,11 +157,11 @@ func (d *DB) take() ([]*Commit, error) {
 	return batch, d.failure()
 }
 
-// awaitSubmitters gives the goroutines that waited for the last commit time to submit their next
-// transactions before another commit starts. Otherwise, the commit would contain only the first
-// goroutine's transaction, and the other goroutines would have to wait for two commits.
-// awaitSubmitters only yields the processor, and does nothing if there is only one writer. The caller
-// holds d.mu, which awaitSubmitters releases while it yields.
+// awaitSubmitters waits briefly, so that the goroutines that waited for the last commit can submit their next
+// transactions before another commit starts. Otherwise, the commit would contain only the first goroutine's
+// transaction, and the other goroutines would have to wait for two commits. While it waits, awaitSubmitters only yields
+// the processor. It does nothing if there is only one writer. The caller holds d.mu, which awaitSubmitters releases
+// while it yields.
 func (d *DB) awaitSubmitters() {
 	if d.lastBatch < 2 {
 		return

@@ -29,10 +29,9 @@ type Config struct {
 	// an exception, if Fault reports a full disk (ENOSPC or similar) before the commit, only that
 	// commit fails.
 	Fault func(stage FaultStage, n uint64) error
-	// Failed, if set, is called once if a write or sync has failed and the disk's contents are
-	// therefore unknown. No waiting caller receives the error before Failed has returned. Failed must
-	// end the daemon immediately, because from then on every outcome is unknown. The next daemon reads
-	// the actual contents of the disk.
+	// Failed, if set, is called once if a write or sync has failed and the disk's contents are therefore unknown. No
+	// waiting caller receives the error before Failed has returned. Failed must terminate the daemon immediately,
+	// because from then on every outcome is unknown. The next daemon reads the actual contents of the disk.
 	Failed  func(error)
 	Step    func() error // for tests: called three times per snapshot, see writeSnapshot; an error that it returns counts as a disk error
 	diskOps *diskOps     // for tests: replaces the real disk
@@ -53,7 +52,7 @@ type DB struct {
 	cfg           Config
 	lock          *os.File              // lock on the directory
 	now           atomic.Pointer[state] // the durable state
-	wal           *wal                  // used only by the store's goroutine, like commits and writes
+	wal           *wal                  // used only by the store's goroutine, as are commits and writes
 	commits       uint64
 	writes        writes         // changes made by the current commit
 	closing       chan struct{}  // closed by Close
@@ -61,8 +60,8 @@ type DB struct {
 	checkpoint    sync.WaitGroup // used to wait for the checkpoint in progress
 	checkpointing atomic.Bool    // whether a checkpoint is in progress
 	size          atomic.Int64   // size of the snapshot in bytes
-	// These limit the log to one line per minute about failed commits (failures) and one about
-	// failed checkpoints (stuck).
+	// failures and stuck limit the store's messages about failed commits and failed checkpoints, respectively, to one
+	// line per minute each.
 	failures, stuck quiet.Line
 	failed          atomic.Pointer[bourse.Error] // reason why the store has failed; nil if it has not failed
 	spaceErr        atomic.Pointer[bourse.Error] // returned by SpaceError; nil if the disk has enough space

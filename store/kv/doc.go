@@ -8,16 +8,15 @@
 //
 // # Group commit
 //
-// [Open] starts one goroutine, which [DB.Close] stops. It takes all transactions submitted since
-// the last commit, executes them in the order in which they were submitted, and appends their
-// changes to the log as one record. Concurrent writers thus share one sync, and a single writer
-// waits only for its own sync. Functions passed to Submit run on that goroutine, so they must not
-// block. In particular, they must not wait for another transaction.
+// [Open] starts one goroutine, which [DB.Close] stops. This goroutine takes all transactions submitted since the last
+// commit, executes them in the order in which they were submitted, and appends their changes to the log as one record.
+// Concurrent writers thus share one sync, and a single writer waits only for its own sync. Functions passed to Submit
+// run on that goroutine, so they must not block. In particular, they must not wait for another transaction.
 //
-// A transaction works on a copy of the tree, which readers see once the changes are durable. When a
-// log file is full and as large as the last snapshot, a checkpoint writes a new snapshot and
-// replaces the old one with it. In the meantime, new records go to the other log file. [Open] reads
-// the snapshot, and the log records that are newer than the snapshot.
+// A transaction works on a copy of the tree, which readers see once the changes are durable. When a log file is full
+// and as large as the last snapshot, a checkpoint writes a new snapshot, which replaces the old one. In the meantime,
+// new records go to the other log file. [Open] reads the snapshot, and the log records that are newer than the
+// snapshot.
 //
 // # Failures
 //

@@ -136,7 +136,7 @@ func (m contentsModel) compare(tx Tx, at string) error {
 			return fmt.Errorf("%s from %q ends at %d of %q", bucket, at, i, keys)
 		}
 		i = from
-		for k, v := range tx.RangeBack(bucket, []byte(at+"\x00")) { // the range before this key includes at itself
+		for k, v := range tx.RangeBack(bucket, []byte(at+"\x00")) { // at plus a zero byte is the next possible key, so the range includes at
 			if i == from && string(k) == at {
 				continue
 			}

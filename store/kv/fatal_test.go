@@ -52,8 +52,8 @@ func (d *faultyDisk) media() *diskOps {
 }
 
 // TestFailedWriteHasAnUnknownOutcome checks that after a failed sync or write, the transaction's outcome is unknown,
-// because its record may be read after a restart. The daemon must be ended before any caller receives an answer, and
-// later reads and writes must fail. An earlier version reported such a transaction as refused (CodeUnavailable).
+// because its record may be read after a restart. The daemon must be terminated before any caller receives an answer,
+// and later reads and writes must fail. An earlier version reported such a transaction as refused (CodeUnavailable).
 func TestFailedWriteHasAnUnknownOutcome(t *testing.T) {
 	for name, c := range map[string]struct {
 		op    string

@@ -102,8 +102,8 @@ func TestOpenOnAFullDisk(t *testing.T) {
 }
 
 // TestFullDiskReservesSpaceForEnds checks that SpaceError reports an error while half a log file is still free, even if
-// the store was opened on a full disk. Callers then do not start new work, so that the remaining space can record the
-// end of existing work. The error must name the directory, and disappear once there is space.
+// the store was opened on a full disk. Callers then do not start new work, so the remaining space can be used to record
+// the end of existing work. The error must name the directory, and disappear once there is space.
 func TestFullDiskReservesSpaceForEnds(t *testing.T) {
 	dir := mountSmall(t) // a file system of 16 MiB
 	const turn = 2 << 20

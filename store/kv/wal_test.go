@@ -94,7 +94,7 @@ func TestMissingRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := range 3 { // the checkpoint of the first one's file is blocked; the others are in the other file
+	for n := range 3 { // the first record is in the first file, whose checkpoint is blocked; the other records are in the second file
 		update(t, s, putMachine(n))
 	}
 	crashed := copyDir(t, dir)
@@ -132,15 +132,15 @@ func TestLogGrows(t *testing.T) {
 		writes++
 		update(t, s, func(tx Tx) error { return tx.Put(bucketApps, []byte("a"), bytes.Repeat([]byte{writes}, record)) })
 	}
-	for range 2 + 7 { // the first two fill the first file
+	for range 2 + 7 { // the first two writes fill the first file
 		large()
 	}
 	update(t, s, func(Tx) error { return nil })                                  // waits for the previous file switch
-	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != 5*turn { // its records and the reserved space
+	if info, err := s.wal.files[1].Stat(); err != nil || info.Size() != 5*turn { // its records, and the space reserved for later ones
 		t.Errorf("the second file has %d bytes (%v), want %d", info.Size(), err, 5*turn)
 	}
 	close(blocked)
-	for range 4 { // one switches to the first file, two more fill it, which switches back
+	for range 4 { // the first write switches to the first file; the next two fill it, so the log switches back
 		s.checkpoint.Wait()
 		large()
 		update(t, s, func(Tx) error { return nil }) // waits for the previous file switch

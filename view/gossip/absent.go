@@ -58,9 +58,9 @@ func (a *absentees) settle(now time.Time) {
 	}
 }
 
-// list returns the absent workers, sorted by id. here contains the workers among the current members of groups. groups
-// also record which former members announced that they were leaving, because a worker may have announced this and then
-// stopped since the previous call.
+// list returns the absent workers, sorted by id. here contains the workers that are members now. groups contains the
+// groups' current snapshots, which also list the workers that announced that they were leaving and then stopped: a
+// worker may have done both since the previous call.
 func (a *absentees) list(here []bourse.Member, groups []*snapshot, h *hints, now time.Time) []bourse.Absence {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,8 +108,8 @@ func (a *absentees) list(here []bourse.Member, groups []*snapshot, h *hints, now
 	return out
 }
 
-// lastHeard returns the time at which the absence of a worker began if the worker has not been a member since this
-// process started. This is the time when the worker was last heard from, or the time when this process first had a
+// lastHeard returns the time from which the absence of a worker is counted if the worker has not been a member since
+// this process started. This is the time when the worker was last heard from, or the time when this process first had a
 // complete list of workers, whichever is later. If this process does not have a complete list yet, lastHeard returns
 // now.
 func (a *absentees) lastHeard(heard, now time.Time) time.Time {

@@ -23,7 +23,7 @@ var (
 	_ memberlist.ConflictDelegate = (*delegate)(nil)
 )
 
-// NodeMeta returns this member's metadata. It also records the metadata, so that the method published can check whether
+// NodeMeta returns this member's metadata. It also records the metadata, so that [Members.published] can check whether
 // memberlist has accepted it.
 func (d *delegate) NodeMeta(limit int) []byte {
 	b, err := d.m.meta(time.Now())

@@ -17,8 +17,8 @@ import (
 
 // Directory lists the cluster's workers for a broker and its exchange. The workers come from the
 // membership, and their free capacity comes from the view. If the view is empty, the members are
-// still listed, but their free capacity is unknown. The methods are safe for concurrent use. They
-// share a cached result.
+// still listed, but their free capacity is unknown. The methods are safe for concurrent use. All of
+// them read the same cached snapshot.
 //
 // If a server is in several groups, one for each network of its cluster, it has one Directory for
 // all of them. If a worker is in several groups, the Directory uses the entry from the first of
@@ -196,8 +196,8 @@ func (d *Directory) All() (here []bourse.Member, away []bourse.Absence) {
 	return now.workers, now.absent
 }
 
-// ByTag returns the worker with this tag, and whether there is one. The ids of a worker's machines
-// begin with its tag.
+// ByTag returns the worker with this tag, and whether such a worker is a member. The ids of a
+// worker's machines begin with its tag.
 func (d *Directory) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	for _, group := range d.groups {
 		if m, ok := group.ByTag(tag); ok {

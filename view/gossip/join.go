@@ -117,8 +117,8 @@ func (m *Members) formerMembers(now time.Time) []string {
 	return out
 }
 
-// call exchanges member lists with the member at the given address, so that both learn about all
-// members. It returns an error if no member answers there.
+// call exchanges member lists with the member at the given address, so that each of them learns
+// about all members. It returns an error if no member answers there.
 func (m *Members) call(ctx context.Context, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

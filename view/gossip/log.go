@@ -27,8 +27,8 @@ func (g gossipLog) Write(p []byte) (int, error) {
 	if strings.HasPrefix(text, "ignoring alive message for") || strings.HasPrefix(text, "Got ping for unexpected node") {
 		return len(p), nil // already logged by this package, or caused by a server that has restarted at its old address
 	}
-	// Log memberlist's warnings at a lower level, because most of them are about members that are
-	// about to be lost.
+	// Lower the level of memberlist's records, because most of its warnings concern members that
+	// will soon be reported lost.
 	to := slog.LevelDebug
 	switch level {
 	case "ERR":

@@ -12,11 +12,11 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// A server that does not find any other member is not part of a cluster: a worker does not receive
-// orders, and a broker cannot place any. The server continues to look for other members, and logs a
-// warning at increasing intervals.
+// A server that does not find any other member is not part of a cluster. If it is a worker, it does
+// not receive orders; if it is a broker, it cannot place any. The server continues to look for
+// other members, and logs a warning at increasing intervals.
 const (
-	aloneDelay    = 2 * time.Second // long enough for all servers of a cluster that start at the same time
+	aloneDelay    = 2 * time.Second // enough time for servers that start simultaneously to find each other
 	minAlonePause = 10 * time.Second
 	maxAlonePause = 5 * time.Minute
 )

@@ -136,7 +136,7 @@ func (m *Members) Workers() []bourse.Member {
 	return slices.DeleteFunc(m.Members(), func(x bourse.Member) bool { return x.Role != bourse.RoleWorker })
 }
 
-// Worker returns the worker with this id, and whether there is one.
+// Worker returns the worker with this id, and whether it is a member.
 func (m *Members) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	s := m.snapshot()
 	i, ok := s.byID[id]
@@ -146,8 +146,8 @@ func (m *Members) Worker(id bourse.WorkerID) (bourse.Member, bool) {
 	return s.members[i], true
 }
 
-// ByTag returns the worker with this tag, and whether there is one. The ids of a worker's machines
-// begin with its tag.
+// ByTag returns the worker with this tag, and whether such a worker is a member. The ids of a
+// worker's machines begin with its tag.
 func (m *Members) ByTag(tag bourse.WorkerTag) (bourse.Member, bool) {
 	s := m.snapshot()
 	i, ok := s.byTag[tag]

@@ -28,7 +28,7 @@ const wireVersion = 1
 type memberMeta struct {
 	Cluster string           `cbor:"1,keyasint"`
 	Role    bourse.Role      `cbor:"2,keyasint"`
-	Region  bourse.Region    `cbor:"3,keyasint,omitempty"` // empty if the server is in no region
+	Region  bourse.Region    `cbor:"3,keyasint,omitempty"` // empty if the server has no region
 	Address string           `cbor:"4,keyasint"`           // host:port of the API
 	Tag     bourse.WorkerTag `cbor:"5,keyasint,omitempty"`
 	Pending bool             `cbor:"6,keyasint,omitempty"` // whether the server has joined but has not yet checked that its id is free

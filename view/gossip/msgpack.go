@@ -2,8 +2,8 @@ package gossip
 
 import "encoding/binary"
 
-// memberlist encodes messages in the original MessagePack format, which does not have the types bin
-// and ext. Its decoder also accepts bin, so the functions below also skip bin.
+// memberlist encodes messages in the original MessagePack format, which lacks the types bin and
+// ext. Its decoder also accepts bin, so the functions below also skip bin.
 
 // maxDepth is the maximum nesting depth of values. The deepest values that members send are maps of
 // lists.

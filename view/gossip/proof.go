@@ -38,8 +38,8 @@ type Key interface {
 // boot that claims to have started in the distant future would take precedence over all later boots.
 const maxClockSkew = time.Hour
 
-// maxUnverified is the maximum number of members that wait until their keys have been fetched. If
-// impostors reach this limit, they can only delay real members.
+// maxUnverified is the maximum number of members whose keys are waiting to be fetched. If impostors
+// reach this limit, they can only delay real members.
 const maxUnverified = 4096
 
 // identity contains the id and role of a server, as proven by its certificate.

@@ -236,9 +236,9 @@ type noLog struct{}
 
 func (noLog) Write(b []byte) (int, error) { return len(b), nil }
 
-// TestARivalProvesItself checks which rival with the same id and an older boot makes a server
-// stop. A rival that has only the gossip key and answers pings must not; a rival with a
-// certificate for the id must.
+// TestARivalProvesItself checks which rival with the same id and an older boot makes a server stop.
+// A rival that has only the gossip key must not make it stop, even if the rival answers pings. A
+// rival with a certificate for the id must.
 func TestARivalProvesItself(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

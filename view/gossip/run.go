@@ -182,7 +182,7 @@ func (m *Members) isRunning(ctx context.Context, n node) bool {
 		return false // another member at this process's own address cannot be running
 	}
 	answered := make(chan bool, pings)
-	for range pings { // in parallel, because a server that is restarted waits for the result
+	for range pings { // in parallel, because a server that is being restarted waits for the result
 		go func() {
 			_, err := m.list.Ping(n.name, addr)
 			answered <- err == nil

@@ -52,8 +52,8 @@ type Transport struct {
 }
 
 // New returns a Transport on top of below. The Transport runs until Shutdown is called. It calls
-// refused for each packet or stream that it refuses. At any time, at most one such call for a
-// packet and one for a stream are in progress.
+// refused for each packet or stream that it refuses. At most two such calls are in progress at the
+// same time: one for a packet and one for a stream.
 func New(below memberlist.Transport, label string, keys *Keys, refused func(from net.Addr, why error)) *Transport {
 	t := &Transport{
 		Transport: below, label: label, keys: keys, refused: refused,

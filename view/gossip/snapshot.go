@@ -63,9 +63,9 @@ func build(nodes map[string]node, self string) *snapshot {
 	return s
 }
 
-// ownsTagBefore reports whether n, rather than other, owns the tag that both have. The owner is the
-// worker whose id ranks the tag higher or, if both ids rank it equally, the worker whose boot is
-// earlier.
+// ownsTagBefore reports whether n, rather than other, owns the tag that both have. A worker's id
+// determines its preferred tags, in order (see [bourse.WorkerID.TagRank]). The owner is the worker
+// that prefers the tag more or, if both prefer it equally, the worker that started first.
 func ownsTagBefore(n, other node) bool {
 	a, b := n.member.ID.TagRank(n.member.Tag), other.member.ID.TagRank(other.member.Tag)
 	return cmp.Or(cmp.Compare(a, b), cmp.Compare(n.boot, other.boot)) < 0

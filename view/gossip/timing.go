@@ -45,8 +45,8 @@ const maxSuspicion = 2
 
 // retransmit determines how often each member forwards an update: retransmit × ⌈log10(n+1)⌉ times,
 // for example 12 times in a group of 10 to 99 members. If each member forwards an update k times, a
-// member misses it with a probability of about e^-k. In tests, 25 members joined at the same time,
-// and k was 8: in every fifth run, some member did not learn about another one.
+// member misses it with a probability of about e^-k. In tests in which 25 members joined at the
+// same time, k = 8 was not enough: in every fifth run, some member did not learn about another one.
 const retransmit = 6
 
 // maxHealthMultiplier is the maximum factor by which an unhealthy member slows down its probes.

@@ -47,8 +47,8 @@ func joinVirtual(t *testing.T, net *gossiptest.Memory, address int, c gossip.Con
 	return start(t, c, end.Kill)
 }
 
-// TestLostVirtual measures how long a killed member stays in the list that removes it last. It
-// uses virtual time, so a busy machine does not affect the result.
+// TestLostVirtual measures how long it takes until the last of the other members has removed a
+// killed member from its list. It uses virtual time, so a busy machine does not affect the result.
 func TestLostVirtual(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 7, 25, manyMembers} {

@@ -8,8 +8,8 @@ import (
 )
 
 // freeBits is the number of significant bits in the free amounts that workers publish. An amount
-// that is rounded down to 4 bits is at most 12 percent too low, which is accurate enough for a
-// hint.
+// that is rounded down to 4 significant bits is at most 12 percent too low, which is accurate
+// enough for a hint.
 const freeBits = 4
 
 // roundDown returns n rounded down to its freeBits most significant bits, or 0 if n is negative.

@@ -50,7 +50,7 @@ func Machine(id bourse.MachineID) func(*sqlite.Conn) (*Listed, error) {
 	}
 }
 
-// CountMachines returns a query for each app's number of machines. It omits apps without
+// CountMachines returns a query for the number of machines in each app. It omits apps without
 // machines.
 func CountMachines() func(*sqlite.Conn) (map[bourse.AppRef]int, error) {
 	return func(c *sqlite.Conn) (map[bourse.AppRef]int, error) {

@@ -21,7 +21,7 @@ func ReleaseRow(r *release.Release) wire.Row {
 	}}
 }
 
-// rawText returns JSON as the value of a column, or "{}" if there is none or other members would
+// rawText returns raw as the value of a column, or "{}" if raw is empty or other members would
 // reject it.
 func rawText(raw json.RawMessage) string {
 	if len(raw) == 0 {

@@ -17,7 +17,7 @@ type WireGuardPeer struct {
 	Name      string
 	Org       string
 	Network   string        // the network's name, see bourse.App.PrivateNetwork
-	App       bourse.AppRef // the app for whose network it was created; zero if it was created for a network instead
+	App       bourse.AppRef // the app whose network the laptop may join; zero if the laptop was registered for a network instead
 	PublicKey [32]byte      // WireGuard's
 	Worker    bourse.WorkerID
 	MadeBy    string // name of the creator

@@ -41,7 +41,7 @@ func (e *Engine) Query(w http.ResponseWriter, r *http.Request) error {
 // disconnected.
 func ignoreWriteError(error) error { return nil }
 
-// lower returns l, reduced to the limits that the query requests if these are lower.
+// lower returns l with each limit lowered to the one that the query requests, if that is lower.
 func (l Limits) lower(q request) Limits {
 	if q.maxRows > 0 {
 		l.Rows = min(l.Rows, q.maxRows)

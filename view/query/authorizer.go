@@ -8,9 +8,9 @@ import (
 )
 
 // maxFunctions is the maximum number of function calls in a statement, including those in the SQL
-// views that it uses. It is necessary because a statement without a loop cannot be interrupted. A
-// LIKE or GLOB counts as matchCost calls, because matching one pattern against the longest text
-// takes a third of a second.
+// views that it uses. The limit is necessary because a statement without a loop cannot be
+// interrupted. A LIKE or GLOB counts as matchCost calls, because matching one pattern against the
+// longest text takes a third of a second.
 const (
 	maxFunctions = 256
 	matchCost    = 16
@@ -27,7 +27,7 @@ var secretColumns = map[string][]string{
 // name.
 var pragmas = wordSet("table_info table_xinfo table_list index_list index_info index_xinfo")
 
-// virtual lists the virtual tables of SQLite that statements may read.
+// virtual lists the SQLite virtual tables that statements may read.
 var virtual = wordSet("json_each json_tree pragma_table_info pragma_table_xinfo pragma_table_list pragma_index_list pragma_index_info pragma_index_xinfo")
 
 // rules decides which actions of one statement are allowed while SQLite prepares the statement. It also

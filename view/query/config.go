@@ -12,8 +12,9 @@ import (
 type Source interface {
 	// Path returns the path of the SQLite file, or "" if there is none.
 	Path() string
-	// Watch returns a channel that contains an element if one of the tables has changed since the last receive, and a
-	// function that ends the notifications. Tables are named as on the wire. If tables is empty, all tables are watched.
+	// Watch returns a channel that receives a value after one of the tables has changed, and a function that ends the
+	// notifications. Several changes before the value is read count as one. Tables are named as on the wire. If tables
+	// is empty, all tables are watched.
 	Watch(tables ...string) (changed <-chan struct{}, stop func())
 }
 

@@ -61,7 +61,7 @@ func (s *subscription) follow(ctx context.Context) error {
 	defer stop()
 	for failed := 0; ; {
 		took, err := s.refresh(ctx)
-		// Limit a slow statement to about a tenth of a processor.
+		// Limit a slow statement to about a tenth of a processor's time.
 		pause := max(s.engine.subs.Pause, 10*took)
 		switch {
 		case ctx.Err() != nil:

@@ -100,7 +100,7 @@ func (c *client) request(method, path string, query url.Values) *http.Request {
 	}
 }
 
-// call sends a request. If the response has status 200, call returns it with an unread body; any
+// call sends a request. If the response has status 200, call returns it with its body unread; any
 // other status is an error. After a response with status 429, the member is not called again until
 // the time in the Retry-After header has passed.
 func (c *client) call(ctx context.Context, to bourse.Member, req *http.Request) (*http.Response, error) {

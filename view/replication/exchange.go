@@ -31,8 +31,8 @@ func (r *Replicator) compareAll(ctx context.Context) {
 	}
 }
 
-// restBetween waits for the duration d until the next comparison. It returns false if ctx is done.
-// If there are no other members (alone is true) and this server does not know its cluster yet,
+// restBetween waits for d, the time until the next comparison. It returns false if ctx is done. If
+// there are no other members (alone is true) and this server does not know its cluster yet,
 // restBetween returns early when changed is closed.
 func (r *Replicator) restBetween(ctx context.Context, d time.Duration, alone bool, changed <-chan struct{}) bool {
 	if d == 0 || !alone || r.knowsCluster() {

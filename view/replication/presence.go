@@ -18,8 +18,8 @@ const presenceInterval = time.Second
 // presencePause is the minimum time between two checks while the list of members is changing.
 const presencePause = 50 * time.Millisecond
 
-// absentDelay is how long after startup this server begins to report workers that are not members as absent. Before
-// that, the membership may not have found all members yet.
+// absentDelay is the time after startup before this server reports workers that are not members as absent. Until then,
+// the membership may not have found all members.
 const absentDelay = 5 * time.Second
 
 // aliveInterval is the interval at which a present member is reported to the view again.

@@ -274,7 +274,7 @@ func TestOldFileComesBack(t *testing.T) {
 		if n.View.Self().Seq >= before.Seq {
 			t.Fatalf("the old file contains %v", n.View.Self())
 		}
-		if n.View.Self().Epoch <= before.Epoch { // otherwise the new epoch began before the call of Lost
+		if n.View.Self().Epoch <= before.Epoch { // otherwise, the new epoch began before RowsLost was called
 			select {
 			case <-lost:
 			case <-time.After(time.Minute):

@@ -78,7 +78,7 @@ func (q *rumorQueue) add(p wire.Position, encoded []byte) {
 	}
 }
 
-// stopSending is called once r need not be sent in full anymore. It queues r's position to be
+// stopSending is called once r no longer has to be sent in full. It queues r's position to be
 // announced the given number of times.
 func (q *rumorQueue) stopSending(r rumor, times int) {
 	q.bytes -= len(r.encoded)

@@ -12,7 +12,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Find returns the stored version of a row, and whether there is one. The version of a shared row may be a
+// Find returns the stored version of a row, and whether the file contains one. The version of a shared row may be a
 // tombstone. site is used only for owned rows.
 func (all Tables) Find(c *sqlite.Conn, name string, shared bool, site bourse.WorkerID, key string) (wire.Version, bool, error) {
 	r, ok, err := all[name].row(c, site, key)
@@ -136,7 +136,7 @@ func Expired(r *wire.Version, before wire.Clock) bool {
 // written.
 var expiring = []string{wire.TableCanceled}
 
-// dated lists the tables whose rows expire a fixed time after the time in their column expires_at. The delay is the
+// dated lists the tables whose rows expire a fixed time after the time in their expires_at column. The delay is the
 // same as for tombstones.
 var dated = []string{wire.TableCertified, wire.TableWireGuard}
 
@@ -144,7 +144,7 @@ var dated = []string{wire.TableCertified, wire.TableWireGuard}
 // certificate that the server may still have.
 const removedRetention = 366 * 24 * time.Hour
 
-// clockBefore returns the clock value for the time d before c.
+// clockBefore returns the clock value of the time that precedes c by d.
 func clockBefore(c wire.Clock, d time.Duration) wire.Clock { return wire.ClockAt(c.Time().Add(-d)) }
 
 // revokedRetention is how long a revoked token's record is retained if the token does not have an

@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// row returns the row with the given key, and whether there is one. In an owned table, the row must
+// row returns the row with the given key, and whether it exists. In an owned table, the row must
 // belong to the given site.
 func (t *table) row(c *sqlite.Conn, site bourse.WorkerID, key string) (r wire.Version, ok bool, err error) {
 	err = Query(c, t.get, func(s *sqlite.Stmt) error {

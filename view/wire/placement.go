@@ -77,9 +77,10 @@ func (p *Placements) Sign(placement bourse.Placement) ([]byte, error) {
 	})
 }
 
-// signer returns this server as the author of placements, and its private key. The author's epoch
-// is the time when the server began to use its current certificate. It changes only with the
-// certificate, so that other servers need to verify each certificate only once.
+// signer returns an Author that describes this server, for signing placements, and the server's
+// private key. The author's epoch is the time when the server began to use its current certificate.
+// It changes only with the certificate, so that other servers need to verify each certificate only
+// once.
 func (p *Placements) signer() (*Author, crypto.Signer) {
 	birth, key := p.verifier.Keys.Own()
 	p.mu.Lock()

@@ -55,9 +55,8 @@ type Host struct {
 
 // Images provides information about images without contacting a registry.
 type Images interface {
-	// Missing returns how many bytes the worker would have to pull before the organization
-	// could run the image. known is false if the worker has not resolved the image for
-	// that organization.
+	// Missing returns how many bytes the worker would have to pull to run the image for the
+	// organization. known is false if the worker has not resolved the image for that organization.
 	Missing(org, name string) (bytes int64, known bool)
 }
 
@@ -75,8 +74,8 @@ const (
 	labelRuntime = "runtime."
 )
 
-// Quote returns a worker's answer to an order, without reserving anything. The order
-// must not be for a warm task; see [Host.NewQuote].
+// Quote returns a worker's answer to an order, without reserving anything. The order must not be
+// for a warm task; package tasks answers such orders.
 func (h *Host) Quote(ctx context.Context, s *store.Store, order *bourse.Order) (bourse.Quote, error) {
 	q, err := h.NewQuote(ctx, s, order)
 	if err != nil {
@@ -170,7 +169,7 @@ func (h *Host) CheckRoom(tx *store.Tx, current, desired bourse.Amounts) (*bourse
 	return h.FromThisWorker(h.Ledger.Fits(less(committed, current), more)), nil
 }
 
-// FromThisWorker sets r's worker and region to this worker's, and returns r. r may be nil.
+// FromThisWorker fills in this worker's name and region in r, and returns r. r may be nil.
 func (h *Host) FromThisWorker(r *bourse.Refusal) *bourse.Refusal {
 	if r != nil {
 		r.Worker, r.Region = h.Worker, h.Region
@@ -178,13 +177,14 @@ func (h *Host) FromThisWorker(r *bourse.Refusal) *bourse.Refusal {
 	return r
 }
 
-// Refusal returns a refusal that names this worker.
+// Refusal returns a refusal from this worker with the given reason and detail.
 func (h *Host) Refusal(reason bourse.RefusalReason, detail string) *bourse.Refusal {
 	return h.FromThisWorker(&bourse.Refusal{Reason: reason, Detail: detail})
 }
 
-// Answer converts an error into the answer to a claim: the order's existing fill, a refusal, or err itself. It must be
-// called only if the claim has not recorded anything, because brokers fill refused orders on other workers.
+// Answer converts an error into the answer to a claim: the order's existing fill, a refusal, or err itself. Call it
+// only if the claim has not recorded anything, because a broker that receives a refusal may fill the order on another
+// worker.
 func (h *Host) Answer(err error) (*bourse.Fill, *bourse.Refusal, error) {
 	if d, ok := errors.AsType[NotFilledError](err); ok {
 		return d.Fill, d.Refusal, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// Decision is a worker's answer to one order, based on one snapshot of its store. A claim carries out the decision in
-// the transaction that made it.
+// Decision is a worker's answer to one order, based on one snapshot of its store. A claim makes the decision and
+// records its effects in the same transaction.
 type Decision struct {
 	Fill    *bourse.Fill    // the order's existing fill on this worker; if set, the other fields are not
 	Refusal *bourse.Refusal // why the worker does not fill the order; nil if it does
@@ -24,8 +24,8 @@ type Decision struct {
 	Port      int            // the machine's $PORT; 0 if it needs none
 }
 
-// NotFilledError reports that a claim's order is refused or is already filled here. The claim's transaction is rolled
-// back because it returns this error.
+// NotFilledError reports that a claim's order is refused or is already filled here. A claim's transaction returns this
+// error in order to roll back.
 type NotFilledError struct{ Decision }
 
 func (d NotFilledError) Error() string {
@@ -61,8 +61,7 @@ func notFilled(d Decision, err error) error {
 }
 
 // Decide decides whether the worker fills an order for a machine, a volume, a cold task or held capacity. It first
-// checks whether the order is already filled, because an order that is already filled may itself have taken the last
-// free resources.
+// checks whether the order is already filled, because such an order may itself have taken the last free resources.
 func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decision, error) {
 	d, err := h.byRecords(tx, order, now)
 	if err == nil && d.Fill == nil && d.Refusal == nil && order.Kind() != bourse.KindVolume {
@@ -71,7 +70,7 @@ func (h *Host) Decide(tx *store.Tx, order *bourse.Order, now time.Time) (Decisio
 	return d, err
 }
 
-// byRecords makes the part of a decision that depends only on the worker's records and features.
+// byRecords begins a decision: it checks everything that depends only on the worker's records and features.
 func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d Decision, err error) {
 	fill, past, err := History(tx, order, now)
 	if err != nil || fill != nil {
@@ -90,7 +89,8 @@ func (h *Host) byRecords(tx *store.Tx, order *bourse.Order, now time.Time) (d De
 	return d, err
 }
 
-// byHost makes the part of a decision that depends on the host's ports and pollers, whose state may change at any time.
+// byHost completes a decision: it chooses the port and checks the pollers. The state of ports and pollers may change at
+// any time.
 func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse.Refusal) {
 	c := &order.Config
 	if c.Image == "" { // a hold whose config has no image
@@ -106,9 +106,9 @@ func (h *Host) byHost(tx *store.Tx, order *bourse.Order, d *Decision) (r *bourse
 }
 
 // CheckConditions checks the conditions, apart from resources, that an order must meet before any work begins for it.
-// It refuses the order if a later attempt at the order has asked this worker for a quote, or if the order's app was
-// deleted. past is the refusal that [History] returned; if it is not nil, CheckConditions returns it. CheckConditions
-// ignores cordons, because a cordoned worker's machines still receive calls and requests.
+// It refuses the order if a later attempt to fill the order has asked this worker for a quote, or if the order's app
+// was deleted. past is the refusal that [History] returned; if it is not nil, CheckConditions returns it.
+// CheckConditions ignores cordons, because a cordoned worker's machines still receive calls and requests.
 func (h *Host) CheckConditions(tx *store.Tx, order *bourse.Order, past *bourse.Refusal) (*bourse.Refusal, error) {
 	return first([]check{
 		func() (*bourse.Refusal, error) { return h.Tries.refuse(order), nil },

@@ -71,9 +71,9 @@ func (hs *Holds) record(tx *store.Tx, c *bourse.Claim) (hold bourse.Hold, err er
 	return hold, tx.PutHold(&hold)
 }
 
-// extendExpiry makes all of a reservation's holds on this worker expire together: at until, or at the latest of their
-// current expiry times if that is later. It returns the new expiry time. Expired holds are not extended, because
-// another order may have taken their capacity.
+// extendExpiry sets the expiry time of all of a reservation's holds on this worker to the latest of until and their
+// current expiry times. It returns the new expiry time. Expired holds are not extended, because another order may have
+// taken their capacity.
 func extendExpiry(tx *store.Tx, key bourse.ReservationKey, now, until time.Time) (time.Time, error) {
 	holds, err := liveHolds(tx, key, nil, now)
 	for _, h := range holds {
@@ -84,7 +84,7 @@ func extendExpiry(tx *store.Tx, key bourse.ReservationKey, now, until time.Time)
 	return until, errors.Join(err, setExpiry(tx, holds, until))
 }
 
-// setExpiry sets the expiry time of holds to end, and writes the holds that this changes.
+// setExpiry sets the expiry time of each hold to end, and writes the holds whose expiry time was different.
 func setExpiry(tx *store.Tx, holds []bourse.Hold, end time.Time) error {
 	for i := range holds {
 		h := &holds[i]

@@ -6,7 +6,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Ledger contains a worker's total resources, and computes whether an order still fits. It does not track usage:
+// Ledger contains a worker's total resources, and determines whether an order still fits. It does not track usage:
 // callers pass the committed amounts, which they read from the store in the transaction that makes the decision.
 type Ledger struct {
 	Totals      bourse.Amounts // capacity times overcommit
@@ -53,7 +53,7 @@ func WhileStopped(amounts bourse.Amounts) bourse.Amounts {
 }
 
 // Fits returns a refusal if adding the requested amounts to the committed ones would oversell a resource (invariant 4),
-// and nil otherwise. The refusal names every resource that is short.
+// and nil otherwise. The refusal lists every shortage.
 func (l *Ledger) Fits(committed, requested bourse.Amounts) *bourse.Refusal {
 	var r *bourse.Refusal
 	for _, want := range requested {

@@ -15,7 +15,7 @@ import (
 // EnvPort is the name of the environment variable that contains a machine's port.
 const EnvPort = "PORT"
 
-// ResourcePorts is the resource that refusals name if no $PORT is free.
+// ResourcePorts is the resource that a refusal reports if no $PORT is free.
 const ResourcePorts = "ports"
 
 // PortRange is the range of ports that a worker assigns to its machines as $PORT, including both ends.
@@ -97,8 +97,8 @@ func declaredPort(c *bourse.Config, ports PortRange) int {
 	return 0
 }
 
-// PortInUse reports whether any program uses a port. Port 0 is never in use. If the port belongs to a machine, the
-// machine must not be running.
+// PortInUse reports whether any program uses a port. Port 0 is never in use. Do not call it for a port of a running
+// machine, whose own program may use the port.
 func PortInUse(port int) bool { return port != 0 && errors.Is(bind(port), syscall.EADDRINUSE) }
 
 // bind tries to bind a TCP port on all IPv4 addresses, and releases it. It fails with EADDRINUSE while a program
@@ -115,10 +115,10 @@ func bind(port int) error {
 	return errors.Join(err, syscall.Close(fd))
 }
 
-// PortOf returns the port on which a machine serves the service with the given internal
-// port. Internal port 0 means $PORT. A machine on the host's network serves only on its
-// $PORT, whatever port the service names, because another machine on the host may use the
-// named port. PortOf returns CodeFailedPrecondition if the machine has no such port.
+// PortOf returns the port on which a machine accepts connections for the service with the given
+// internal port. Internal port 0 means $PORT. A machine on the host's network serves only on its
+// $PORT, whatever port the service names, because another machine on the host may use the named
+// port. PortOf returns CodeFailedPrecondition if the machine has no such port.
 func PortOf(m *bourse.Machine, service int) (int, error) {
 	if m.PrivateIP.IsValid() && service != 0 {
 		return service, nil

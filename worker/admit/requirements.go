@@ -13,10 +13,10 @@ const (
 	// UnknownImage is the assumed size, in bytes, of an image that the worker has never seen. It is about the size of a
 	// small program's image. Because it is not 0, workers that already have the image rank above all others.
 	UnknownImage = 128 << 20
-	// ResourceImages is the resource that refusals name if there is too little disk space
-	// for images.
+	// ResourceImages is the resource that a refusal reports if there is too little disk space for
+	// images.
 	ResourceImages = "images"
-	// ResourcePollers is the resource that refusals name if no poller can run the machine.
+	// ResourcePollers is the resource that a refusal reports if no poller can run the machine.
 	ResourcePollers = "pollers"
 )
 
@@ -177,8 +177,8 @@ func (h *Host) refuseVM(c *bourse.Config) *bourse.Refusal {
 	return r
 }
 
-// offersRuntime reports whether a driver's labels list a runtime, whether name is its short name or its containerd
-// name.
+// offersRuntime reports whether a driver's labels list a runtime. name may be the runtime's short name or its
+// containerd name.
 func offersRuntime(labels map[string]string, name string) bool {
 	if _, short := labels[labelRuntime+name]; short {
 		return true

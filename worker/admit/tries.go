@@ -33,8 +33,8 @@ func (t *Tries) Asked(order *bourse.Order) {
 	t.last[order.ID] = order.Try
 }
 
-// refuse refuses a claim's order if the latest attempt that asked this worker for a quote is a different one. It must
-// be called in the transaction that fills the order.
+// refuse refuses a claim's order if a different attempt was the last one to ask this worker for a quote. It must be
+// called in the transaction that fills the order.
 func (t *Tries) refuse(order *bourse.Order) *bourse.Refusal {
 	if order.Try == "" {
 		return nil

@@ -38,8 +38,8 @@ func (h *Host) volume(tx *store.Tx, order *bourse.Order, now time.Time, d *Decis
 	}
 }
 
-// source refuses a new volume whose source cannot be copied. If the source is on another worker, it
-// only checks that this worker can read other workers' volumes.
+// source refuses a new volume whose source cannot be copied. If the source is on another worker,
+// the only check is whether this worker can read other workers' volumes.
 func (h *Host) source(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, now time.Time) (*bourse.Refusal, error) {
 	id, tag := SourceOf(spec)
 	no := func(format string, args ...any) (*bourse.Refusal, error) {
@@ -99,8 +99,9 @@ func LocalSource(tx *store.Tx, app *bourse.App, spec *bourse.VolumeOrder, claime
 	return v.Spec, err
 }
 
-// zone refuses a second volume of an app if the app's volumes must be in different zones.
-// Each worker is a zone.
+// zone refuses a volume if this worker already has a volume of the app that must be in a different
+// zone. If spec.UniqueZoneApp is set, that is any volume; if only spec.UniqueZone is set, it is one
+// with the same name. Each worker is a zone.
 func zone(tx *store.Tx, app bourse.App, spec *bourse.VolumeOrder) (*bourse.Refusal, error) {
 	if !spec.UniqueZone && !spec.UniqueZoneApp {
 		return nil, nil

@@ -142,8 +142,8 @@ func (ms *Machines) detachNetwork(ctx context.Context, m *bourse.Machine) error 
 	return ms.network.Detach(ctx, m.ID)
 }
 
-// namesOf adds the host name and DNS settings in a machine's config to its network. The default host name is the
-// machine's id.
+// namesOf adds the host name and DNS settings from a machine's config to the machine's network. The default host name
+// is the machine's id.
 func namesOf(m *bourse.Machine, n *driver.Network) *driver.Network {
 	d := cmp.Or(m.Config.DNS, &bourse.DNS{})
 	n.Hostname = string(m.ID)
@@ -257,7 +257,7 @@ func outsideNetwork(pid int, namespace string) bool {
 	return err == nil && !os.SameFile(own, other)
 }
 
-// lossReported reports whether the loss of m's network is already among the events since m's last start.
+// lossReported reports whether an event since m's last start already records the loss of m's network.
 func lossReported(m *bourse.Machine) bool {
 	i := slices.IndexFunc(m.LastEvents, func(e bourse.Event) bool { // newest first
 		return e.Type == bourse.EventCutOff || e.Type == bourse.EventStart

@@ -15,7 +15,7 @@ import (
 )
 
 // Claim fills an order for a machine, or returns a refusal. It returns once the machine has started or, if the order
-// does not launch it, once the machine is prepared. If the machine fails to start, Claim returns a refusal. If ctx is
+// skips the launch, once the machine is prepared. If the machine fails to start, Claim returns a refusal. If ctx is
 // done first, the start continues in the background, and the caller can look up or cancel the order by its id.
 func (ms *Machines) Claim(ctx context.Context, c *bourse.Claim) (*bourse.Fill, *bourse.Refusal, error) {
 	begin := time.Now()
@@ -199,8 +199,8 @@ func (ms *Machines) StartRefusal(ctx context.Context, order *bourse.Order, id bo
 	return r
 }
 
-// startReason returns the reason and the resource for a refusal, given the code of the error with which the machine
-// failed to start. pulled is true if the machine's image is on the host. If it is false, the error came from the
+// startReason returns the reason and the resource for a refusal. code is the code of the error that prevented the
+// machine from starting. pulled is true if the machine's image is on the host. If it is false, the error came from the
 // image's registry.
 func startReason(order *bourse.Order, pulled bool, code bourse.Code) (reason bourse.RefusalReason, about string) {
 	kind := order.Config.ImageKind()

@@ -14,8 +14,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// ImageHost manages the images on a worker's host. Errors with the codes not_found, invalid and insufficient_capacity
-// are final. After unavailable, the caller may retry.
+// ImageHost manages the images on a worker's host. The errors not_found, invalid and insufficient_capacity are final.
+// If the error is unavailable, the caller may retry.
 type ImageHost interface {
 	// Resolve requests an image's digest from its registry, with the organization's credentials, and returns the
 	// reference with that digest. If org is empty, it does not use credentials.
@@ -25,9 +25,8 @@ type ImageHost interface {
 	Pull(ctx context.Context, org string, ref bourse.ImageRef, progress func(bourse.Image)) (bourse.Image, error)
 	// Has reports whether a resolved image is on the host, so that machines can be started from it without a pull.
 	Has(ref bourse.ImageRef) bool
-	// Missing returns how many bytes the worker would have to pull before the organization
-	// could run the image. known is false if the worker has not resolved the image for
-	// that organization.
+	// Missing returns how many bytes the worker would have to pull to run the image for the
+	// organization. known is false if the worker has not resolved the image for that organization.
 	Missing(org, name string) (bytes int64, known bool)
 	// MarkUsed records that a machine was started from the image with this digest.
 	MarkUsed(digest string)
@@ -70,7 +69,7 @@ func (i *images) Pulling(id bourse.MachineID) (bourse.Image, bool) {
 }
 
 // Drop stops protecting the image that was pulled for a machine. It is called once the machine's record contains the
-// image, or once it is clear that the record never will.
+// image, or once it is certain that it never will.
 func (i *images) Drop(id bourse.MachineID) { i.protected.drop(id) }
 
 // protected tracks the images that must not be removed: the images of all machines that are not destroyed, and images
@@ -242,7 +241,7 @@ func pullEvent(m *bourse.Machine, pull *bourse.PullEvent) bourse.Event {
 	return bourse.Event{Type: bourse.EventPull, State: m.State, Source: bourse.SourceWorker, Pull: pull}
 }
 
-// unresolved is an error from resolving an image's name.
+// unresolved is the error for an image name that could not be resolved to a digest.
 type unresolved struct{ error }
 
 // Unwrap returns the registry's error.
@@ -296,7 +295,7 @@ var (
 	errDeadline  = errors.New("the order's deadline has passed")
 )
 
-// deadlineError returns the error for a pull whose context has ended. cause is the context's cause. If it is
+// deadlineError returns the error for a pull whose context is done. cause is the context's cause. If cause is
 // errDeadline, the error also contains failure, the previous attempt's error.
 func deadlineError(cause error, m *bourse.Machine, failure string) error {
 	if !errors.Is(cause, errDeadline) {
@@ -314,8 +313,8 @@ const (
 	maxPullPause = 5 * time.Second
 )
 
-// pullPause returns the delay before the next attempt to pull an image. The delay doubles with each attempt, but ends
-// at the order's deadline (until), because the claim must be answered by then.
+// pullPause returns the delay before the next attempt to pull an image. The delay doubles with each attempt, but never
+// extends past the order's deadline (until), because the claim must be answered by then.
 func pullPause(attempt int, until time.Time) time.Duration {
 	pause := min(maxPullPause, minPullPause<<min(attempt, 10))
 	if !until.IsZero() {
@@ -324,8 +323,8 @@ func pullPause(attempt int, until time.Time) time.Duration {
 	return pause
 }
 
-// contextWhile returns a context that ends at the deadline, or earlier if wanted returns false for the machine. A zero
-// deadline means no deadline. The caller must call stop.
+// contextWhile returns a context that is canceled at the deadline, or earlier if wanted returns false for the machine
+// or the machine is gone. A zero deadline means no deadline. The caller must call stop.
 func (ms *Machines) contextWhile(ctx context.Context, id bourse.MachineID, deadline time.Time, wanted func(*bourse.Machine) bool) (_ context.Context, stop func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	cancel := context.CancelFunc(func() {})

@@ -167,9 +167,9 @@ func (ms *Machines) createLaunch(ctx context.Context, r *machineRun) fsm.Outcome
 	return ms.launch(ctx, r, ms.destroyUnfilled)
 }
 
-// destroyUnfilled destroys an order's machine that cannot be started. The claim is then answered with a refusal that
-// contains the reason. If some of the machine's objects cannot be removed from the host now, a separate run destroys
-// the machine later, and the machine keeps its resources until then.
+// destroyUnfilled destroys an order's machine because it cannot be started. The claim is then answered with a refusal
+// that contains the reason. If some of the machine's objects cannot be removed from the host now, a separate run
+// destroys the machine later, and the machine keeps its resources until then.
 func (ms *Machines) destroyUnfilled(ctx context.Context, _ *machineRun, m *bourse.Machine, cause error) fsm.Outcome {
 	nothing := isHostProgram(m) && m.Config.ImageKind() != bourse.PollerImage // a poller may have claimed the machine just now
 	if nothing || ms.removeFromHost(ctx, m) == nil {
@@ -261,8 +261,8 @@ func failedLaunchEvents(m *bourse.Machine, cause error) []bourse.Event {
 	}
 }
 
-// prepareStep marks an order's machine as stopped, because the order does not launch it. It has nothing else to do: a
-// host process needs no preparation, and an earlier step has pulled the image of any other machine.
+// prepareStep marks a machine as stopped, because its order skips the launch. It has nothing else to do: a host process
+// needs no preparation, and an earlier step has pulled the image of any other machine.
 func (ms *Machines) prepareStep(_ context.Context, r *machineRun) fsm.Outcome {
 	ms.images.Drop(r.Request.Machine)
 	return fsm.Done(state.InTx(func(tx *store.Tx) error {

@@ -1,6 +1,6 @@
 // Package machines runs a worker's machines. It fills orders for machines, carries out clients' calls, and manages each
-// machine's lifecycle on the host: it records the intent to start a machine before anything else happens, and in the
-// end removes all traces of the machine.
+// machine's lifecycle on the host: it records the intent to start a machine before anything else happens, and removes
+// all traces of a destroyed machine.
 //
 //   - A claim takes resources from the ledger in the transaction that records the machine (invariant 4). Repeating a
 //     claim with the same order id has the same result (invariant 7).
@@ -53,7 +53,7 @@ type Volumes interface {
 	// Mount mounts a machine's volumes on the host, and returns the mounts for its driver.
 	// It is idempotent.
 	Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount, error)
-	// Unmount undoes Mount once the machine's program has ended. It is idempotent.
+	// Unmount undoes Mount once the machine's program has exited. It is idempotent.
 	Unmount(ctx context.Context, m *bourse.Machine) error
 }
 
@@ -61,10 +61,10 @@ type Volumes interface {
 type Tasks interface {
 	// Payload returns the payload of a machine's task. The machine's program reads it from stdin.
 	Payload(m *bourse.Machine) ([]byte, error)
-	// MachineExited returns a function that records the end of a machine's task. The caller calls the function in the
-	// transaction that records the program's exit.
+	// MachineExited returns a function that records the outcome of a machine's task. The caller calls the function in
+	// the transaction that records the program's exit.
 	MachineExited(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error)
-	// MachineDestroyed records the end of a task whose machine was destroyed.
+	// MachineDestroyed records that an unfinished task was canceled because its machine was destroyed.
 	MachineDestroyed(tx *store.Tx, m *bourse.Machine) error
 }
 
@@ -101,7 +101,7 @@ func New(cfg Config) *Machines {
 	return ms
 }
 
-// SetTasks sets the manager of machines' tasks.
+// SetTasks sets the manager of cold tasks.
 func (ms *Machines) SetTasks(tasks Tasks) { ms.tasks = tasks }
 
 // ImageInUse reports whether an image is in use and must therefore not be removed.

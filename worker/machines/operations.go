@@ -19,7 +19,7 @@ type machineRequest struct {
 	Version bourse.InstanceID `json:"version,omitempty"` // the version that an update creates
 }
 
-// machineResult is empty, because the outcome of a run is stored in the machine's record.
+// machineResult is the result of a run. It is empty, because the run's outcome is stored in the machine's record.
 type machineResult struct{}
 
 type (

@@ -18,7 +18,7 @@ import (
 const (
 	maxProcesses = 1000 // processes of a machine
 	maxFiles     = 4096 // open files per process
-	maxCommand   = 4096 // bytes of a command line
+	maxCommand   = 4096 // maximum length of a command line, in bytes
 	maxSockets   = 64   // sockets per process
 )
 
@@ -38,7 +38,7 @@ type process struct {
 }
 
 // Of returns a machine's processes: the main process first, and then the others, sorted by id. Errors:
-// failed_precondition if the host has no /proc, not_found if the main process has ended.
+// failed_precondition if the host has no /proc, not_found if the main process has exited.
 func (t Table) Of(main int) ([]bourse.Process, error) {
 	entries, err := os.ReadDir(t.Root)
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// An update's image is pulled while the current version runs. The run that pulls it has
-// a separate queue, so that the machine can be stopped, restarted and destroyed in the
-// meantime.
+// An update's image is pulled while the current version runs. The run that pulls it uses a separate
+// queue, so that the machine can be stopped, restarted and destroyed in the meantime.
 
 // readyResolve resolves the name of the next version's image, and records the result.
 func (ms *Machines) readyResolve(ctx context.Context, r *machineRun) fsm.Outcome {

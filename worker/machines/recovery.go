@@ -42,8 +42,9 @@ func (ms *Machines) Recover(ctx context.Context) (Recovered, error) {
 	return Recovered{found.machines, len(found.watched), len(found.unknown)}, nil
 }
 
-// Recovered contains the results of recovering the machines that run host programs: how many machines are recorded, how
-// many have tasks that were adopted, and how many were removed because they had no record.
+// Recovered contains the results of recovering the machines that run host programs: the number of machines with a
+// record, how many of them have a task that was adopted, and the number of machines that were removed because they had
+// no record.
 type Recovered struct {
 	Machines, Adopted, Unknown int
 }
@@ -134,7 +135,7 @@ func (ms *Machines) adopt(ctx context.Context, kind bourse.ImageKind) (recoveryS
 type recoveryState struct {
 	machines  int
 	unknown   []bourse.MachineID // machines that have tasks but no record
-	forgotten []driver.TaskID    // ended tasks whose exit is already recorded
+	forgotten []driver.TaskID    // tasks that have exited and whose exit is already recorded
 	watched   []driver.TaskID    // tasks that are running or lost, or whose exit is not yet recorded
 	canceled  []canceledFill     // machines whose order was canceled but which are not destroyed yet
 }
@@ -237,8 +238,8 @@ func (ms *Machines) checkFound(ctx context.Context) error {
 	return ms.allKnown(all)
 }
 
-// allKnown returns an error if the store has no record of one of the held tasks, unless the operator has allowed the
-// worker to remove such tasks.
+// allKnown returns an error unless the store has a record of every task in held, or the operator has allowed the worker
+// to remove tasks without a record.
 func (ms *Machines) allKnown(held []driver.TaskID) error {
 	var unknown []string
 	err := ms.state.Store.View(func(tx *store.Tx) error {

@@ -16,7 +16,7 @@ import (
 
 // beginNext begins an update whose image is available. If the machine is not running, or if its program would not
 // notice the update, the next version becomes the current one immediately. Otherwise, beginNext records that the
-// current version must be stopped first.
+// current version must be stopped first. It returns errChanged if the machine's state does not allow an update now.
 func (ms *Machines) beginNext(tx *store.Tx, m *bourse.Machine) ([]bourse.Event, error) {
 	switch {
 	case m.State == bourse.StateStopped || m.State == bourse.StateFailed:
@@ -90,8 +90,8 @@ func (ms *Machines) endCurrent(ctx context.Context, id bourse.MachineID) error {
 	return ms.end(ctx, &m, signal, timeout)
 }
 
-// nextVersionStep makes the next version of a machine current once the previous version has
-// ended.
+// nextVersionStep makes a machine's next version the current one, once the previous version has
+// stopped.
 func (ms *Machines) nextVersionStep(ctx context.Context, r *machineRun) fsm.Outcome {
 	m, err := ms.state.Machine(ctx, r.Request.Machine)
 	switch {

@@ -149,8 +149,8 @@ func mayDestroy(m *bourse.Machine, act fabric.MachineAction) error {
 	return err
 }
 
-// beginDestroy records that a machine will be destroyed, and begins the run. If the
-// machine is already being destroyed, the new run waits for the earlier one. It returns
+// beginDestroy records that a machine will be destroyed, and begins the run that destroys it. If
+// the machine is already being destroyed, the new run waits for the earlier one. It returns
 // not_found if the machine is gone.
 func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, source bourse.Source, by string, may func(*bourse.Machine) error) (*fsm.Handle[machineResult], error) {
 	return ms.begin(ctx, ms.defs.destroy, machineRequest{Machine: id}, state.InTx(func(tx *store.Tx) error {
@@ -169,8 +169,8 @@ func (ms *Machines) beginDestroy(ctx context.Context, id bourse.MachineID, sourc
 	}))
 }
 
-// Discard begins to destroy a machine that is no longer needed, for example because its order was canceled. It returns
-// once that is recorded, and does not wait until the machine is destroyed.
+// Discard starts destroying a machine that is no longer needed, for example because its order was canceled. It returns
+// once the intent is recorded, without waiting until the machine is destroyed.
 func (ms *Machines) Discard(ctx context.Context, id bourse.MachineID) error {
 	_, err := ms.beginDestroy(ctx, id, bourse.SourceWorker, "", func(*bourse.Machine) error { return nil })
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

@@ -63,7 +63,7 @@ func (ms *Machines) freezeStep(ctx context.Context, r *machineRun) fsm.Outcome {
 		return fsm.Abort(err)
 	}
 	if m.State != bourse.StateSuspending || !mayHaveTask(&m) {
-		return fsm.Finish() // the machine was stopped in the meantime, or its program has ended
+		return fsm.Finish() // the machine was stopped in the meantime, or its program has exited
 	}
 	err = bourse.Errorf(bourse.CodeUnavailable, "the program of machine %s could not be frozen and continues to run", m.ID)
 	failed := r.Attempt >= launchAttempts
@@ -116,7 +116,7 @@ func (ms *Machines) freeze(ctx context.Context, m *bourse.Machine, frozen bool) 
 	return d.Freeze(ctx, TaskOf(m), frozen)
 }
 
-// hasEnded reports whether a machine's program is known to have ended.
+// hasEnded reports whether a machine's program is known to have exited.
 func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	d, err := ms.drivers.of(m.Config.ImageKind())
 	if err != nil {
@@ -126,8 +126,8 @@ func (ms *Machines) hasEnded(ctx context.Context, m *bourse.Machine) bool {
 	return bourse.CodeOf(err) == bourse.CodeNotFound || err == nil && status.Exit != nil
 }
 
-// setState returns an fsm.Write that changes a machine's state to the value of to. The write has no effect if the state
-// is not from, if the machine has been booted again, or if its program has exited.
+// setState returns an fsm.Write that moves a machine from one state to another. The write has no effect if the machine
+// is not in the first state or has been booted again, or if its program has exited.
 func setState(id bourse.MachineID, boot int, from, to bourse.State, event bourse.EventType) fsm.Write {
 	return state.InTx(func(tx *store.Tx) error {
 		_, err := state.ChangeMachine(tx, id, func(m *bourse.Machine) (bool, []bourse.Event, error) {

@@ -16,10 +16,10 @@ import (
 // updateTimeout is the time limit for pulling an update's image.
 const updateTimeout = 10 * time.Minute
 
-// Update creates a new version of a machine. It returns once the new version has started or, if it is not to be
-// started, once it is recorded. The current version runs until the new image is on the host, and is kept if the pull
-// fails. Then the current version is stopped, the new config is recorded, and the machine is launched. If the program
-// would not notice the changes, they are applied without a restart.
+// Update creates a new version of a machine. It returns once the new version has started or, if the update does not
+// launch the machine, once the new version is recorded. The current version runs until the new image is on the host,
+// and is kept if the pull fails. Then the current version is stopped, the new config is recorded, and the machine is
+// launched. If the program would not notice the changes, they are applied without a restart.
 //
 // Errors: conflict if another caller holds the lease, another update is in progress, or req.Current is not the current
 // version; invalid if the change requires a new machine; insufficient_capacity if the host has no room for the new

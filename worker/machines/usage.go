@@ -11,7 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// sampleInterval is the time between two samples if no earlier sample is suitable for a comparison.
+// sampleInterval is how long Usage waits before it takes a second sample, if no earlier sample is suitable for a
+// comparison.
 const sampleInterval = 250 * time.Millisecond
 
 // Usage returns a machine's current resource usage and its limits.

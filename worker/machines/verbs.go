@@ -81,7 +81,7 @@ func (ms *Machines) Signal(ctx context.Context, id bourse.MachineID, act fabric.
 	return fabric.ActReply{Previous: m.State, Machine: m}, d.Signal(ctx, TaskOf(&m), act.Signal)
 }
 
-// Timeouts of exec.
+// Timeouts for Exec.
 const (
 	defaultExecTimeout = time.Minute
 	maxExecTimeout     = 10 * time.Minute

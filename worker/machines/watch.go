@@ -60,8 +60,7 @@ const (
 )
 
 // watch starts a goroutine that waits for a task's exit and calls ended. It does nothing if the task is already
-// watched. If the driver does not know the task, the goroutine records an exit whose error text is the parameter
-// unknown.
+// watched. If the driver does not know the task, the goroutine records an exit with unknown as the error text.
 func (ms *Machines) watch(d driver.Driver, id driver.TaskID, unknown string) {
 	if !ms.watched.add(id) {
 		return
@@ -215,8 +214,8 @@ func releaseRunning(m *bourse.Machine) {
 	}
 }
 
-// policyRestarts reports whether m's restart policy restarts it after an exit. It also removes from m those restarts
-// that are older than the policy's window.
+// policyRestarts reports whether m's restart policy restarts it after an exit. It also removes restarts that are older
+// than the policy's window from m's list of restarts.
 func policyRestarts(m *bourse.Machine, exit bourse.Exit) (again bool) {
 	again, m.Boot.Restarts = m.Config.RestartPolicy().ShouldRestart(exit, m.Boot.Restarts)
 	return again

@@ -12,8 +12,8 @@ import (
 
 const (
 	factsInterval = time.Second // minimum interval between two checks, unless the worker is leaving
-	// A free amount in the view may be off by up to 1/factsDivisor, which is precise enough for a hint. After
-	// exactDelay at the latest, the exact amounts are published for people who read them.
+	// A free amount in the view may differ from the exact one by up to 1/factsDivisor, which is precise enough for a
+	// hint. For people who read them, the exact amounts are published within exactDelay.
 	factsDivisor = 16
 	exactDelay   = 5 * time.Second
 	factsLoad    = 0.25 // maximum error of the load in the view

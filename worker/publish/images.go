@@ -12,7 +12,7 @@ import (
 const (
 	imagesTimeout    = 2 * time.Second  // time limit for listing images, so that machines are still published in time
 	imagesRetryDelay = 15 * time.Second // delay after a failure
-	imagesAge        = 10 * time.Minute // maximum error of an image's last use in the view
+	imagesAge        = 10 * time.Minute // how far the last-use time of an image in the view may be off
 )
 
 // publishedImages tracks which images have been published. The store does not record images, so the publisher finds
@@ -33,7 +33,7 @@ func (p *Publisher) imagesChanged() <-chan struct{} {
 }
 
 // publishImages publishes images that were added or changed, and removes those that are gone. If the images cannot be
-// listed, it also returns nil, so that the other records are still published.
+// listed, it returns nil and tries again later, so that the other records are still published.
 func (p *Publisher) publishImages(ctx context.Context) error {
 	now := time.Now()
 	if p.host == nil || !p.images.due || now.Before(p.images.after) {
@@ -80,7 +80,7 @@ func changedImages(published map[string]bourse.Image, list []bourse.Image) (ther
 }
 
 // forgetImages resets the list of published images to the digests that the view contains, without details. The next
-// call of publishImages therefore publishes all images again, and removes those that no longer exist from the view. If
+// call to publishImages therefore publishes all images again, and removes those that no longer exist from the view. If
 // the worker no longer supports images, forgetImages removes all of them from the view itself.
 func (p *Publisher) forgetImages(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)

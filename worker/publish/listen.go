@@ -41,9 +41,9 @@ func NewListener(p *Publisher, cancel func(ctx context.Context, id bourse.OrderI
 	return &Listener{state: p.state, view: p.view, publisher: p, cancel: cancel, canceled: map[bourse.OrderID]struct{}{}}
 }
 
-// Run carries out the requests in the view, until ctx is done. It reads the view once at
-// the beginning, because requests may have arrived while the worker was down, and then
-// after each change.
+// Run carries out the requests in the view, until ctx is done. It reads the view once at the
+// beginning, because requests may have arrived while the worker was down, and then after each
+// change and every CheckInterval.
 func (l *Listener) Run(ctx context.Context) error {
 	check := time.NewTicker(CheckInterval)
 	defer check.Stop()
@@ -62,7 +62,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-l.view.Changed():
-		case <-l.lost: // the next call of readView handles the loss
+		case <-l.lost: // the next call to readView handles the loss
 		case <-check.C:
 		}
 	}

@@ -51,7 +51,7 @@ type Config struct {
 }
 
 // Publisher publishes the worker's records to the view. It remembers only the ids of changed records, and reads the
-// records when it publishes them. Only the goroutine that calls Run may use the fields that are declared after leaving.
+// records when it publishes them. Only the goroutine that calls Run may use the fields from published on.
 type Publisher struct {
 	state   *state.State
 	view    View

@@ -12,8 +12,8 @@ import (
 // 8): the worker does not need it, and wherever it differs from the worker's store, the store wins.
 //
 // One goroutine calls Publish and the methods of ViewRows. Another goroutine calls Apps and Canceled, and Publish for
-// apps. Every call must return when its context is done. If it does, it must not take effect after a later call. Failed
-// calls are repeated after a backoff, so all calls must be idempotent.
+// apps. Every call must return when its context is done. A call that returns for that reason must not take effect after
+// a later call. Failed calls are repeated after a backoff, so all calls must be idempotent.
 type View interface {
 	// Publish applies u to the view, and returns once the view contains the changes. If the view does not accept a
 	// value in u, Publish returns CodeInvalid and does not change anything. The caller then publishes u without that

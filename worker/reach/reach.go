@@ -76,8 +76,9 @@ func New(c Config) *Reach { return &Reach{c} }
 // returns once the machine accepts connections.
 //
 // Errors: not_found if the machine does not exist; failed_precondition if the machine is not running and the request
-// does not start it, or if it cannot be started, has no such port, or is in a crash loop; timeout if it did not accept
-// connections within the wait; unavailable if it was stopped during the wait; and the errors of Config.Start.
+// does not start it, or if it cannot be started, does not have the requested port, or is in a crash loop; timeout if it
+// did not accept connections within the wait; unavailable if it was stopped during the wait; and any error that
+// Config.Start returns.
 func (r *Reach) Use(ctx context.Context, req fabric.UseRequest) (fabric.UseReply, error) {
 	if err := validate(&req); err != nil {
 		return fabric.UseReply{}, err

@@ -31,7 +31,7 @@ func (n *Changes[ID]) Next(id ID) <-chan struct{} {
 	return ch
 }
 
-// Applied announces a change that is in the store.
+// Applied announces a change that the store has applied.
 func (n *Changes[ID]) Applied(id ID) {
 	n.follow(id, false)
 	n.wake(id)

@@ -1,5 +1,5 @@
-// Package state contains the state that all parts of a worker share: its store, the
-// engine of its runs, and notifications of changes.
+// Package state contains the state that all parts of a worker share: its store, its run engine, and
+// notifications of changes.
 //
 // A State is safe for concurrent use. Followers must be registered before SetContext is
 // called. A Changes never holds its lock while it calls other code.
@@ -28,7 +28,7 @@ type State struct {
 	Machines *Changes[bourse.MachineID]
 	Volumes  *Changes[bourse.VolumeID]
 
-	ctx   context.Context //nolint:containedctx // ends when the daemon stops; passed to the functions that Go starts
+	ctx   context.Context //nolint:containedctx // canceled when the daemon stops; passed to the functions that Go starts
 	tasks sync.WaitGroup
 }
 
@@ -49,7 +49,7 @@ func New(self store.Identity, st *store.Store, log *slog.Logger) *State {
 // SetContext sets the context that Context returns. It must be called once, before Go is called.
 func (s *State) SetContext(life context.Context) { s.ctx = life }
 
-// Context returns a context that ends when the daemon stops.
+// Context returns a context that is canceled when the daemon stops.
 func (s *State) Context() context.Context { return s.ctx }
 
 // Go executes fn in a goroutine. fn must return when its context is done, which happens when the daemon stops.
@@ -60,7 +60,7 @@ func (s *State) Go(fn func(life context.Context)) {
 // Wait returns once every function started by Go has returned.
 func (s *State) Wait() { s.tasks.Wait() }
 
-// Prefixes of the names of the resources that runs use.
+// Prefixes of the resource names that runs use.
 const (
 	machinePrefix = "machine/"
 	restartPrefix = "revive/"

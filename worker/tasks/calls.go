@@ -13,11 +13,11 @@ import (
 )
 
 // calls contains the tasks in progress, so that all claims for the same order share one call (invariant 7). A call is
-// removed once its end is durable.
+// removed once its outcome is durable.
 type calls struct {
 	mu     sync.Mutex
 	of     map[bourse.OrderID]*call // guarded by mu; calls by order
-	ending []*call                  // finished calls whose ends are not durable yet; guarded by mu
+	ending []*call                  // finished calls whose outcomes are not durable yet; guarded by mu
 	wake   chan struct{}            // signals that ending has grown
 }
 
@@ -27,7 +27,7 @@ type call struct {
 	order  bourse.OrderID
 	begun  store.OrderRecord // a warm task's record when the task begins; set before the record is written
 	cancel context.CancelCauseFunc
-	write  func(*store.Tx) error // writes the task's end to the store
+	write  func(*store.Tx) error // writes the task's outcome to the store
 	saved  *store.Commit         // the commit that contains write's changes
 
 	done    chan struct{} // closed once the fields below are set
@@ -44,8 +44,8 @@ var (
 )
 
 // enter begins a call for an order, and returns the call and its context. If a call for the order is already in
-// progress, enter joins that call and returns a nil context. If ctx is done before the call has ended, the caller must
-// call leave.
+// progress, enter joins that call and returns a nil context. If ctx is done before the call is finished, the caller
+// must call leave.
 func (s *calls) enter(ctx context.Context, id bourse.OrderID) (*call, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +86,8 @@ func (s *calls) withdraw(id bourse.OrderID) {
 // Withdraw cancels the call of a canceled order, if one is in progress.
 func (t *Tasks) Withdraw(id bourse.OrderID) { t.calls.withdraw(id) }
 
-// Cancel records the end of a canceled order's cold task. It is called in the transaction that cancels the order. The
-// end of a warm task is recorded by the task's call instead. Cancel does not change the record of a finished task.
+// Cancel records a cold task as canceled. It is called in the transaction that cancels the task's order. The outcome of
+// a warm task is recorded by the task's call instead. Cancel does not change the record of a finished task.
 func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	if rec.Task.Cold == nil {
 		return nil
@@ -96,14 +96,14 @@ func Cancel(tx *store.Tx, rec *store.OrderRecord) error {
 	return err
 }
 
-// forget removes a call that was never recorded, or whose end is already durable.
+// forget removes a call that was never recorded, or whose outcome is already durable.
 func (s *calls) forget(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.of, c.order)
 }
 
-// settle passes an ended call to Run, which makes its end durable.
+// settle passes a finished call to Run, which ensures that the outcome becomes durable.
 func (s *calls) settle(c *call) {
 	s.mu.Lock()
 	s.ending = append(s.ending, c)
@@ -122,12 +122,12 @@ func (s *calls) take() []*call {
 	return list
 }
 
-// saveInterval is the delay between attempts to record a task's end if the store does not accept it, for example
+// saveInterval is the delay between attempts to record a task's outcome if the store does not accept it, for example
 // because the disk is full.
 const saveInterval = time.Second
 
-// Run ensures that the ends of tasks become durable, until ctx is done. If the disk is full, Run retries until the
-// write succeeds. In the meantime, the task keeps its resources, and repeated orders receive the answer from memory.
+// Run ensures that tasks' outcomes become durable, until ctx is done. If the disk is full, Run retries until the write
+// succeeds. In the meantime, the task keeps its resources, and repeated orders receive the answer from memory.
 func (t *Tasks) Run(ctx context.Context) error {
 	var failures quiet.Line
 	for {

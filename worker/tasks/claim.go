@@ -74,7 +74,7 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 		Order: order.ID, Name: order.Task.Name, Worker: t.host.Worker, Region: t.host.Region, Machine: m.id, StartedAt: began.UTC(),
 		Sum: order.TaskSum(),
 	}
-	begun := result // a copy, because the transaction may still use it after ctx has ended
+	begun := result // a copy, because the transaction may still use it after ctx is done
 	call.begun = recordOf(order, begun)
 	err = t.state.Store.Update(ctx, func(tx *store.Tx) error { return t.recordBegin(tx, order, call.begun) })
 	_, declined := errors.AsType[admit.NotFilledError](err)
@@ -108,8 +108,8 @@ func (t *Tasks) runWarm(ctx context.Context, call *call, order *bourse.Order) (*
 }
 
 // takeSlot takes a place on a warm machine for the order. If that is not possible, for example because no place is
-// free, takeSlot checks whether the order was filled before. Otherwise, the transaction that records the task makes
-// this check.
+// free, takeSlot checks whether the order was filled before. If it finds a place, this check is left to the transaction
+// that records the task.
 func (t *Tasks) takeSlot(ctx context.Context, order *bourse.Order) (answer, *warmMachine, error) {
 	for {
 		v, err := t.newAnswer(order)
@@ -144,7 +144,7 @@ func (t *Tasks) answerFull(order *bourse.Order, seen answer) (answer, error) {
 
 // repeatAnswer answers a claim whose order was filled by an earlier call.
 func repeatAnswer(result *bourse.TaskResult) (*bourse.Fill, *bourse.Refusal, error) {
-	if result.End == "" { // cannot happen: recovery has ended the tasks of earlier daemons, and this daemon's tasks have a call
+	if result.End == "" { // cannot happen: recovery has recorded the tasks of earlier daemons as lost, and this daemon's tasks have a call
 		return nil, nil, bourse.Errorf(bourse.CodeInternal, "task %s is in progress, but has no call", result.Order)
 	}
 	return &bourse.Fill{Task: result, Repeated: true}, nil, nil
@@ -186,8 +186,8 @@ func (t *Tasks) recordBegin(tx *store.Tx, order *bourse.Order, begun store.Order
 	return admit.NotFilledError{Decision: admit.Decision{Fill: fill, Refusal: refusal}}
 }
 
-// end submits the record of a task's end to the store. It does not wait until the record
-// is durable.
+// end submits the record of a task's outcome to the store. It does not wait until the record is
+// durable.
 func (t *Tasks) end(call *call, result bourse.TaskResult) {
 	at := time.Now().UTC()
 	t.state.Counts.TaskEnded(result.End)

@@ -106,8 +106,8 @@ func (t *Tasks) orderRecord(ctx context.Context, id bourse.OrderID) (store.Order
 	return rec, err
 }
 
-// awaitCold waits until a cold task ends. If the task's timeout expires or ctx is done, it ends the task early. It
-// returns errNotStarted if the task no longer has a record.
+// awaitCold waits until a cold task ends. If the task's timeout expires, it ends the task early. It also does so if ctx
+// is done, unless the daemon is stopping. It returns errNotStarted if the task no longer has a record.
 func (t *Tasks) awaitCold(ctx context.Context, machine bourse.MachineID, id bourse.OrderID) (*bourse.Fill, error) {
 	lasting := context.WithoutCancel(ctx)
 	for {
@@ -148,8 +148,8 @@ func endedEarly(rec *store.TaskRecord, end bourse.TaskEnd, why string) bourse.Ta
 	return r
 }
 
-// endCold records a task's end, and then begins to destroy the task's machine. If the daemon dies in between, recovery
-// destroys the machine.
+// endCold records a task's outcome, and then starts destroying the task's machine. If the daemon dies in between,
+// recovery destroys the machine.
 func (t *Tasks) endCold(ctx context.Context, id bourse.OrderID, result bourse.TaskResult) error {
 	err := t.state.Store.Update(ctx, func(tx *store.Tx) error {
 		_, err := tx.RecordTaskEnd(id, result, time.Now().UTC())

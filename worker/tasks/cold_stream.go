@@ -9,8 +9,8 @@ import (
 )
 
 // streamCold calls output with nil once m's task has begun, and then with the bytes that the task's program writes to
-// stdout. It does nothing if output is nil. When the task has ended, the caller must call finish with the task's fill,
-// which may be nil. By the time finish returns, output has received every byte of the answer exactly once.
+// stdout. It does nothing if output is nil. Once the task is finished, the caller must call finish with the task's
+// fill, which may be nil. By the time finish returns, output has received every byte of the answer exactly once.
 func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([]byte)) (finish func(*bourse.Fill)) {
 	if output == nil {
 		return func(*bourse.Fill) {}
@@ -20,7 +20,7 @@ func (t *Tasks) streamCold(ctx context.Context, m *bourse.Machine, output func([
 	sent := 0
 	var following sync.WaitGroup
 	following.Go(func() {
-		// If reading the log fails or ends early, finish sends the rest.
+		// If reading the log fails or stops early, finish sends the rest.
 		_ = t.machines.Logs(ctx, m, driver.LogQuery{Follow: true}, func(l driver.LogLine) error {
 			part := stdoutOf(l)
 			if sent+len(part) > bourse.MaxAnswer {

@@ -17,7 +17,7 @@ type taskCounts struct {
 	byMachine map[bourse.MachineID]bourse.TaskCounts // guarded by mu
 }
 
-// add counts a task that has ended.
+// add counts a finished task.
 func (y *taskCounts) add(r *bourse.TaskResult) {
 	y.mu.Lock()
 	defer y.mu.Unlock()

@@ -21,7 +21,8 @@ type link interface {
 	drain()
 }
 
-// errNotSent is returned if no part of a call was sent, because the worker could not connect to the program.
+// errNotSent is returned if no part of a call was sent, for example because the worker could not connect to the
+// program.
 type errNotSent struct{ error }
 
 func (e errNotSent) Unwrap() error { return e.error }
@@ -92,8 +93,8 @@ func (t *Tasks) warmGone(m *warmMachine) bool {
 }
 
 // send sends a payload to a machine's program, and fills in the result, even if the call fails. Its only error is
-// errNotSent, if the payload was not sent; the result is then not filled in. send notifies the program when ctx is
-// done.
+// errNotSent, which means that the payload was not sent and the result is not filled in. send notifies the program when
+// ctx is done.
 func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder, out *bourse.TaskResult) error {
 	t.warm.mu.Lock()
 	limit, link := time.Duration(task.Timeout), m.link
@@ -108,7 +109,7 @@ func (t *Tasks) send(ctx context.Context, m *warmMachine, task *bourse.TaskOrder
 	if _, unsent := errors.AsType[errNotSent](err); unsent && ctx.Err() == nil {
 		return err
 	}
-	if _, ok := errors.AsType[endedEarlyError](err); !ok && ctx.Err() != nil { // err occurred because ctx ended
+	if _, ok := errors.AsType[endedEarlyError](err); !ok && ctx.Err() != nil { // err occurred because ctx is done
 		err = endedEarlyError{context.Cause(ctx)}
 	}
 	t.recordBroken(m, limit, err, out)

@@ -30,7 +30,7 @@ func (t *Tasks) Payload(m *bourse.Machine) (payload []byte, err error) {
 	return payload, err
 }
 
-// MachineExited returns a function that records the end of m's task. The function must be called in the transaction
+// MachineExited returns a function that records the outcome of m's task. The function must be called in the transaction
 // that records the machine's exit. It does nothing if m does not belong to a cold task.
 func (t *Tasks) MachineExited(ctx context.Context, m *bourse.Machine, exit bourse.Exit) (func(*store.Tx) error, error) {
 	nothing := func(*store.Tx) error { return nil }
@@ -89,7 +89,7 @@ func (t *Tasks) readStdout(ctx context.Context, m *bourse.Machine, out *bourse.T
 	return err
 }
 
-// MachineDestroyed records the end of a cold task if its machine m was destroyed before the task had ended.
+// MachineDestroyed records that a cold task was canceled, if its machine m was destroyed before the task had finished.
 func (t *Tasks) MachineDestroyed(tx *store.Tx, m *bourse.Machine) error {
 	t.counts.forget(m.ID)
 	if !m.Config.AutoDestroy {

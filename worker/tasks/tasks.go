@@ -1,5 +1,5 @@
 // Package tasks fills orders for tasks: a claim carries a payload, and its reply contains the
-// program's answer. A call to a warm machine takes up a place on the machine, and the order's
+// program's answer. A call to a warm machine occupies a place on the machine, and takes the order's
 // resources. It is recorded before its payload is sent, and the payload is sent only once. A cold
 // task is a machine that exists for one payload, and continues if the daemon dies.
 //
@@ -8,8 +8,9 @@
 //     its resources are released (invariants 4, 5 and 7).
 //   - When the last caller of a task leaves, the task is canceled.
 //
-// Tasks is safe for concurrent use. Run makes the ends of tasks durable. The locks of calls and
-// warmMachines are never held at the same time, and neither is held while other code is called.
+// Tasks is safe for concurrent use. Run ensures that tasks' outcomes become durable. The locks of
+// calls and warmMachines are never held at the same time, and neither is held while other code is
+// called.
 package tasks
 
 import (
@@ -45,7 +46,7 @@ type Machines interface {
 	Begin(ctx context.Context, c *bourse.Claim, record func(*store.Tx, *bourse.Machine) error) (m bourse.Machine, started func(context.Context) error, err error)
 	// StartRefusal returns the refusal for an order whose machine could not be started.
 	StartRefusal(ctx context.Context, order *bourse.Order, machine bourse.MachineID, err error) *bourse.Refusal
-	// Discard begins to destroy a machine that is no longer needed.
+	// Discard starts destroying a machine that is no longer needed.
 	Discard(ctx context.Context, id bourse.MachineID) error
 	// Logs calls fn for each line of a machine's output that matches the query.
 	Logs(ctx context.Context, m *bourse.Machine, query driver.LogQuery, fn func(driver.LogLine) error) error

@@ -45,13 +45,13 @@ const (
 	// seconds or more. The worker must close a connection first, because a payload that it sends while the server
 	// closes the connection is lost.
 	idleTimeout = time.Second
-	// warmUpTimeout is the value of warmMachines.timeout, except in tests.
+	// warmUpTimeout is how long a program may take to listen after its machine has started.
 	warmUpTimeout = 10 * time.Second
 	// maxReplyHeader is the maximum size of a reply's header, in bytes.
 	maxReplyHeader = 64 << 10
 )
 
-// changed discards a machine's entry. It is called after the machine's record has changed.
+// changed discards a machine's entry, unless calls are using it. It is called after the machine's record has changed.
 func (s *warmMachines) changed(id bourse.MachineID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,8 +61,8 @@ func (s *warmMachines) changed(id bourse.MachineID) {
 	}
 }
 
-// drop removes a machine if its record has changed or if it no longer accepts tasks, unless calls are using it. The
-// caller must hold s.mu.
+// drop removes a machine if its record has changed, if it no longer accepts tasks or if close was called, unless calls
+// are using the machine. The caller must hold s.mu.
 func (s *warmMachines) drop(m *warmMachine) {
 	if (m.read != m.changes || m.places == 0 || s.over) && m.busy == 0 {
 		if s.known[m.id] == m {

@@ -129,7 +129,7 @@ func MayCancel(tx *store.Tx, id bourse.VolumeID) error {
 	return err
 }
 
-// DestroyCanceled begins to destroy a canceled order's volume, if the volume exists.
+// DestroyCanceled starts destroying a canceled order's volume, if the volume exists.
 func (vs *Volumes) DestroyCanceled(ctx context.Context, id bourse.VolumeID) error {
 	_, err := vs.beginDestroy(ctx, id)
 	if bourse.CodeOf(err) == bourse.CodeNotFound {

@@ -66,8 +66,8 @@ func (e *exports) recent(now time.Time) map[bourse.SnapshotID]bool {
 	return out
 }
 
-// exported returns an error if the worker's records show that a volume or snapshot cannot be read by another worker
-// now. If a snapshot can be read, exported also notes the read.
+// exported returns an error if, according to the worker's records, another worker cannot read a volume or snapshot now.
+// If a snapshot can be read, exported also notes the read.
 func (vs *Volumes) exported(id string) error {
 	if snap := bourse.SnapshotID(id); snap.Validate() == nil {
 		return vs.state.Store.View(func(tx *store.Tx) error {
@@ -166,7 +166,7 @@ type grants struct {
 	key []byte // guarded by mu; read or created when it is first needed
 }
 
-// secret returns the key for grants. It reads the key from a file in dir, which it creates if necessary.
+// secret returns the key for grants. It reads the key from a file in dir, creating the file if necessary.
 func (g *grants) secret(dir string) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

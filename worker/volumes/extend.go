@@ -140,7 +140,7 @@ const (
 )
 
 // targetSize returns the size to which a volume should grow automatically, as configured in its machine's mount. The
-// size is 0 if the volume should not grow. percent is how full the volume is.
+// size is 0 if the volume should not grow. percent is the percentage of the volume's space that is in use.
 func targetSize(mount *bourse.Mount, v *bourse.Volume, usage bourse.VolumeUsage) (sizeGB, percent int64) {
 	if mount.ExtendThresholdPercent <= 0 || mount.AddSizeGB <= 0 || v.State != bourse.VolumeCreated || usage.Blocks <= 0 {
 		return 0, 0
@@ -234,8 +234,8 @@ func (g *grower) growing() (map[bourse.VolumeID]attached, error) {
 	return out, err
 }
 
-// extendIfFull extends a volume if it has reached its mount's threshold. If the extension fails, extendIfFull adds an
-// event to the volume's machine, but only once for each target size. It tries again after growRetryDelay.
+// extendIfFull extends a volume if it has reached its mount's threshold. It records the result in an event of the
+// volume's machine, but a failure only once for each target size. It retries a failed extension after growRetryDelay.
 func (g *grower) extendIfFull(ctx context.Context, a *attached, now time.Time) {
 	v := &a.volume
 	last, ok := g.refused[v.ID]

@@ -9,7 +9,7 @@ import (
 )
 
 // Host creates and copies volumes on the host. It does not access the worker's records. All methods
-// can be retried, even if a crash interrupted an earlier call. The error unavailable is temporary.
+// can be retried, even if a crash interrupted an earlier call. An unavailable error is temporary.
 // The errors not_found, invalid, failed_precondition (the volume is damaged) and
 // insufficient_capacity (the host's disk is full) are final.
 type Host interface {
@@ -18,8 +18,8 @@ type Host interface {
 	// Labels returns the host's labels for volumes: "volume", and "volume.encrypted" if
 	// volumes can be encrypted.
 	Labels() map[string]string
-	// ExtendsLive reports whether a volume's file system can grow while it is in use. If it cannot,
-	// it grows when it is mounted the next time.
+	// ExtendsLive reports whether a volume's file system can grow while it is in use. If not, it
+	// grows the next time it is mounted.
 	ExtendsLive(id bourse.VolumeID) bool
 	// Recover removes all objects for which keep returns false. keep receives the ids of
 	// volumes, of snapshots, and of machines with scratch space. Recover must be called
@@ -47,8 +47,8 @@ type Files interface {
 // Copies manages snapshots, and copies volumes and snapshots to and from other workers. An id of
 // type string identifies a volume or a snapshot.
 type Copies interface {
-	// Copyable returns failed_precondition if a volume cannot be copied while its machine uses it. If
-	// it returns nil, a copy may still fail for that reason.
+	// Copyable returns failed_precondition if a volume cannot be copied while its machine uses it. Even if it returns
+	// nil, a copy may still fail with that error.
 	Copyable(id bourse.VolumeID) error
 	Snapshot(ctx context.Context, id bourse.VolumeID, snap bourse.SnapshotID) (volume.Info, error)
 	RemoveSnapshot(ctx context.Context, snap bourse.SnapshotID) error
@@ -65,15 +65,15 @@ type Copies interface {
 // Peers reads volumes and snapshots of other workers.
 type Peers interface {
 	// Export opens a stream of a volume or snapshot on the worker with the given tag. grant is that
-	// worker's permission to read it. After the errors unavailable, timeout and canceled, the
-	// caller may retry; all other errors are final.
+	// worker's permission to read it. If the error is unavailable, timeout or canceled, the caller
+	// may retry; all other errors are final.
 	Export(ctx context.Context, tag bourse.WorkerTag, id, grant string, from volume.Position) (io.ReadCloser, error)
 }
 
 var errNoVolumes = bourse.Errorf(bourse.CodeUnavailable, "the worker was started without volumes")
 
-// noHost is the Host of a worker that was started without volumes. Operations on
-// recorded volumes wait until the worker is started with volumes again.
+// noHost is the Host of a worker that was started without volumes. Operations on recorded volumes
+// wait until the worker is started with volume support again.
 type noHost struct{}
 
 func (noHost) Labels() map[string]string                        { return nil }

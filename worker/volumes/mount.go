@@ -83,7 +83,7 @@ func (vs *Volumes) Mount(ctx context.Context, m *bourse.Machine) ([]driver.Mount
 	return out, nil
 }
 
-// Unmount undoes Mount once m's program has ended. It is idempotent.
+// Unmount undoes Mount once m's program has exited. It is idempotent.
 func (vs *Volumes) Unmount(ctx context.Context, m *bourse.Machine) error {
 	var errs []error
 	for _, mount := range m.Config.Mounts {

@@ -17,9 +17,9 @@ type Unknown struct{ Volumes []string }
 
 func (e *Unknown) Error() string { return "unknown volumes: " + strings.Join(e.Volumes, ", ") }
 
-// Recover reconciles the host's volumes with the store. It removes all objects without a record, and ensures that a run
-// exists for each volume's unfinished operation. It does not mount volumes; they are mounted when machines start. If it
-// returns an Unknown error, it has removed nothing but incomplete objects.
+// Recover reconciles the host's volumes with the store. It removes all objects that have no record or are recorded as
+// failed or destroyed, and ensures that a run exists for each volume's unfinished operation. It does not mount volumes;
+// they are mounted when machines start. If it returns an Unknown error, it has removed only incomplete objects.
 func (vs *Volumes) Recover(ctx context.Context) error {
 	// The first pass removes only incomplete objects. If the worker then refuses to start because of unknown volumes,
 	// these volumes, their snapshots and all scratch space still exist.
@@ -60,8 +60,9 @@ func (vs *Volumes) Recover(ctx context.Context) error {
 	return nil
 }
 
-// keepsOnHost reports whether the object with this id must stay on the host. That is the case if the store contains a
-// record of the volume or snapshot or, for scratch space, of the machine.
+// keepsOnHost reports whether the object with this id must stay on the host. That is the case if, according to the
+// store, the volume has neither failed nor been destroyed, the snapshot exists or, for scratch space, the machine is
+// not destroyed. If the record cannot be read, the object also stays.
 func (vs *Volumes) keepsOnHost(id string) bool {
 	keep := false
 	err := vs.state.Store.View(func(tx *store.Tx) error {
@@ -124,7 +125,7 @@ func (vs *Volumes) survey() (unfinished []bourse.Volume, canceled []bourse.Volum
 	return unfinished, canceled, err
 }
 
-// resumeWith returns the operation that a volume's record shows as unfinished, or nil if there is none.
+// resumeWith returns the operation that is unfinished according to a volume's record, or nil if there is none.
 func resumeWith(v *bourse.Volume, defs *definitions) *volumeDef {
 	switch v.State {
 	case bourse.VolumeCreating:

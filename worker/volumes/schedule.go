@@ -71,7 +71,7 @@ func (vs *Volumes) Run(ctx context.Context) error {
 		return nil
 	}
 	g := &grower{vs: vs, refused: map[bourse.VolumeID]refusal{}}
-	var growing sync.WaitGroup // runs concurrently, because taking snapshots takes a long time
+	var growing sync.WaitGroup // the grower has its own goroutine, because taking snapshots takes a long time
 	growing.Go(func() { g.run(ctx) })
 	defer growing.Wait()
 	k := &scheduler{vs: vs, later: map[bourse.VolumeID]time.Time{}}

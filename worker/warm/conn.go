@@ -25,7 +25,7 @@ type Answer struct {
 	Body   []byte // at most bourse.MaxAnswer bytes
 }
 
-// NotSent is returned if a call was not sent.
+// NotSent means that no part of a call was sent to the program.
 type NotSent = mux.NotSent
 
 // limits contains the limits of the protocol, which docs/tasks.md documents.

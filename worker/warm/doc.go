@@ -3,9 +3,9 @@
 // [Serve], and the worker makes calls with [Conn].
 //
 // A connection carries concurrent calls, which are answered in any order. See internal/mux for the frames and their
-// guarantees. One end can make the other end use only a limited amount of memory, which depends on bourse.MaxPayload,
-// bourse.MaxAnswer and the other end's concurrency.
+// guarantees. Each end limits the memory that the other end can make it use. The limit depends on bourse.MaxPayload,
+// bourse.MaxAnswer and the concurrency of the end that uses the memory.
 //
-// A Conn has one goroutine, which ends with the connection. If the program does not read data immediately, a second
-// goroutine writes the data. When Serve returns, all of its goroutines and handlers have ended.
+// A Conn has one goroutine, which exits when the connection is closed. If the program does not read data immediately, a
+// second goroutine writes the data. When Serve returns, all of its goroutines and handlers have returned.
 package warm

@@ -15,9 +15,9 @@ import (
 // until it returns. A panic in a handler terminates the program.
 type Handler func(ctx context.Context, call *Call) Answer
 
-// Serve answers the calls of workers that connect to ln, with at most concurrency calls
-// in progress (0 means no limit), until ctx is done or ln fails. It then closes ln and
-// all connections, cancels the handlers' contexts and waits for the handlers. It returns
+// Serve answers the calls of workers that connect to ln, with at most concurrency calls in progress
+// (0 means no limit), until ctx is done or ln fails. If ctx is done, it closes ln. In both cases,
+// it closes all connections, cancels the handlers' contexts and waits for the handlers. It returns
 // nil if ctx is done, and otherwise ln's error.
 func Serve(ctx context.Context, ln net.Listener, concurrency int, h Handler) error {
 	s := mux.NewServer(mux.ServerConfig{Limits: limits, Concurrency: concurrency, Queue: bourse.MaxTaskConcurrency})

@@ -20,9 +20,9 @@ const (
 	// checksBatchDelay is how long the watcher waits for more changes before it reads the changed machines. A machine's
 	// start causes several changes within milliseconds.
 	checksBatchDelay = 20 * time.Millisecond
-	// Until a check has passed once, it probes more often than its interval, so that the worker soon notices that the
-	// machine is ready. The delay between probes is 1/probeDivisor of the time since the first one, but at least
-	// minProbeDelay.
+	// Until a check has passed once, it probes more often than its interval requires, so that the worker soon notices
+	// that the machine is ready. The delay between probes is 1/probeDivisor of the time since the first one, but at
+	// least minProbeDelay.
 	minProbeDelay = 100 * time.Millisecond
 	probeDivisor  = 8
 )
@@ -41,7 +41,7 @@ type Checks struct {
 	probers atomic.Int64
 }
 
-// checkRun identifies the running checks of one boot of a machine.
+// checkRun contains the boot and the version for which a machine's checks are running, and a function that stops them.
 type checkRun struct {
 	boot    int
 	version bourse.InstanceID
@@ -118,7 +118,7 @@ func (c *Checks) look(ctx context.Context, id bourse.MachineID) error {
 
 // portOf returns the port that a check of m connects to, or 0 if m has no such port. port is the port in the check's
 // config. If it is the internal port of one of m's services, portOf returns the port on which m receives that service's
-// requests, which is $PORT if m uses the host's network.
+// requests. That is $PORT if m uses the host's network.
 func portOf(m *bourse.Machine, port int) int {
 	if port != 0 && !slices.ContainsFunc(workload.Services(&m.Config), func(s workload.Service) bool { return s.InternalPort == port }) {
 		return port

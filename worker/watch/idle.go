@@ -13,7 +13,7 @@ import (
 	"github.com/bourse-dev/bourse/workload"
 )
 
-// IdleAfter is the default for how long a machine must be unused before it is stopped.
+// IdleAfter is the default idle time after which a machine is stopped.
 const IdleAfter = time.Minute
 
 const (
@@ -91,8 +91,8 @@ func (w *Idle) Run(ctx context.Context) error {
 	}
 }
 
-// look decides whether to stop a machine, and begins to stop it if necessary. It returns the time of the next decision.
-// If that time is zero, the next decision is due when the machine changes.
+// look decides whether to stop a machine. If so, it stops the machine in the background. It returns the time of the
+// next decision. If that time is zero, the next decision is due when the machine changes.
 func (w *Idle) look(ctx context.Context, id bourse.MachineID, now time.Time) time.Time {
 	v, app, err := w.decide(ctx, id, now)
 	switch {
@@ -213,11 +213,12 @@ func startedAt(tx *store.Tx, id bourse.MachineID) (time.Time, error) {
 	return time.Time{}, err
 }
 
-// errUsed is returned to prevent a stop if the machine is in use again.
+// errUsed is returned to prevent a stop if the machine must keep running after all, for example because it is in use
+// again.
 var errUsed = errors.New("in use")
 
-// stop stops or suspends a machine in the background, unless the machine is in use
-// again.
+// stop stops or suspends a machine in the background, unless the machine must keep running after
+// all.
 func (w *Idle) stop(id bourse.MachineID, act IdleAct, others otherMachines) {
 	if !w.busy.begin(id) {
 		return

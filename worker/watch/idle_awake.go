@@ -19,8 +19,8 @@ import (
 	"github.com/bourse-dev/bourse/internal/wholefile"
 )
 
-// EnvKeepAlive is the name of the environment variable with the path of the socket through which a
-// program keeps its machine awake.
+// EnvKeepAlive is the name of the environment variable that contains the path of a machine's
+// socket. A program uses the socket to keep its machine awake.
 const EnvKeepAlive = "BOURSE_AWAKE_SOCKET"
 
 // Limits that protect the worker from misbehaving programs.
@@ -31,7 +31,7 @@ const (
 	socketPath   = 107 // maximum length of a socket's path, in bytes
 )
 
-// programHolder is the holder's name if a program keeps its own machine awake.
+// programHolder is the holder name for programs that keep their own machines awake.
 const programHolder = "its program"
 
 // Awake serves the sockets through which programs keep their machines awake. Each machine

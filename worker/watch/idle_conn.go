@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// touchEvery is the minimum time between two calls of touch for one connection. It is shorter than
+// touchEvery is the minimum time between two calls to touch for one connection. It is shorter than
 // the shortest time after which an idle machine is stopped.
 const touchEvery = 50 * time.Millisecond
 

@@ -33,7 +33,7 @@ const (
 type IdleDecision struct {
 	Act  IdleAct
 	Why  string    // why the machine is stopped or kept running
-	Look time.Time // when to decide again; zero means: after a change to the machine's record, or the end of a use
+	Look time.Time // when to decide again; if zero, after the next change to the machine's record or when a use ends
 
 	Others bool // whether the decision depends on which of the app's other machines are running
 }
@@ -82,7 +82,8 @@ func DecideIdle(s *IdleInput, now time.Time, idleAfter time.Duration) IdleDecisi
 }
 
 // needed returns the reason why the app needs the machine although nobody uses it, or "" if the app does not need it.
-// The app needs the machine if too few of its machines with lower ids are running.
+// The app needs the machine if too few of its machines with lower ids are running in the same region, or if their
+// states are unknown. An app with a primary region needs machines only there.
 func (s *IdleInput) needed() string {
 	region := s.Machine.Region
 	if primary := s.Machine.Config.Env[primaryRegion]; primary != "" && primary != string(region) {

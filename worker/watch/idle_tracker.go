@@ -20,7 +20,7 @@ const MaxTTL = time.Hour
 // Tracker records which machines are in use, by whom, and until when. It keeps its data only in memory. When the worker
 // starts, all machines therefore count as just used.
 //
-// A user counts its use first and then reads the machine's state with [state.State.Machine]. The worker checks a
+// A user first records its use and then reads the machine's state with [state.State.Machine]. The worker checks a
 // machine's uses in the transaction that records a stop. Therefore, either the check finds the use and prevents the
 // stop, or the user finds that the machine is stopping and starts it again.
 type Tracker struct {
@@ -132,7 +132,7 @@ func (t *Tracker) Drop(id bourse.MachineID, holder string) {
 	delete(u.holds, holder)
 }
 
-// Begin marks a machine as in use until done is called. Further calls of done have no effect.
+// Begin marks a machine as in use until done is called. Further calls to done have no effect.
 func (t *Tracker) Begin(id bourse.MachineID) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -88,8 +88,8 @@ func TestTrackerRemembers(t *testing.T) {
 	})
 }
 
-// A machine is held as soon as it was counted as in use, whatever else happens at the
-// same time. This test is meant to be run with the race detector.
+// A machine is held as soon as a use is recorded, whatever else happens at the same time. Run this
+// test with the race detector.
 func TestTrackerHoldsWhatIsUsed(t *testing.T) {
 	tr := NewTracker()
 	var group sync.WaitGroup

@@ -11,9 +11,8 @@ import (
 	"github.com/bourse-dev/bourse/view/wire"
 )
 
-// Others provides information about other workers. It reads the machines that other workers have
-// published from the view, and uses the gossip directory to find out which workers are members of
-// the cluster.
+// Others provides information about other workers. It reads other workers' machines from the view,
+// and uses the gossip directory to find out which workers are members of the cluster.
 type Others struct {
 	view       *view.View
 	replicator *replication.Replicator

@@ -10,9 +10,8 @@ import (
 	"github.com/bourse-dev/bourse/worker/state"
 )
 
-// DefaultFailoverDelay is the default for how long a worker must be lost before standbys replace its machines. It is
-// longer than the restart of a worker's daemon after an upgrade, which takes about a second and during which machines
-// keep running.
+// DefaultFailoverDelay is the default time for which a worker must be lost before standbys replace its machines. A
+// restart of a worker's daemon after an upgrade takes only about a second, and its machines keep running.
 const DefaultFailoverDelay = 10 * time.Second
 
 const (
@@ -40,8 +39,8 @@ type Promoter interface {
 	ResetStandby(ctx context.Context, id, primary bourse.MachineID) error
 }
 
-// Standbys watches the machines that this worker's standbys can replace, and promotes and demotes the standbys. Except
-// for busy and the follower, only Run's goroutine may use its fields.
+// Standbys watches the machines that this worker's standbys can replace, and promotes and demotes the standbys. Only
+// Run's goroutine may use its fields, except for busy and the follower.
 type Standbys struct {
 	*follower
 	state         *state.State

@@ -48,8 +48,8 @@ type StandbyDecision struct {
 	Why     string
 }
 
-// minSettleTime is the minimum result of SettleTime. It gives changes time to reach other workers, such as the start of
-// another standby, or the states of the machines on a host that has returned.
+// minSettleTime is the minimum result of SettleTime. It gives changes, such as the start of another standby, time to
+// reach other workers.
 const minSettleTime = 2 * time.Second
 
 // Pending tracks a decision that is not due yet, or whose action has begun. The zero value contains no decision.

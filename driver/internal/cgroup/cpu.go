@@ -21,7 +21,7 @@ type CPU struct {
 	Burst  int64 // unused time that may accumulate; 0: none
 }
 
-// CPUOf converts l's processor limits and adjusts them to the kernel's bounds. l must have a
+// CPUOf converts l's processor limits to µs and clamps them to the kernel's bounds. l must have a
 // CPUQuota. The burst is at most the quota.
 func CPUOf(l driver.Limits) CPU {
 	c := CPU{Period: defaultPeriod}

@@ -58,7 +58,7 @@ func (g *v1Group) Freeze(ctx context.Context, frozen bool) error {
 		if err != nil || left > 0 {
 			return false, err
 		}
-		// Writing FROZEN again makes the kernel try again.
+		// Write FROZEN at each attempt, because the write makes the kernel try again.
 		if err := writeFile(g.freezerPath(), freezerState, "FROZEN"); err != nil {
 			return false, err
 		}

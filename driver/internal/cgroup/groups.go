@@ -59,7 +59,7 @@ type Group interface {
 type ForkFunc func(*syscall.SysProcAttr) (pid int, err error)
 
 // None implements Groups on hosts where cgroups do not exist or may not be used. It does not
-// enforce any limits, and its labels do not contain any. It does not use resource limits (rlimits)
+// enforce any limits, and its labels do not list any. It does not use resource limits (rlimits)
 // instead, because RLIMIT_AS and RLIMIT_DATA count address space that programs reserve but never
 // use, and RLIMIT_NPROC counts all processes of a user.
 type None struct{}

@@ -13,7 +13,7 @@ type Mount struct {
 	Controllers []string // v1 only; empty for named hierarchies, which have no controllers
 }
 
-// Choice lists the cgroup mounts of the host that this package uses.
+// Choice contains the host's cgroup mounts that this package uses.
 type Choice struct {
 	Mode string            // "v1", "v2", "hybrid" or "none"
 	V1   map[string]string // mount point of each controller
@@ -115,8 +115,8 @@ func ParseSelf(text string) map[string]string {
 	return out
 }
 
-// Counter returns the number after name in text, which consists of lines "name number", like
-// memory.events. It returns 0 if name is missing.
+// Counter returns the number after name in text, which consists of lines of the form "name number",
+// such as the contents of memory.events. It returns 0 if name is missing.
 func Counter(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {

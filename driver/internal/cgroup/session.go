@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// KillSession kills the processes in a cgroup that belong to the session of the process leader,
-// until none remains or grace has passed. A container runtime makes the first process of an exec a
-// session leader, so the session normally contains all processes that the exec has started.
+// KillSession kills those processes in a cgroup that belong to one session, until none remains or
+// grace has passed. leader is the process id of the session's leader, which may have exited. A
+// container runtime makes the first process of an exec a session leader, so the session normally
+// contains all processes that the exec has started.
 func (g *Tree) KillSession(path string, leader int, grace time.Duration) {
 	if leader <= 1 {
 		return

@@ -100,14 +100,14 @@ func (g *Tree) Labels() map[string]string {
 }
 
 // bursts reports whether unused processor time may accumulate, which requires Linux 5.14. In v2,
-// the root cgroup does not have the file that bursts looks for, but all other cgroups do.
+// bursts looks for the kernel's file in child cgroups, because the root cgroup does not have it.
 func (g *Tree) bursts() bool {
 	found, _ := filepath.Glob(filepath.Join(cmp.Or(g.mount.V1["cpu"], g.mount.V2+"/*"), g.BurstFile()))
 	return g.Has("cpu") && len(found) > 0
 }
 
-// freezes reports whether groups can be frozen. In v2, the root cgroup does not have the file that
-// freezes looks for, but all other cgroups do.
+// freezes reports whether groups can be frozen. In v2, freezes looks for the kernel's file in child
+// cgroups, because the root cgroup does not have it.
 func (g *Tree) freezes() bool {
 	if g.mount.V2 == "" {
 		return g.mount.V1["freezer"] != ""
@@ -117,7 +117,8 @@ func (g *Tree) freezes() bool {
 }
 
 // OOMKills returns the number of processes in a cgroup that the kernel has killed because of the
-// memory limit. Unlike an event, the number can still be read after the daemon has restarted.
+// memory limit. Unlike the runtime's out-of-memory event, the number can still be read after the
+// daemon has restarted.
 func (g *Tree) OOMKills(path string) int64 {
 	file := "memory.oom_control"
 	if g.find(); g.mount.V2 != "" {

@@ -184,9 +184,8 @@ func (g *v1Group) limit(l driver.Limits) error {
 // Fork implements Group. Moving the thread takes 10 to 20 ms on an idle host, because the kernel
 // first waits for a grace period on all processors.
 //
-// If the group runs out of memory, the kernel could kill this process only if its main thread were
-// in the group. The forking thread must therefore not be the main thread. The kernel also does not
-// kill a child between vfork and exec.
+// The calling thread must not be this process's main thread. Otherwise, the kernel could kill this
+// process if the group runs out of memory. The kernel does not kill a child between vfork and exec.
 func (g *v1Group) Fork(fork ForkFunc) (int, error) {
 	if err := g.enter(); err != nil {
 		return 0, bourse.Errorf(bourse.CodeUnavailable, "the task's cgroup cannot be entered: %w", err)

@@ -9,7 +9,7 @@ import (
 
 // holdDevices opens the machine's block devices, so that the kernel cannot reassign their device numbers until this
 // process exits. It returns an error if a number has already been reassigned to another device. This can happen if the
-// driver has given up on this start. The caller must keep the returned files open.
+// driver has given up on this start and the devices have been detached. The caller must keep the returned files open.
 func holdDevices(devices []session.Device) (held []*os.File, err error) {
 	for _, d := range devices {
 		f, err := os.Open(d.Path)

@@ -210,8 +210,7 @@ func passSignals(pid int) {
 	}
 }
 
-// context returns the context in which all programs run. When it is called for the first program, it sets up the guest
-// first.
+// context returns the settings that all programs share. For the first program, it also sets up the guest.
 func (g *guestServer) context(first *session.First) (*session.First, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -41,9 +41,9 @@ type machine struct {
 	reason error         // why the machine ended; set before dead is closed
 }
 
-// runMachine starts qemu, runs the machine's program in the guest, and returns its exit code. This process is the first
-// in the container, so the kernel kills qemu when it exits. By then, the guest has written all persistent data to its
-// volumes.
+// runMachine starts qemu, runs the machine's program in the guest, and returns its exit code. This process is the
+// container's first process, so the kernel kills qemu when this process exits. By then, the guest has written all
+// persistent data to its volumes.
 func runMachine() (int, error) {
 	m := &machine{dead: make(chan struct{})}
 	defer m.awaitReplies()
@@ -194,7 +194,7 @@ func (m *machine) explain(err error) error {
 	}
 }
 
-// kill kills qemu and waits until it has exited. It does not end the machine.
+// kill kills qemu without ending the machine, and waits until qemu has exited.
 func (v *vmm) kill() {
 	v.expected.Store(true)
 	_ = v.cmd.Process.Kill() // an error means that it has ended

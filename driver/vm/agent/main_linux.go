@@ -30,7 +30,7 @@ func main() {
 	os.Exit(code)
 }
 
-// failed is the exit code of an agent in a container if its program did not run or the program's exit code is unknown.
+// failed is the exit code of a container's agent if its program did not run or if the program's exit code is unknown.
 const failed = 125
 
 func host(args []string) (int, error) {

@@ -189,7 +189,7 @@ func createSnapshot(size int64) (*os.File, error) {
 	return f, nil
 }
 
-// checkRoom returns an error unless size bytes can be written and a sixteenth of the file system remains free.
+// checkRoom returns an error unless a sixteenth of the file system stays free after size bytes have been written.
 func checkRoom(size int64) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(session.Dir, &fs); err != nil {
@@ -270,8 +270,7 @@ func (v *vmm) proceed() error {
 	return err
 }
 
-// resume restores the guest from its snapshot. If it fails and another attempt would be useless, it sets m.snapshot to
-// nil.
+// resume restores the guest from its snapshot. After an error, m.snapshot is nil unless the caller may try again.
 func (m *machine) resume() error {
 	v, err := m.load(m.snapshot)
 	if err != nil {
@@ -280,7 +279,7 @@ func (m *machine) resume() error {
 		}
 		return err
 	}
-	m.discard() // the guest is about to change its disks
+	m.discard() // the snapshot must not be used again once the guest has changed its disks
 	order := session.Order{Resumed: &session.Resumed{Time: time.Now(), Entropy: make([]byte, 64)}}
 	_, _ = rand.Read(order.Resumed.Entropy) // never fails
 	select {

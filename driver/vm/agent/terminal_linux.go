@@ -11,9 +11,9 @@ import (
 	"github.com/bourse-dev/bourse/driver/vm/session"
 )
 
-// follow returns a channel that receives an order for each signal to this process. If terminal is
-// set, it also puts stdin's terminal into raw mode, and converts SIGWINCH to an order with the
-// terminal's new size. The caller must call restore, which ends raw mode.
+// follow returns a channel that receives an order for each signal that this process receives. If
+// terminal is set, it also puts stdin's terminal into raw mode, and converts SIGWINCH to an order
+// with the terminal's new size. The caller must call restore, which ends raw mode.
 func follow(terminal bool) (orders chan session.Order, restore func()) {
 	restore = func() {}
 	if terminal {

@@ -36,7 +36,8 @@ type Program struct {
 	First    *First   `json:"first,omitempty"`    // only for the guest's first program; when that program exits, the machine ends
 }
 
-// First is the context in which the guest's first program and all later programs run.
+// First contains the settings that all of the guest's programs share. The host sends it with the
+// first program.
 type First struct {
 	Boot    Boot     `json:"boot"`
 	Env     []string `json:"env"`

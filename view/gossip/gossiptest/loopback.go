@@ -25,7 +25,7 @@ func NewLoopback() *Loopback {
 // Close closes idle connections.
 func (l *Loopback) Close() { l.transport.CloseIdleConnections() }
 
-// Host creates the sockets of a new member. It ignores the number.
+// Host creates the sockets of a new member. It ignores the member's number.
 func (l *Loopback) Host(int) (*Host, error) {
 	tr, err := memberlist.NewNetTransport(&memberlist.NetTransportConfig{
 		BindAddrs: []string{"127.0.0.1"}, Logger: log.New(io.Discard, "", 0),

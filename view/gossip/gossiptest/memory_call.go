@@ -62,8 +62,8 @@ func (c *MemoryCaller) handler(to bourse.Member) http.Handler {
 	return nil
 }
 
-// travel waits as long as a message takes from one end to the other. If the two ends are
-// partitioned, it waits until ctx is done, as if the message had been lost.
+// travel waits for the time that a message takes to get from one end to the other. If the two ends
+// are partitioned, it waits until ctx is done, as if the message had been lost.
 func (c *MemoryCaller) travel(ctx context.Context, to bourse.Member) error {
 	n := c.from.net
 	n.mu.Lock()

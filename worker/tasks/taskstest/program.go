@@ -120,8 +120,8 @@ func (p *Program) Times(id bourse.OrderID) int {
 	return p.seen[id]
 }
 
-// Warmed returns a function that changes an order so that its machine is warm for the named task, with p as its
-// program.
+// Warmed returns a function that changes an order so that the order's machine is warm for the named task, and p serves
+// the calls.
 func (p *Program) Warmed(name string, places int) func(*bourse.Order) {
 	return func(o *bourse.Order) {
 		o.Config.Task = &bourse.TaskConfig{Name: name, Concurrency: places, Port: p.Port(), Protocol: p.Protocol}

@@ -22,7 +22,7 @@ type Host struct {
 	volumes map[bourse.VolumeID]*Volume
 	snaps   map[bourse.SnapshotID]snapshot
 	filling map[bourse.VolumeID]filling
-	forks   map[string]snapshot // copies of volumes in use, made for exports in progress; keyed by moment
+	forks   map[string]snapshot // copies of volumes in use, made for exports in progress; keyed by volume.Position.Moment
 	scratch map[bourse.MachineID]int64
 	forked  int
 	fetched int // total number of bytes that Fill has received
@@ -271,7 +271,7 @@ func (f *Host) SetFault(fault func(call, id string) error) {
 	f.fault = fault
 }
 
-// Left returns the ids of all objects that remain on the host, and of the mounted volumes.
+// Left returns the ids of all objects that remain on the host, and the ids of the mounted volumes.
 func (f *Host) Left() (things []string, mounted []bourse.VolumeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
