@@ -38,8 +38,8 @@ func serve() error {
 }
 
 // benchDeploy measures a rolling update of 20 machines on 4 workers, 5 at a time. The time is
-// divided by the length of the critical path: the number of updates that must run one after
-// another, multiplied by the time from stopping the program until its replacement listens.
+// divided by the length of the critical path: the number of updates that must run sequentially,
+// times the interval between stopping the program and the moment its replacement listens.
 func benchDeploy(ctx context.Context, lab *Lab, out Figures) error {
 	const machines, lanes, boot = 20, 5, time.Second
 	client, _, err := lab.market(ctx, []string{"gru", "gru", "gru", "gru"})

@@ -53,7 +53,7 @@ type Server struct {
 	ready string
 }
 
-// Ready is the content of a server's ready file.
+// Ready holds the contents of a server's ready file.
 type Ready struct {
 	ID     string   `json:"id"`
 	API    string   `json:"api"`
@@ -149,8 +149,8 @@ func (s *Server) stop() {
 	_ = s.cmd.Wait()
 }
 
-// market starts a broker and a worker for each of the regions, and waits until all workers answer with
-// quotes. It returns a client for the broker, and the workers.
+// market starts one broker, and one worker for each element of regions. It waits until all workers
+// answer with quotes, and returns a client for the broker, and the workers.
 func (l *Lab) market(ctx context.Context, regions []string, more ...string) (*machinesapi.Client, []*Server, error) {
 	broker, err := l.broker(ctx, "broker")
 	if err != nil {
@@ -189,7 +189,7 @@ func clientOf(broker *Server) *machinesapi.Client {
 	}
 }
 
-// startedOn asks a worker for its started machines, and returns each machine's latest boot.
+// startedOn returns the latest boot of each started machine on a worker.
 func startedOn(ctx context.Context, w *Server) (map[bourse.MachineID]bourse.Boot, error) {
 	proof, err := proofOf(cliserve.DefaultCluster)
 	if err != nil {

@@ -49,8 +49,8 @@ func breathe(ctx context.Context) {
 	}
 }
 
-// together calls fn once for each number from 0 to n-1, on as many concurrent goroutines as there
-// are clients. It returns the number of calls per second and the first error.
+// together calls fn once for each number from 0 to n-1, with up to clients calls in progress at a
+// time. It returns the number of calls per second and the first error.
 func together(clients, n int, fn func(i int) error) (float64, error) {
 	var (
 		wg    sync.WaitGroup
@@ -76,8 +76,8 @@ func together(clients, n int, fn func(i int) error) (float64, error) {
 	return float64(n) / time.Since(begin).Seconds(), first
 }
 
-// until polls done every 2 ms until done returns true. It returns an error if the limit passes
-// first. what describes the condition in that error.
+// until polls done every 2 ms until done returns true. It returns an error if the limit is exceeded
+// or ctx is done first. In that error, what describes the condition.
 func until(ctx context.Context, limit time.Duration, what string, done func() bool) error {
 	begin := time.Now()
 	for !done() {

@@ -38,8 +38,7 @@ func (l *Lab) web(ctx context.Context, regions []string, more ...string) (*web, 
 	return &web{client, workers, clientTo(proxy.Ready.HTTP[0])}, nil
 }
 
-// clientTo returns a client that sends all requests to one address, whatever host their
-// URLs contain.
+// clientTo returns a client that sends all requests to one address, regardless of the hosts in their URLs.
 func clientTo(at string) *http.Client {
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		MaxIdleConnsPerHost: 256, DisableCompression: true,
@@ -96,9 +95,8 @@ func (w *web) serve(ctx context.Context) (id bourse.MachineID, at string, err er
 	return m.ID, fmt.Sprintf("127.0.0.1:%d", started[m.ID].Port), err
 }
 
-// benchProxy measures the rate and the latency of requests that 32 clients send through the proxy
-// to one machine. Both are divided by the rate and the latency through nginx. The two measurements
-// alternate.
+// benchProxy measures the rate and the latency of requests that 32 clients send through the proxy to one machine. Each
+// is divided by the same figure for nginx. The two measurements alternate.
 func benchProxy(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {
@@ -204,8 +202,8 @@ http {
 	return client, stop, nil
 }
 
-// benchCold measures how long a request takes if the app does not have a running machine. It subtracts how long the
-// same machine takes to listen after a start through the API.
+// benchCold measures how long a request takes if the app has no running machine. It subtracts the time that the same
+// machine takes to start listening when it is started through the API.
 func benchCold(ctx context.Context, lab *Lab, out Figures) error {
 	w, err := lab.web(ctx, []string{"gru"})
 	if err != nil {

@@ -99,8 +99,8 @@ func benchRecover(ctx context.Context, lab *Lab, out Figures) error {
 	return nil
 }
 
-// benchLost kills workers one after the other, and measures the time until two brokers report each
-// loss. It reports the longest of these times.
+// benchLost kills workers one at a time, and measures the time until two brokers report each loss.
+// It reports the longest of these times.
 func benchLost(ctx context.Context, lab *Lab, out Figures) error {
 	client, workers, err := lab.market(ctx, []string{"gru", "gru", "mad", "mad", "ord", "ord"})
 	if err != nil {

@@ -123,7 +123,8 @@ func shellInitrd(dir string) (path string, err error) {
 	return f.Name(), errors.Join(err, w.Close(), f.Close())
 }
 
-// bootBare starts qemu without Bourse, and appends to took the time until the shell is ready.
+// bootBare starts qemu without Bourse, and adds the time until the shell is ready to the samples in
+// took.
 func bootBare(ctx context.Context, kvm bool, kernel, initrd string, took *samples) error {
 	accel, cpu := "tcg", "max"
 	if kvm {

@@ -13,10 +13,10 @@ import (
 // specify one. It does not have to be created first.
 const DefaultApp = "default"
 
-// AppFlag is a command's --app flag. If the flag is not set, the app comes from BOURSE_APP,
-// then from the working directory's configuration, and is otherwise [DefaultApp]. Parent
-// directories are not searched, because a file that other users can write, such as
-// /tmp/fly.toml, could then choose the app of a command that runs in a subdirectory.
+// AppFlag is a command's --app flag. If the flag is not set, the app comes from BOURSE_APP, then
+// from the working directory's configuration, and is otherwise [DefaultApp]. Parent directories are
+// not searched, so that a file that other users can write, such as /tmp/fly.toml, cannot determine
+// the app of a command that runs in a subdirectory.
 type AppFlag struct {
 	shell    *Shell
 	value    *string
@@ -61,7 +61,7 @@ func (f *AppFlag) Unless(flags ...string) *AppFlag {
 	return f
 }
 
-// OrArgument lets the command's first argument name the app.
+// OrArgument allows the app to be specified as the command's first argument.
 func (f *AppFlag) OrArgument() *AppFlag {
 	f.argument = true
 	return f
@@ -112,15 +112,16 @@ func (f *AppFlag) resolve(c *cobra.Command, args []string) (from string, err err
 	return from, nil
 }
 
-// NoApp returns the error for a command that requires an app if the user has not specified one.
+// NoApp returns the error that a command reports if it requires an app and the user did not specify
+// one.
 func NoApp() error {
 	return Hint(bourse.Errorf(bourse.CodeInvalid, "no app given, and no configuration in this directory names one"), "--app NAME or BOURSE_APP")
 }
 
-// ConfiguredApp returns the app that a configuration file names, and the file's name. If
-// file is "", it reads the configuration in the working directory, and returns "" if there
-// is none. It returns an error if the file names no app. Other mistakes in the file are
-// ignored, because they do not affect the app's name.
+// ConfiguredApp returns the app that a configuration file names, and the file's name. If file is
+// "", it reads the configuration in the working directory, and returns "" if there is none. It
+// returns an error if the file does not name an app. Other mistakes in the file are ignored,
+// because they do not affect the app's name.
 func ConfiguredApp(file string) (bourse.AppName, string, error) {
 	if file == "" {
 		found, err := config.Find(".")

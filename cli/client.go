@@ -40,9 +40,10 @@ func (s *Shell) Client() *machinesapi.Client {
 	return &machinesapi.Client{BaseURL: base, Token: token, HTTP: &http.Client{Transport: s.target().transport}}
 }
 
-// credential returns the token to send to the API, and the API's URL. It looks for the token in
-// --token, in the context, in the environment (unless the API was chosen through a context), and in
-// the file that a broker on loopback has written, in this order. The token is "" if it finds none.
+// credential returns the token to send to the API, and the API's URL. It looks for the token in the
+// following places, in this order: --token, the context, the environment (unless the API was chosen
+// through a context), and the file that a broker on loopback wrote. The token is "" if it finds
+// none.
 func (s *Shell) credential() (token, base string) {
 	t := s.target()
 	token, base = cmp.Or(s.token, t.Token), s.baseURL()
@@ -89,8 +90,8 @@ type failingTransport struct{ err error }
 
 func (n failingTransport) RoundTrip(*http.Request) (*http.Response, error) { return nil, n.err }
 
-// Temporary reports whether err is a temporary failure of the connection or the server, so that a
-// retry may succeed.
+// Temporary reports whether err is a temporary failure of the connection or the server, in which
+// case a retry may succeed.
 func Temporary(err error) bool {
 	switch bourse.CodeOf(err) {
 	case bourse.CodeUnavailable, bourse.CodeRateLimited:
@@ -133,8 +134,8 @@ func (b *Backoff) Reset(lasted time.Duration) {
 	}
 }
 
-// URLs returns the URLs where proxies serve their routes, without duplicates: first the preferred
-// URL of every route, then the second of every route, and so on.
+// URLs returns the URLs where proxies serve their routes, without duplicates: first every route's
+// preferred URL, then every route's second URL, and so on.
 func URLs(list []machinesapi.Proxy) (out []string) {
 	most := 0
 	for i := range list {
@@ -154,9 +155,9 @@ func URLs(list []machinesapi.Proxy) (out []string) {
 	return out
 }
 
-// CheckFilters returns an error if the region or the worker by which a list is filtered does not
-// exist. "" means no filter. The worker is not checked if the token does not permit listing
-// workers.
+// CheckFilters returns an error if the region or the worker in a list's filters does not exist. ""
+// means that there is no such filter. The worker is not checked if the token does not permit
+// listing workers.
 func (s *Shell) CheckFilters(ctx context.Context, region bourse.Region, worker bourse.WorkerID) error {
 	if region != "" {
 		list, err := s.Client().Regions(ctx)

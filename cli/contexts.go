@@ -210,9 +210,9 @@ func (s *Shell) target() *target {
 // trusts the host's CAs. It must be called before the API is first used.
 func (s *Shell) TrustAlso(ca string) { s.alsoTrusted = "\n" + ca }
 
-// ChangeCA changes the CA, in PEM, that is stored in the context through which the API was chosen.
-// It changes nothing and returns false if the API was not chosen through a context, if the context
-// has no CA, or if --ca is set.
+// ChangeCA replaces the CA, in PEM, in the context that the API was chosen through. It returns
+// false without changing anything if the API was not chosen through a context, if the context has
+// no CA, or if --ca is set.
 func (s *Shell) ChangeCA(change func(old string) string) (changed bool, err error) {
 	t := s.target()
 	if t.name == "" || s.ca != "" {

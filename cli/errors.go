@@ -211,8 +211,8 @@ var refusalHints = []struct {
 	{bourse.RefusedNoAnswer, "", "bourse worker list"},
 }
 
-// AfterRefusals returns commands that help after workers refused an order, at most one for
-// each entry of refusalHints.
+// AfterRefusals returns commands that may help after workers refused an order, at most one for each
+// entry of refusalHints.
 func AfterRefusals(refusals []bourse.Refusal) []string {
 	var out []string
 	for _, h := range refusalHints {

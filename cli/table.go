@@ -6,9 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Table is a text table with a header in capitals and aligned columns. On a narrow
-// terminal, columns are shortened or omitted. Without a terminal, the table is printed
-// in full.
+// Table is a text table with an uppercase header and aligned columns. On a narrow terminal, columns
+// are shortened or omitted. Without a terminal, the table is printed in full.
 type Table struct {
 	head   []string
 	rows   [][]string
@@ -72,8 +71,8 @@ func (t *Table) Hide(columns ...int) *Table {
 	return t
 }
 
-// Paint sets the function that chooses the color of a column's cells. It has no effect
-// without colors.
+// Paint sets the function that chooses the color of a column's cells. It has no effect if colors
+// are disabled.
 func (t *Table) Paint(column int, tone func(cell string) Tone) *Table {
 	t.paint[column] = tone
 	return t

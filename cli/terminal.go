@@ -31,8 +31,8 @@ type Stream struct {
 	Raw         func() (func(), error)     // switches to raw mode and returns a function that restores the mode; nil without a terminal
 }
 
-// NewStream returns a Stream for f. It writes plain text to a dumb terminal, and no colors
-// if NO_COLOR is set (no-color.org).
+// NewStream returns a Stream for f. Colors are disabled on a dumb terminal, or if NO_COLOR is set
+// (no-color.org).
 func NewStream(f *os.File, getenv func(string) string) Stream {
 	look := func() (int, int) {
 		size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
@@ -214,8 +214,8 @@ func PullBar(name string, i *bourse.Image) Bar {
 	return Bar{Name: name, Status: i.Pull.Status, Done: i.Pull.Bytes, Total: i.Pull.Total}
 }
 
-// Bounded shortens list to the given number of elements. If it omits any, it adds an "and N more"
-// line.
+// Bounded shortens list to its first limit elements, followed by an "and N more" line if it omits
+// any.
 func Bounded(list []string, limit int) []string {
 	if len(list) <= limit {
 		return list

@@ -118,8 +118,8 @@ func Free(a bourse.Account) string {
 	return fmt.Sprintf("%d/%d", a.Free(), a.Total)
 }
 
-// States formats the number of machines in each state, in the order of a machine's life
-// cycle.
+// States formats the number of machines in each state, in the order in which a machine
+// passes through them.
 func States(counts map[bourse.State]int) string {
 	var parts []string
 	for _, state := range bourse.States() {

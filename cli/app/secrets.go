@@ -22,8 +22,8 @@ func secretsOf(s *cli.Shell, app string) machinesapi.AppSecrets {
 	return s.Client().Secrets(bourse.AppName(app))
 }
 
-// change sets each of the named secrets to its value, or removes it if the value is nil. It
-// reports the changes in the order of names.
+// change sets each of the named secrets to its value, or removes it if the value is nil.
+// It reports the changes in the order in which names lists the secrets.
 func change(ctx context.Context, s *cli.Shell, app string, names []string, values map[string]*string) error {
 	out, err := secretsOf(s, app).Change(ctx, values)
 	if err != nil {

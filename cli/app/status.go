@@ -120,8 +120,8 @@ func statusOf(ctx context.Context, s *cli.Shell, app bourse.AppName, quotes bool
 	return st, err
 }
 
-// urlTimeout limits the time spent on looking up the app's URLs, so that slow proxies do
-// not delay the rest of the status.
+// urlTimeout limits the time spent looking up the app's URLs, so that slow proxies do not delay the
+// rest of the status.
 const urlTimeout = 2 * time.Second
 
 func urlsOf(ctx context.Context, s *cli.Shell, app bourse.AppName) []string {

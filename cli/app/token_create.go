@@ -68,7 +68,7 @@ being revoked.`,
 }
 
 // hintToken adds a hint to a timeout error, because the token may have been created
-// nevertheless.
+// anyway.
 func hintToken(err error) error {
 	if bourse.CodeOf(err) == bourse.CodeTimeout {
 		return cli.Hint(err, "bourse token list")

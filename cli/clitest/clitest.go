@@ -99,7 +99,7 @@ func (l Line) runIn(ctx context.Context, in string, terminal bool, vars map[stri
 }
 
 // Interrupted is like Against, but simulates Ctrl-C when the command sends its first
-// request to a path that begins with path. That request gets no reply.
+// request to a path that begins with path. That request does not get a reply.
 func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...string) Result {
 	t.Helper()
 	ctx, interrupt := context.WithCancelCause(t.Context())
@@ -117,8 +117,8 @@ func (l Line) Interrupted(t testing.TB, h http.Handler, path string, args ...str
 	return l.runIn(ctx, "", false, nil, append([]string{"--api", server.URL}, args...))
 }
 
-// AtTerminal runs a command with h as the API. Its three streams are terminals. in is
-// the user's input.
+// AtTerminal runs a command with h as the API. The command's three streams are terminals.
+// in is the user's input.
 func (l Line) AtTerminal(t testing.TB, h http.Handler, in string, args ...string) Result {
 	t.Helper()
 	server := httptest.NewServer(h)

@@ -24,8 +24,9 @@ func Screen(t *testing.T, name string, width int, got string) {
 	golden(t, fmt.Sprintf("%s.%d", name, width), got, width)
 }
 
-// On calls show with a shell on a terminal that cannot move its cursor. It returns the
-// shell's standard output followed by its standard error.
+// On calls show with a Shell on a terminal of the given width that does not support
+// moving the cursor. It returns the Shell's standard output followed by its standard
+// error.
 func On(t testing.TB, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	env, out, errs := terminal(width)
@@ -35,8 +36,8 @@ func On(t testing.TB, width int, show func(*cli.Shell) error) string {
 	return out.String() + errs.String()
 }
 
-// Drawn is like On, but the terminal can move its cursor. It returns the final contents of
-// the terminal, including lines that have scrolled off the screen.
+// Drawn is like On, but the terminal supports moving the cursor. It returns the final
+// contents of the terminal, including lines that have scrolled off the screen.
 func Drawn(t testing.TB, width int, show func(*cli.Shell) error) string {
 	t.Helper()
 	got := On(t, width, func(s *cli.Shell) error {
@@ -55,8 +56,8 @@ func Drawn(t testing.TB, width int, show func(*cli.Shell) error) string {
 	}
 }
 
-// wiped matches the escape sequence that moves the cursor up by some lines and clears the
-// screen below it.
+// wiped matches the escape sequence that moves the cursor up by a number of lines and
+// clears the screen below it.
 var wiped = regexp.MustCompile("\x1b\\[([0-9]+)A\r\x1b\\[J")
 
 // Painted is like Screens, but the terminals have colors. The golden files include the

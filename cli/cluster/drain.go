@@ -112,8 +112,8 @@ func (d *drain) run(ctx context.Context, only, yes bool) error {
 	return d.execute(ctx)
 }
 
-// moves plans the moves of all machines on the worker. It returns the moves by app, and stores the apps' states in
-// d.states.
+// moves returns the planned moves of all machines on the worker, by app. It stores the apps' states in d.states, and
+// the number of machines to move in d.total.
 func (d *drain) moves(ctx context.Context) (map[bourse.AppName]deploy.Moves, error) {
 	list, _, err := d.shell.Client().Machines(ctx, "", machinesapi.ListMachines{Worker: d.worker})
 	if err != nil {

@@ -64,7 +64,8 @@ func (d *drain) conclude(volumes []remaining) error {
 const volumesLeft = `SELECT id, app, name, machine FROM volumes
   WHERE worker = ? AND state NOT IN ('destroying', 'destroyed', 'failed') ORDER BY app, id`
 
-// leaveVolumes reports volumes as remaining because the drain has destroyed their machines.
+// leaveVolumes records volumes that remain on the worker after the drain has destroyed
+// their machines.
 func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,7 +76,7 @@ func (d *drain) leaveVolumes(app bourse.AppName, ids []bourse.VolumeID) {
 
 // volumes returns the volumes that remain on the worker and that no machine uses. A drain
 // does not move them. They include volumes of machines that the drain has destroyed. The
-// list comes from the view and is corrected by this drain's changes, which the view may not
+// list comes from the view, adjusted for this drain's changes, which the view may not
 // contain yet.
 func (d *drain) volumes(ctx context.Context) []remaining {
 	d.mu.Lock()

@@ -137,8 +137,8 @@ func policySetter(s *cli.Shell, shadow bool, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// noteUnknownResources warns about resources in a policy that no worker in the policy's region has, because their names
-// may be misspelled. It prints nothing if it cannot list the workers' resources.
+// noteUnknownResources warns if a policy names resources that no worker in its region has, because the names may be
+// misspelled. It prints nothing if it cannot list the workers' resources.
 func noteUnknownResources(ctx context.Context, s *cli.Shell, p *machinesapi.Policy) {
 	workers, err := s.Client().Workers(ctx)
 	if err != nil {
@@ -179,7 +179,8 @@ func completeFile(_ *cobra.Command, args []string, _ string) ([]cobra.Completion
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// maxPolicyFile limits the size of a policy file, in bytes. It exceeds the brokers' own limit.
+// maxPolicyFile limits how much of a policy file is read, in bytes. It exceeds the brokers' own limit, so brokers
+// reject files that are not read to the end.
 const maxPolicyFile = 1 << 20
 
 // readPolicy reads and checks a policy's document.

@@ -101,8 +101,8 @@ func peerTable(peers []bourse.MeshPeer, now time.Time) *cli.Table {
 	return t
 }
 
-// accountTable formats a worker's ledger as a table. If reservations hold capacity, a
-// column shows how much of each used amount they hold.
+// accountTable formats a worker's ledger as a table. If reservations hold capacity, an
+// additional column shows how much of the used capacity they hold.
 func accountTable(accounts []bourse.Account) *cli.Table {
 	if !slices.ContainsFunc(accounts, func(a bourse.Account) bool { return a.Held > 0 }) {
 		t := cli.NewTable("RESOURCE", "TOTAL", "USED", "FREE").Numbers(1, 2, 3)

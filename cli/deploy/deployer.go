@@ -112,7 +112,7 @@ func (d *deployer) apply(ctx context.Context, w *desired, have *appState, org st
 	return d.printURL(ctx, &w.App)
 }
 
-// maxLines limits how many of a plan's warnings, or of the reasons against it, are printed.
+// maxLines limits how many of a plan's warnings are printed, and how many reasons for refusing it.
 const maxLines = 20
 
 // refused returns an error if the plan cannot be executed.
@@ -143,8 +143,8 @@ func (d *deployer) warn(p *deploy.Plan) {
 	}
 }
 
-// fits requests quotes for the machines that the plan creates. It returns an error if one of the
-// machines would be refused by all workers.
+// fits requests quotes for the machines that the plan creates. It returns an error if all workers
+// would refuse one of the machines.
 func (d *deployer) fits(ctx context.Context, p *deploy.Plan, have *appState) error {
 	end := cli.Spin(d.shell.Err, "requesting quotes")
 	fits := plans.Fits(ctx, d.quotes(have), p)

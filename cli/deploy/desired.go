@@ -106,7 +106,7 @@ func (w *desired) localPrograms() {
 	}
 }
 
-// imageOf returns the image to show for a release, which is the first group's.
+// imageOf returns the image to show for a release: the first group's image, or "" if there are no groups.
 func imageOf(app *deploy.App) string {
 	for i := range app.Groups {
 		return app.Groups[i].Config.Image

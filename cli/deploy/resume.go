@@ -48,8 +48,8 @@ func (d *deployer) resume(ctx context.Context) error {
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// Continue even if the plan has no steps: a request from the killed client may still take
-	// effect, so d.execute makes a new plan.
+	// Continue even if the plan has no steps. A request from the killed client may still take
+	// effect, so d.execute plans again from the app's latest state.
 	result, err := d.execute(ctx, &p, plan, "release "+versionName(r)+" of "+string(app), run.Options{Release: r.ID, Resumed: true})
 	begun := slices.ContainsFunc(result.Steps, func(o run.Outcome) bool { return o.State != "" })
 	if stays := d.keep || ctx.Err() != nil; err == nil || stays || !begun || errors.Is(err, run.ErrOvertaken) {
@@ -58,7 +58,7 @@ func (d *deployer) resume(ctx context.Context) error {
 	return errors.Join(err, d.undoWhole(ctx, app, r))
 }
 
-// undoWhole undoes an entire release that failed after it was resumed. The run itself has
+// undoWhole undoes all changes of a release that failed after it was resumed. The resumed run has
 // undone only its own changes, not those made before the interruption.
 func (d *deployer) undoWhole(ctx context.Context, app bourse.AppName, r *release.Release) error {
 	d.shell.Note("undoing the earlier changes of release " + versionName(r) + ", too")

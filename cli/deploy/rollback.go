@@ -126,8 +126,8 @@ func (d *deployer) undo(ctx context.Context, have *appState, r *release.Release)
 	if d.only {
 		return d.show(ctx, &p, have)
 	}
-	// Continue even if the plan has no steps: a request from the killed client may still take
-	// effect, so d.execute makes a new plan.
+	// Continue even if the plan has no steps. A request from the killed client may still take
+	// effect, so d.execute plans again from the app's latest state.
 	if _, err := d.execute(ctx, &p, plan, "rollback of release "+versionName(r)+" of "+string(have.App), run.Options{}); err != nil {
 		return err
 	}

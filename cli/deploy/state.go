@@ -23,7 +23,7 @@ type appState struct {
 	releases []release.Release // the app's releases, newest first
 }
 
-// readState reads the current state of an app and shows a spinner in the meantime.
+// readState shows a spinner while it reads the current state of an app.
 func readState(ctx context.Context, s *cli.Shell, app bourse.AppName) (*appState, error) {
 	defer cli.Spin(s.Err, "reading app "+cli.Clean(string(app)))()
 	return requestState(ctx, s.Client(), app)

@@ -23,8 +23,7 @@ import (
 // archiveFormat is the version of the backup format.
 const archiveFormat = 1
 
-// Names of the entries in an archive. The first entry is the manifest, which lists the
-// others in their order.
+// Names of the entries in an archive. The first entry is the manifest, which lists the others in order.
 const (
 	manifestEntry  = "manifest.json"
 	configPrefix   = "config/" // followed by the name of a file in the directory of the configuration

@@ -140,8 +140,8 @@ func checksOf(s *cli.Shell, config string) []check {
 	return checks
 }
 
-// examine runs all checks at the same time, and returns their findings in the order of
-// the checks.
+// examine runs all checks concurrently, and returns their findings in the order of the
+// checks.
 func examine(ctx context.Context, checks []check) []finding {
 	found := make([][]finding, len(checks))
 	var running sync.WaitGroup

@@ -302,7 +302,7 @@ func connect(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// ask asks a server which members it lists. If ids are given, it asks only about these.
+// ask asks a server which members it lists. If ids are given, it asks only about those members.
 func (c *cluster) ask(ctx context.Context, m bourse.Member, ids ...string) answer {
 	a := answer{Member: m}
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
@@ -466,7 +466,7 @@ func unreached(err error) (what, try string) {
 	return "cannot be asked: " + causeOf(err).Error(), "bourse doctor, on that host"
 }
 
-// causeOf returns the innermost error, without the context that this program has added.
+// causeOf returns the innermost error, without the context that this program added.
 func causeOf(err error) error {
 	for {
 		e, ok := errors.AsType[*bourse.Error](err)

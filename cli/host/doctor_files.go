@@ -45,8 +45,8 @@ func readConfig(path string) (found []finding, servers []serve.Server) {
 	return []finding{ok(name, "%s: %s", path, strings.Join(roles, ", "))}, servers
 }
 
-// checkPorts checks that the ports of all kinds of servers are free. It is for hosts that
-// are not part of a cluster.
+// checkPorts checks that the ports of all kinds of servers are free. It is called on
+// hosts that are not part of a cluster.
 func checkPorts(ctx context.Context, s *cli.Shell) []finding {
 	const name = "ports"
 	h := setup{shell: s}
@@ -155,8 +155,8 @@ func checkIssuer(dir admission.Dir, now time.Time) []finding {
 	return []finding{checkAuthority(name, try, issuer.Expires(), now)}
 }
 
-// authorityWarning is the remaining validity of a CA or an issuer below which a warning is
-// returned.
+// authorityWarning is the remaining validity below which the check of a CA or an issuer
+// returns a warning.
 const authorityWarning = 30 * 24 * time.Hour
 
 func checkAuthority(name, try string, expires, now time.Time) finding {

@@ -216,8 +216,8 @@ func checkService(shown string) []finding {
 	return found
 }
 
-// checkDNS resolves the host names that the servers use. If they use none, it only
-// checks that a name server is configured.
+// checkDNS resolves the host names that the servers use. If they use none, it checks only
+// that a name server is configured.
 func checkDNS(ctx context.Context, servers []serve.Server) []finding {
 	config, err := os.ReadFile("/etc/resolv.conf")
 	if err != nil {
@@ -272,8 +272,8 @@ func namesIn(servers []serve.Server) []hostName {
 	return names
 }
 
-// resolve calls lookup for each name, and returns a finding for each. config is the content
-// of resolv.conf. If it lists no name server, resolve only returns a warning.
+// resolve calls lookup for each name, and returns a finding for each. config holds the
+// contents of resolv.conf. If it lists no name server, resolve returns only a warning.
 func resolve(ctx context.Context, config string, names []hostName, lookup func(ctx context.Context, host string) ([]string, error)) []finding {
 	const check = "DNS"
 	var nameservers []string

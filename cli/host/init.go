@@ -154,7 +154,8 @@ func (h *setup) createCredentials(cluster string) (cli.Context, error) {
 	return one, nil
 }
 
-// printNextSteps prints what to do next. onNATS reports whether the cluster uses NATS.
+// printNextSteps prints the next steps for the user. onNATS reports whether the cluster
+// uses NATS.
 func (h *setup) printNextSteps(ctx context.Context, cluster string, onNATS bool) error {
 	token, err := h.shell.Client().JoinTokens().Create(ctx, machinesapi.CreateJoinToken{})
 	if err != nil {

@@ -144,7 +144,7 @@ func pendingKey(path string) (*ecdsa.PrivateKey, []byte, error) {
 	return nil, nil, bourse.Errorf(bourse.CodeInvalid, "%s contains no key: remove it", path)
 }
 
-// store writes the credentials that the broker has sent.
+// store writes the credentials that the broker sent.
 func (h *setup) store(reply *enroll.Reply, keys map[bourse.Role][]byte) error {
 	dir := h.dir()
 	files := map[string][]byte{dir.CA(): reply.CA, dir.GossipKey(): reply.GossipKey, dir.Tokens(): reply.Tokens, dir.SecretsKey(): reply.SecretsKey}

@@ -210,8 +210,8 @@ func (r *restore) certificates() (map[string][]byte, error) {
 	return out, nil
 }
 
-// minCertTime is the minimum remaining validity of a restored certificate. Its server
-// needs that time to renew it.
+// minCertTime is the minimum remaining validity of a restored certificate. The server needs that much time to renew the
+// certificate.
 const minCertTime = 24 * time.Hour
 
 // reissue creates a key and a certificate for the server that an old certificate
@@ -254,9 +254,9 @@ func (r *restore) target(f *archived) string {
 	return ""
 }
 
-// checkOverwrites returns an error if the restore would overwrite a file. A file with the same contents, or a
-// certificate that an earlier attempt has renewed, may exist, so that an interrupted restore can be repeated. A view
-// may also exist, because it is newer than the view in the backup.
+// checkOverwrites returns an error if the restore would overwrite a file. Files with the same contents, and
+// certificates that an earlier attempt renewed, are allowed, so that an interrupted restore can be repeated. An
+// existing view is also allowed, and is not replaced, because it is newer than the view in the backup.
 func (r *restore) checkOverwrites() error {
 	for i := range r.manifest.Files {
 		f := &r.manifest.Files[i]
@@ -283,8 +283,8 @@ func (r *restore) checkOverwrites() error {
 	return nil
 }
 
-// serves reports whether pair is a valid certificate and key for the server to which the file with this name in the
-// archive belongs.
+// serves reports whether pair is a valid certificate and key for the server whose certificate the archive contains
+// under this name.
 func (r *restore) serves(name string, pair []byte) bool {
 	for _, s := range r.manifest.Servers {
 		if name == configPrefix+string(s.Name)+".pem" {

@@ -193,9 +193,8 @@ func (n *networks) common() map[string]any {
 	return settings
 }
 
-// server returns the settings of a server with this role. On a host with an address,
-// brokers and proxies also use NATS, because they must reach every worker. A worker uses
-// only one of the two networks.
+// server returns the settings of a server with this role. On a host whose servers listen at an address, brokers and
+// proxies also use NATS, because they must reach every worker. A worker uses either the address or NATS.
 func (n *networks) server(role bourse.Role) map[string]any {
 	settings := map[string]any{}
 	if role == bourse.RoleProxy {
@@ -213,7 +212,8 @@ func (n *networks) server(role bourse.Role) map[string]any {
 // meshPort is the UDP port of a new worker's mesh. It is WireGuard's default port.
 const meshPort = "51820"
 
-// meshFree reports whether a worker can have a mesh: the user is root, as private networks require, and the port is free.
+// meshFree reports whether a worker can have a mesh. The user must be root, because private networks require it, and
+// the port must be free.
 func meshFree(ctx context.Context) bool {
 	return os.Geteuid() == 0 && canListen(ctx, "udp", ":"+meshPort, bourse.RoleWorker) == nil
 }

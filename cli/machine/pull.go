@@ -14,8 +14,8 @@ import (
 // pullInterval is the interval at which the progress of an order's image pull is polled.
 const pullInterval = 300 * time.Millisecond
 
-// followPull shows the progress of an order, and of the image pull that it waits for, until end is called. Pass
-// true to end if the order was filled. followPull does not report errors of its own requests.
+// followPull shows the progress of an order, and of the image pull that it waits for, until end is called. Pass true to
+// end if the order was filled. followPull does not report errors from its own requests.
 func followPull(ctx context.Context, s *cli.Shell, app bourse.AppName, image string, order bourse.OrderID) (end func(filled bool)) {
 	spin := cli.Spin(s.Err, "placing order "+string(order))
 	if s.JSON || bourse.KindOfImage(image) != bourse.RegistryImage {

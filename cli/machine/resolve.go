@@ -108,7 +108,7 @@ func withMachine(id bourse.MachineID, err error) error {
 	return &bourse.Error{Code: bourse.CodeOf(err), Message: "machine " + string(id) + ": " + bourse.MessageOf(err), Err: err}
 }
 
-// forEach finds the machine for each word and calls do for it, one after the other. It continues after errors.
+// forEach finds the machine for each word and calls do for it, one machine at a time. It continues after errors.
 func forEach(ctx context.Context, s *cli.Shell, app string, words []string, do func(bourse.MachineID) error) error {
 	return cli.Each(words, func(word string) error {
 		id, err := resolve(ctx, s, app, word)

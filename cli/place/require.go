@@ -7,7 +7,7 @@ import (
 	"github.com/bourse-dev/bourse/cli"
 )
 
-// ParseRequirements parses a list of NAME=VALUE. Each name may occur once.
+// ParseRequirements parses a list of NAME=VALUE. Each name may occur only once.
 func ParseRequirements(list []string) (bourse.Requirements, error) {
 	if len(list) == 0 {
 		return nil, nil

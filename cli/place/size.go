@@ -56,7 +56,8 @@ func (c *cpuCount) Type() string { return "number" }
 // preset.
 func (f *Size) Guest() (*bourse.Guest, error) { return f.Change(bourse.Guest{}) }
 
-// Change applies the flags to g. If a preset is set, it replaces g.
+// Change applies the flags to g. A preset replaces all of g before the other flags are
+// applied.
 func (f *Size) Change(g bourse.Guest) (*bourse.Guest, error) {
 	if f.preset != "" {
 		preset, err := bourse.ParseSize(f.preset)

@@ -121,8 +121,8 @@ func (c *Executor) interrupts(ctx context.Context, show *Progress, over <-chan s
 	return abandon
 }
 
-// interruptGap is the time within which two signals count as one interrupt. Programs such as
-// timeout signal a process and then its group.
+// interruptGap is the time within which two signals count as one interrupt. Programs such
+// as timeout(1) send a signal to a process, and then to its group.
 const interruptGap = 300 * time.Millisecond
 
 func (c *Executor) interruptedNote() []string {

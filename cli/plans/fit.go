@@ -14,14 +14,14 @@ import (
 	"github.com/bourse-dev/bourse/machinesapi"
 )
 
-// Fit reports whether workers would accept those machines that a plan creates with the same group,
-// region and size. It is based on a quote for one of them, and does not reserve any capacity.
+// Fit reports whether workers would accept the machines of one group, region and size that a plan
+// creates. It is based on a quote for one of these machines, and does not reserve any capacity.
 type Fit struct {
 	Group  string        `json:"group,omitempty"`
 	Region bourse.Region `json:"region,omitempty"`
 	Count  int           `json:"count"` // number of machines
-	// Workers lists the workers that would accept one of the machines, best first. If it is
-	// empty, no worker would.
+	// Workers lists the workers that would accept one of the machines, best first. It is empty if
+	// there are none.
 	Workers  []bourse.WorkerID `json:"workers,omitempty"`
 	Refusals []bourse.Refusal  `json:"refusals,omitempty"`
 	// Err is the message if the request for the quote failed; otherwise it is "".

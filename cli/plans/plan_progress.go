@@ -64,8 +64,8 @@ func (b *planProgress) apply(e run.Event) *subject {
 	return s
 }
 
-// hasStep reports whether the plan has a step with this index. Events of unknown steps
-// are ignored.
+// hasStep reports whether the plan has a step with this index. Events for unknown steps are
+// ignored.
 func (b *planProgress) hasStep(step int) bool { return 0 <= step && step < len(b.steps) }
 
 // status is a subject's progress.

@@ -51,8 +51,8 @@ func show(s *cli.Shell, all screen) *Progress {
 	return out
 }
 
-// Add adds a plan, and returns a function that receives the plan's events. If a machine is
-// also part of an earlier plan for the same app, it is no longer shown there.
+// Add adds a plan, and returns a function that receives the plan's events. If a machine
+// is also part of an earlier plan for the same app, only the new plan shows it.
 func (p *Progress) Add(plan *deploy.Plan) func(run.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,8 +166,7 @@ func (p *Progress) wipe(b *strings.Builder) {
 	p.lines = 0
 }
 
-// Line is a line of output with --json. Exactly one of its fields is set, not counting Fits
-// and VolumesLeft.
+// Line is a line of output with --json. Exactly one of Plan, Event and Result is set.
 type Line struct {
 	Plan   *deploy.Plan `json:"plan,omitempty"`
 	Fits   []Fit        `json:"fits,omitempty"` // set only if Plan is

@@ -20,8 +20,8 @@ type screen struct {
 	list        []*planProgress
 }
 
-// add adds a plan. Subjects that are also part of an earlier plan for the same app are no
-// longer shown there.
+// add adds a plan. If a subject is also part of an earlier plan for the same app, only
+// the new plan shows it.
 func (x *screen) add(b *planProgress) {
 	for _, former := range x.list {
 		if former.label == b.label {
@@ -90,8 +90,8 @@ func (x *screen) head(rows []row, now time.Time) string {
 	return line
 }
 
-// progress formats how many subjects are done, if there are several plans and the event
-// completes a subject. Otherwise it returns "".
+// progress formats how many subjects are done, for example " (3 of 7)". It returns ""
+// unless the screen shows several apps and the event completes a subject.
 func (x *screen) progress(b *planProgress, s *subject, e *run.Event) string {
 	if !x.severalApps || e.State != run.Done || b.status(s).state != run.Done {
 		return ""

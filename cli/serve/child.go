@@ -232,8 +232,8 @@ func isClosed(c <-chan struct{}) bool {
 
 // prefixWriter copies a server's standard error, with the server's name before each line.
 // While the cluster is stopping, servers log errors about other servers that have already
-// stopped. prefixWriter then only stores the last lines, and prints them if the server
-// fails.
+// stopped. During that time, prefixWriter stores only the last lines, which are printed
+// if the server fails.
 type prefixWriter struct {
 	name string
 	to   io.Writer

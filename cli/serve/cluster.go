@@ -77,7 +77,7 @@ func run(ctx context.Context, s *cli.Shell, d config) error {
 	return errors.Join(err, c.stop())
 }
 
-// start starts the broker. It then starts the workers and the proxy in parallel, and these
+// start starts the broker. It then starts the workers and the proxy in parallel; they
 // join the broker. It returns once all workers accept the broker's orders.
 func (c *cluster) start(ctx context.Context) error {
 	defer cli.Spin(c.shell.Err, "starting the cluster")()
@@ -116,7 +116,7 @@ func (c *cluster) start(ctx context.Context) error {
 }
 
 // clusterNameOf derives the cluster's name from its data directory. Two clusters on one
-// host therefore stay separate, whichever ports they use.
+// host therefore stay separate, regardless of their ports.
 func clusterNameOf(data string) string {
 	if whole, err := filepath.Abs(data); err == nil {
 		data = whole

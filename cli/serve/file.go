@@ -73,7 +73,7 @@ func ReadFile(path string) (*File, error) {
 	return parseFile(path, text)
 }
 
-// readTrusted reads a file that only this process's user and root can change. Settings
+// readTrusted reads a file that only root and this process's user can change. Settings
 // name programs and files that servers use, so whoever can change the file controls the
 // servers.
 func readTrusted(path string) ([]byte, error) {
@@ -248,8 +248,8 @@ func texts(v *unstable.Node) ([]string, bool) {
 	return nil, false
 }
 
-// problem returns an error with the code invalid that begins with a position in the file.
-// at is the byte offset of that position.
+// problem returns an error with the code invalid. Its message begins with a position in
+// the file. at is the byte offset of that position.
 func (f *File) problem(at int, format string, args ...any) error {
 	before := string(f.text[:min(at, len(f.text))])
 	line := strings.Count(before, "\n") + 1

@@ -23,8 +23,8 @@ func (b binder) note(name string, err error) {
 	}
 }
 
-// bindParsed binds a flag to the value that parse returns for its text. An empty text
-// means the zero value, unless the flag has a default.
+// bindParsed binds a flag to the value that parse returns for its text. Empty text means
+// the zero value, unless the flag has a default.
 func bindParsed[T any](b binder, to *T, name, value, usage string, parse func(string) (T, error)) {
 	set := func(text string) {
 		var err error
@@ -53,8 +53,8 @@ func bindOptional(b binder, to **bool, name, usage string) {
 	flag.Value.(*parsed).kind = "bool" //nolint:forcetypeassert // bindParsed has just created it
 }
 
-// bindAll binds a repeatable flag. It calls parse with the list of all values that the
-// flag is given.
+// bindAll binds a repeatable flag. It calls parse with all of the flag's values so far,
+// each time it reads one.
 func bindAll[T any](b binder, to *T, name, usage string, parse func([]string) (T, error)) {
 	var list []string
 	b.Var(&parsed{"", "stringArray", func(text string) {

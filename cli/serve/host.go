@@ -118,8 +118,8 @@ func printCheck(s *cli.Shell, path string) error {
 // Errors: not_found if there is no file; invalid if the file is invalid, or if a server exits with the status for
 // invalid settings before all servers have been ready; and the errors of onReady and onAllReady.
 func RunHost(ctx context.Context, s *cli.Shell, path string, onReady func(Ready) error, onAllReady func() error) error {
-	// The channel buffers a signal that arrives during a reload. One is enough: however
-	// many signals have arrived, a single further reload reads the latest file.
+	// The channel buffers one signal that arrives during a reload. That is enough, because a single further reload
+	// reads the latest file, no matter how many signals have arrived.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)

@@ -119,14 +119,14 @@ func (d *config) removeLeftovers(s *cli.Shell) {
 	}
 }
 
-// clear removes the containerd namespaces and mounts that the cluster's servers have left
-// on this host. It must be called after the servers have exited.
+// clear removes the containerd namespaces and mounts that the cluster's servers left on
+// this host. It must be called after the servers have exited.
 func (d *config) clear() error {
 	return d.sweep(context.Background(), d.containerd, namespacePrefix(d.data), d.data)
 }
 
-// startInner starts the process that runs the cluster. It puts that process into its
-// own process group, so that Ctrl-C only reaches the keeper.
+// startInner starts the process that runs the cluster. It puts that process into its own
+// process group, so that Ctrl-C reaches only the keeper.
 func startInner(args []string) (*exec.Cmd, *os.File, error) {
 	c, err := selfCommand(args...)
 	if err != nil {

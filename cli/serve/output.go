@@ -19,8 +19,8 @@ type output struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
 
-	// These fields do not need a lock, because finish uses them only after the follower
-	// has returned.
+	// These fields do not need a lock, because finish waits for the goroutine in follow
+	// before it uses them.
 	last          time.Time // time of the latest line
 	sameTimeLines int       // number of lines with that time that have been read
 	pieces        map[string]*strings.Builder
@@ -38,12 +38,13 @@ func (r *runProgram) follow(ctx context.Context) *output {
 	return o
 }
 
-// finish prints the output that the follower had not read yet when the task ended.
+// finish stops following the output, and prints the part that had not been read when the
+// task ended.
 func (o *output) finish() {
 	o.stop()
 	o.done.Wait()
 	skip := o.sameTimeLines
-	// Output that cannot be read at this point is lost.
+	// Ignore the error: output that cannot be read now is lost.
 	_ = o.r.cfg.Runner.Logs(context.Background(), o.r.machine, driver.LogQuery{Since: o.last}, func(l driver.LogLine) error {
 		if skip > 0 && l.At.Equal(o.last) {
 			skip--

@@ -73,7 +73,7 @@ func (d *config) noContainerd() string {
 	return "Machines can only run commands of this host (image host): no containerd was found for other images."
 }
 
-// announce prints that the cluster is ready, with commands to try.
+// announce prints a message that the cluster is ready, with commands to try.
 func (c *cluster) announce(took time.Duration) error {
 	if err := c.writeReady(); err != nil {
 		return err

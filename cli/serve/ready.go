@@ -55,8 +55,8 @@ func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err erro
 	return withdraw, nil
 }
 
-// WriteWhole replaces a file atomically. It does not sync the file, because its content
-// is meaningless once the host has crashed.
+// WriteWhole replaces a file atomically. It does not sync the file, because its contents
+// are meaningless after the host crashes.
 func WriteWhole(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -31,7 +31,8 @@ func newConfig(role bourse.Role) roleConfig {
 	}
 }
 
-// flagsOf returns the flags of a server with this role, in the order of their definition.
+// flagsOf returns the flags of a server with this role, in the order in which they are
+// defined.
 func flagsOf(role bourse.Role) *pflag.FlagSet {
 	flags := pflag.NewFlagSet(string(role), pflag.ContinueOnError)
 	flags.SortFlags = false

@@ -38,10 +38,10 @@ type Print interface {
 }
 
 // Run runs all tasks until each has ended and will not be restarted. If ctx is done
-// earlier, Run stops them. It returns the names of the failed tasks. A task fails if its
+// first, Run stops them. It returns the names of the failed tasks. A task fails if its
 // last run could not be started or ended with an error. A task whose policy is "always"
-// also fails if it was restarted too often. A task that is stopped because ctx is done does
-// not fail. Errors come from the driver.
+// also fails if it was restarted too often. A task that is stopped because ctx is done
+// does not fail. Errors come from the driver.
 func Run(ctx context.Context, cfg Config) (failed []string, err error) {
 	var all sync.WaitGroup
 	var printing sync.Mutex

@@ -74,7 +74,7 @@ func readTasks(s *cli.Shell, file string) ([]Task, error) {
 	return tasks, nil
 }
 
-// newPrinter returns a printer that prints each line after the name of its task. It
+// newPrinter returns a printer that prefixes each line with the name of its task. It
 // prints the tasks' standard output to standard output and everything else to standard
 // error.
 func newPrinter(s *cli.Shell, tasks []Task) Print {

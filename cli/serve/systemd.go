@@ -8,7 +8,7 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// notifySocket is the name of the environment variable that contains the socket on which systemd
+// notifySocket is the environment variable that contains the address of the socket where systemd
 // expects notifications from a unit of Type=notify; see sd_notify(3).
 const notifySocket = "NOTIFY_SOCKET"
 

@@ -93,7 +93,7 @@ public address. The laptop must be able to reach the worker's UDP port for WireG
 	return c
 }
 
-// hintCreate adds a hint to a timeout error, because the laptop may have been admitted nevertheless.
+// hintCreate adds a hint to a timeout error, because the laptop may have been admitted anyway.
 func hintCreate(err error) error {
 	if bourse.CodeOf(err) == bourse.CodeTimeout {
 		return cli.Hint(err, "bourse wireguard list")

@@ -70,7 +70,7 @@ func (s *server) adoptIssuer(issuer []byte) error {
 	return lookAt(s.deskFiles...)
 }
 
-// lookAt rereads files that have changed, so that their new contents take effect at once.
+// lookAt rereads files that have changed, so that their new contents take effect immediately.
 func lookAt(files ...admission.Watched) error {
 	for range 3 { // Look rereads a file only at the second call that finds the same change, see admission.Live
 		for _, f := range files {
@@ -83,8 +83,8 @@ func lookAt(files ...admission.Watched) error {
 }
 
 // checkNATS returns failed_precondition if the NATS server's certificate was issued by the
-// cluster's old CA, because servers could not connect to the NATS server once that CA is removed.
-// ca is the new CA.
+// cluster's old CA, because servers will be unable to connect to the NATS server after that CA is
+// removed. ca is the new CA.
 func (s *server) checkNATS(ca *x509.Certificate) error {
 	if s.link == nil {
 		return nil
@@ -98,8 +98,8 @@ func (s *server) checkNATS(ca *x509.Certificate) error {
 }
 
 // signersBesides returns the certificates, in PEM, that would become invalid if the cluster trusted
-// only the given CA. It checks the certificates that have signed data in the view, and those in
-// replied, which are in DER.
+// only the given CA. It checks the certificates of the servers that signed data in the view, and
+// those in replied, which are in DER.
 func (s *server) signersBesides(ctx context.Context, ca []byte, replied [][]byte) ([]string, error) {
 	b, err := admission.ParseBundle(ca)
 	if err != nil {

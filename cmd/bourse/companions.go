@@ -16,9 +16,9 @@ import (
 	"github.com/bourse-dev/bourse/network/mesh"
 )
 
-// supervisorCommand, keeperCommand, tunnelCommand and leashedCommand return the commands of processes that a driver
-// or the mesh starts. The processes run this program, even if its file has been replaced since this process started.
-// The driver appends its directory.
+// supervisorCommand, keeperCommand, tunnelCommand and leashedCommand return the commands of processes that a driver or
+// the mesh starts. The processes run this program, even if its file has been replaced since this process started. The
+// driver or the mesh appends the directory that the process uses.
 func supervisorCommand() []string { return []string{selfPath(), supervisorWord} }
 func keeperCommand() []string     { return []string{selfPath(), keeperWord} }
 func tunnelCommand() []string     { return []string{selfPath(), tunnelWord} }
@@ -44,7 +44,7 @@ func runcCommand() []string {
 }
 
 // companionMain returns the main function of a supervisor, keeper, tunnel or runc process. It returns nil if args do
-// not start such a process. It is called before anything else, because these processes must use little memory.
+// not start such a process. main calls it before anything else, because these processes must use little memory.
 func companionMain(args []string) func(dir string) int {
 	if len(args) > 3 && args[1] == runcWord {
 		return func(string) int { return exitStatus(container.BecomeRunc(args[2:])) }

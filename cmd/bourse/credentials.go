@@ -140,7 +140,8 @@ type workerSecrets struct {
 
 var _ machines.SecretsView = workerSecrets{}
 
-// AwaitSynced implements machines.SecretsView. It stops waiting if there is no other server.
+// AwaitSynced implements machines.SecretsView. It gives up waiting if the cluster has no other
+// servers.
 func (v workerSecrets) AwaitSynced(ctx context.Context) {
 	if v.InSync() {
 		return

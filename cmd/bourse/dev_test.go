@@ -34,7 +34,7 @@ func describe(pid int) string {
 // default cluster.
 var small = []string{"--regions", "gru,mad", "--workers", "1"}
 
-// TestDevCleansUp stops a cluster with machines in various ways, and checks that no
+// TestDevCleansUp stops, in various ways, a cluster that has machines, and checks that no
 // process or file is left each time.
 func TestDevCleansUp(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, d *devCluster){

@@ -94,8 +94,8 @@ func (s *server) checkOldKey(keys *seal.Keys) error {
 		cli.Count(secrets, "secret"), cli.Count(apps, "app"), strings.Join(names, ", "), more)
 }
 
-// appKeysOf returns the keys for the secrets of a machine's app. A worker receives only the keys
-// for machines that brokers have placed on this worker.
+// appKeysOf returns the keys for the secrets of a machine's app. A worker receives keys only for
+// machines that brokers placed on it.
 func (s *server) appKeysOf(ctx context.Context, worker bourse.WorkerID, id bourse.MachineID) (bourse.AppKeys, error) {
 	m, err := s.replica.Machine(ctx, id)
 	switch {
@@ -216,8 +216,8 @@ func (s *server) post(ctx context.Context, to bourse.Member, path string, in, ou
 	return enroll.ReadReply(to.ID, resp, out)
 }
 
-// rotate carries out the next step of a key's rotation, at the broker with the lowest ID, so that
-// only one broker at a time rotates a key.
+// rotate carries out the next step of a key's rotation. If another broker has a lower ID, it passes
+// the request to the broker with the lowest ID, so that only one broker at a time rotates a key.
 func (s *server) rotate(ctx context.Context, key machinesapi.SharedKey, step machinesapi.Rotate) (machinesapi.Rotation, error) {
 	first := s.self
 	for _, m := range s.members() {

@@ -83,7 +83,7 @@ func (p privately) Run() int {
 	return p.M.Run()
 }
 
-// devState is the content of the ready file that "bourse dev" writes.
+// devState holds the contents of the ready file that "bourse dev" writes.
 type devState struct {
 	API     string        `json:"api"`
 	Proxy   string        `json:"proxy"`
@@ -213,7 +213,7 @@ func await(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// alive reports whether a process is running. A zombie is not.
+// alive reports whether a process is running. It returns false for a zombie.
 func alive(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false

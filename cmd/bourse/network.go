@@ -55,8 +55,8 @@ func (s *server) directAddress() string {
 	return reachable(s.listener.Addr().(*net.TCPAddr).AddrPort()).String()
 }
 
-// closeNetworks closes everything that openNetworks has opened. It may be called even
-// if openNetworks failed.
+// closeNetworks closes everything that openNetworks opened. It may be called even if openNetworks
+// failed.
 func (s *server) closeNetworks() {
 	if s.wire != nil {
 		s.wire.Close()

@@ -80,8 +80,8 @@ func (r *replica) removeDir() error {
 	return r.dir.Remove()
 }
 
-// close closes everything that openReplica has opened. The replication stage must not
-// be running.
+// close closes everything that openReplica opened. The replication stage must not be
+// running.
 func (r *replica) close() error { return errors.Join(r.View.Close(), r.removeDir()) }
 
 // viewStage returns the stage during which the view accepts writes. It must come before

@@ -139,8 +139,8 @@ func (s *server) policyStage(p *broker.Policies) stage {
 	}}
 }
 
-// provenApps returns a function that fetches a worker's copies of apps. In a cluster
-// with certificates, the function returns only apps that a broker has signed.
+// provenApps returns a function that fetches a worker's copies of apps. In a cluster with certificates, the function
+// returns only apps that a broker signed.
 func (s *server) provenApps(workers fabric.Fabric) func(context.Context, bourse.Member) ([]bourse.App, error) {
 	return func(ctx context.Context, worker bourse.Member) ([]bourse.App, error) {
 		reported, err := fabric.AppList.Call(ctx, workers, worker, "")
@@ -172,9 +172,8 @@ func (s *server) clientTokens(set *admission.TokenSet, file string) (required *t
 	return s.newTokens(set, name), local, nil
 }
 
-// nameIn returns a name for a server without a configured name. It returns the name
-// that is stored in the data directory, because the view there belongs to this name. If
-// there is none, it stores and returns a new one.
+// nameIn returns a name for a server without a configured name. It returns the name that is stored in the data
+// directory, because the view there belongs to this name. If no name is stored, it stores and returns a new one.
 func nameIn(data string, role bourse.Role) (bourse.WorkerID, error) {
 	name := bourse.WorkerID(string(role) + "-" + strings.ToLower(rand.Text()[:8]))
 	if data == "" {

@@ -300,9 +300,9 @@ type shares struct {
 	clients  *throttle.FairBudget // connections from clients, by their address
 	machines *throttle.FairBudget // connections to machines, by organization
 	spools   int64
-	// waiting limits the number of one app's requests that wait for a slot on a machine. A separate
-	// limit of the same size applies to requests that wait for a machine to become ready. The limits
-	// are so low that the requests of one app cannot use all connections that clients may open.
+	// waiting limits how many of one app's requests may wait for a slot on a machine. A separate
+	// limit of the same size applies to requests that wait for a machine to become ready. The
+	// limits are low enough that one app's requests cannot use up all client connections.
 	waiting int
 }
 

@@ -63,8 +63,8 @@ func serveWorker(ctx context.Context, c serve.WorkerConfig) (err error) {
 	if err := os.MkdirAll(c.Data, 0o711); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--data: %w", err)
 	}
-	// A restarted worker must announce its tag from the start. Other servers could not
-	// find its machines otherwise.
+	// A restarted worker must announce its tag from the start. Otherwise, other servers could not
+	// find its machines.
 	known, _, err := worker.Known(c.Data, c.Log.Logger(os.Stderr))
 	if err != nil {
 		return err

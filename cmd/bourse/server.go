@@ -100,7 +100,7 @@ func openServer(ctx context.Context, config *serve.ServerConfig, id bourse.Worke
 	return s, nil
 }
 
-// close closes everything that openServer has opened.
+// close closes everything that openServer opened.
 func (s *server) close() error {
 	if err := s.tracer.Close(); err != nil {
 		s.log.Warn("export of last traces failed", "err", err)
@@ -132,8 +132,8 @@ func listen(what string, a netip.AddrPort) (net.Listener, error) {
 	return l, nil
 }
 
-// reachable returns an address where other servers can reach a listener on a. If a is the
-// unspecified address, it uses the first interface that is not loopback.
+// reachable returns an address where other servers can reach the listener with address a. If a is
+// unspecified, it uses the host's first global unicast address or, if there is none, 127.0.0.1.
 func reachable(a netip.AddrPort) netip.AddrPort {
 	if !a.Addr().IsUnspecified() {
 		return a

@@ -54,7 +54,7 @@ func (h *host) openGateway() (err error) {
 	return err
 }
 
-// withdraw returns the stage that removes the token file that this server has created.
+// withdraw returns the stage that removes the token file that this server created.
 func (g *pullGateway) withdraw() stage {
 	if g == nil {
 		return tokenStage(nil)
@@ -62,7 +62,7 @@ func (g *pullGateway) withdraw() stage {
 	return tokenStage(g.local)
 }
 
-// close closes everything that openGateway has opened.
+// close closes everything that openGateway opened.
 func (g *pullGateway) close() error {
 	if g == nil {
 		return nil

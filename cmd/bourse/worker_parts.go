@@ -36,8 +36,8 @@ type parts struct {
 	volumes   *volume.Store
 }
 
-// openParts opens the features that the host supports. It does not start them. The
-// connection to containerd is only opened when it is needed.
+// openParts opens the features that the host supports. It does not start them. The connection to
+// containerd is opened only when it is needed.
 func (h *host) openParts() error {
 	c := &h.config.Host
 	if address := serve.ContainerdAddress(c.Containerd); address != "" {
@@ -121,11 +121,11 @@ func (h *host) openNetwork() error {
 	return nil
 }
 
-// whyNoNetwork returns the reason to refuse orders for images if the networks could not be opened.
-// err is the error from opening them. It returns nil if err is nil, or if the worker must not start
-// without networks; the caller then returns err. Machines with images never use the host's network
-// instead, unless the operator chooses it, because it gives access to everything on the host's
-// loopback.
+// whyNoNetwork determines whether the worker may start without networks. err is the error from
+// opening them. If the worker may start, whyNoNetwork returns the reason for refusing orders for
+// images. Otherwise, or if err is nil, it returns nil, and the caller must check err. Machines with
+// images never use the host's network instead, unless the operator chooses it, because that network
+// gives access to everything on the host's loopback.
 func whyNoNetwork(mode serve.NetworkMode, err error) error {
 	if mode != serve.NetworkAuto || bourse.CodeOf(err) != bourse.CodeUnavailable {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/bourse-dev/bourse/cli/serve"
 )
 
-// TestHostNetworkIsNoFallback checks that machines with images never use the host's network because their own network
-// could not be created. Either their orders are refused, or the worker does not start.
+// TestHostNetworkIsNoFallback checks that machines with images never fall back to the host's network if their own
+// network could not be created. Either their orders are refused, or the worker does not start.
 func TestHostNetworkIsNoFallback(t *testing.T) {
 	missing := bourse.Errorf(bourse.CodeUnavailable, "no nftables")
 	for _, tt := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/bourse-dev/bourse"
 )
 
-// Bundle is the content of a cluster's CA file. While one CA is being replaced by
-// another, the bundle contains both. Servers get their certificates from the first CA.
+// Bundle holds the contents of a cluster's CA file. While one CA is being replaced by another, the bundle contains
+// both. Servers get their certificates from the first CA.
 type Bundle struct {
 	CAs []*x509.Certificate
 	// Signers contains server certificates whose CA was removed. Signatures made with these certificates remain valid,

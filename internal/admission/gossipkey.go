@@ -29,7 +29,7 @@ func LoadGossipKeys(path string, changed func([][]byte) error) (*Live[[][]byte],
 	}, changed)
 }
 
-// ParseGossipKeys parses the content of a gossip key file. Errors: invalid.
+// ParseGossipKeys parses the contents of a gossip key file. Errors: invalid.
 func ParseGossipKeys(text []byte) ([][]byte, error) {
 	var keys [][]byte
 	for line := range bytes.Lines(text) {

@@ -18,10 +18,10 @@ type removals struct {
 	conns map[*trackedConn][]*x509.Certificate // the certificates that the client has presented
 }
 
-// SetRemoved replaces the list of removed servers. at contains the time of each removal. From now
-// on, the certificates of removed servers are refused, except for certificates that were issued
-// after the removal: their servers have joined again. SetRemoved also closes the open connections
-// with refused certificates, and returns their number.
+// SetRemoved replaces the list of removed servers. at contains the time of each removal. From then
+// on, the certificates of removed servers are refused. Certificates that were issued after the
+// removal are accepted, because their servers have joined again. SetRemoved also closes the open
+// connections with refused certificates, and returns their number.
 func (c *Credentials) SetRemoved(at map[bourse.WorkerID]time.Time) int {
 	r := &c.removals
 	r.mu.Lock()

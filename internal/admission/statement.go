@@ -36,7 +36,7 @@ func (c *Credentials) Sign(statement []byte) ([]byte, error) {
 	return signature, nil
 }
 
-// Verify reports whether signature is a valid signature of statement by the key of cert.
+// Verify reports whether signature is a valid signature of statement, made with the key of cert.
 func Verify(cert *x509.Certificate, statement, signature []byte) bool {
 	var by x509.SignatureAlgorithm
 	switch cert.PublicKeyAlgorithm {

@@ -8,7 +8,7 @@ import (
 )
 
 // CloseInherited closes the file descriptors that this process inherited by accident. It recognizes
-// them by their missing close-on-exec flag, which this process's own descriptors have. Without
+// them because they lack the close-on-exec flag, which this process's own descriptors have. Without
 // CloseInherited, this process and its children would keep the descriptors open, and another
 // process might wait for them to be closed.
 func CloseInherited() {

@@ -12,7 +12,7 @@ import (
 )
 
 // viaDescriptor calls fn with a short path to a file in dir. It is needed if dir's own path is
-// long, because a socket's path may have at most 108 bytes.
+// long, because a socket's path may have at most 107 bytes.
 func viaDescriptor[T any](dir, file string, fn func(path string) (T, error)) (T, error) {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -11,7 +11,7 @@
 //	ref := s.Import(t, "bourse", "test.local/busybox", containerdtest.Busybox(t))
 //
 // The socket, root and state of containerd are in a temporary directory. The sockets of shims and
-// the state of runc are in containerd's default places, so concurrent test processes should use
+// the state of runc are in containerd's default locations, so concurrent test processes should use
 // different container ids. The server stops with the test process, but running containers do not: a
 // test must destroy the containers that it started.
 package containerdtest

@@ -17,8 +17,9 @@ import (
 // snapshotter is the snapshotter into which images are unpacked.
 const snapshotter = "overlayfs"
 
-// Leftovers lists the leftovers of containers: records, tasks, snapshots that belong to no
-// image, leases, shims and mounts. It does not list images. The server must be running.
+// Leftovers lists objects that containers left behind: records, tasks, snapshots that do
+// not belong to an image, leases, shims and mounts. It does not list images. The server
+// must be running.
 func (s *Server) Leftovers() []string {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

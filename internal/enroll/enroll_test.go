@@ -252,7 +252,7 @@ func TestJoinIsRefused(t *testing.T) {
 	}
 }
 
-// If the broker's certificate is not valid at the time of the host's clock, the error recommends setting the clock.
+// If the broker's certificate is not valid according to the host's clock, the error recommends setting the clock.
 func TestJoinWithAWrongClock(t *testing.T) {
 	h := newRig(t)
 	for name, issued := range map[string]time.Duration{"a day behind": 24 * time.Hour, "a week ahead": -admission.RenewedLife - time.Hour} {

@@ -204,9 +204,9 @@ func (l *Ledger) Use(id, secret string, r *Request, now time.Time, taken func(bo
 	return terms, err
 }
 
-// Conflict reports whether two servers must not have these names, because the names are equal or
-// the same tag can be derived from both. If such names were allowed, a worker could choose its name
-// to take over another worker's private addresses.
+// Conflict reports whether two servers cannot have these names at the same time: the names are
+// equal, or the same tag can be derived from both. Without this check, a worker could choose a name
+// that lets it take over another worker's private addresses.
 func Conflict(a, b bourse.WorkerID) bool {
 	tags := a.Tags()
 	return a == b || slices.ContainsFunc(tags[:], func(t bourse.WorkerTag) bool { return b.TagRank(t) < bourse.TagChoices })

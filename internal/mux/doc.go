@@ -12,8 +12,8 @@
 //
 // # Guarantees
 //
-//   - A call ends at its deadline or with its context, whatever the other end does, and the
-//     server is notified. A later answer is dropped.
+//   - A call ends at its deadline or with its context, regardless of what the other end does, and the server is
+//     notified. A later answer is dropped.
 //   - If a connection breaks or carries malformed frames, only the calls on this connection fail. The error reports
 //     whether a part of the call may have been sent ([NotSent]).
 //   - The memory that the other end can make this end use is limited by [Limits], the number of calls in progress, and

@@ -31,8 +31,8 @@ type ServerConfig struct {
 }
 
 // Server answers calls with a pool of goroutines. One goroutine of the pool reads each connection. After reading a
-// call, it serves the call itself, and another goroutine takes over reading. Thus, the goroutine that is woken when a
-// call arrives also serves the call.
+// call, it serves the call itself, and another goroutine takes over reading. This way, the goroutine that wakes up when
+// a call arrives also serves the call.
 type Server struct {
 	config ServerConfig
 	work   sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 const (
 	// maxBacklog is the number of waiting bytes at which new frames have to wait.
 	maxBacklog = 1 << 20
-	// maxLeads limits how often a goroutine that has added a frame writes the waiting data. After that, a separate
-	// goroutine takes over.
+	// maxLeads limits how often a goroutine that adds a frame writes waiting data before a separate goroutine takes
+	// over.
 	maxLeads = 4
 )
 

@@ -90,8 +90,8 @@ func (ms Marks) Version() uint64 {
 }
 
 // Has reports whether the marks include the change with the given version, and all changes that the
-// broker had received before it made this one. Other changes may be missing from the marks, even if
-// their versions are lower.
+// change's broker had received before. Other changes may be missing, even if their versions are
+// lower.
 func (ms Marks) Has(version uint64) bool {
 	if version < leastVersion {
 		return true
@@ -108,9 +108,9 @@ func (ms Marks) Has(version uint64) bool {
 	return true
 }
 
-// Includes reports whether a version of an app's secrets includes an earlier change: the broker
-// that created the version had already made or received that change. change is the version that the
-// earlier change created. version must be its broker's latest version in ms.
+// Includes reports whether the broker that created a version of an app's secrets had already made
+// or received an earlier change. change is the version that the earlier change created. version
+// must be its broker's latest version in ms.
 func (ms Marks) Includes(version, change uint64) bool {
 	if change < leastVersion {
 		return true

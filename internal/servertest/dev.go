@@ -18,7 +18,7 @@ import (
 // for its servers, so that the error message of "bourse dev" is printed first.
 const devReadyWithin = 4 * time.Minute
 
-// Dev contains the content of the ready file of a running "bourse dev" cluster.
+// Dev holds the contents of the ready file of a running "bourse dev" cluster.
 type Dev struct {
 	API     string      `json:"api"`   // http://host:port
 	Proxy   string      `json:"proxy"` // http://host:port

@@ -41,7 +41,8 @@ func startGuard(dir string) (end func() error, err error) {
 	return func() error { return errors.Join(in.Close(), c.Wait()) }, nil
 }
 
-// guarded reports whether this process is a guard. If so, it does the guard's work first.
+// guarded reports whether this process is a guard. If so, it does the guard's work before it
+// returns.
 func guarded() bool {
 	dir := os.Getenv(guardVariable)
 	if dir == "" {

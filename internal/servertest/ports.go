@@ -16,10 +16,9 @@ const (
 	portsPerWorker = 250
 )
 
-// Ports reserves a range of ports, both ends included, until the test ends. Each worker needs its own range, because
-// a stopped machine keeps its port. No other test on this host gets the same range, not even in another process: a
-// listener on the port before the range marks it as taken. The kernel does not use these ports for outgoing
-// connections.
+// Ports reserves the ports from first to last until the test ends. Each worker needs its own range, because a stopped
+// machine keeps its port. No other test on this host gets the same range, not even in another process: a listener on
+// the port before the range marks it as taken. The kernel does not use these ports for outgoing connections.
 func Ports(tb testing.TB) (first, last int) {
 	tb.Helper()
 	for hold := firstPort; hold+portsPerWorker-1 <= lastPort; hold += portsPerWorker {

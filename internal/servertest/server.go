@@ -49,7 +49,7 @@ type Server struct {
 	readyFile
 }
 
-// readyFile is the content of a server's ready file when the server last became ready.
+// readyFile holds the contents of a server's ready file from the last time the server became ready.
 type readyFile struct {
 	API  string `json:"api"`    // host:port
 	Addr string `json:"gossip"` // host:port

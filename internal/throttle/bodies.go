@@ -68,8 +68,8 @@ func (l *Bodies) Handler(h http.Handler) http.Handler {
 		now := time.Now()
 		b := &body{ReadCloser: r.Body, limits: l, control: http.NewResponseController(w), until: now.Add(bodyTimeout)}
 		b.hold = l.budget.Open(sender(r), b.cut)
-		// This also limits a body that h does not read, because the server itself
-		// reads it before it answers.
+		// The deadline also applies if h does not read the body, because the server then reads it
+		// before it answers.
 		b.deadline(now)
 		defer b.end()
 		limited := *r // a copy, because the server checks the type of r.Body

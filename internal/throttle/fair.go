@@ -122,10 +122,10 @@ func (h *Hold) Release() {
 	}
 }
 
-// largest returns the hold to cut off so that taker can get n more units. It considers the
-// principals that hold more units than taker would then hold and that have a hold that can be cut
-// off, and picks the one with the most units. It returns the oldest such hold of that principal, or
-// nil if no principal qualifies. The mutex must be held.
+// largest returns the hold to cut off so that taker can get n more units. It considers only
+// principals that hold more units than taker would then hold, and that have holds that can be cut
+// off. Of the principal with the most units, it returns the oldest such hold. If no principal
+// qualifies, it returns nil. The mutex must be held.
 func (b *FairBudget) largest(taker *holder, n int64) *Hold {
 	var most *holder
 	for _, o := range b.holders {

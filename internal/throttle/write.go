@@ -8,12 +8,12 @@ import (
 const (
 	// chunkSize is the size in bytes of the chunks in which a large reply is written.
 	chunkSize = 64 << 10
-	// writeTimeout is how long the caller may take to read a chunk.
+	// writeTimeout is how long the client may take to read a chunk.
 	writeTimeout = 30 * time.Second
 )
 
-// WriteReply writes the body of a complete reply. If the caller stops reading, it gives up. The
-// caller then gets a broken connection instead of the end of the reply.
+// WriteReply writes the body of a complete reply. If the client stops reading, WriteReply gives up.
+// The client then gets a broken connection instead of the end of the reply.
 func WriteReply(w http.ResponseWriter, whole []byte) {
 	if len(whole) <= chunkSize { // the kernel buffers such a reply
 		_, _ = w.Write(whole)

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// Write creates or replaces a file atomically: readers see either the old or the new content, even
-// after a host crash. When Write returns nil, the new content is on disk. If Write returns an
+// Write creates or replaces a file atomically: readers see either the old or the new contents, even
+// after a host crash. When Write returns nil, the new contents are on disk. If Write returns an
 // error, the old file is usually unchanged. However, if the error occurred after the file was
-// replaced, the new content is in place, and a crash of the host may restore the old content.
+// replaced, the new contents are in place, and a crash of the host may restore the old contents.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
