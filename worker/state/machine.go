@@ -61,10 +61,10 @@ func ChangeMachine(tx *store.Tx, id bourse.MachineID, change func(m *bourse.Mach
 	return ChangeMachineAt(tx, id, time.Now().UTC(), change)
 }
 
-// nextVersion returns the new version of a record that is about to change. It is the current time or, if the clock was
+// NextVersion returns the new version of a record that is about to change. It is the current time or, if the clock was
 // set back, slightly later than the last version. Versions must always increase, because readers keep the later of two
 // versions.
-func nextVersion(last, now time.Time) time.Time {
+func NextVersion(last, now time.Time) time.Time {
 	if now.After(last) {
 		return now
 	}
@@ -82,7 +82,7 @@ func ChangeMachineAt(tx *store.Tx, id bourse.MachineID, now time.Time, change fu
 	if err != nil || !keep {
 		return m, err
 	}
-	m.UpdatedAt = nextVersion(m.UpdatedAt, now)
+	m.UpdatedAt = NextVersion(m.UpdatedAt, now)
 	if err := tx.PutMachine(&m); err != nil {
 		return m, err
 	}

@@ -104,7 +104,7 @@ func TestVersionsGrow(t *testing.T) {
 		now:                   now.Add(1),
 		now.Add(time.Second):  now.Add(time.Second + 1),
 	} {
-		if got := nextVersion(last, now); !got.Equal(want) {
+		if got := NextVersion(last, now); !got.Equal(want) {
 			t.Errorf("the version after %s at %s is %s, want %s", last, now, got, want)
 		}
 	}

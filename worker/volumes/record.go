@@ -7,6 +7,7 @@ import (
 
 	"github.com/bourse-dev/bourse"
 	"github.com/bourse-dev/bourse/store"
+	"github.com/bourse-dev/bourse/worker/state"
 )
 
 var (
@@ -63,7 +64,7 @@ func changeRecord(tx *store.Tx, id bourse.VolumeID, what string, change func(v *
 	if err != nil || !keep {
 		return v, err
 	}
-	v.UpdatedAt = time.Now().UTC()
+	v.UpdatedAt = state.NextVersion(v.UpdatedAt, time.Now().UTC())
 	return v, putRecord(tx, &v, from, what)
 }
 
