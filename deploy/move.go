@@ -122,7 +122,7 @@ func othersServing(state *State, m *machinesapi.Machine) int {
 	n := 0
 	for i := range state.Machines {
 		o := &state.Machines[i]
-		if o.ID != m.ID && o.Config != nil && isServing(o) && o.Config.Metadata[KeyGroup] == m.Config.Metadata[KeyGroup] {
+		if o.ID != m.ID && o.Config != nil && isServing(o) && GroupOf(o.Config) == GroupOf(m.Config) {
 			n++
 		}
 	}

@@ -30,6 +30,13 @@ func serves(m *machinesapi.Machine)    { m.Config.Services = webServices }
 func stopped(m *machinesapi.Machine)   { m.State = bourse.StateStopped }
 func elsewhere(m *machinesapi.Machine) { m.Worker = "w2" }
 
+func noGroup(m *machinesapi.Machine) { delete(m.Config.Metadata, deploy.KeyGroup) }
+
+// oldGroup sets the group as older clients do.
+func oldGroup(name string) func(*machinesapi.Machine) {
+	return func(m *machinesapi.Machine) { m.Config.Metadata["process_group"] = name }
+}
+
 func mounts(m *machinesapi.Machine) {
 	m.Config.Mounts = []bourse.Mount{{Volume: bourse.NewVolumeID(1), Name: "data", SizeGB: 2, Path: "/data"}}
 }
@@ -66,12 +73,18 @@ func TestWhatMoves(t *testing.T) {
 		later int
 		stay  string
 	}{
-		"one that serves":                  {list: []machinesapi.Machine{machine("a", serves)}, goes: 1},
-		"a machine that serves nothing":    {list: []machinesapi.Machine{machine("a")}, goes: 1},
-		"a stopped one":                    {list: []machinesapi.Machine{machine("a", serves, stopped)}, goes: 1},
-		"with a volume":                    {list: []machinesapi.Machine{machine("a", serves, mounts), other}, goes: 1},
-		"with a volume, stopped":           {list: []machinesapi.Machine{machine("a", serves, mounts, stopped)}, goes: 1},
-		"machines with volumes come last":  {list: []machinesapi.Machine{machine("a", serves, mounts), machine("b", serves), other}, goes: 1, later: 1},
+		"one that serves":                 {list: []machinesapi.Machine{machine("a", serves)}, goes: 1},
+		"a machine that serves nothing":   {list: []machinesapi.Machine{machine("a")}, goes: 1},
+		"a stopped one":                   {list: []machinesapi.Machine{machine("a", serves, stopped)}, goes: 1},
+		"with a volume":                   {list: []machinesapi.Machine{machine("a", serves, mounts), other}, goes: 1},
+		"with a volume, stopped":          {list: []machinesapi.Machine{machine("a", serves, mounts, stopped)}, goes: 1},
+		"machines with volumes come last": {list: []machinesapi.Machine{machine("a", serves, mounts), machine("b", serves), other}, goes: 1, later: 1},
+		"with a volume, beside an older client's machine": {list: []machinesapi.Machine{
+			machine("a", serves, mounts), machine("b", serves, elsewhere, noGroup), machine("c", serves, elsewhere, noGroup, oldGroup("app")),
+		}, goes: 1},
+		"with a volume, beside another group": {list: []machinesapi.Machine{
+			machine("a", serves, mounts, noGroup), machine("b", serves, elsewhere, noGroup, oldGroup("worker")),
+		}, stay: "its group would serve with 0 machines"},
 		"nothing would serve":              {list: []machinesapi.Machine{machine("a", serves, mounts)}, stay: "its group would serve with 0 machines"},
 		"that is allowed":                  {opts: deploy.MoveOptions{Downtime: true}, list: []machinesapi.Machine{machine("a", serves, mounts)}, goes: 1},
 		"nothing needs to serve":           {list: []machinesapi.Machine{machine("a", mounts)}, goes: 1},

@@ -29,8 +29,13 @@ func newMachine(m *machinesapi.Machine) *machine {
 	if out.config == nil {
 		out.config = &bourse.Config{}
 	}
-	out.group = cmp.Or(out.config.Metadata[KeyGroup], out.config.Metadata["process_group"], DefaultGroup)
+	out.group = GroupOf(out.config)
 	return out
+}
+
+// GroupOf returns the process group of a machine. Older clients store it as process_group.
+func GroupOf(c *bourse.Config) string {
+	return cmp.Or(c.Metadata[KeyGroup], c.Metadata["process_group"], DefaultGroup)
 }
 
 // lost reports whether the machine cannot be changed because its worker does not answer.

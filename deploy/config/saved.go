@@ -59,7 +59,7 @@ func (s *saver) add(m *machinesapi.Machine) {
 		s.note("machine %s, whose config is unknown", m.ID)
 		return
 	}
-	name := cmp.Or(c.Metadata[deploy.KeyGroup], DefaultGroup)
+	name := deploy.GroupOf(c)
 	if strings.HasPrefix(name, "fly_app_") || c.Metadata[deploy.KeyCanary] != "" {
 		return
 	}
