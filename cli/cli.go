@@ -31,7 +31,7 @@ type Env struct {
 // Process returns the environment of the current process.
 func Process(version Version) Env {
 	return Env{
-		In: NewStream(os.Stdin, os.Getenv), Out: NewStream(os.Stdout, os.Getenv), Err: NewStream(os.Stderr, os.Getenv),
+		In: newStream(os.Stdin, os.Getenv), Out: newStream(os.Stdout, os.Getenv), Err: newStream(os.Stderr, os.Getenv),
 		Getenv: os.Getenv, Now: time.Now, Version: version,
 		Program: ownCommand(),
 	}

@@ -31,9 +31,9 @@ type Stream struct {
 	Raw         func() (func(), error)     // switches to raw mode and returns a function that restores the mode; nil without a terminal
 }
 
-// NewStream returns a Stream for f. Colors are disabled on a dumb terminal, or if NO_COLOR is set
+// newStream returns a Stream for f. Colors are disabled on a dumb terminal, or if NO_COLOR is set
 // (no-color.org).
-func NewStream(f *os.File, getenv func(string) string) Stream {
+func newStream(f *os.File, getenv func(string) string) Stream {
 	look := func() (int, int) {
 		size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 		if err != nil {

@@ -100,7 +100,7 @@ func Placements(t *Trace, arrivals []Arrival, s *Strategy, c *Conditions, seed i
 func newExchange(t *Trace, arrivals []Arrival, s *Strategy, c *Conditions, seed int64) *exchange {
 	x := &exchange{
 		conditions: c, strategy: s, shapes: newOrders(t.Shapes, false), arrivals: arrivals, trades: make([]trade, len(arrivals)),
-		fragments: NewFragments(t), rng: rand.New(rand.NewPCG(uint64(seed), 1)), source: rand.NewPCG(uint64(seed), 2),
+		fragments: newFragments(t), rng: rand.New(rand.NewPCG(uint64(seed), 1)), source: rand.NewPCG(uint64(seed), 2),
 		hosts: make([]host, len(t.Hosts)), refusals: make([][]uint32, len(t.Shapes)), meter: meter{total: float64(t.GPU())},
 	}
 	for i := range t.Hosts {

@@ -23,8 +23,8 @@ type typical struct {
 // rarer shapes.
 const popular = 95
 
-// NewFragments returns Fragments for a trace's workload.
-func NewFragments(t *Trace) *Fragments {
+// newFragments returns Fragments for a trace's workload.
+func newFragments(t *Trace) *Fragments {
 	counts := map[Shape]int{}
 	for _, i := range t.Orders {
 		s := t.Shapes[i]

@@ -150,7 +150,7 @@ type answer struct {
 const never = math.MaxUint32
 
 func newScan(t *Trace, p *Policy, sequence []int, rng *rand.Rand) *scan {
-	c := &scan{policy: p, orders: newOrders(t.Shapes, p.costs), fragments: NewFragments(t), rng: rng}
+	c := &scan{policy: p, orders: newOrders(t.Shapes, p.costs), fragments: newFragments(t), rng: rng}
 	for _, i := range sequence {
 		c.workers = append(c.workers, newWorker(i, &t.Hosts[i]))
 	}

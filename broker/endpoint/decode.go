@@ -41,7 +41,7 @@ func Warn(w http.ResponseWriter, warnings ...bourse.Warning) {
 }
 
 func decode(w http.ResponseWriter, r *Request, optional bool, read func(raw []byte) error) error {
-	raw, err := ReadBody(w, r)
+	raw, err := readBody(w, r)
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func fieldName(field string) string {
 // initialBuffer is the maximum initial size, in bytes, of the buffer for a request body.
 const initialBuffer = 4 << 10
 
-// ReadBody reads the request's body, of at most machinesapi.MaxBody bytes. Errors: invalid.
-func ReadBody(w http.ResponseWriter, r *Request) ([]byte, error) {
+// readBody reads the request's body, of at most machinesapi.MaxBody bytes. Errors: invalid.
+func readBody(w http.ResponseWriter, r *Request) ([]byte, error) {
 	tooLong := &Reply{Status: http.StatusRequestEntityTooLarge, Err: bourse.Errorf(bourse.CodeInvalid, "the body is too long: the maximum is %d bytes", machinesapi.MaxBody)}
 	if r.ContentLength > machinesapi.MaxBody {
 		return nil, tooLong

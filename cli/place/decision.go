@@ -56,7 +56,7 @@ func printRound(w cli.Stream, i int, d *bourse.Decision) error {
 	}
 	if len(r.Refusals) > 0 {
 		fmt.Fprintf(w, "\nrefused\n")
-		if err := RefusalTable(r.Refusals).Write(w); err != nil {
+		if err := refusalTable(r.Refusals).Write(w); err != nil {
 			return err
 		}
 	}

@@ -57,8 +57,8 @@ func part(parts []bourse.ScorePart, name string) string {
 	return "-"
 }
 
-// RefusalTable returns a table of refusals, with the wanted and the available amounts.
-func RefusalTable(refusals []bourse.Refusal) *cli.Table {
+// refusalTable returns a table of refusals, with the wanted and the available amounts.
+func refusalTable(refusals []bourse.Refusal) *cli.Table {
 	var list []bourse.Refusal
 	for _, r := range refusals {
 		list = append(list, r.Shortages()...)

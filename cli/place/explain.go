@@ -66,5 +66,5 @@ func PrintRefusals(s *cli.Shell, refusals []bourse.Refusal) error {
 	if len(refusals) == 0 || s.JSON {
 		return nil
 	}
-	return RefusalTable(refusals).Write(s.Err)
+	return refusalTable(refusals).Write(s.Err)
 }

@@ -59,7 +59,7 @@ func (c *Executor) Execute(ctx context.Context, p *deploy.Plan) (run.Result, err
 	for _, name := range result.Silent {
 		c.Shell.Note("warning: proxy " + cli.Clean(name) + " has not received all changes yet")
 	}
-	_, err = fmt.Fprintf(c.Shell.Out, "%s  %s  %s in %s\n", cli.Clean(c.Title), string(cmp.Or(result.Status, release.Complete)), cmp.Or(c.Done, Summary(p)), elapsed(result.Took))
+	_, err = fmt.Fprintf(c.Shell.Out, "%s  %s  %s in %s\n", cli.Clean(c.Title), string(cmp.Or(result.Status, release.Complete)), cmp.Or(c.Done, summary(p)), elapsed(result.Took))
 	if err == nil && len(left) > 0 {
 		_, err = fmt.Fprintln(c.Shell.Out, cli.Clean(LeftText(p.App, left)))
 	}

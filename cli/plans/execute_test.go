@@ -104,11 +104,11 @@ func TestSummaryCountsUnchangedMachines(t *testing.T) {
 	t.Parallel()
 	p := cordons()
 	p.Seen = map[bourse.MachineID]deploy.Seen{"148e21ea1d5301": {}, "148e21ea1d5302": {Lost: true}}
-	if got := Summary(p); strings.Contains(got, "left") {
+	if got := summary(p); strings.Contains(got, "left") {
 		t.Errorf("summary without a release: %q", got)
 	}
 	p.Release = "01JD3V7K7Y5C5ZQ7W1R2M3N4P5"
-	if got, want := Summary(p), "1 left unchanged, because their workers do not answer"; !strings.Contains(got, want) {
+	if got, want := summary(p), "1 left unchanged, because their workers do not answer"; !strings.Contains(got, want) {
 		t.Errorf("%q, want %q in it", got, want)
 	}
 }

@@ -32,8 +32,8 @@ func Print(s *cli.Shell, p *deploy.Plan, fits []Fit) error {
 // a terminal.
 const unlimitedWidth = 1 << 20
 
-// Summary describes a plan's changes in one line, for example "2 updated, 1 created".
-func Summary(p *deploy.Plan) string {
+// summary describes a plan's changes in one line, for example "2 updated, 1 created".
+func summary(p *deploy.Plan) string {
 	sum := p.Summary()
 	var parts []string
 	for _, n := range []struct {

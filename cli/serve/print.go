@@ -56,7 +56,7 @@ func (c *cluster) writeReady() error {
 	if err != nil {
 		return err
 	}
-	if err := WriteWhole(c.config.readyFile, append(data, '\n')); err != nil {
+	if err := writeWhole(c.config.readyFile, append(data, '\n')); err != nil {
 		return bourse.Errorf(bourse.CodeInvalid, "--ready-file: %w", err)
 	}
 	return nil

@@ -41,7 +41,7 @@ func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err erro
 	}
 	line = append(line, '\n')
 	if c.ReadyFile != "" {
-		if err := WriteWhole(c.ReadyFile, line); err != nil {
+		if err := writeWhole(c.ReadyFile, line); err != nil {
 			return withdraw, bourse.Errorf(bourse.CodeInvalid, "--ready-file: %w", err)
 		}
 		withdraw = func() { _ = os.Remove(c.ReadyFile) } // the file may have been removed already
@@ -55,9 +55,9 @@ func (c *ServerConfig) Announce(w io.Writer, r Ready) (withdraw func(), err erro
 	return withdraw, nil
 }
 
-// WriteWhole replaces a file atomically. It does not sync the file, because its contents
+// writeWhole replaces a file atomically. It does not sync the file, because its contents
 // are meaningless after the host crashes.
-func WriteWhole(path string, data []byte) error {
+func writeWhole(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err

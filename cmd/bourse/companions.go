@@ -47,7 +47,7 @@ func runcCommand() []string {
 // not start such a process. main calls it before anything else, because these processes must use little memory.
 func companionMain(args []string) func(dir string) int {
 	if len(args) > 3 && args[1] == runcWord {
-		return func(string) int { return exitStatus(container.BecomeRunc(args[2:])) }
+		return func(string) int { return exitStatus(container.ExecRunc(args[2:])) }
 	}
 	if len(args) != 3 {
 		return nil

@@ -166,7 +166,7 @@ func (m *configMaker) command() *deploy.Command {
 	if d == nil || d.Command == "" || m.NoCommand {
 		return nil
 	}
-	words, err := Split(d.Command)
+	words, err := split(d.Command)
 	if err != nil {
 		return nil // the error has already been reported
 	}

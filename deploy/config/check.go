@@ -72,7 +72,7 @@ func (c *checker) checkDeploy() {
 		}
 	}
 	if d.Command != "" {
-		_, err := Split(d.Command)
+		_, err := split(d.Command)
 		c.valid("deploy.release_command", err)
 	}
 	if d.CommandVM != nil {
@@ -94,7 +94,7 @@ func (c *checker) checkProcesses() {
 		if !groupPattern.MatchString(name) {
 			c.bad("processes."+name, "invalid group name %s: use letters, digits, - and _", bourse.Quoted(name))
 		}
-		_, err := Split(c.Processes[name])
+		_, err := split(c.Processes[name])
 		c.valid("processes."+name, err)
 	}
 	for _, s := range c.sections() {

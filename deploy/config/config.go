@@ -30,10 +30,10 @@ type Config struct {
 	warnings []Warning
 }
 
-// Names returns the names of configuration files, in order of preference.
-func Names() []string { return []string{"bourse.toml", "fly.toml", "fly.json", "fly.yaml", "fly.yml"} }
+// names returns the names of configuration files, in order of preference.
+func names() []string { return []string{"bourse.toml", "fly.toml", "fly.json", "fly.yaml", "fly.yml"} }
 
-// Find returns the path of the configuration file in a directory, which is the first of [Names] that exists. Errors:
+// Find returns the path of the configuration file in a directory, which is the first of [names] that exists. Errors:
 // not_found; invalid if the file cannot be used, for example because it is a symbolic link that leads outside the
 // directory.
 func Find(dir string) (string, error) {
@@ -42,14 +42,14 @@ func Find(dir string) (string, error) {
 		return "", err
 	}
 	defer root.Close()
-	for _, name := range Names() {
+	for _, name := range names() {
 		if _, err := root.Stat(name); err == nil {
 			return filepath.Join(dir, name), nil
 		} else if !errors.Is(err, os.ErrNotExist) {
 			return "", bourse.Errorf(bourse.CodeInvalid, "configuration in %s: %w", dir, err)
 		}
 	}
-	return "", bourse.Errorf(bourse.CodeNotFound, "no configuration in %s: expected %s", dir, oneOf(Names()))
+	return "", bourse.Errorf(bourse.CodeNotFound, "no configuration in %s: expected %s", dir, oneOf(names()))
 }
 
 // Load reads and parses a configuration file. Errors: not_found, and those of [Parse].

@@ -58,7 +58,7 @@ func (m *configMaker) group(name string) deploy.Group {
 	from := paths{init: "experimental"}
 	if command := m.Processes[name]; command != "" {
 		from.init = "processes." + name
-		if words, err := Split(command); err == nil && len(words) > 0 {
+		if words, err := split(command); err == nil && len(words) > 0 {
 			c.Init.Cmd = words
 		}
 		if len(c.Init.Exec) > 0 {

@@ -171,7 +171,7 @@ func (s *saver) group(d *Definition, name string, c *bourse.Config, named bool) 
 	}
 }
 
-// quoted returns a command line that [Split] splits into the given words.
+// quoted returns a command line that [split] splits into the given words.
 func quoted(words []string) string {
 	out := make([]string, len(words))
 	for i, w := range words {

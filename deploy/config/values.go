@@ -74,9 +74,9 @@ func (w *Words) read(n *yaml.Node) string {
 	return ""
 }
 
-// Split splits a command line into words like a POSIX shell, but without expansion, so that
+// split splits a command line into words like a POSIX shell, but without expansion, so that
 // $PORT stays $PORT. Errors: invalid for an unclosed quote.
-func Split(line string) ([]string, error) {
+func split(line string) ([]string, error) {
 	words, err := shlex.Split(line)
 	if err != nil {
 		return nil, bourse.Errorf(bourse.CodeInvalid, "invalid command %s: %w", bourse.Quoted(line), err)

@@ -32,7 +32,7 @@ type Config struct {
 	Snapshotter string   // default overlayfs
 	Devices     []string // directories of CDI specifications; default /etc/cdi and /var/run/cdi
 	// Runc is the command line of a program that passes secrets to containers by calling
-	// [BecomeRunc]. The driver appends the arguments for BecomeRunc. If Runc is empty or the runtime is not
+	// [ExecRunc]. The driver appends the arguments for ExecRunc. If Runc is empty or the runtime is not
 	// runc, secrets become part of the container's environment, which containerd stores on disk.
 	Runc   []string
 	VM     *vm.Host // runs tasks with the runtime "vm" in virtual machines; nil if the host does not support them

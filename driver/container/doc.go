@@ -48,7 +48,7 @@
 // A task's secrets are never stored on a disk, not even in containerd's record or in a bundle. Each
 // container has a directory for them on a tmpfs. The container's shim runs a script instead of
 // runc. To start a program, the script runs the daemon's executable, which adds the secrets to
-// runc's input (BecomeRunc). The secrets outlive the daemon and are removed together with the
+// runc's input (ExecRunc). The secrets outlive the daemon and are removed together with the
 // container. Secret files are mounted read-only from that directory.
 //
 // # Steps of a start, and how Recover handles a crash after each step

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if len(os.Args) > 3 && os.Args[1] == "runc" {
-		fmt.Fprintln(os.Stderr, BecomeRunc(os.Args[2:]))
+		fmt.Fprintln(os.Stderr, ExecRunc(os.Args[2:]))
 		os.Exit(1)
 	}
 	if len(os.Args) > 5 && os.Args[1] == "daemon" {

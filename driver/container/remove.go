@@ -121,7 +121,7 @@ func (d *Driver) remove(ctx context.Context, c *containerd.Client, id driver.Tas
 	if d.cfg.Address != "" {
 		_ = os.Remove(shimSocket(d.cfg.Address, d.cfg.Namespace, container)) // a shim that exited normally has removed its socket
 	}
-	return errors.Join(RemoveSecrets(container), os.RemoveAll(d.layout.task(id)))
+	return errors.Join(removeSecrets(container), os.RemoveAll(d.layout.task(id)))
 }
 
 // deleteTask deletes a container's task from containerd. If the task is running, deleteTask kills

@@ -48,9 +48,9 @@ func Wrapper(dir string, command []string) (string, error) {
 	return path, nil
 }
 
-// StoreSecrets writes a container's secret variables and files to memory, replacing earlier ones.
+// storeSecrets writes a container's secret variables and files to memory, replacing earlier ones.
 // It returns the files' paths, in the order of the parameter files.
-func StoreSecrets(container string, env []string, files []driver.File) ([]string, error) {
+func storeSecrets(container string, env []string, files []driver.File) ([]string, error) {
 	base, err := tmpfs()
 	if err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func StoreSecrets(container string, env []string, files []driver.File) ([]string
 
 const variables = "env"
 
-// RemoveSecrets removes the secrets of a container.
-func RemoveSecrets(container string) error {
+// removeSecrets removes the secrets of a container.
+func removeSecrets(container string) error {
 	base, err := tmpfs()
 	if err != nil {
 		return nil //nolint:nilerr // nothing was written
@@ -87,8 +87,8 @@ func RemoveSecrets(container string) error {
 	return err
 }
 
-// ContainersWithSecrets returns the ids of all containers that have secrets.
-func ContainersWithSecrets() []string {
+// containersWithSecrets returns the ids of all containers that have secrets.
+func containersWithSecrets() []string {
 	base, err := tmpfs()
 	if err != nil {
 		return nil

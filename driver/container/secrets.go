@@ -10,10 +10,6 @@ import (
 	"github.com/bourse-dev/bourse/driver"
 )
 
-// BecomeRunc replaces this process with runc and passes the container's secrets to it. args are the
-// arguments that the driver appended to Config.Runc. BecomeRunc returns only if it fails.
-func BecomeRunc(args []string) error { return ExecRunc(args) }
-
 // storeSecrets stores a task's secrets in memory, and adds mounts for the secret files to s. It
 // returns runtime options that make the shim pass the secret variables to the program, or nil if
 // there are none. If the runtime does not support this, storeSecrets instead adds the variables to
@@ -28,7 +24,7 @@ func (l *launch) storeSecrets(s *specs.Spec, runtime string) (typeurl.Any, error
 	if len(env)+len(files) == 0 {
 		return nil, nil
 	}
-	paths, err := StoreSecrets(l.task.container, env, files)
+	paths, err := storeSecrets(l.task.container, env, files)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +50,7 @@ func secretFiles(task driver.Task) []driver.File {
 // secretTasks returns this driver's tasks that have secrets.
 func (l layout) secretTasks() []driver.TaskID {
 	var out []driver.TaskID
-	for _, name := range ContainersWithSecrets() {
+	for _, name := range containersWithSecrets() {
 		if id, ok := l.taskOf(name); ok {
 			out = append(out, id)
 		}

@@ -79,7 +79,7 @@ func (l *launch) machineSpec(ctx context.Context, inner *specs.Spec) (*specs.Spe
 	if err != nil {
 		return nil, err
 	}
-	paths, err := StoreSecrets(l.task.container, nil, []driver.File{{Data: config, Mode: 0o400}})
+	paths, err := storeSecrets(l.task.container, nil, []driver.File{{Data: config, Mode: 0o400}})
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (d *Driver) Exec(ctx context.Context, id driver.TaskID, exec driver.Exec) (
 	if exec.Terminal != nil {
 		req.Terminal, req.Term = true, exec.Terminal.Term
 	}
-	files, err := Open(exec)
+	files, err := open(exec)
 	if err != nil {
 		return result, bourse.Errorf(bourse.CodeUnavailable, "exec: %w", err)
 	}

@@ -25,9 +25,9 @@ type Files interface {
 	Finish() (stdout, stderr []byte)
 }
 
-// Open creates the files for a command and starts copying data. Finish does not wait for a Stdin that
+// open creates the files for a command and starts copying data. Finish does not wait for a Stdin that
 // blocks in Read, but does wait for a Stdout that blocks in Write.
-func Open(exec driver.Exec) (Files, error) {
+func open(exec driver.Exec) (Files, error) {
 	if exec.Terminal == nil {
 		return newPipes(exec)
 	}

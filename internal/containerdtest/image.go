@@ -38,9 +38,9 @@ type Image struct {
 	Layer    ocispec.Descriptor
 }
 
-// Build builds an image for this platform. The files are keyed by path. Equal files and
+// build builds an image for this platform. The files are keyed by path. Equal files and
 // configurations have equal digests. Parent directories are optional.
-func Build(files map[string]File, config ocispec.ImageConfig) (Image, error) {
+func build(files map[string]File, config ocispec.ImageConfig) (Image, error) {
 	data, err := layer(files)
 	if err != nil {
 		return Image{}, err
@@ -64,10 +64,10 @@ func Build(files map[string]File, config ocispec.ImageConfig) (Image, error) {
 	return out, err
 }
 
-// MustBuild is like [Build], but fails the test on an error.
+// MustBuild is like [build], but fails the test on an error.
 func MustBuild(tb testing.TB, files map[string]File, config ocispec.ImageConfig) Image {
 	tb.Helper()
-	image, err := Build(files, config)
+	image, err := build(files, config)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func Query(c *sqlite.Conn, sql string, row func(*sqlite.Stmt) error, args ...any
 		return err
 	}
 	for i, a := range args {
-		Bind(s, i+1, a)
+		bind(s, i+1, a)
 	}
 	for {
 		ok, err := s.Step()
@@ -37,9 +37,9 @@ func Query(c *sqlite.Conn, sql string, row func(*sqlite.Stmt) error, args ...any
 	}
 }
 
-// Bind sets a statement's i-th parameter, counted from 1. It panics if the value's type is not
+// bind sets a statement's i-th parameter, counted from 1. It panics if the value's type is not
 // supported.
-func Bind(s *sqlite.Stmt, i int, value any) {
+func bind(s *sqlite.Stmt, i int, value any) {
 	switch v := value.(type) {
 	case nil:
 		s.BindNull(i)

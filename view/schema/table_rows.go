@@ -74,7 +74,7 @@ func (t *table) store(c *sqlite.Conn, r wire.Version) error {
 		if len(cols) > 0 && cols[0].Name == d.Name {
 			value, cols = cols[0].Value, cols[1:]
 		}
-		Bind(s, next+i, value)
+		bind(s, next+i, value)
 	}
 	_, err = s.Step()
 	return err

@@ -184,7 +184,7 @@ func (w *Idle) decideInTx(tx *store.Tx, m *bourse.Machine, others otherMachines,
 		return IdleDecision{}, err
 	}
 	s := &IdleInput{Machine: m, Services: list, Started: started, Uses: w.Tracker.Uses(m.ID), Unknown: others.unknown}
-	if v := DecideIdle(s, now, w.After); !v.Others {
+	if v := decideIdle(s, now, w.After); !v.Others {
 		return v, nil
 	}
 	for _, other := range others.machines {
@@ -198,7 +198,7 @@ func (w *Idle) decideInTx(tx *store.Tx, m *bourse.Machine, others otherMachines,
 		}
 		s.Others = append(s.Others, other)
 	}
-	return DecideIdle(s, now, w.After), nil
+	return decideIdle(s, now, w.After), nil
 }
 
 // startedAt returns the time when a running machine was last started or resumed. It returns the zero time if the

@@ -44,12 +44,12 @@ const primaryRegion = "PRIMARY_REGION"
 // minDecisionInterval is the minimum time between decisions that depend on other machines.
 const minDecisionInterval = 5 * time.Second
 
-// DecideIdle decides whether to stop or suspend a machine. A machine is stopped once it has been unused for the
-// duration idleAfter, unless its app needs it. DecideIdle is a pure function of its arguments.
+// decideIdle decides whether to stop or suspend a machine. A machine is stopped once it has been unused for the
+// duration idleAfter, unless its app needs it. decideIdle is a pure function of its arguments.
 //
 // If an app needs a minimum number of running machines, it keeps those with the lowest ids. Two workers with the same
 // information therefore never both stop the last machine.
-func DecideIdle(s *IdleInput, now time.Time, idleAfter time.Duration) IdleDecision {
+func decideIdle(s *IdleInput, now time.Time, idleAfter time.Duration) IdleDecision {
 	m := s.Machine
 	stop := workload.AutostopOf(s.Services)
 	idle := later(s.Uses.Last, s.Started)

@@ -93,7 +93,7 @@ func TestDecide(t *testing.T) {
 			if c.look > 0 {
 				want.Look = noon.Add(c.look)
 			}
-			if got := DecideIdle(s, noon, time.Minute); got != want {
+			if got := decideIdle(s, noon, time.Minute); got != want {
 				t.Errorf("%+v, want %+v", got, want)
 			}
 		})
@@ -125,7 +125,7 @@ func TestDecideSparesWhatIsInUse(t *testing.T) {
 			Machine: &m, Services: workload.Services(&m.Config), Started: at("started"),
 			Uses: Uses{Last: at("last"), Until: at("until"), Busy: rapid.Bool().Draw(t, "busy")},
 		}
-		v := DecideIdle(s, noon, after)
+		v := decideIdle(s, noon, after)
 		spared := !m.Lease.Expired(noon) || m.Next != nil || m.State != bourse.StateStarted || s.Uses.Busy || s.Uses.Until.After(noon) ||
 			noon.Sub(s.Uses.Last) < after || noon.Sub(s.Started) < after || workload.AutostopOf(s.Services) == workload.AutostopOff
 		if (v.Act == KeepRunning) != spared {
@@ -137,7 +137,7 @@ func TestDecideSparesWhatIsInUse(t *testing.T) {
 		if v.Act != KeepRunning || !v.Look.After(noon) {
 			t.Fatalf("%+v: the next decision is not needed, or in the past", v)
 		}
-		if early := DecideIdle(s, v.Look.Add(-1), after); early.Act != KeepRunning {
+		if early := decideIdle(s, v.Look.Add(-1), after); early.Act != KeepRunning {
 			t.Fatalf("%+v, but just before the next decision %+v", v, early)
 		}
 	})
@@ -162,7 +162,7 @@ func TestDecideLeavesEnoughRunning(t *testing.T) {
 			}
 			before[m.Region]++
 			s := &IdleInput{Machine: &all[i], Services: workload.Services(&all[i].Config), Uses: Uses{Last: noon.Add(-time.Hour)}, Others: slices.Clone(all)}
-			if DecideIdle(s, noon, time.Minute).Act == KeepRunning {
+			if decideIdle(s, noon, time.Minute).Act == KeepRunning {
 				after[m.Region]++
 			}
 		}

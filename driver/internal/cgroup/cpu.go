@@ -33,12 +33,12 @@ func CPUOf(l driver.Limits) CPU {
 	return c
 }
 
-// Shares converts l.CPUWeight to shares for cgroup v1. One CPU corresponds to 1024 shares, the
+// shares converts l.CPUWeight to shares for cgroup v1. One CPU corresponds to 1024 shares, the
 // kernel's default for a group.
-func Shares(l driver.Limits) int64 {
+func shares(l driver.Limits) int64 {
 	return min(max(2, int64(l.CPUWeight)*1024/1000), 262144)
 }
 
-// Weight converts l.CPUWeight to a weight for cgroup v2. One CPU corresponds to a weight of 100,
+// weight converts l.CPUWeight to a weight for cgroup v2. One CPU corresponds to a weight of 100,
 // the kernel's default for a group.
-func Weight(l driver.Limits) int64 { return min(max(1, int64(l.CPUWeight)/10), 10000) }
+func weight(l driver.Limits) int64 { return min(max(1, int64(l.CPUWeight)/10), 10000) }

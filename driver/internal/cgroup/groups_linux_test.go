@@ -88,7 +88,7 @@ func TestGroupsLimitFromTheStart(t *testing.T) {
 	seen := make([]byte, 1<<16)
 	n, _ := r.Read(seen)
 	await(t, pid)
-	self := ParseSelf(string(seen[:n]))
+	self := parseSelf(string(seen[:n]))
 	for _, dir := range dirsOf(g) {
 		if !slices.ContainsFunc(slices.Collect(mapValues(self)), func(path string) bool { return strings.HasSuffix(dir, path) && len(path) > 1 }) {
 			t.Errorf("the program in %s reports the groups %v", dir, self)

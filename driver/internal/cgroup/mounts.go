@@ -20,8 +20,8 @@ type Choice struct {
 	V2   string            // mount point, or "" if there is none
 }
 
-// Limiting lists the controllers that enforce limits.
-var Limiting = []string{"memory", "cpu", "pids"}
+// limiting lists the controllers that enforce limits.
+var limiting = []string{"memory", "cpu", "pids"}
 
 // used lists the controllers that Choice may contain: the controllers in Limiting, and others
 // for measuring usage and freezing.
@@ -98,9 +98,9 @@ func Choose(mounts []Mount) Choice {
 	return c
 }
 
-// ParseSelf parses /proc/self/cgroup. It returns the path of this process's cgroup for each
+// parseSelf parses /proc/self/cgroup. It returns the path of this process's cgroup for each
 // controller; the key "" stands for the unified hierarchy. See cgroups(7).
-func ParseSelf(text string) map[string]string {
+func parseSelf(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {
 		_, rest, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
@@ -115,9 +115,9 @@ func ParseSelf(text string) map[string]string {
 	return out
 }
 
-// Counter returns the number after name in text, which consists of lines of the form "name number",
+// counter returns the number after name in text, which consists of lines of the form "name number",
 // such as the contents of memory.events. It returns 0 if name is missing.
-func Counter(text, name string) int64 {
+func counter(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
 			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
@@ -127,11 +127,11 @@ func Counter(text, name string) int64 {
 	return 0
 }
 
-// Labels returns the driver labels for a host's cgroups: "cgroup" with mode (see Choice.Mode), and
+// labels returns the driver labels for a host's cgroups: "cgroup" with mode (see Choice.Mode), and
 // one limit label for each controller in Limiting for which available returns true.
-func Labels(mode string, available func(controller string) bool) map[string]string {
+func labels(mode string, available func(controller string) bool) map[string]string {
 	out := map[string]string{"cgroup": mode}
-	for _, name := range Limiting {
+	for _, name := range limiting {
 		if available(name) {
 			out["limit."+name] = "cgroup"
 		}

@@ -51,7 +51,7 @@ func TestParseSelf(t *testing.T) {
 		"hybrid": {"2:pids:/p\n0::/\n", map[string]string{"pids": "/p", "": "/"}},
 		"broken": {"4:memory\nx\n\n1:cpu:relative\n", map[string]string{}},
 	} {
-		if diff := cmp.Diff(c.want, ParseSelf(c.text)); diff != "" {
+		if diff := cmp.Diff(c.want, parseSelf(c.text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -59,10 +59,10 @@ func TestParseSelf(t *testing.T) {
 
 func TestCounter(t *testing.T) {
 	const text = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
-	if got := Counter(text, "oom_kill"); got != 3 {
+	if got := counter(text, "oom_kill"); got != 3 {
 		t.Errorf("got %d, want 3", got)
 	}
-	if got := Counter(text, "oom"); got != 0 {
+	if got := counter(text, "oom"); got != 0 {
 		t.Errorf("got %d for a missing name, want 0", got)
 	}
 }
@@ -76,7 +76,7 @@ func FuzzCgroupFiles(f *testing.F) {
 		if c.Mode == "none" && (len(c.V1) > 0 || c.V2 != "") {
 			t.Errorf("%+v contains mounts, but its mode is none", c)
 		}
-		ParseSelf(text)
-		Counter(text, "oom_kill")
+		parseSelf(text)
+		counter(text, "oom_kill")
 	})
 }

@@ -43,7 +43,7 @@ func openV2OrSubtree(root, mark string, log *slog.Logger) (Groups, error) {
 		return g, nil
 	}
 	self, _ := os.ReadFile("/proc/self/cgroup")
-	if own := ParseSelf(string(self))[""]; len(own) > 1 {
+	if own := parseSelf(string(self))[""]; len(own) > 1 {
 		return openV2(filepath.Join(root, own), mark, log)
 	}
 	return nil, err

@@ -89,7 +89,7 @@ func (g *Tree) Has(controller string) bool {
 // Labels returns the driver's labels for the limits that the host can enforce.
 func (g *Tree) Labels() map[string]string {
 	g.find()
-	out := Labels(g.mount.Mode, g.Has)
+	out := labels(g.mount.Mode, g.Has)
 	if g.bursts() {
 		out["limit.cpu.burst"] = "cgroup"
 	}
@@ -124,7 +124,7 @@ func (g *Tree) OOMKills(path string) int64 {
 	if g.find(); g.mount.V2 != "" {
 		file = "memory.events"
 	}
-	return Counter(g.Read("memory", path, file), "oom_kill")
+	return counter(g.Read("memory", path, file), "oom_kill")
 }
 
 // Members returns the ids of the processes in a cgroup.
@@ -211,9 +211,9 @@ func (g *Tree) BurstFile() string {
 // Usage returns the resource usage of the processes in a cgroup.
 func (g *Tree) Usage(path string) driver.Usage {
 	if g.find(); g.mount.V2 != "" {
-		return UsageV2(func(name string) string { return readFile(g.Dir("", path), name) })
+		return usageV2(func(name string) string { return readFile(g.Dir("", path), name) })
 	}
-	return UsageV1(func(controller, name string) string { return g.Read(controller, path, name) })
+	return usageV1(func(controller, name string) string { return g.Read(controller, path, name) })
 }
 
 // Read returns the contents of one of a cgroup's files, or "" if the file cannot be read.

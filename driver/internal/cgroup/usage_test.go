@@ -21,7 +21,7 @@ func TestUsage(t *testing.T) {
 		"blkio/blkio.throttle.io_service_bytes_recursive": "8:0 Read 100\n8:0 Write 7\n9:0 Read 11\n8:0 Sync 5\nTotal 118\n",
 	}
 	want := driver.Usage{CPU: 1500 * time.Millisecond, Memory: 4096, PIDs: 3, ReadByte: 111, WriteByte: 7, Throttled: 70 * time.Millisecond}
-	if diff := cmp.Diff(want, UsageV1(func(c, n string) string { return v1[c+"/"+n] })); diff != "" {
+	if diff := cmp.Diff(want, usageV1(func(c, n string) string { return v1[c+"/"+n] })); diff != "" {
 		t.Errorf("v1 (-want +got):\n%s", diff)
 	}
 	v2 := map[string]string{
@@ -31,13 +31,13 @@ func TestUsage(t *testing.T) {
 		"pids.current":   "3\n",
 		"io.stat":        "8:0 rbytes=100 wbytes=7 rios=1\n9:0 rbytes=11 wbytes=0\n",
 	}
-	if diff := cmp.Diff(want, UsageV2(func(n string) string { return v2[n] })); diff != "" {
+	if diff := cmp.Diff(want, usageV2(func(n string) string { return v2[n] })); diff != "" {
 		t.Errorf("v2 (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(none, UsageV1(func(string, string) string { return "" })); diff != "" {
+	if diff := cmp.Diff(none, usageV1(func(string, string) string { return "" })); diff != "" {
 		t.Errorf("v1 without files (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(none, UsageV2(func(string) string { return "" })); diff != "" {
+	if diff := cmp.Diff(none, usageV2(func(string) string { return "" })); diff != "" {
 		t.Errorf("v2 without files (-want +got):\n%s", diff)
 	}
 }
@@ -61,8 +61,8 @@ func TestCPU(t *testing.T) {
 		"a long period":            {driver.Limits{CPUQuota: 100, CPUPeriod: time.Hour}, CPU{Period: 1_000_000, Quota: 100_000}, 2, 1},
 		"a short period":           {driver.Limits{CPUQuota: 100, CPUPeriod: 1}, CPU{Period: 1000, Quota: 1000}, 2, 1},
 	} {
-		if got := CPUOf(c.limits); got != c.want || Shares(c.limits) != c.shares || Weight(c.limits) != c.weight {
-			t.Errorf("%s: got %+v, shares %d, weight %d, want %+v, %d, %d", name, got, Shares(c.limits), Weight(c.limits), c.want, c.shares, c.weight)
+		if got := CPUOf(c.limits); got != c.want || shares(c.limits) != c.shares || weight(c.limits) != c.weight {
+			t.Errorf("%s: got %+v, shares %d, weight %d, want %+v, %d, %d", name, got, shares(c.limits), weight(c.limits), c.want, c.shares, c.weight)
 		}
 	}
 }
@@ -72,8 +72,8 @@ func FuzzUsage(f *testing.F) {
 	f.Add("8:0 Read 100\n8:0 Write -7\n")
 	f.Add("total_inactive_file 99999999999999999999\nusage_usec x")
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, u := range []driver.Usage{UsageV1(func(string, string) string { return text }), UsageV2(func(string) string { return text })} {
-			if u.Memory < -1 && Number(text) >= -1 {
+		for _, u := range []driver.Usage{usageV1(func(string, string) string { return text }), usageV2(func(string) string { return text })} {
+			if u.Memory < -1 && number(text) >= -1 {
 				t.Errorf("%q gave %+v", text, u)
 			}
 		}

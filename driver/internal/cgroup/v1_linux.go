@@ -36,7 +36,7 @@ func (h hierarchy) has(controller string) bool { return slices.Contains(h.contro
 func openV1(choice Choice, mark string, log *slog.Logger) (*v1Groups, error) {
 	g := &v1Groups{mode: choice.Mode}
 	var refused error
-	for _, controller := range Limiting {
+	for _, controller := range limiting {
 		mount := choice.V1[controller]
 		if mount == "" {
 			continue
@@ -83,7 +83,7 @@ func (*v1Groups) ByThread() bool { return true }
 
 // Labels implements Groups.
 func (g *v1Groups) Labels() map[string]string {
-	out := Labels(g.mode, func(c string) bool {
+	out := labels(g.mode, func(c string) bool {
 		return slices.ContainsFunc(g.trees, func(h hierarchy) bool { return h.has(c) })
 	})
 	if g.bursts() {
@@ -174,7 +174,7 @@ func (g *v1Group) limit(l driver.Limits) error {
 		_ = writeFile(g.dir(h), "memory.memsw.limit_in_bytes", strconv.FormatInt(memory, 10))
 	}
 	set("pids", "pids.max", int64(max(2, l.PIDs)), l.PIDs > 0)
-	set("cpu", "cpu.shares", Shares(l), l.CPUWeight > 0)
+	set("cpu", "cpu.shares", shares(l), l.CPUWeight > 0)
 	set("cpu", "cpu.cfs_period_us", cpu.Period, l.CPUQuota > 0 && l.CPUPeriod > 0)
 	set("cpu", "cpu.cfs_quota_us", cpu.Quota, l.CPUQuota > 0)
 	set("cpu", "cpu.cfs_burst_us", cpu.Burst, l.CPUQuota > 0 && cpu.Burst > 0 && g.all.bursts())
@@ -215,13 +215,13 @@ func (g *v1Group) KillAll(grace time.Duration) {
 // OOMKilled implements Group.
 func (g *v1Group) OOMKilled() bool {
 	h := g.all.trees[0]
-	return h.has("memory") && Counter(readFile(g.dir(h), "memory.oom_control"), "oom_kill") > 0
+	return h.has("memory") && counter(readFile(g.dir(h), "memory.oom_control"), "oom_kill") > 0
 }
 
 // Usage implements Group. Processor time is measured only if cpuacct is mounted together with
 // cpu.
 func (g *v1Group) Usage() driver.Usage {
-	return UsageV1(func(controller, name string) string {
+	return usageV1(func(controller, name string) string {
 		if controller == "cpuacct" {
 			controller = "cpu"
 		}

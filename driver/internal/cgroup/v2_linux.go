@@ -36,7 +36,7 @@ func openV2(root, mark string, log *slog.Logger) (*v2Groups, error) {
 		return nil, err
 	}
 	for _, dir := range []string{root, filepath.Dir(g.dir), g.dir} {
-		for _, name := range Limiting {
+		for _, name := range limiting {
 			// Ignore errors, so that the other controllers can be used if one is missing.
 			_ = writeFile(dir, "cgroup.subtree_control", "+"+name)
 		}
@@ -62,7 +62,7 @@ func (*v2Groups) ByThread() bool { return false }
 
 // Labels implements Groups.
 func (g *v2Groups) Labels() map[string]string {
-	out := Labels("v2", g.has)
+	out := labels("v2", g.has)
 	if g.bursts() {
 		out["limit.cpu.burst"] = "cgroup"
 	}
@@ -125,7 +125,7 @@ func (g *v2Group) limit(l driver.Limits) error {
 		_ = writeFile(g.dir, "memory.swap.max", "0") // fails if swap accounting is disabled, because the file is then missing
 	}
 	set("pids", "pids.max", strconv.Itoa(l.PIDs), l.PIDs > 0)
-	set("cpu", "cpu.weight", strconv.FormatInt(Weight(l), 10), l.CPUWeight > 0)
+	set("cpu", "cpu.weight", strconv.FormatInt(weight(l), 10), l.CPUWeight > 0)
 	set("cpu", "cpu.max", fmt.Sprintf("%d %d", cpu.Quota, cpu.Period), l.CPUQuota > 0)
 	set("cpu", "cpu.max.burst", strconv.FormatInt(cpu.Burst, 10), l.CPUQuota > 0 && cpu.Burst > 0 && g.all.bursts())
 	return all
@@ -145,7 +145,7 @@ func (g *v2Group) Freeze(ctx context.Context, frozen bool) error {
 	if err := writeFile(g.dir, freezeV2, "1"); err != nil {
 		return err
 	}
-	err := until(ctx, func() (bool, error) { return Counter(readFile(g.dir, "cgroup.events"), "frozen") == 1, nil })
+	err := until(ctx, func() (bool, error) { return counter(readFile(g.dir, "cgroup.events"), "frozen") == 1, nil })
 	if err != nil {
 		return errors.Join(err, writeFile(g.dir, freezeV2, "0"))
 	}
@@ -156,11 +156,11 @@ func (g *v2Group) Freeze(ctx context.Context, frozen bool) error {
 func (g *v2Group) KillAll(grace time.Duration) { killMembers(g.dir, grace) }
 
 // OOMKilled implements Group.
-func (g *v2Group) OOMKilled() bool { return Counter(readFile(g.dir, "memory.events"), "oom_kill") > 0 }
+func (g *v2Group) OOMKilled() bool { return counter(readFile(g.dir, "memory.events"), "oom_kill") > 0 }
 
 // Usage implements Group.
 func (g *v2Group) Usage() driver.Usage {
-	return UsageV2(func(name string) string { return readFile(g.dir, name) })
+	return usageV2(func(name string) string { return readFile(g.dir, name) })
 }
 
 // Members implements Group.

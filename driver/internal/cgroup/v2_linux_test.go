@@ -22,7 +22,7 @@ func TestV2Limits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	g := &v2Group{all: &v2Groups{controllers: Limiting}, dir: dir}
+	g := &v2Group{all: &v2Groups{controllers: limiting}, dir: dir}
 	if err := g.limit(driver.Limits{CPUWeight: 2000, CPUQuota: 1500, Memory: 64, PIDs: 9}); err != nil {
 		t.Fatal(err)
 	}

@@ -28,14 +28,14 @@ func StartGroup(ctx context.Context, network Network, n int, base NodeConfig) ([
 		}
 		group = append(group, node)
 	}
-	if err := AwaitMembers(ctx, group, n); err != nil {
+	if err := awaitMembers(ctx, group, n); err != nil {
 		return nil, errors.Join(err, StopAll(group))
 	}
 	return group, nil
 }
 
-// AwaitMembers waits until each node in the group lists exactly want members.
-func AwaitMembers(ctx context.Context, group []*Node, want int) error {
+// awaitMembers waits until each node in the group lists exactly want members.
+func awaitMembers(ctx context.Context, group []*Node, want int) error {
 	for _, n := range group {
 		for {
 			have := len(n.Members.Members())
